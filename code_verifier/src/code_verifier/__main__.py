@@ -1,0 +1,5 @@
+"""`python -m code_verifier` is the `code-verifier` command."""
+
+from code_verifier.cli import main
+
+main()

@@ -1,0 +1,52 @@
+"""What a generation engine is: text in, tokens and log-probabilities out, one adapter per request.
+
+An engine is anything with `generate` and `close`. `evals.hf` implements it with transformers and
+PEFT; `selfplay` implements it with all its adapters stacked on one base.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sample to draw.
+
+    `seed` keys this request's own random stream: the same request gives the same tokens whatever
+    else is in the batch. `temperature` 0 is greedy and ignores the seed.
+    """
+
+    prompt: str
+    adapter: str | None = None
+    """Name of a loaded adapter; None is the base model."""
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    """Texts that end the completion and are not part of it. The model's own end token always ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One sampled continuation of a prompt."""
+
+    text: str
+    """Decoded completion without the end token; special tokens inside it are kept."""
+    token_ids: tuple[int, ...]
+    """Sampled tokens, the end token included when it was sampled."""
+    logprobs: tuple[float, ...]
+    """log p of each sampled token (nats) under the sampling temperature (at 0: under temperature 1)."""
+    finish_reason: Literal["stop", "length"]
+
+
+class Engine(Protocol):
+    """Generates completions; may hold several adapters of one base model at once."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one completion per request, in the same order."""
+        ...
+
+    def close(self) -> None:
+        """Free the model."""
+        ...

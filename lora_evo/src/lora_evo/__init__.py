@@ -1,0 +1,3 @@
+"""Mutation, crossover and lineage of PEFT-format LoRA adapters, from files alone."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,3 @@
+"""PopuLoRA: co-evolving populations of LoRA teachers and students."""
+
+__version__ = "0.1.0"
