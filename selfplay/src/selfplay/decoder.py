@@ -1,0 +1,179 @@
+"""A plain forward pass with a key-value cache over the layers of a transformers model.
+
+It calls the model's own modules (projections, norms, rotary embedding), the stacked LoRA layers
+among them, without the bookkeeping around them, which costs more than the arithmetic of a small
+model. Works for the Llama family: Llama, Qwen2, Qwen3.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+
+
+class KVCache:
+    """Keys and values of all layers in buffers that grow by doubling and shrink by rows.
+
+    Per layer two buffers [rows, key-value heads, capacity, head dim]; positions < length are used.
+    """
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], length: int):
+        self.keys = keys
+        self.values = values
+        self.length = length
+
+    @property
+    def capacity(self) -> int:
+        """Positions that the buffers hold."""
+        return int(self.keys[0].shape[2])
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for `capacity` positions."""
+        if capacity > self.capacity:
+            self.keys = [self._copy(k, None, capacity) for k in self.keys]
+            self.values = [self._copy(v, None, capacity) for v in self.values]
+
+    def select(self, rows: Tensor, capacity: int | None = None) -> None:
+        """Keep these rows, in this order; a row may occur more than once."""
+        room = max(capacity or 0, self.capacity)
+        self.keys = [self._copy(k, rows, room) for k in self.keys]
+        self.values = [self._copy(v, rows, room) for v in self.values]
+
+    def _copy(self, buffer: Tensor, rows: Tensor | None, capacity: int) -> Tensor:
+        n = buffer.shape[0] if rows is None else rows.shape[0]
+        fresh = buffer.new_empty(n, buffer.shape[1], capacity, buffer.shape[3])
+        used = buffer[:, :, : self.length]
+        fresh[:, :, : self.length] = used if rows is None else used.index_select(0, rows)
+        return fresh
+
+
+class Decoder:
+    """Runs the layers of `model`; adapters follow the route in force around the call."""
+
+    def __init__(self, model: Any):
+        config = model.config
+        if config.model_type not in FAMILIES or "sliding_attention" in (
+            getattr(config, "layer_types", None) or ()
+        ):
+            raise ValueError(
+                f"the stacked engine cannot run a {config.model_type!r} model of this kind; it "
+                f"knows {', '.join(FAMILIES)} without sliding windows. Use another engine"
+            )
+        self.model = model
+        self.inner = model.model
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        found: torch.device = self.inner.embed_tokens.weight.device
+        return found
+
+    def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, KVCache]:
+        """Read left-padded prompts: ids and real [rows, T], real False on padding.
+
+        Returns the logits after the last token [rows, vocabulary] and the cache.
+        """
+        T = ids.shape[1]
+        positions = (real.cumsum(1) - 1).clamp(min=0)
+        causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
+        own = torch.eye(T, dtype=torch.bool, device=ids.device)
+        mask = ((causal & real[:, None, :]) | own)[:, None]
+        cache = KVCache([], [], T)
+        return self._forward(ids, positions, mask, cache), cache
+
+    def step(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache) -> Tensor:
+        """Append one token per row and return the logits after it [rows, vocabulary].
+
+        ids and positions [rows]; mask [rows, capacity] is added to the attention scores (0 or
+        -inf), or None where no row has padding.
+        """
+        length = cache.length + 1
+        cache.reserve(length)
+        seen = None if mask is None else mask[:, None, None, :length]
+        logits = self._forward(ids[:, None], positions[:, None], seen, cache)
+        cache.length = length
+        return logits
+
+    def _forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache
+    ) -> Tensor:
+        x: Tensor = self.inner.embed_tokens(ids)
+        cos, sin = self.inner.rotary_emb(x, positions)
+        rotation = (cos[:, None], sin[:, None])
+        for i, layer in enumerate(self.inner.layers):
+            x = x + self._attention(
+                layer.self_attn, _norm(layer.input_layernorm, x), rotation, mask, i, cache
+            )
+            x = x + layer.mlp(_norm(layer.post_attention_layernorm, x))
+        last: Tensor = self.model.lm_head(_norm(self.inner.norm, x[:, -1]))
+        return last
+
+    def _attention(
+        self,
+        attention: Any,
+        x: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        i: int,
+        cache: KVCache,
+    ) -> Tensor:
+        rows, T, _ = x.shape
+        q, k, v = (
+            p(x).view(rows, T, -1, attention.head_dim)
+            for p in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        if hasattr(attention, "q_norm"):
+            q, k = attention.q_norm(q), attention.k_norm(k)
+        q, k, v = (
+            _rotate(q.transpose(1, 2), rotation),
+            _rotate(k.transpose(1, 2), rotation),
+            v.transpose(1, 2),
+        )
+        if T == 1:
+            cache.keys[i][:, :, cache.length] = k[:, :, 0]
+            cache.values[i][:, :, cache.length] = v[:, :, 0]
+            used = cache.length + 1
+            # The query heads that share a key head attend together: no copy of keys per head.
+            grouped = q.view(rows, self.kv_heads, -1, attention.head_dim)
+            y = F.scaled_dot_product_attention(
+                grouped,
+                cache.keys[i][:, :, :used],
+                cache.values[i][:, :, :used],
+                attn_mask=mask,
+                scale=attention.scaling,
+            )
+            return attention.o_proj(y.reshape(rows, 1, -1))  # type: ignore[no-any-return]
+        cache.keys.append(k)
+        cache.values.append(v)
+        y = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=attention.scaling, enable_gqa=self.heads != self.kv_heads
+        )
+        return attention.o_proj(y.transpose(1, 2).reshape(rows, T, -1))  # type: ignore[no-any-return]
+
+
+def _norm(module: Any, x: Tensor) -> Tensor:
+    return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
+
+
+def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    cos, sin = rotation
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return x * cos + turned * sin
+
+
+def left_pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ids [rows, longest] padded on the left with 0, and where they are real."""
+    longest = max(len(p) for p in prompts)
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    real = torch.zeros(len(prompts), longest, dtype=torch.bool)
+    for i, prompt in enumerate(prompts):
+        ids[i, longest - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
+        real[i, longest - len(prompt) :] = True
+    return ids.to(device), real.to(device)

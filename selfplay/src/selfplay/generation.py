@@ -1,0 +1,169 @@
+"""Generation on the stacked model: all adapters in one batch, finished rows dropped.
+
+The same layers train and generate, so that the learner's and the sampler's log-probabilities differ
+by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
+together; equal prompts of one adapter are read once. What a request samples depends on its prompt,
+its adapter and its seed; the company in the batch can only change the last bits of the arithmetic.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from evals.engine import Completion, Request
+from torch import Tensor
+
+from selfplay.decoder import Decoder, KVCache, left_pad
+from selfplay.rollout import Rollout, SampleTable, TokenRequest
+from selfplay.stacked_lora import StackedAdapters
+
+__all__ = ["Rollout", "StackedEngine", "TokenRequest"]
+
+_FIRST_ROOM = 64
+"""Positions set aside for completions at first."""
+_COMPACT_BELOW = 0.9
+"""Finished rows are dropped when at most this share of the rows is still open."""
+
+
+class StackedEngine:
+    """Implements `evals.engine.Engine` on a model with stacked adapters.
+
+    tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together.
+    """
+
+    def __init__(self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128):
+        if max_rows < 1:
+            raise ValueError(f"max_rows is {max_rows}, expected at least 1")
+        self.adapters = adapters
+        self.tokenizer = tokenizer
+        self.max_rows = max_rows
+        self._decoder = Decoder(adapters.model)
+        self._end = _end_tokens(adapters.model, tokenizer)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one completion per request, in the same order."""
+        rollouts = self.rollouts([self.tokenise(request) for request in requests])
+        return [
+            self.completion(rollout, request.stop)
+            for rollout, request in zip(rollouts, requests, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Nothing to free: the model belongs to the caller."""
+
+    def tokenise(self, request: Request) -> TokenRequest:
+        """Return the request by token ids; the prompt is taken as it is, no tokens added."""
+        ids = self.tokenizer.encode(request.prompt, add_special_tokens=False)
+        return TokenRequest(
+            self.adapters.index(request.adapter),
+            tuple(ids),
+            request.max_tokens,
+            request.temperature,
+            request.seed,
+            request.stop,
+        )
+
+    def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
+        """Decode a rollout; the text ends before the end token and before any stop text."""
+        ids = rollout.completion_ids
+        text = self._decode(ids[:-1] if ids and ids[-1] in self._end else ids)
+        found = [at for s in stop if (at := text.find(s)) >= 0]
+        text = text[: min(found)] if found else text
+        return Completion(text, ids, rollout.logprobs, rollout.finish_reason)
+
+    @torch.inference_mode()
+    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        """Sample every request; results in the same order."""
+        for request in requests:
+            _check(request)
+        order = sorted(
+            range(len(requests)),
+            key=lambda i: (len((r := requests[i]).prompt_ids), r.member_index, r.prompt_ids),
+        )
+        results: dict[int, Rollout] = {}
+        for start in range(0, len(order), self.max_rows):
+            chunk = order[start : start + self.max_rows]
+            chunk.sort(key=lambda i: requests[i].member_index)
+            rows = [requests[i] for i in chunk]
+            results.update(zip(chunk, self._sample(rows), strict=True))
+        return [results[i] for i in range(len(requests))]
+
+    def _sample(self, requests: list[TokenRequest]) -> list[Rollout]:
+        logits, cache, mask = self._prefill(requests)
+        table = SampleTable(requests, self._end, logits.device)
+        live = torch.arange(len(requests), device=logits.device)
+        tokens = table.draw(live, logits)
+        self._apply_stops(table, requests)
+        while bool((is_open := table.lengths[live] == 0).any()):
+            keep = is_open.nonzero()[:, 0]
+            if len(keep) < len(live):
+                cache.select(keep)
+                live, tokens = live[keep], tokens[keep]
+                mask = None if mask is None else mask[keep]
+            positions = table.prompt_lengths[live]
+            with self.adapters.route([requests[i].member_index for i in live.tolist()]):
+                enough = int(_COMPACT_BELOW * len(live))
+                while int((table.lengths[live] == 0).sum()) > enough:
+                    at = positions + table.drawn - 1
+                    logits = self._decoder.step(tokens, at, mask, cache)
+                    tokens = table.draw(live, logits)
+                    self._apply_stops(table, requests)
+        return table.rollouts()
+
+    def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, KVCache, Tensor | None]:
+        """Read each different (member, prompt) once and spread the result over the requests."""
+        keys = [(r.member_index, r.prompt_ids) for r in requests]
+        place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        device = self._decoder.device
+        ids, real = left_pad([prompt for _, prompt in place], device)
+        with self.adapters.route([member for member, _ in place]):
+            logits, cache = self._decoder.prefill(ids, real)
+        rows = torch.tensor([place[key] for key in keys], device=device)
+        room = max(r.max_tokens for r in requests)
+        cache.select(rows, cache.length + min(room, _FIRST_ROOM))
+        mask = None
+        if not bool(real.all()):
+            mask = logits.new_zeros(len(rows), cache.length + room)
+            mask[:, : cache.length].masked_fill_(~real[rows], float("-inf"))
+        return logits[rows], cache, mask
+
+    def _apply_stops(self, table: SampleTable, requests: list[TokenRequest]) -> None:
+        """Close rows whose last tokens complete one of their stop texts."""
+        for row in table.rows_with_stops:
+            if int(table.lengths[row]) == 0:
+                stops = requests[row].stop
+                # A text of b bytes lies within its last b tokens: each has at least one byte.
+                width = max(len(s.encode()) for s in stops)
+                tail = table.tokens[row, max(0, table.drawn - width) : table.drawn].tolist()
+                text = self._decode(tail)
+                if any(s in text for s in stops):
+                    table.close(row)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+
+def _check(request: TokenRequest) -> None:
+    if not request.prompt_ids:
+        raise ValueError("a prompt is empty, expected at least one token")
+    if request.max_tokens < 1 or request.temperature < 0.0:
+        raise ValueError(
+            f"max_tokens is {request.max_tokens} and temperature {request.temperature}, expected "
+            "at least 1 and at least 0"
+        )
+    if "" in request.stop:
+        raise ValueError("a stop text is empty")
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's end token and those of the model's generation settings."""
+    config = getattr(model, "generation_config", None)
+    more = getattr(config, "eos_token_id", None)
+    listed = more if isinstance(more, list) else [more]
+    ends = {e for e in (tokenizer.eos_token_id, *listed) if e is not None}
+    if not ends:
+        raise ValueError("the tokenizer names no end token: set its eos_token")
+    return tuple(sorted(ends))

@@ -1,0 +1,131 @@
+"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and learning rate.
+
+A member that does not take part in an update is not touched: its moments do not decay and its step
+count stands still, so its bias correction stays right. Gradients are clipped by the norm of that
+member alone; one exploding member cannot shrink the others' updates.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class AdamWOptions:
+    """AdamW's constants; names as in transformers' TrainingArguments."""
+
+    learning_rate: float = 1e-5
+    """Step size."""
+    adam_beta1: float = 0.9
+    """Decay of the gradient's moving average."""
+    adam_beta2: float = 0.999
+    """Decay of the squared gradient's moving average."""
+    adam_epsilon: float = 1e-8
+    """Added to the denominator."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay, times the learning rate."""
+    max_grad_norm: float = 1.0
+    """Gradients of a member longer than this are scaled down to it; 0 or less: never."""
+
+
+@dataclass(slots=True)
+class MemberState:
+    """Optimiser state of one member; moments in the order of its parameters."""
+
+    step: int
+    learning_rate: float
+    exp_avg: list[Tensor] = field(default_factory=list)
+    exp_avg_sq: list[Tensor] = field(default_factory=list)
+
+
+class MemberAdamW:
+    """AdamW over the parameters of several members, each with a state of its own."""
+
+    def __init__(self, parameters: Sequence[Mapping[str, nn.Parameter]], options: AdamWOptions):
+        """parameters[m] are the member's matrices by name, the same names for all members."""
+        self.options = options
+        self._names = [list(p) for p in parameters]
+        self._parameters = [list(p.values()) for p in parameters]
+        self.states = [self._fresh(m) for m in range(len(parameters))]
+
+    def _fresh(self, member: int) -> MemberState:
+        zeros = [torch.zeros_like(p) for p in self._parameters[member]]
+        more = [torch.zeros_like(p) for p in self._parameters[member]]
+        return MemberState(0, self.options.learning_rate, zeros, more)
+
+    def reset(self, member: int) -> None:
+        """Forget the member's moments, step count and learning rate."""
+        self.states[member] = self._fresh(member)
+
+    def zero_grad(self) -> None:
+        """Drop all gradients."""
+        for parameters in self._parameters:
+            for p in parameters:
+                p.grad = None
+
+    @torch.no_grad()
+    def step(self, member: int) -> tuple[float, bool]:
+        """Clip and apply the member's gradients; a missing gradient counts as 0.
+
+        Returns the norm before clipping and whether the member moved: a gradient that is not finite
+        changes neither the parameters nor the state.
+        """
+        o, state, parameters = self.options, self.states[member], self._parameters[member]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
+        if not math.isfinite(norm):
+            return norm, False
+        if 0.0 < o.max_grad_norm < norm + 1e-6:
+            grads = list(torch._foreach_mul(grads, o.max_grad_norm / (norm + 1e-6)))
+        state.step += 1
+        lr = state.learning_rate
+        if o.weight_decay:
+            torch._foreach_mul_(parameters, 1.0 - lr * o.weight_decay)
+        torch._foreach_lerp_(state.exp_avg, grads, 1.0 - o.adam_beta1)
+        torch._foreach_mul_(state.exp_avg_sq, o.adam_beta2)
+        torch._foreach_addcmul_(state.exp_avg_sq, grads, grads, 1.0 - o.adam_beta2)
+        correction1 = 1.0 - o.adam_beta1**state.step
+        correction2 = 1.0 - o.adam_beta2**state.step
+        denominator = torch._foreach_sqrt(state.exp_avg_sq)
+        torch._foreach_div_(denominator, math.sqrt(correction2))
+        torch._foreach_add_(denominator, o.adam_epsilon)
+        torch._foreach_addcdiv_(parameters, state.exp_avg, denominator, -lr / correction1)
+        return norm, True
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all moments: `<member index>/exp_avg/<parameter>` and `.../exp_avg_sq/...`."""
+        found: dict[str, Tensor] = {}
+        for m, state in enumerate(self.states):
+            for name, first, second in zip(
+                self._names[m], state.exp_avg, state.exp_avg_sq, strict=True
+            ):
+                found[f"{m}/exp_avg/{name}"] = first.detach().clone()
+                found[f"{m}/exp_avg_sq/{name}"] = second.detach().clone()
+        return found
+
+    def scalars(self) -> list[dict[str, float]]:
+        """Return step count and learning rate of each member, ready for JSON."""
+        return [{"step": s.step, "learning_rate": s.learning_rate} for s in self.states]
+
+    def load(self, tensors: Mapping[str, Tensor], scalars: Sequence[Mapping[str, float]]) -> None:
+        """Restore what `tensors` and `scalars` returned."""
+        if len(scalars) != len(self.states):
+            raise ValueError(
+                f"optimiser state of {len(scalars)} members, expected {len(self.states)}"
+            )
+        for m, (state, values) in enumerate(zip(self.states, scalars, strict=True)):
+            state.step, state.learning_rate = int(values["step"]), float(values["learning_rate"])
+            for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq)):
+                for name, moment in zip(self._names[m], moments, strict=True):
+                    moment.copy_(_same_shape(tensors, f"{m}/{kind}/{name}", moment))
+
+
+def _same_shape(tensors: Mapping[str, Tensor], key: str, like: Tensor) -> Tensor:
+    found = tensors.get(key)
+    if found is None or found.shape != like.shape:
+        shape = None if found is None else tuple(found.shape)
+        raise ValueError(f"optimiser state {key!r}: found {shape}, expected {tuple(like.shape)}")
+    return found

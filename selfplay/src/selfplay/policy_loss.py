@@ -1,0 +1,117 @@
+"""The policy-gradient loss per token, and the weights that sum it per member.
+
+Option names follow TRL's GRPOConfig. The loss of member m is
+
+    L_m = - sum_t w_t * c_t * min(rho_t A_t, clip(rho_t, 1 - epsilon, 1 + epsilon_high) A_t)
+
+over its completion tokens t. rho_t is the ratio of the policy to the policy before this update
+(exactly 1 in its first iteration); c_t, the truncated importance weight against the policy that
+sampled. The weights w_t depend on the whole batch of that member and on nobody else, so any cut
+into micro-batches adds up to the same gradient.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LOSS_TYPES = ("grpo", "dapo", "bnpo", "dr_grpo")
+_LOG_RATIO_LIMIT = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class LossOptions:
+    """How the loss clips, corrects and averages; names as in TRL."""
+
+    epsilon: float = 0.2
+    """Lower clip range of the policy ratio."""
+    epsilon_high: float = 0.2
+    """Upper clip range of the policy ratio (DAPO: 0.28)."""
+    loss_type: str = "dapo"
+    """"grpo" sequence mean, "dapo" or "bnpo" token mean, "dr_grpo" constant length; per member."""
+    max_completion_length: int = 256
+    """Divisor of "dr_grpo": tokens that a completion may have."""
+    importance_sampling_correction: bool = True
+    """Weigh tokens by pi(learner) / pi(sampler), truncated from above."""
+    importance_sampling_clip_max: float = 2.0
+    """Largest importance weight."""
+    mask_truncated_completions: bool = False
+    """Leave completions that ran into the length limit out of the loss."""
+
+    def __post_init__(self) -> None:
+        if self.loss_type not in LOSS_TYPES:
+            raise ValueError(f"loss_type is {self.loss_type!r}, expected {', '.join(LOSS_TYPES)}")
+        if not 0.0 <= self.epsilon < 1.0 or self.epsilon_high < 0.0:
+            raise ValueError(
+                f"epsilon is {self.epsilon} and epsilon_high {self.epsilon_high}, expected "
+                "0 <= epsilon < 1 and epsilon_high >= 0"
+            )
+        if self.importance_sampling_clip_max <= 0.0 or self.max_completion_length < 1:
+            raise ValueError(
+                "importance_sampling_clip_max must be above 0 and max_completion_length at least 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLosses:
+    """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
+
+    loss: Tensor
+    """-c * min(rho A, clip(rho) A), not yet weighted."""
+    clipped: Tensor
+    """Whether the clip is in force (bool)."""
+    importance: Tensor
+    """c, the importance weight after truncation."""
+
+
+def token_weights(
+    members: Sequence[int], lengths: Sequence[int], truncated: Sequence[bool], options: LossOptions
+) -> list[float]:
+    """Return w_t for the tokens of each sequence (equal within a sequence), 0 where masked.
+
+    As in TRL, a masked sequence still counts in the number of sequences of "grpo" and "dr_grpo",
+    and its tokens do not count in the number of tokens of "dapo" and "bnpo".
+    """
+    keep = [not (t and options.mask_truncated_completions) for t in truncated]
+    sequences = Counter(members)
+    tokens: Counter[int] = Counter()
+    for member, length, kept in zip(members, lengths, keep, strict=True):
+        tokens[member] += length * kept
+    weights = []
+    for member, length, kept in zip(members, lengths, keep, strict=True):
+        if not kept or length == 0:
+            weights.append(0.0)
+        elif options.loss_type == "grpo":
+            weights.append(1.0 / (sequences[member] * length))
+        elif options.loss_type == "dr_grpo":
+            weights.append(1.0 / (sequences[member] * options.max_completion_length))
+        else:
+            weights.append(1.0 / tokens[member])
+    return weights
+
+
+def token_losses(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    rollout_logprobs: Tensor,
+    advantages: Tensor,
+    options: LossOptions,
+) -> TokenLosses:
+    """Compute the clipped, importance-weighted loss of each token; all arguments [tokens].
+
+    logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
+    rollout_logprobs: as reported by the sampler. Log ratios are held within +-20.
+    """
+    old = old_logprobs.detach()
+    log_ratio = (logprobs - old).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+    ratio = log_ratio.exp()
+    plain = ratio * advantages
+    clipped = ratio.clamp(1.0 - options.epsilon, 1.0 + options.epsilon_high) * advantages
+    surrogate = torch.minimum(plain, clipped)
+    importance = torch.ones_like(old)
+    if options.importance_sampling_correction:
+        mismatch = (old - rollout_logprobs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+        importance = mismatch.exp().clamp(max=options.importance_sampling_clip_max)
+    return TokenLosses(-importance * surrogate, (clipped < plain).detach(), importance)

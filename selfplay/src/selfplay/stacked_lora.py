@@ -1,0 +1,245 @@
+"""Many LoRA adapters on one frozen base: every row of a batch goes through its own.
+
+y = W x + scale_m B_m A_m x for the row's member m (Hu et al. 2021), all members in one pass. Every
+member keeps its own fp32 matrices A [r, in] and B [out, r] as separate parameters, so that it has
+its own optimiser state; they are stacked only for the multiplication. Which row belongs to whom is
+set for the extent of a `with adapters.route(...)` block; outside of one the model is the base.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfplay.sampling import derive_seed, stream
+
+BASE = -1
+"""Member index of rows that use no adapter."""
+TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_LOOP_FROM_TOKENS = 16
+"""From this many tokens a row on, one product per member is faster than gathering A and B by row."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which member each row of the batch belongs to, prepared for the products."""
+
+    rows: tuple[int, ...]
+    """Member index per row, or BASE."""
+    runs: tuple[tuple[int, int, int], ...]
+    """(member, first row, row after the last) for each stretch of equal members."""
+    equal: bool
+    """Every run has the same length and none is of the base: one batched product serves all."""
+
+    @classmethod
+    def of(cls, rows: Sequence[int]) -> "Route":
+        """Prepare a route; rows of one member should be adjacent, though they need not be."""
+        runs: list[tuple[int, int, int]] = []
+        for position, member in enumerate(rows):
+            if runs and runs[-1][0] == member:
+                runs[-1] = (member, runs[-1][1], position + 1)
+            else:
+                runs.append((member, position, position + 1))
+        lengths = {stop - start for _, start, stop in runs}
+        equal = len(lengths) == 1 and all(member != BASE for member, _, _ in runs)
+        return cls(tuple(rows), tuple(runs), equal)
+
+
+class Routing:
+    """The route in force, shared by all layers of one model."""
+
+    def __init__(self) -> None:
+        self.current: Route | None = None
+
+
+class StackedLoRALinear(nn.Module):
+    """A frozen linear layer with one low-rank update per member.
+
+    Input [rows, T, in], output [rows, T, out]. `lora_A[m]` is [r, in] and `lora_B[m]` [out, r].
+    """
+
+    def __init__(self, base: nn.Linear, n_members: int, r: int, scale: float, routing: Routing):
+        super().__init__()
+        self.base = base
+        device = base.weight.device
+
+        def matrices(*shape: int) -> nn.ParameterList:
+            zeros = (torch.zeros(shape, device=device) for _ in range(n_members))
+            return nn.ParameterList(nn.Parameter(z) for z in zeros)
+
+        self.lora_A = matrices(r, base.in_features)
+        self.lora_B = matrices(base.out_features, r)
+        self.scales = [scale] * n_members
+        self._routing = routing
+        self._gathered: tuple[Route, Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.base.weight, self.base.bias)
+        route = self._routing.current
+        if route is None:
+            return y
+        if len(route.rows) != x.shape[0]:
+            raise ValueError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
+        if not torch.is_grad_enabled() and x.shape[1] < _LOOP_FROM_TOKENS:
+            return torch.baddbmm(y, torch.bmm(x, (pair := self._by_row(route, x))[0]), pair[1])
+        if route.equal:
+            return self._by_equal_groups(route, x, y)
+        if x.shape[1] >= _LOOP_FROM_TOKENS:
+            return self._by_runs(route, x, y)
+        down, up = self._gather(route, x)
+        return torch.baddbmm(y, torch.bmm(x, down), up)
+
+    def forget_gathered(self) -> None:
+        """Drop the matrices kept for the route in force."""
+        self._gathered = None
+
+    def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
+        up = self.lora_B[member] * self.scales[member]
+        return self.lora_A[member].to(x.dtype), up.to(x.dtype)
+
+    def _by_equal_groups(self, route: Route, x: Tensor, y: Tensor) -> Tensor:
+        pairs = [self._pair(member, x) for member, _, _ in route.runs]
+        down = torch.stack([a for a, _ in pairs]).transpose(1, 2)
+        up = torch.stack([b for _, b in pairs]).transpose(1, 2)
+        g = len(pairs)
+        z = torch.bmm(x.reshape(g, -1, x.shape[-1]), down)
+        return torch.baddbmm(y.view(g, -1, y.shape[-1]), z, up).view(y.shape)
+
+    def _by_runs(self, route: Route, x: Tensor, y: Tensor) -> Tensor:
+        deltas = []
+        for member, start, stop in route.runs:
+            if member == BASE:
+                deltas.append(y.new_zeros(stop - start, *y.shape[1:]))
+            else:
+                down, up = self._pair(member, x)
+                deltas.append(F.linear(F.linear(x[start:stop], down), up))
+        return y + torch.cat(deltas)
+
+    def _gather(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A^T [rows, in, r] and scale * B^T [rows, r, out], zeros for the base."""
+        members = sorted(set(route.rows) - {BASE})
+        pairs = [self._pair(member, x) for member in members]
+        place = {member: i for i, member in enumerate(members)}
+        if BASE in route.rows:
+            down, up = self.lora_A[0], self.lora_B[0]
+            pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape)))
+            place[BASE] = len(members)
+        index = torch.tensor([place[member] for member in route.rows], device=x.device)
+        down = torch.stack([a for a, _ in pairs]).transpose(1, 2).index_select(0, index)
+        up = torch.stack([b for _, b in pairs]).transpose(1, 2).index_select(0, index)
+        return down, up
+
+    def _by_row(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self._gathered is None or self._gathered[0] is not route:
+            down, up = self._gather(route, x)
+            self._gathered = (route, down.contiguous(), up.contiguous())
+        return self._gathered[1], self._gathered[2]
+
+
+class StackedAdapters:
+    """Handle on all adapters of one model: names, routing, and the parameters of each member."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: dict[str, StackedLoRALinear],
+        members: Sequence[str],
+        r: int,
+        lora_alpha: float,
+        routing: Routing,
+    ):
+        self.model = model
+        self.layers = layers
+        self.members = list(members)
+        self.r = r
+        self.lora_alpha = lora_alpha
+        self._routing = routing
+
+    def index(self, member: str | None) -> int:
+        """Return the member's index; None is the base."""
+        if member is None:
+            return BASE
+        if member not in self.members:
+            known = ", ".join(self.members)
+            raise ValueError(f"no adapter named {member!r}; loaded: {known}")
+        return self.members.index(member)
+
+    @contextmanager
+    def route(self, rows: Sequence[int]) -> Iterator[None]:
+        """Send row i of every batch inside the block through member rows[i]."""
+        before = self._routing.current
+        self._routing.current = Route.of(rows)
+        try:
+            yield
+        finally:
+            self._routing.current = before
+            for layer in self.layers.values():
+                layer.forget_gathered()
+
+    def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
+        """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""
+        found: dict[str, nn.Parameter] = {}
+        for path, layer in self.layers.items():
+            found[f"{path}.lora_A"] = cast(nn.Parameter, layer.lora_A[member])
+            found[f"{path}.lora_B"] = cast(nn.Parameter, layer.lora_B[member])
+        return found
+
+    @torch.no_grad()
+    def initialise(self, member: int, seed: int) -> None:
+        """Start a member as PEFT does: A uniform in +-1/sqrt(in), B zero, so it equals the base.
+
+        The numbers depend on (seed, member name, module path) only.
+        """
+        for path, layer in self.layers.items():
+            down = layer.lora_A[member]
+            bound = 1.0 / math.sqrt(down.shape[1])
+            key = derive_seed(seed, "lora_A", self.members[member], path)
+            values = stream(key).uniform(-bound, bound, tuple(down.shape))
+            down.copy_(torch.from_numpy(values))
+            layer.lora_B[member].zero_()
+            layer.scales[member] = self.lora_alpha / self.r
+
+
+def stack_adapters(
+    model: nn.Module,
+    members: Sequence[str],
+    *,
+    r: int,
+    lora_alpha: float,
+    target_modules: Sequence[str] = TARGET_MODULES,
+    seed: int,
+) -> StackedAdapters:
+    """Freeze the model and put the members' adapters on its target linear layers, in place.
+
+    model: a transformers causal language model; target_modules: last parts of module names.
+    """
+    if not members or len(set(members)) != len(members):
+        raise ValueError(f"members must be one or more different names, found {list(members)}")
+    if r < 1:
+        raise ValueError(f"rank r is {r}, expected at least 1")
+    found = {
+        path: module
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear) and path.rpartition(".")[2] in target_modules
+    }
+    missing = set(target_modules) - {path.rpartition(".")[2] for path in found}
+    if missing:
+        raise ValueError(f"the model has no linear layer named {', '.join(sorted(missing))}")
+    model.requires_grad_(False)
+    routing = Routing()
+    layers: dict[str, StackedLoRALinear] = {}
+    for path, linear in found.items():
+        layer = StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, layer)
+        layers[path] = layer
+    adapters = StackedAdapters(model, layers, members, r, lora_alpha, routing)
+    for index in range(len(members)):
+        adapters.initialise(index, seed)
+    return adapters
