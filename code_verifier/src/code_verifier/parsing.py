@@ -1,0 +1,39 @@
+"""Parsing of untrusted text into syntax trees, without executing or warning."""
+
+import ast
+import threading
+import warnings
+
+_LOCK = threading.Lock()
+_FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)
+
+
+def parse_tree(text: str, mode: str = "exec") -> ast.Module | ast.Expression:
+    """The syntax tree of `text`.
+
+    Raises SyntaxError for every text that Python's parser refuses, whatever the parser itself
+    raised (null bytes, surrogates, excessive nesting, over-long integers).
+    """
+    try:
+        if "\\" not in text:
+            return _parse(text, mode)
+        with _LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "\d" warns, and warnings may be errors here
+            return _parse(text, mode)
+    except SyntaxError as error:
+        raise SyntaxError(describe(error)) from None
+    except _FAILURES as error:
+        raise SyntaxError(f"{type(error).__name__}: {error}") from None
+
+
+def describe(error: SyntaxError) -> str:
+    """One line for a syntax error, with its place when known."""
+    place = f" (line {error.lineno})" if error.lineno else ""
+    return f"{error.msg}{place}"
+
+
+def _parse(text: str, mode: str) -> ast.Module | ast.Expression:
+    tree = ast.parse(text, mode=mode)
+    if not isinstance(tree, ast.Module | ast.Expression):
+        raise SyntaxError(f"unexpected tree {type(tree).__name__}")
+    return tree

@@ -1,0 +1,79 @@
+"""The acceptance rule for proposed tasks of the three kinds."""
+
+from collections.abc import Callable
+
+from code_verifier.errors import LiteralError
+from code_verifier.leaks import leaks
+from code_verifier.limits import Limits
+from code_verifier.literals import canonical_arguments, parse_arguments
+from code_verifier.records import Proposal, Status, Task, Validation, Verdict
+
+Check = Callable[[str, str], Verdict]
+MIN_INPUTS = 2
+
+
+def validate_proposal(proposal: Proposal, check: Check, limits: Limits) -> Validation:
+    """Accept a proposal as a Task, or say why not.
+
+    code_o, code_i: the pair must pass `check`. code_f: at least two inputs, distinct as
+    canonical values, all passing `check`, not all giving the same output, and a message that
+    does not contain the program; the first half of the pairs is visible.
+    """
+    if proposal.kind == "code_f":
+        return _validate_function(proposal, check, limits)
+    if proposal.input is None:
+        return _reject(Status.INCOMPLETE, f"a {proposal.kind} proposal needs an input")
+    verdict = check(proposal.program, proposal.input)
+    if verdict.output is None:
+        return _reject(verdict.status, verdict.reason)
+    text = _canonical_input(proposal.input, limits)
+    task = Task(proposal.kind, proposal.program, input=text, output=verdict.output)
+    return Validation(Status.OK, "", task.with_id())
+
+
+def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Validation:
+    total = len(proposal.inputs)
+    if total < MIN_INPUTS:
+        reason = f"a code_f proposal needs at least {MIN_INPUTS} inputs, and has {total}"
+        return _reject(Status.INCOMPLETE, reason)
+    if len(proposal.message) > limits.output_chars:
+        reason = f"the message is longer than {limits.output_chars} characters"
+        return _reject(Status.TOO_LONG, reason)
+    seen: dict[str, int] = {}
+    for number, given in enumerate(proposal.inputs, 1):
+        try:
+            text = _canonical_input(given, limits)
+        except LiteralError as error:
+            return _reject(error.status, f"input {number}: {error}")
+        if text in seen:
+            reason = f"inputs {seen[text]} and {number} are equal"
+            return _reject(Status.DUPLICATE_INPUT, reason)
+        seen[text] = number
+    leak = leaks(proposal.message, proposal.program)
+    if leak is not None:
+        return _reject(Status.LEAKING_MESSAGE, leak)
+    outputs: list[str] = []
+    for text, number in seen.items():
+        verdict = check(proposal.program, text)
+        if verdict.output is None:
+            return _reject(verdict.status, f"input {number}: {verdict.reason}")
+        outputs.append(verdict.output)
+    if len(set(outputs)) == 1:
+        return _reject(Status.CONSTANT_OUTPUT, "all inputs give the same output")
+    task = Task(
+        "code_f",
+        proposal.program,
+        inputs=tuple(seen),
+        outputs=tuple(outputs),
+        message=proposal.message,
+        visible=total // 2,
+    )
+    return Validation(Status.OK, "", task.with_id())
+
+
+def _canonical_input(text: str, limits: Limits) -> str:
+    return canonical_arguments(*parse_arguments(text, limits.input_chars))
+
+
+def _reject(status: str, reason: str) -> Validation:
+    return Validation(status, reason, None)
