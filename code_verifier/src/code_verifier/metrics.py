@@ -85,8 +85,8 @@ def _shape(tree: ast.AST) -> tuple[int, int, int]:
         depth, nodes, nesting = max(depth, level), nodes + 1, max(nesting, inside)
         for child in _children(node):
             # `elif` is an If in the else branch of an If, and no deeper to the reader.
-            chained = isinstance(node, ast.If) and isinstance(child, ast.If)
-            flat = chained and len(node.orelse) == 1 and child is node.orelse[0]
+            chained = isinstance(node, ast.If) and node.orelse == [child]
+            flat = chained and isinstance(child, ast.If)
             stack.append((child, level + 1, inside - flat))
     return depth, nodes, nesting
 

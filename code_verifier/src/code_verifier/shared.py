@@ -1,6 +1,5 @@
 """Grading with a sandbox of the process's own, for callers that keep none."""
 
-import atexit
 import threading
 
 from code_verifier.records import Grade, Task
@@ -19,5 +18,4 @@ def _sandbox() -> Sandbox:
     with _LOCK:
         if not _shared:
             _shared.append(Sandbox())
-            atexit.register(_shared[0].close)
         return _shared[0]

@@ -22,14 +22,15 @@ from code_verifier.literals import canonical, parse_arguments
 STATUSES = ("ok", "syntax_error", "banned", "exception", "memory", "not_literal", "too_long")
 HEADER = struct.Struct("<16sBBI")
 _REASON_CHARS = 300
+_OWN_RECURSION = 10_000
 
 
-def serve(request: dict[str, Any], nonce: bytes) -> NoReturn:
+def serve(request: dict[str, Any], nonce: bytes, entropy: bytes) -> NoReturn:
     """Execute the request and report; never returns."""
     out_of_memory = HEADER.pack(nonce, STATUSES.index("memory"), 0, 0)
     unstable = False
     try:
-        clock.reseed(nonce[::-1] + request["entropy"].encode())
+        clock.reseed(entropy)
         tree = ast.parse(request["program"])
         found = policy.refusal(tree)
         if found is not None:
@@ -53,7 +54,7 @@ def serve(request: dict[str, Any], nonce: bytes) -> NoReturn:
             raise NameError("the program defines no function f")
         value = entry(*args, **kwargs)
         gc.disable()
-        sys.setrecursionlimit(100_000 if sys.version_info < (3, 12) else 10_000)
+        sys.setrecursionlimit(_OWN_RECURSION)
     except MemoryError:
         _leave(out_of_memory)
     except BaseException as error:
@@ -92,16 +93,20 @@ def _syntax(error: Exception) -> str:
 
 
 def _exception(error: BaseException) -> str:
-    """Type and message, reading the message without calling the program's own methods."""
+    """Type and message of an exception, without calling any method of the program's own."""
     gc.disable()
-    kind = type(error)
-    name = type.__dict__["__name__"].__get__(kind)
-    # An exception class of the program's own may override how its text is made.
-    if kind.__module__ == "builtins" and kind.__flags__ & (1 << 8 | 1 << 9) != 1 << 9:
-        parts = [part for part in error.args if type(part) in (str, int, float)]
-        message = ": ".join(str(part) for part in parts[:3])
-        return f"{name}: {message}" if message else str(name)
-    return str(name)
+    sys.setrecursionlimit(_OWN_RECURSION)
+    name = type.__dict__["__name__"].__get__(type(error))
+    args = BaseException.__dict__["args"].__get__(error)
+    parts = [str(part) for part in args[:3] if _is_plain(part)]
+    message = ": ".join(parts)
+    return f"{name}: {message}" if message else str(name)
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is int:
+        return value.bit_length() < 256
+    return type(value) in (str, float, bool, type(None))
 
 
 def _report(nonce: bytes, status: str, unstable: bool, text: str) -> NoReturn:

@@ -9,15 +9,21 @@ import importlib
 import sys
 import types
 
-ALLOWED = frozenset(
-    ["__future__", "abc", "array", "base64", "binascii", "bisect", "calendar", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "hmac", "html", "itertools", "json", "keyword", "math", "numbers", "operator", "pprint", "queue", "random", "re", "statistics", "string", "struct", "sys", "textwrap", "time", "token", "types", "typing", "unicodedata", "uuid", "warnings", "weakref", "zlib"]
-)
+_ALLOWED = """
+    __future__ abc array ast base64 binascii bisect calendar cmath codecs collections colorsys
+    contextlib contextvars copy csv dataclasses datetime decimal difflib enum fnmatch fractions
+    functools graphlib hashlib heapq hmac html io ipaddress itertools json keyword math numbers
+    operator pprint queue random re reprlib shlex statistics string struct sys textwrap time token
+    types typing unicodedata uuid warnings weakref zlib
+"""
 _ALSO = "collections.abc html.entities html.parser json.decoder _strptime encodings.idna locale"
-_SYS_NAMES = (
-    "maxsize maxunicode float_info int_info hash_info byteorder version version_info "
-    "implementation platform intern getsizeof getrecursionlimit setrecursionlimit exit "
-    "set_int_max_str_digits get_int_max_str_digits getrefcount"
-)
+_CODECS = "utf_8 ascii latin_1 utf_16 utf_32 cp1252 rot_13 hex_codec"
+_SYS_NAMES = """
+    maxsize maxunicode float_info int_info hash_info byteorder version version_info
+    implementation platform intern getsizeof getrecursionlimit setrecursionlimit exit
+    set_int_max_str_digits get_int_max_str_digits getrefcount
+"""
+ALLOWED = frozenset(_ALLOWED.split())
 
 
 def preload() -> None:
@@ -25,7 +31,7 @@ def preload() -> None:
     sys.modules["_datetime"] = None  # type: ignore[assignment]  # its clock cannot be shifted
     for name in sorted(ALLOWED - {"sys"}) + _ALSO.split():
         importlib.import_module(name)
-    for codec in ("utf_8", "ascii", "latin_1", "utf_16", "utf_32", "cp1252", "rot_13", "hex_codec"):
+    for codec in _CODECS.split():
         importlib.import_module(f"encodings.{codec}")
         codecs.lookup(codec)
 

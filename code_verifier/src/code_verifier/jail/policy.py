@@ -8,12 +8,14 @@ import ast
 
 from code_verifier.jail.modules import ALLOWED, reason
 
-BANNED_NAMES = frozenset(
-    ["eval", "exec", "compile", "open", "input", "breakpoint", "help", "__import__", "__builtins__", "__loader__", "__spec__"]
-)
-BANNED_ATTRIBUTES = frozenset(
-    ["__subclasses__", "__globals__", "__builtins__", "__code__", "__closure__", "__import__", "__loader__", "__spec__", "__reduce__", "__reduce_ex__", "f_back", "f_globals", "f_locals", "f_builtins", "f_code", "tb_frame", "tb_next", "gi_frame", "gi_code", "cr_frame", "cr_code", "ag_frame", "ag_code"]
-)
+_NAMES = "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
+_ATTRIBUTES = """
+    __subclasses__ __globals__ __builtins__ __code__ __closure__ __import__ __loader__ __spec__
+    __reduce__ __reduce_ex__ f_back f_globals f_locals f_builtins f_code tb_frame tb_next
+    gi_frame gi_code cr_frame cr_code ag_frame ag_code
+"""
+BANNED_NAMES = frozenset(_NAMES.split())
+BANNED_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
 _UNSTABLE_NAMES = frozenset({"set", "frozenset", "hash", "id", "object"})
 _UNSTABLE_MODULES = frozenset({"random", "time", "datetime", "uuid", "weakref"})
@@ -40,12 +42,21 @@ def unstable(tree: ast.Module) -> bool:
             return True
         if isinstance(node, ast.Name) and node.id in _UNSTABLE_NAMES:
             return True
+        if isinstance(node, ast.Attribute) and node.attr == "__hash__":
+            return True
+        if isinstance(node, ast.BinOp) and (_is_view(node.left) or _is_view(node.right)):
+            return True  # keys() & keys() is a set
         if isinstance(node, ast.Import):
             if any(alias.name.partition(".")[0] in _UNSTABLE_MODULES for alias in node.names):
                 return True
         elif isinstance(node, ast.ImportFrom) and node.module in _UNSTABLE_MODULES:
             return True
     return False
+
+
+def _is_view(node: ast.expr) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Attribute) and function.attr in ("keys", "items")
 
 
 def _bound_names(tree: ast.Module) -> set[str]:

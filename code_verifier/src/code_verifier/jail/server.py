@@ -38,7 +38,7 @@ def main(index: int, jail_dir: str) -> None:
     if not layers["seccomp"]:
         program = None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+    sys.stdin = sys.stdout = sys.stderr = None
     gc.collect()
     gc.freeze()
     _send({"layers": layers, "python": sys.version.split()[0]})
@@ -80,13 +80,13 @@ def _try_filter(program: seccomp.Program) -> bool:
 def _execute(
     request: dict[str, Any], program: seccomp.Program | None, base: int, now: Any
 ) -> dict[str, Any]:
-    nonce = os.urandom(16)
+    nonce, entropy = os.urandom(16), os.urandom(16)
     reader, writer = os.pipe()
     started = now()
     server = os.getpid()
     pid = _libc.fork()
     if pid == 0:
-        _become_child(request, nonce, writer, program, base, server)
+        _become_child(request, nonce, entropy, writer, program, base, server)
     os.close(writer)
     if pid < 0:
         os.close(reader)
@@ -104,6 +104,8 @@ def _execute(
         text = data[child.HEADER.size :].decode("utf-8", "replace")
         if code < len(child.STATUSES):
             name = child.STATUSES[code]
+            if name == "memory":
+                text = f"used more than {request['memory_mb']} MiB of memory"
             return {"status": name, "text": text, "unstable": bool(unstable), "wall_ms": wall_ms}
     name, text = _ending(status, in_time, data, request)
     return {"status": name, "text": text, "unstable": False, "wall_ms": wall_ms}
@@ -112,6 +114,7 @@ def _execute(
 def _become_child(
     request: dict[str, Any],
     nonce: bytes,
+    entropy: bytes,
     writer: int,
     program: seccomp.Program | None,
     base: int,
@@ -142,7 +145,7 @@ def _become_child(
             del sys.modules[name]
         if program is not None:
             _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.c_ulong(ctypes.addressof(program)), 0, 0)
-        child.serve(request, nonce)
+        child.serve(request, nonce, entropy)
     finally:
         os._exit(70)
 
