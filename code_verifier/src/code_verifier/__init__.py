@@ -9,7 +9,13 @@ from code_verifier.errors import (
     SandboxUnavailable,
 )
 from code_verifier.limits import Limits
-from code_verifier.literals import canonical, canonical_arguments, parse_arguments, parse_literal
+from code_verifier.literals import (
+    canonical,
+    canonical_arguments,
+    parse_arguments,
+    parse_literal,
+    tidy_arguments,
+)
 from code_verifier.metrics import Metrics, measure
 from code_verifier.records import Grade, Proposal, Status, Task, Validation, Verdict
 from code_verifier.sandbox import Sandbox
@@ -42,4 +48,5 @@ __all__ = [
     "parse_arguments",
     "parse_literal",
     "strip_comments",
+    "tidy_arguments",
 ]

@@ -67,6 +67,24 @@ def parse_arguments(
 
     Every argument must be a literal. Raises LiteralError.
     """
+    call = _call(text, max_chars)
+    args = tuple(_value(node, MAX_DEPTH) for node in call.args)
+    kwargs = {str(item.arg): _value(item.value, MAX_DEPTH) for item in call.keywords}
+    return args, kwargs
+
+
+def tidy_arguments(text: str, max_chars: int = MAX_CHARS) -> str:
+    """The same arguments in Python's usual layout, without comments.
+
+    Unlike the canonical text it keeps the order of dicts, sets and keywords as written, which a
+    program can see. Raises LiteralError.
+    """
+    parse_arguments(text, max_chars)
+    call = _call(text, max_chars)
+    return ", ".join(ast.unparse(node) for node in (*call.args, *call.keywords))
+
+
+def _call(text: str, max_chars: int) -> ast.Call:
     _check_length(text, max_chars)
     try:
         tree = parse_tree(f"f(\n{text}\n)", mode="eval")
@@ -75,13 +93,9 @@ def parse_arguments(
     call = tree.body if isinstance(tree, ast.Expression) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise LiteralError("the input is not the argument list of one call")
-    args = tuple(_value(node, MAX_DEPTH) for node in call.args)
-    kwargs: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise LiteralError("the input holds a ** argument, which is not a literal")
-        kwargs[keyword.arg] = _value(keyword.value, MAX_DEPTH)
-    return args, kwargs
+    if any(keyword.arg is None for keyword in call.keywords):
+        raise LiteralError("the input holds a ** argument, which is not a literal")
+    return call
 
 
 def _check_length(text: str, max_chars: int) -> None:

@@ -22,8 +22,8 @@ _NESTING = (
 class Metrics:
     """Structure of one program.
 
-    ast_depth: nodes on the longest path from the module to a leaf. ast_nodes: nodes, load and
-    store marks not counted. cyclomatic: McCabe's number summed over radon's blocks. loc: lines
+    ast_depth: nodes on the longest path from the module to a leaf. ast_nodes: nodes, as
+    `ast.walk` gives them. cyclomatic: McCabe's number summed over radon's blocks. loc: lines
     that hold code. variables: distinct names bound by assignment or as parameters.
     halstead_volume = N log2 n and halstead_effort = D V (Halstead 1977, as radon counts them).
     max_nesting: compound statements inside each other. functions: def statements. imports:
@@ -69,12 +69,6 @@ def measure(program: str) -> Metrics:
     )
 
 
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.expr_context):
-            yield child
-
-
 def _shape(tree: ast.AST) -> tuple[int, int, int]:
     """Depth, node count and statement nesting, without recursion."""
     depth = nodes = nesting = 0
@@ -83,7 +77,7 @@ def _shape(tree: ast.AST) -> tuple[int, int, int]:
         node, level, inside = stack.pop()
         inside += isinstance(node, _NESTING)
         depth, nodes, nesting = max(depth, level), nodes + 1, max(nesting, inside)
-        for child in _children(node):
+        for child in ast.iter_child_nodes(node):
             # `elif` is an If in the else branch of an If, and no deeper to the reader.
             chained = isinstance(node, ast.If) and node.orelse == [child]
             flat = chained and isinstance(child, ast.If)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from code_verifier.errors import LiteralError
 from code_verifier.leaks import leaks
 from code_verifier.limits import Limits
-from code_verifier.literals import canonical_arguments, parse_arguments
+from code_verifier.literals import canonical_arguments, parse_arguments, tidy_arguments
 from code_verifier.records import Proposal, Status, Task, Validation, Verdict
 
 Check = Callable[[str, str], Verdict]
@@ -26,7 +26,7 @@ def validate_proposal(proposal: Proposal, check: Check, limits: Limits) -> Valid
     verdict = check(proposal.program, proposal.input)
     if verdict.output is None:
         return _reject(verdict.status, verdict.reason)
-    text = _canonical_input(proposal.input, limits)
+    text = tidy_arguments(proposal.input, limits.input_chars)
     task = Task(proposal.kind, proposal.program, input=text, output=verdict.output)
     return Validation(Status.OK, "", task.with_id())
 
@@ -40,9 +40,11 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
         reason = f"the message is longer than {limits.output_chars} characters"
         return _reject(Status.TOO_LONG, reason)
     seen: dict[str, int] = {}
+    tidy: list[str] = []
     for number, given in enumerate(proposal.inputs, 1):
         try:
-            text = _canonical_input(given, limits)
+            text = canonical_arguments(*parse_arguments(given, limits.input_chars))
+            tidy.append(tidy_arguments(given, limits.input_chars))
         except LiteralError as error:
             return _reject(error.status, f"input {number}: {error}")
         if text in seen:
@@ -53,7 +55,7 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
     if leak is not None:
         return _reject(Status.LEAKING_MESSAGE, leak)
     outputs: list[str] = []
-    for text, number in seen.items():
+    for number, text in enumerate(tidy, 1):
         verdict = check(proposal.program, text)
         if verdict.output is None:
             return _reject(verdict.status, f"input {number}: {verdict.reason}")
@@ -63,16 +65,12 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
     task = Task(
         "code_f",
         proposal.program,
-        inputs=tuple(seen),
+        inputs=tuple(tidy),
         outputs=tuple(outputs),
         message=proposal.message,
         visible=total // 2,
     )
     return Validation(Status.OK, "", task.with_id())
-
-
-def _canonical_input(text: str, limits: Limits) -> str:
-    return canonical_arguments(*parse_arguments(text, limits.input_chars))
 
 
 def _reject(status: str, reason: str) -> Validation:

@@ -11,7 +11,7 @@ from code_verifier.errors import LiteralError, RecordError
 from code_verifier.forkserver import HASH_SEEDS
 from code_verifier.grading import grade_answer
 from code_verifier.limits import Limits
-from code_verifier.literals import canonical, canonical_arguments, parse_arguments, parse_literal
+from code_verifier.literals import canonical, parse_arguments, parse_literal
 from code_verifier.parallel import ordered_map
 from code_verifier.pool import Pool
 from code_verifier.proposals import validate_proposal
@@ -162,17 +162,17 @@ class Sandbox:
             reason = f"the program is longer than {limits.program_chars} characters"
             return Verdict(Status.TOO_LONG, None, reason, 0.0, 0)
         try:
-            arguments = canonical_arguments(*parse_arguments(input, limits.input_chars))
+            parse_arguments(input, limits.input_chars)
         except LiteralError as error:
             return Verdict(error.status, None, str(error), 0.0, 0)
         return {
             "program": program,
-            "input": arguments,
+            "input": input,
             "wall_s": limits.wall_s,
             "cpu_s": limits.cpu_s,
             "memory_mb": limits.memory_mb,
             "output_chars": limits.output_chars,
-            "input_chars": 4 * limits.input_chars,
+            "input_chars": limits.input_chars,
             "recursion": limits.recursion,
         }
 
