@@ -1,0 +1,194 @@
+"""Children made module by module, from parents in memory or on disk alike."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import torch
+
+from lora_evo.adapter import Adapter, Slot, check_finite
+from lora_evo.content import combine, slot_digest
+from lora_evo.distance import check_same_ends
+from lora_evo.errors import LoraEvoError
+from lora_evo.lineage import Lineage, ModuleTrace, describe
+from lora_evo.operators import OPERATORS
+from lora_evo.operators.operator import Recipe, SlotChild
+from lora_evo.plan import Order, Parent, checked_order, request_for
+from lora_evo.thin import one_thread
+
+
+@dataclass(frozen=True, eq=False)
+class Child:
+    """A new adapter and where it comes from."""
+
+    adapter: Adapter
+    lineage: Lineage
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """One finished module of a child, with the digests of everything that went into it."""
+
+    path: str
+    child: SlotChild
+    digest: str
+    parent_digests: tuple[str, ...]
+
+
+def mutate(
+    adapter: Adapter,
+    operator: str,
+    seed: int,
+    strength: float | None = None,
+    **parameters: object,
+) -> Adapter:
+    """A changed copy of an adapter, with its configuration, ranks and dtypes.
+
+    The same adapter, operator, seed and parameters always give the same child; see
+    `lora_evo.OPERATORS` for what `strength` and the parameters mean. Raises `LoraEvoError`.
+    """
+    return mutate_with_report(adapter, operator, seed, strength, **parameters).adapter
+
+
+def cross(
+    parents: Sequence[Adapter],
+    operator: str,
+    seed: int,
+    weights: Sequence[float] | None = None,
+    **parameters: object,
+) -> Adapter:
+    """A child of two or more adapters, with the first one's configuration, ranks and dtypes.
+
+    Equal parents are allowed here: their child equals them. Raises `LoraEvoError`.
+    """
+    return cross_with_report(parents, operator, seed, weights, **parameters).adapter
+
+
+def mutate_with_report(
+    adapter: Adapter,
+    operator: str,
+    seed: int,
+    strength: float | None = None,
+    **parameters: object,
+) -> Child:
+    """As `mutate`; the lineage tells the change and effective rank of every module."""
+    order = checked_order("mutation", operator, seed, strength, None, parameters, 1)
+    return _breed([adapter], order)
+
+
+def cross_with_report(
+    parents: Sequence[Adapter],
+    operator: str,
+    seed: int,
+    weights: Sequence[float] | None = None,
+    **parameters: object,
+) -> Child:
+    """As `cross`; the lineage tells the source, change and effective rank of every module."""
+    order = checked_order("crossover", operator, seed, None, weights, parameters, len(parents))
+    return _breed(list(parents), order)
+
+
+def _breed(parents: list[Adapter], order: Order) -> Child:
+    slots: dict[str, Slot] = {}
+    grown: list[Growth] = []
+    for growth in grow(parents, order):
+        slots[growth.path] = growth.child.slot
+        grown.append(growth)
+    lineage = trace(parents, order, grown, generations=(0,) * len(parents))
+    return Child(Adapter(parents[0].config, slots), lineage)
+
+
+def grow(parents: Sequence[Parent], order: Order, threads: int = 1) -> Iterator[Growth]:
+    """Yield the modules of a child in sorted order, holding a few modules in memory at a time.
+
+    Every module is computed by one thread with torch's own threading off, so the child's bytes do
+    not depend on `threads`.
+    """
+    if isinstance(threads, bool) or threads < 1:
+        raise LoraEvoError(f"threads is {threads!r}; expected a whole number of at least 1")
+    request = request_for(order, parents)
+    recipe = OPERATORS[order.operator].prepare(request)
+    with one_thread():
+        if threads == 1:
+            for path in request.paths:
+                yield _grow_one(parents, recipe, path)
+            return
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            waiting: deque[Future[Growth]] = deque()
+            try:
+                for path in request.paths:
+                    waiting.append(pool.submit(_grow_one, parents, recipe, path))
+                    if len(waiting) > threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+
+def trace(
+    parents: Sequence[Parent],
+    order: Order,
+    grown: Sequence[Growth],
+    generations: Sequence[int],
+) -> Lineage:
+    """The lineage of a child from its finished modules (their tensors are not looked at)."""
+    hashes = [
+        combine(parent.config, {growth.path: growth.parent_digests[index] for growth in grown})
+        for index, parent in enumerate(parents)
+    ]
+    config = parents[0].config
+    modules = {
+        growth.path: ModuleTrace(
+            relative_change=growth.child.relative_change,
+            effective_rank=growth.child.effective_rank,
+            rank=growth.child.rank,
+            truncation_loss=growth.child.truncation_loss,
+            source=growth.child.source,
+        )
+        for growth in grown
+    }
+    return describe(
+        order=order,
+        parents=hashes,
+        generation=1 + max(generations),
+        content=combine(config, {growth.path: growth.digest for growth in grown}),
+        modules=modules,
+        norms={growth.path: growth.child.parent_norm for growth in grown},
+        moments_valid=all(growth.child.moments_valid for growth in grown),
+    )
+
+
+def _grow_one(parents: Sequence[Parent], recipe: Recipe, path: str) -> Growth:
+    slots = [parent.slot(path) for parent in parents]
+    for other in slots[1:]:
+        check_same_ends(path, slots[0], other)
+    child = recipe(path, slots)
+    finished = replace(child, slot=_stored_like(path, slots[0], child.slot))
+    return Growth(
+        path=path,
+        child=finished,
+        digest=slot_digest(finished.slot),
+        parent_digests=tuple(slot_digest(slot) for slot in slots),
+    )
+
+
+def _stored_like(path: str, parent: Slot, slot: Slot) -> Slot:
+    """The child's slot in the parent's dtype and on its device, in memory of its own."""
+    stored = Slot(_like(parent.A, slot.A), _like(parent.B, slot.B), parent.scale)
+    try:
+        check_finite(path, stored)
+    except LoraEvoError as error:
+        raise LoraEvoError(
+            f"the child's {path} does not fit in {str(parent.A.dtype).removeprefix('torch.')}: "
+            "values overflow; use a smaller strength, or parents stored in a wider type"
+        ) from error
+    return stored
+
+
+def _like(parent: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return factor.detach().to(parent.device, parent.dtype, copy=True).contiguous()

@@ -1,0 +1,96 @@
+"""Children made from adapter directories into a new one, streamed module by module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from lora_evo.atomic import directory_in_place_of, refuse_existing
+from lora_evo.breeding import Growth, grow, trace
+from lora_evo.directory import (
+    CONFIG_FILE,
+    PathLike,
+    open_adapter,
+    slot_writer,
+    write_slot,
+)
+from lora_evo.errors import LoraEvoError
+from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
+from lora_evo.plan import Order, checked_order
+
+
+def mutate_directory(
+    operator: str,
+    parent_dir: PathLike,
+    out_dir: PathLike,
+    *,
+    seed: int,
+    strength: float | None = None,
+    threads: int = 1,
+    overwrite: bool = False,
+    **parameters: object,
+) -> Lineage:
+    """Write a mutated child of `parent_dir` to `out_dir`, with its lineage.json.
+
+    Bit for bit the child that `mutate` gives. Memory holds a few modules at a time, whatever the
+    adapter's size. Raises `LoraEvoError`, and leaves nothing behind then.
+    """
+    order = checked_order("mutation", operator, seed, strength, None, parameters, 1)
+    return _breed([Path(parent_dir)], Path(out_dir), order, threads, overwrite)
+
+
+def cross_directory(
+    operator: str,
+    parent_dirs: Sequence[PathLike],
+    out_dir: PathLike,
+    *,
+    seed: int,
+    weights: Sequence[float] | None = None,
+    threads: int = 1,
+    overwrite: bool = False,
+    **parameters: object,
+) -> Lineage:
+    """Write a child of two or more adapter directories to `out_dir`, with its lineage.json.
+
+    The same directory given twice is refused as a slip; different directories of equal content
+    are allowed (members of a young population may be equal), and their child equals them.
+    """
+    parents = [Path(parent) for parent in parent_dirs]
+    order = checked_order("crossover", operator, seed, None, weights, parameters, len(parents))
+    places = [parent.resolve() for parent in parents]
+    for index, place in enumerate(places):
+        if place in places[:index]:
+            raise LoraEvoError(
+                f"{parents[index]} is given twice as a parent; name two different adapters, or "
+                "use weights to favour one"
+            )
+    return _breed(parents, Path(out_dir), order, threads, overwrite)
+
+
+def _breed(parents: list[Path], out: Path, order: Order, threads: int, overwrite: bool) -> Lineage:
+    refuse_existing(out, overwrite=overwrite)
+    if out.resolve() in [parent.resolve() for parent in parents]:
+        raise LoraEvoError(f"{out} is a parent of this child; write the child somewhere else")
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
+        known = [read_lineage(parent) for parent in parents]
+        generations = [0 if lineage is None else lineage.generation for lineage in known]
+        draft = stack.enter_context(directory_in_place_of(out, overwrite=overwrite))
+        grown: list[Growth] = []
+        with slot_writer(draft, readers[0].layout()) as writer:
+            for growth in grow(readers, order, threads):
+                write_slot(writer, growth.path, growth.child.slot)
+                grown.append(without_tensors(growth))
+        lineage = trace(readers, order, grown, generations)
+        (draft / CONFIG_FILE).write_text(readers[0].config.to_json(), encoding="utf-8")
+        (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
+    return lineage
+
+
+def without_tensors(growth: Growth) -> Growth:
+    """A finished module with its weights let go."""
+    slot = growth.child.slot
+    empty = replace(slot, A=slot.A.new_empty(0), B=slot.B.new_empty(0))
+    return replace(growth, child=replace(growth.child, slot=empty))

@@ -1,0 +1,306 @@
+"""The `lora-evo` command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import click
+
+from lora_evo import __version__
+from lora_evo.breeding_directories import cross_directory, mutate_directory
+from lora_evo.directory import load_adapter
+from lora_evo.distance import gaps, total_gap
+from lora_evo.errors import LoraEvoError
+from lora_evo.family import family, tree
+from lora_evo.inspection import inspect_directory
+from lora_evo.lineage import Lineage
+from lora_evo.operators import OPERATORS
+from lora_evo.verification import verify as verify_child
+
+P = ParamSpec("P")
+_FOLDER = click.Path(path_type=Path)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def _guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """End refusals in one line on stderr and exit code 2, trouble with the disk in 1."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except LoraEvoError as error:
+            _fail(" ".join(str(error).split()), 2)
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(1)
+        except OSError as error:
+            _fail(f"{error.strerror or error}: {error.filename or 'while writing'}", 1)
+
+    return run
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"lora-evo: {message}", err=True)
+    sys.exit(code)
+
+
+@click.group()
+@click.version_option(__version__, prog_name="lora-evo")
+def main() -> None:
+    """Evolve LoRA adapters: children from PEFT directories, without the base model."""
+
+
+@main.command()
+@_json
+@_guarded
+def operators(as_json: bool) -> None:
+    """List the operators, what they preserve and their parameters."""
+    rows: list[dict[str, Any]] = [
+        {
+            "name": operator.name,
+            "kind": operator.kind,
+            "summary": operator.summary,
+            "preserves": operator.preserves,
+            "strength": operator.default_strength,
+            "parameters": dict(operator.defaults),
+            "moments": operator.moments,
+        }
+        for operator in OPERATORS.values()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        settings = [] if row["strength"] is None else [f"--strength {row['strength']}"]
+        settings += [f"--set {name}={value}" for name, value in row["parameters"].items()]
+        click.echo(f"{row['name']} ({row['kind']}): {row['summary']}")
+        click.echo(f"    preserves {row['preserves']}; optimiser moments: {row['moments']}")
+        click.echo(f"    defaults: {' '.join(settings)}")
+
+
+def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        _json,
+        click.option("--overwrite", is_flag=True, help="Replace an existing output."),
+        click.option("--threads", type=int, default=1, show_default=True, help="Same child."),
+        click.option("--set", "settings", multiple=True, metavar="K=V", help="A parameter."),
+        click.option("--seed", type=int, required=True, help="At least 0."),
+        click.option("--out", type=_FOLDER, required=True, help="The child's new directory."),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("operator")
+@click.argument("parent", type=_FOLDER)
+@click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
+@_birth_options
+@_guarded
+def mutate(
+    operator: str,
+    parent: Path,
+    strength: float | None,
+    out: Path,
+    seed: int,
+    settings: tuple[str, ...],
+    threads: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Write a mutated child of PARENT to --out."""
+    lineage = mutate_directory(
+        operator,
+        parent,
+        out,
+        seed=seed,
+        strength=strength,
+        threads=threads,
+        overwrite=overwrite,
+        **_settings(settings),
+    )
+    _print_birth(lineage, out, as_json)
+
+
+@main.command()
+@click.argument("operator")
+@click.argument("parents", type=_FOLDER, nargs=-1, required=True)
+@click.option("--weights", metavar="W,W,...", help="One number for each parent.")
+@_birth_options
+@_guarded
+def cross(
+    operator: str,
+    parents: tuple[Path, ...],
+    weights: str | None,
+    out: Path,
+    seed: int,
+    settings: tuple[str, ...],
+    threads: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
+    lineage = cross_directory(
+        operator,
+        parents,
+        out,
+        seed=seed,
+        weights=None if weights is None else _weights(weights),
+        threads=threads,
+        overwrite=overwrite,
+        **_settings(settings),
+    )
+    _print_birth(lineage, out, as_json)
+
+
+@main.command()
+@click.argument("directory", type=_FOLDER)
+@_json
+@_guarded
+def inspect(directory: Path, as_json: bool) -> None:
+    """Show ranks, norms and dead pairs of every module."""
+    view = inspect_directory(directory)
+    if as_json:
+        _print_json(view.to_dict())
+        return
+    config = view.config
+    click.echo(
+        f"{directory}: r {config.r}, alpha {config.lora_alpha:g}, {len(view.modules)} modules, "
+        f"base {config.base_model_name_or_path or 'not named'}, {view.content_hash[:24]}"
+    )
+    header = ("module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype")
+    rows = [
+        (
+            path, module.inputs, module.outputs, module.rank, f"{module.effective_rank:.2f}",
+            module.dead, f"{module.norm_a:.4g}", f"{module.norm_b:.4g}",
+            f"{module.norm_update:.4g}", module.dtype,
+        )
+        for path, module in view.modules.items()
+    ]  # fmt: skip
+    _print_table(header, rows)
+
+
+@main.command()
+@click.argument("first", type=_FOLDER)
+@click.argument("second", type=_FOLDER)
+@_json
+@_guarded
+def distance(first: Path, second: Path, as_json: bool) -> None:
+    """Gauge-free relative distance of two adapters' updates (symmetric; 0 to 2)."""
+    parts = gaps(load_adapter(first), load_adapter(second))
+    whole = total_gap(parts)
+    if as_json:
+        modules = {
+            path: {"distance": gap.distance, "relative_change": gap.relative_change}
+            for path, gap in parts.items()
+        }
+        _print_json(
+            {
+                "distance": whole.distance,
+                "relative_change": whole.relative_change,
+                "modules": modules,
+            }
+        )
+        return
+    rows = [
+        (path, f"{gap.distance:.6g}", _change(gap.relative_change)) for path, gap in parts.items()
+    ]
+    rows.append(("all", f"{whole.distance:.6g}", _change(whole.relative_change)))
+    _print_table(("module", "distance", "change"), rows)
+
+
+@main.command()
+@click.argument("child", type=_FOLDER)
+@click.argument("parents", type=_FOLDER, nargs=-1)
+@_json
+@_guarded
+def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
+    """Re-make CHILD from its lineage and compare bit for bit.
+
+    PARENTS are adapters or folders to search; by default the folder that holds CHILD.
+    """
+    result = verify_child(child, list(parents) or None)
+    if as_json:
+        _print_json(result.to_dict())
+    elif result.identical:
+        click.echo(f"{child}: identical to the child made again from its parents")
+    else:
+        click.echo(f"{child}: NOT verified")
+        for problem in result.problems:
+            click.echo(f"  {problem}")
+        if result.difference is not None:
+            click.echo(f"  relative distance to the child made again: {result.difference:.3g}")
+    if not result.identical:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("directories", type=_FOLDER, nargs=-1, required=True)
+@_json
+@_guarded
+def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
+    """Draw the family tree of all adapters at or below DIRECTORIES."""
+    members = family(directories)
+    if not members:
+        raise LoraEvoError(f"no adapters under {', '.join(map(str, directories))}")
+    if as_json:
+        _print_json([member.to_dict() for member in members])
+    else:
+        click.echo(tree(members))
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`k=v` words as parameters; a value is JSON where it parses, else text."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, found, text = pair.partition("=")
+        if not found or not name.isidentifier():
+            raise LoraEvoError(f"--set {pair}: expected NAME=VALUE")
+        if name in values or name in ("seed", "strength", "weights", "threads", "overwrite"):
+            raise LoraEvoError(f"--set {pair}: {name} is given twice, or has an option of its own")
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+def _weights(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError as error:
+        raise LoraEvoError(f"--weights {text}: expected numbers joined by commas") from error
+
+
+def _print_birth(record: Lineage, out: Path, as_json: bool) -> None:
+    if as_json:
+        _print_json(record.to_dict())
+        return
+    click.echo(
+        f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
+        f"{len(record.modules)} modules, relative change {_change(record.relative_change)}, "
+        f"optimiser moments {'valid' if record.moments_valid else 'to be reset'}"
+    )
+
+
+def _change(value: float | None) -> str:
+    return "from zero" if value is None else f"{value:.6g}"
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=1, sort_keys=True, allow_nan=False))
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    for row in cells:
+        name = row[0].ljust(widths[0])
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        click.echo("  ".join((name, *rest)))

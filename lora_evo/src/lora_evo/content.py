@@ -1,0 +1,36 @@
+"""What two adapters must share to count as the same: configuration and exact weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+
+from lora_evo.adapter import Adapter, Slot
+from lora_evo.config import AdapterConfig
+
+_PREFIX = "blake2b:"
+
+
+def slot_digest(slot: Slot) -> str:
+    """Hash of both factors of a slot: dtype, shape and bytes."""
+    digest = hashlib.blake2b(digest_size=32)
+    for factor in (slot.A, slot.B):
+        digest.update(f"{factor.dtype}{list(factor.shape)}".encode())
+        flat = factor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
+    """The content hash of an adapter, from its configuration and the digests of its slots."""
+    digest = hashlib.blake2b(config.fingerprint(), digest_size=32)
+    for path in sorted(digests):
+        digest.update(f"\n{path} {digests[path]}".encode())
+    return _PREFIX + digest.hexdigest()
+
+
+def adapter_hash(adapter: Adapter) -> str:
+    """The content hash of an adapter in memory; equals `content_hash` of its saved directory."""
+    return combine(adapter.config, {path: slot_digest(s) for path, s in adapter.slots.items()})

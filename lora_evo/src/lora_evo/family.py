@@ -1,0 +1,122 @@
+"""The family tree of a folder of adapters, drawn as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_evo.candidates import adapter_folders
+from lora_evo.directory import PathLike, content_hash
+from lora_evo.lineage import Lineage, read_lineage
+
+
+@dataclass(frozen=True)
+class Member:
+    """One adapter on disk: its name (path below the folder asked for), content and record."""
+
+    name: str
+    content: str
+    lineage: Lineage | None
+
+    @property
+    def trained(self) -> bool:
+        """Whether the weights have changed since the adapter was bred."""
+        return self.lineage is not None and self.lineage.content_hash != self.content
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the lineage's heading fields."""
+        record = self.lineage
+        return {
+            "name": self.name,
+            "content_hash": self.content,
+            "trained": self.trained,
+            "generation": 0 if record is None else record.generation,
+            "operator": None if record is None else record.operator,
+            "seed": None if record is None else record.seed,
+            "relative_change": None if record is None else record.relative_change,
+            "parents": [] if record is None else list(record.parents),
+        }
+
+
+def family(roots: Iterable[PathLike]) -> list[Member]:
+    """All adapters at or below the given folders, named by their shortest telling path."""
+    folders = adapter_folders(Path(root) for root in roots)
+    return [
+        Member(name, content_hash(folder), read_lineage(folder))
+        for folder, name in zip(folders, _names(folders), strict=True)
+    ]
+
+
+def tree(members: list[Member]) -> str:
+    """The family as text: every child under its first parent, other parents named beside it."""
+    known: dict[str, Member] = {}
+    for member in members:
+        known.setdefault(member.content, member)
+        if member.lineage is not None:
+            known.setdefault(member.lineage.content_hash, member)
+    children: dict[str, list[Member]] = {}
+    roots: list[Member] = []
+    absent: dict[str, list[Member]] = {}
+    for member in members:
+        if member.lineage is None:
+            roots.append(member)
+            continue
+        first = member.lineage.parents[0]
+        if first in known:
+            children.setdefault(known[first].name, []).append(member)
+        else:
+            absent.setdefault(first, []).append(member)
+    lines: list[str] = []
+    for member in roots:
+        lines.append(_label(member, known))
+        lines += _branches(children.get(member.name, []), children, known, "")
+    for content, orphans in sorted(absent.items()):
+        lines.append(f"{_short(content)}  (not here, or trained since)")
+        lines += _branches(orphans, children, known, "")
+    return "\n".join(lines)
+
+
+def _branches(
+    members: list[Member],
+    children: dict[str, list[Member]],
+    known: dict[str, Member],
+    indent: str,
+) -> list[str]:
+    lines: list[str] = []
+    for number, member in enumerate(members, start=1):
+        last = number == len(members)
+        lines.append(f"{indent}{'└── ' if last else '├── '}{_label(member, known)}")
+        below = children.get(member.name, [])
+        lines += _branches(below, children, known, indent + ("    " if last else "│   "))
+    return lines
+
+
+def _label(member: Member, known: dict[str, Member]) -> str:
+    record = member.lineage
+    if record is None:
+        return f"{member.name}  {_short(member.content)}  generation 0"
+    parts = [member.name, _short(member.content), f"generation {record.generation}"]
+    parts.append(f"{record.operator} seed {record.seed}")
+    if len(record.parents) > 1:
+        others = (known[p].name if p in known else _short(p) for p in record.parents[1:])
+        parts.append("with " + ", ".join(others))
+    if record.relative_change is not None:
+        parts.append(f"change {record.relative_change:.3g}")
+    if member.trained:
+        parts.append("trained since")
+    return "  ".join(parts)
+
+
+def _short(content: str) -> str:
+    return content.partition(":")[2][:10]
+
+
+def _names(folders: list[Path]) -> list[str]:
+    """The last parts of the paths, as many as it takes to tell all of them apart."""
+    for depth in range(1, 64):
+        names = ["/".join(folder.resolve().parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]

@@ -1,0 +1,111 @@
+"""Crossover that takes the pair (A, B) of every module whole from one parent.
+
+The layer-wise crossover of PopuLoRA (arXiv 2605.16727): exact, free of gauge, and the only
+crossover after which optimiser moments stay valid (they move with the slot). A unit is one module
+(`level=module`) or all modules of one numbered layer (`level=layer`); every unit draws its parent
+on its own, with equal chances or in proportion to the weights. If all units of a child fell to one
+parent, one unit, drawn too, goes to another, so that a child of unequal parents is never a copy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from lora_evo.adapter import Slot
+from lora_evo.distance import slot_gap
+from lora_evo.errors import LoraEvoError
+from lora_evo.noise import uniform
+from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
+from lora_evo.spectrum import effective_rank, numerical_rank, singular_values
+
+_LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
+
+
+def _prepare(request: Request) -> Recipe:
+    level = request.parameters["level"]
+    if level not in ("module", "layer"):
+        raise LoraEvoError(f"level is {level!r}; expected 'module' or 'layer'")
+    first, *others = request.configs
+    for path in request.paths:
+        for number, config in enumerate(others, start=2):
+            if config.rank(path) != first.rank(path):
+                raise LoraEvoError(
+                    f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} in "
+                    f"parent {number}; slot_swap moves factors whole: give it parents of equal "
+                    "rank, or resize one first"
+                )
+    weights = request.weights or (1.0,) * len(request.configs)
+    units = {path: unit_of(path, level) for path in request.paths}
+    chosen = assign(sorted(set(units.values())), weights, request.seed)
+
+    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        return _take(path, slots, chosen[units[path]])
+
+    return recipe
+
+
+def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
+    first, taken = slots[0], slots[source]
+    same_scale = taken.scale == first.scale
+    # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
+    b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
+    values = singular_values(taken)
+    if source == 0:
+        change: float | None = 0.0
+        norm = float(torch.linalg.vector_norm(values))
+    else:
+        gap = slot_gap(path, first, taken)
+        change, norm = gap.relative_change, gap.first
+    return SlotChild(
+        slot=Slot(taken.A, b, first.scale),
+        source=source,
+        relative_change=change,
+        effective_rank=effective_rank(values),
+        rank=numerical_rank(values),
+        moments_valid=same_scale,
+        parent_norm=norm,
+    )
+
+
+def unit_of(path: str, level: str) -> str:
+    """The unit a module is drawn with: itself, or its path up to the first number."""
+    match = _LAYER.match(path) if level == "layer" else None
+    return match[0] if match else path
+
+
+def assign(units: Sequence[str], weights: Sequence[float], seed: int) -> Mapping[str, int]:
+    """The parent (counted from 0) of every unit; each draw depends on the seed and its unit."""
+    chosen = {unit: _draw(weights, uniform(seed, unit, "parent")) for unit in units}
+    possible = [index for index, weight in enumerate(weights) if weight > 0]
+    if len(units) > 1 and len(possible) > 1 and len(set(chosen.values())) == 1:
+        unit = units[int(uniform(seed, "odd unit") * len(units))]
+        rest = list(weights)
+        rest[chosen[unit]] = 0.0
+        chosen[unit] = _draw(rest, uniform(seed, "odd parent"))
+    return chosen
+
+
+def _draw(weights: Sequence[float], point: float) -> int:
+    target = point * sum(weights)
+    last = 0
+    for index, weight in enumerate(weights):
+        if weight > 0:
+            last = index
+            if target < weight:
+                return index
+        target -= weight
+    return last
+
+
+SLOT_SWAP = Operator(
+    name="slot_swap",
+    kind="crossover",
+    summary="take the factors of every module (or layer) whole from one of the parents",
+    preserves="every slot exactly, rank, gauge, optimiser moments (they move with the slot)",
+    prepare=_prepare,
+    defaults={"level": "module"},
+    moments="valid",
+)

@@ -1,0 +1,137 @@
+"""A checked order for a child: operator, parents that fit together, parameters."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lora_evo.adapter import Slot
+from lora_evo.config import AdapterConfig
+from lora_evo.distance import check_same_modules
+from lora_evo.errors import LoraEvoError
+from lora_evo.operators import OPERATORS, Operator
+from lora_evo.operators.operator import Request
+
+
+class Parent(Protocol):
+    """What breeding reads: an `Adapter` in memory or an `AdapterReader` on disk."""
+
+    @property
+    def config(self) -> AdapterConfig: ...
+
+    @property
+    def paths(self) -> tuple[str, ...]: ...
+
+    def slot(self, path: str) -> Slot: ...
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which operator with which settings; complete once `checked_order` has filled defaults in."""
+
+    operator: str
+    seed: int
+    strength: float | None
+    weights: tuple[float, ...] | None
+    parameters: Mapping[str, Any]
+
+
+def checked_order(
+    kind: str,
+    operator: str,
+    seed: int,
+    strength: float | None,
+    weights: Sequence[float] | None,
+    parameters: Mapping[str, Any],
+    parents: int,
+) -> Order:
+    """Fill in defaults; refuse unknown names and numbers that mean nothing."""
+    found = find_operator(operator, kind)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise LoraEvoError(f"seed is {seed!r}; expected a whole number of at least 0")
+    for name in parameters:
+        if name not in found.defaults:
+            known = ", ".join(found.defaults) or "none"
+            raise LoraEvoError(
+                f"{operator} has no parameter {name!r}{_suggestion(name, found.defaults)}; "
+                f"it has: {known}"
+            )
+    if found.default_strength is None and strength is not None:
+        raise LoraEvoError(f"{operator} takes no strength; leave it out")
+    if strength is None:
+        strength = found.default_strength
+    elif isinstance(strength, bool) or not isinstance(strength, int | float):
+        raise LoraEvoError(f"strength is {strength!r}; expected a number")
+    elif not math.isfinite(strength) or strength < 0:
+        raise LoraEvoError(
+            f"strength is {strength}; expected a relative change of at least 0, for example 0.15"
+        )
+    return Order(
+        operator=operator,
+        seed=seed,
+        strength=None if strength is None else float(strength),
+        weights=None if weights is None else _checked_weights(weights, parents),
+        parameters={**found.defaults, **parameters},
+    )
+
+
+def request_for(order: Order, parents: Sequence[Parent]) -> Request:
+    """Join an order and its parents; refuse parents that do not belong together."""
+    kind = OPERATORS[order.operator].kind
+    if kind == "crossover" and len(parents) < 2:
+        raise LoraEvoError(f"{order.operator} crosses at least two parents; got {len(parents)}")
+    first = parents[0]
+    for number, other in enumerate(parents[1:], start=2):
+        _check_same_base(first.config, other.config, number)
+        check_same_modules(set(first.paths), set(other.paths))
+    return Request(
+        paths=tuple(first.paths),
+        configs=tuple(parent.config for parent in parents),
+        seed=order.seed,
+        strength=order.strength,
+        weights=order.weights,
+        parameters=order.parameters,
+    )
+
+
+def find_operator(name: str, kind: str) -> Operator:
+    """The operator called `name`, which must be of the kind asked for."""
+    found = OPERATORS.get(name)
+    if found is None:
+        raise LoraEvoError(
+            f"there is no operator {name!r}{_suggestion(name, OPERATORS)}; "
+            f"known: {', '.join(OPERATORS)}"
+        )
+    if found.kind != kind:
+        verb = "mutate" if found.kind == "mutation" else "cross"
+        raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{verb}`")
+    return found
+
+
+def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:
+    if len(weights) != parents:
+        raise LoraEvoError(f"{len(weights)} weight(s) for {parents} parents; give one for each")
+    values = tuple(float(weight) for weight in weights)
+    if not all(math.isfinite(value) and value >= 0 for value in values) or not sum(values) > 0:
+        raise LoraEvoError(f"weights are {values}; expected numbers of at least 0, not all 0")
+    return values
+
+
+def _check_same_base(first: AdapterConfig, other: AdapterConfig, number: int) -> None:
+    for name in ("base_model_name_or_path", "revision"):
+        one = getattr(first, name, None) or first.rest.get(name)
+        two = getattr(other, name, None) or other.rest.get(name)
+        if one and two and one != two:
+            raise LoraEvoError(
+                f"parent 1 has {name} {one!r}, parent {number} has {two!r}; an update means "
+                "nothing on another base: choose parents of one base, or, if both names mean the "
+                f"same weights, make {name} in adapter_config.json equal"
+            )
+
+
+def _suggestion(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

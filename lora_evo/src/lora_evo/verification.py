@@ -1,0 +1,145 @@
+"""Making a child again from its parents and its lineage, and comparing bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_evo.breeding import Growth, grow, trace
+from lora_evo.breeding_directories import without_tensors
+from lora_evo.candidates import adapter_folders, by_content
+from lora_evo.content import slot_digest
+from lora_evo.directory import PathLike, content_hash, open_adapter
+from lora_evo.distance import Gap, slot_gap, total_gap
+from lora_evo.errors import LoraEvoError
+from lora_evo.lineage import Lineage, read_lineage
+from lora_evo.operators import OPERATORS
+from lora_evo.plan import checked_order
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of making a child again.
+
+    `identical`: weights, configuration and lineage are what the recipe gives, bit for bit.
+    `difference`: relative Frobenius distance of the updates (None when the child could not be
+    made again). `problems` says in words what is not as it should be.
+    """
+
+    identical: bool
+    difference: float | None
+    modules_differing: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def verify(
+    child_dir: PathLike, parents: Sequence[PathLike] | PathLike | None = None
+) -> Verification:
+    """Re-make the child in `child_dir` and compare it, streaming module by module.
+
+    `parents`: adapter directories, or folders to search for them (by content, whatever their
+    names); by default the folder that holds the child. Equal bits are promised for equal versions
+    of torch and numpy on the same kind of processor; elsewhere see `difference`. Raises
+    `LoraEvoError` when the child itself cannot be read or has no lineage.
+    """
+    child = Path(child_dir)
+    content = content_hash(child)
+    lineage = read_lineage(child)
+    if lineage is None:
+        raise LoraEvoError(f"{child} has no lineage.json: it was not bred, so nothing to verify")
+    folders, missing = _find_parents(lineage, child, parents)
+    problems = list(missing)
+    if content != lineage.content_hash:
+        problems.append(
+            "the child is not as it was born (trained on, or edited): its lineage says "
+            f"{lineage.content_hash[:24]}, it holds {content[:24]}"
+        )
+    if missing:
+        return Verification(False, None, (), tuple(problems))
+    remade, gaps, differing = _remake(lineage, child, folders)
+    if differing:
+        problems.append(
+            f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
+            f"for example {differing[0]}"
+        )
+        if lineage.versions != remade.versions:
+            problems.append(
+                f"it was made with {_versions(lineage)}, and made again with {_versions(remade)}"
+            )
+    elif content != remade.content_hash:
+        problems.append("adapter_config.json differs from the first parent's")
+    recorded = {**lineage.to_dict(), "versions": None, "generation": None}
+    again = {**remade.to_dict(), "versions": None, "generation": None}
+    if not differing and recorded != again:
+        odd = sorted(name for name in again if recorded[name] != again[name])
+        problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
+    return Verification(
+        identical=not problems,
+        difference=total_gap(gaps).distance,
+        modules_differing=tuple(differing),
+        problems=tuple(problems),
+    )
+
+
+def _find_parents(
+    lineage: Lineage, child: Path, parents: Sequence[PathLike] | PathLike | None
+) -> tuple[list[Path], list[str]]:
+    if parents is None:
+        roots = [child.resolve().parent]
+    elif isinstance(parents, Sequence) and not isinstance(parents, str):
+        roots = [Path(parent) for parent in parents]
+    else:
+        roots = [Path(parents)]
+    found, unreadable = by_content(adapter_folders(roots), set(lineage.parents))
+    problems = [
+        f"the parent {content[:24]} was not found under "
+        f"{', '.join(str(root) for root in roots)}; name the folder that holds it as it was then"
+        for content in dict.fromkeys(lineage.parents)
+        if content not in found
+    ]
+    if problems:
+        problems += [f"could not be read: {reason}" for reason in unreadable]
+    return [found[content] for content in lineage.parents if content in found], problems
+
+
+def _remake(
+    lineage: Lineage, child: Path, folders: list[Path]
+) -> tuple[Lineage, dict[str, Gap], list[str]]:
+    if lineage.operator not in OPERATORS:
+        raise LoraEvoError(f"{child}: its operator {lineage.operator!r} is not known here")
+    order = checked_order(
+        OPERATORS[lineage.operator].kind,
+        lineage.operator,
+        lineage.seed,
+        lineage.strength,
+        lineage.weights,
+        lineage.parameters,
+        len(folders),
+    )
+    gaps: dict[str, Gap] = {}
+    differing: list[str] = []
+    grown: list[Growth] = []
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
+        reader = stack.enter_context(open_adapter(child))
+        if reader.paths != readers[0].paths:
+            raise LoraEvoError(f"{child} sits on other modules than its first parent")
+        for growth in grow(readers, order):
+            there = reader.slot(growth.path)
+            gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
+            if slot_digest(there) != growth.digest:
+                differing.append(growth.path)
+            grown.append(without_tensors(growth))
+        remade = trace(readers, order, grown, generations=(0,) * len(readers))
+    return remade, gaps, differing
+
+
+def _versions(lineage: Lineage) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(lineage.versions.items()))
