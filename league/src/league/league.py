@@ -61,8 +61,9 @@ class League:
             )
         else:
             names = _population(teachers or (), students or ())
-            self.directory.mkdir(parents=True, exist_ok=True)
         try:
+            if names:
+                self.directory.mkdir(parents=True, exist_ok=True)
             if not read_only:
                 self._lock = WriterLock(self.directory / store.LOCK)
             if names:

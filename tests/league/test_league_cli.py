@@ -1,0 +1,97 @@
+"""The `league` command, as a user types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from league.cli import main
+
+from league import League, Outcome
+
+
+@pytest.fixture
+def directory(tmp_path):
+    with League(tmp_path / "l", ["t0", "t1"], ["s0", "s1"]) as league:
+        for pair in league.pair(0):
+            league.record(pair, Outcome(8, 6, 24, 6, 2))
+        league.replace("t1", "t2", ["t0"], "mutate")
+    return str(tmp_path / "l")
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_board(directory):
+    result = run("board", directory)
+    assert result.exit_code == 0
+    assert "t2" in result.stdout
+    assert "t1" not in result.stdout.splitlines()[1]
+    rows = json.loads(run("board", directory, "--role", "student", "--json").stdout)["student"]
+    assert {row["member"] for row in rows} == {"s0", "s1"}
+    assert rows[0]["mean_solve_rate"] == 0.25
+
+
+@pytest.mark.parametrize("what", ["observed", "blended", "tasks"])
+def test_matrix(directory, what):
+    lines = run("matrix", directory, "--what", what).stdout.splitlines()
+    assert lines[0].split() == ["teacher", "s0", "s1"]
+    assert json.loads(run("matrix", directory, "--json").stdout)["teachers"] == ["t0", "t2"]
+
+
+def test_replay_and_a_snapshot_that_lies(directory, tmp_path):
+    assert json.loads(run("replay", directory, "--json").stdout)["equal"] is True
+    path = tmp_path / "l" / "snapshot.json"
+    path.write_bytes(path.read_bytes().replace(b'"mu":25.0', b'"mu":26.0', 1))
+    result = run("replay", directory)
+    assert result.exit_code == 1
+    assert "snapshot" in result.stderr
+
+
+def test_simulate():
+    arguments = ("simulate", "--worlds", "1", "--rounds", "4", "--json")
+    result = run(*arguments)
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["one broken teacher"]["broken_last"] in (0.0, 1.0)
+    assert run(*arguments).stdout == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("board", "nowhere"), 2),
+        (("matrix", "nowhere"), 2),
+        (("simulate", "--rounds", "0"), 2),
+        (("simulate", "--tau", "-1"), 2),
+        (("simulate", "--seed", "-1"), 2),
+        (("simulate", "--drift", "nan"), 2),
+        (("dance",), 2),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, code):
+    result = run(*arguments)
+    assert result.exit_code == code
+    assert "Traceback" not in result.output
+    if arguments[0] != "dance":
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_damaged_league_is_a_finding(directory, tmp_path):
+    (tmp_path / "l" / "events.jsonl").write_text("rubbish\n")
+    result = run("board", directory)
+    assert result.exit_code == 1
+    assert "line 1" in result.stderr
+
+
+def test_module_and_version_without_torch():
+    program = (
+        "import sys; import league.cli; "
+        "assert not {'torch', 'scipy', 'mpmath', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    command = [sys.executable, "-m", "league", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("league, version ")

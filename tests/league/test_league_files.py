@@ -1,0 +1,231 @@
+"""Three files are the whole truth, whatever happened to the process."""
+
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import pytest
+from league.state import State
+from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
+
+from league import (
+    League,
+    LeagueConfig,
+    LeagueError,
+    LeagueLocked,
+    Outcome,
+    UnreadableLeague,
+)
+
+FILES = (SETTINGS, EVENTS, SNAPSHOT)
+
+
+def step(league: League, number: int) -> None:
+    for pair in league.pair(number):
+        solved = random.Random(pair.id).randint(1, 31)
+        league.record(pair, Outcome(10, 8, 32, solved, max(0, 8 - solved)))
+    if number % 3 == 2:
+        for role in ("teacher", "student"):
+            for weak in league.select(role, 1):
+                best = league.leaderboard(role)[0].member
+                league.replace(weak, f"{role[0]}-{number}", [best], "copy", "weakest")
+
+
+def make(path, rounds=0, every=8) -> League:
+    config = LeagueConfig(seed=2, snapshot_every=every, grace_matches=2)
+    league = League(path, ["t0", "t1", "t2"], ["s0", "s1"], config)
+    for number in range(rounds):
+        step(league, number)
+    return league
+
+
+def contents(path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in FILES}
+
+
+def test_replay_of_the_log_is_the_state_and_so_is_every_prefix(tmp_path):
+    with make(tmp_path / "l", 9) as league:
+        log = (tmp_path / "l" / EVENTS).read_bytes()
+        assert replayed(league.config, log, tmp_path).to_json() == league.state.to_json()
+        assert State.from_json(league.config, json.loads(json.dumps(league.state.to_json()))) == (
+            league.state
+        )
+    lines = log.splitlines(keepends=True)
+    for count in range(1, len(lines), 7):
+        copy = tmp_path / f"copy{count}"
+        shutil.copytree(tmp_path / "l", copy)
+        (copy / EVENTS).write_bytes(b"".join(lines[:count]))
+        with League(copy) as shorter:
+            assert shorter.state.events == count
+
+
+def test_equal_runs_give_equal_bytes_however_often_they_are_interrupted(tmp_path):
+    make(tmp_path / "whole", 9).close()
+    make(tmp_path / "parts").close()
+    for number in range(9):
+        with League(tmp_path / "parts") as league:
+            assert league.warnings == ()
+            step(league, number)
+    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+    with make(tmp_path / "sparse", 9, every=1000) as league:
+        assert json.loads((tmp_path / "sparse" / SNAPSHOT).read_bytes())["state"]["events"] == 1
+        state = league.state.to_json()
+    with League(tmp_path / "sparse") as league:
+        assert league.state.to_json() == state
+
+
+def test_a_copy_is_a_league_and_a_cut_back_log_is_an_earlier_one(tmp_path):
+    with make(tmp_path / "l", 4) as league:
+        league.copy_to(tmp_path / "checkpoint")
+        length = league.byte_length
+        for number in range(4, 9):
+            step(league, number)
+    with League(tmp_path / "checkpoint") as copy:
+        assert copy.warnings == ()
+        assert copy.byte_length == length
+        for number in range(4, 9):
+            step(copy, number)
+    assert contents(tmp_path / "checkpoint") == contents(tmp_path / "l")
+    os.truncate(tmp_path / "l" / EVENTS, length)
+    with League(tmp_path / "l") as league:
+        assert "rebuilt" in league.warnings[0]
+        for number in range(4, 9):
+            step(league, number)
+    assert contents(tmp_path / "checkpoint") == contents(tmp_path / "l")
+
+
+def test_a_torn_last_line_is_dropped_and_reported(tmp_path):
+    make(tmp_path / "l", 3).close()
+    whole = contents(tmp_path / "l")
+    lines = whole[EVENTS].splitlines(keepends=True)
+    for cut in (1, len(lines[-1]) // 2, len(lines[-1]) - 1):
+        (tmp_path / "l" / EVENTS).write_bytes(whole[EVENTS] + lines[-1][:cut])
+        with League(tmp_path / "l", read_only=True) as reader:
+            assert "unfinished event" in reader.warnings[0]
+        with League(tmp_path / "l") as league:
+            assert f"{cut} bytes" in league.warnings[0]
+        assert contents(tmp_path / "l") == whole
+
+
+def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
+    make(tmp_path / "l", 5).close()
+    whole = contents(tmp_path / "l")
+    for damage in (b"", b"{", b'{"schema":1,"bytes":"x"}', whole[SNAPSHOT][:-40] + b"\n", None):
+        if damage is None:
+            (tmp_path / "l" / SNAPSHOT).unlink()
+        else:
+            (tmp_path / "l" / SNAPSHOT).write_bytes(damage)
+        with League(tmp_path / "l") as league:
+            assert "rebuilt" in league.warnings[0]
+        assert contents(tmp_path / "l") == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (EVENTS, b"", "empty"),
+        (EVENTS, b'{"event":"party"}\n', "unknown event 'party'"),
+        (EVENTS, b"rubbish\n", "line 1 is not JSON"),
+        (EVENTS, b"[]\n", "line 1 is not a JSON object"),
+        (EVENTS, b'{"event":"league_founded"}\n', "line 1"),
+        (EVENTS, b'{"event":"match_recorded","pair":"x"}\n', "line 1"),
+        (SETTINGS, b'{"schema":2,"config":{}}\n', "upgrade"),
+        (SETTINGS, b'{"schema":1}\n', "bad settings"),
+        (SETTINGS, b'{"schema":1,"config":{"sed":1}}\n', "did you mean seed"),
+        (SETTINGS, b"\xff\n", "cannot read"),
+        (SETTINGS, b"[]\n", "not a league file"),
+    ],
+)
+def test_damaged_files_are_named_and_left_alone(tmp_path, name, content, message):
+    make(tmp_path / "l", 2).close()
+    (tmp_path / "l" / name).write_bytes(content)
+    damaged = contents(tmp_path / "l")
+    with pytest.raises(UnreadableLeague, match=message):
+        League(tmp_path / "l")
+    assert contents(tmp_path / "l") == damaged
+
+
+def test_a_missing_league_and_a_second_founding_are_refused(tmp_path):
+    with pytest.raises(UnreadableLeague, match="no league"):
+        League(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+    make(tmp_path / "l").close()
+    with pytest.raises(LeagueError, match="already holds a league"):
+        make(tmp_path / "l")
+    with pytest.raises(LeagueError, match="seed 2 not 9"):
+        League(tmp_path / "l", config=LeagueConfig(seed=9, snapshot_every=8, grace_matches=2))
+    with pytest.raises(LeagueError, match="read-only"):
+        League(tmp_path / "m", ["t"], ["s"], read_only=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(LeagueError, match="cannot use"):
+        League(tmp_path / "file", ["t"], ["s"])
+    League(tmp_path / "l").close()
+
+
+def test_one_writer_and_any_number_of_readers(tmp_path):
+    with make(tmp_path / "l", 1) as league:
+        with pytest.raises(LeagueLocked, match=str(os.getpid())):
+            League(tmp_path / "l")
+        with League(tmp_path / "l", read_only=True) as reader:
+            assert reader.state.to_json() == league.state.to_json()
+            with pytest.raises(LeagueError, match="reading only"):
+                reader.pair(1)
+    League(tmp_path / "l").close()
+
+
+def test_a_killed_writer_loses_nothing_and_leaves_no_lock(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "from league import League, Outcome\n"
+        "league = League(sys.argv[1], ['t0'], ['s0'])\n"
+        "for n in range(5):\n"
+        "    league.record(league.pair(n)[0], Outcome(4, 4, 8, 4, 1))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "l")]
+    subprocess.run(command, check=False, timeout=60)
+    with League(tmp_path / "l") as league:
+        assert league.warnings == ()
+        assert len(league.state.outcomes) == 5
+
+
+def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
+    with make(tmp_path / "l", 2) as league:
+        pairs = league.pair(2)
+        before, state = contents(tmp_path / "l"), league.state.to_json()
+        real, calls = os.write, []
+
+        def half_then_full(handle: int, data: bytes) -> int:
+            calls.append(handle)
+            if len(calls) == 1:
+                return real(handle, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("league.journal.os.write", half_then_full)
+            with pytest.raises(LeagueError, match="No space left"):
+                league.record(pairs[0], Outcome(4, 4, 8, 4, 1))
+        assert contents(tmp_path / "l") == before
+        assert league.state.to_json() == state
+        league.record(pairs[0], Outcome(4, 4, 8, 4, 1))
+    with League(tmp_path / "l") as league:
+        assert pairs[0].id in league.state.outcomes
+
+
+def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch):
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with make(tmp_path / "l", every=2) as league:
+        with monkeypatch.context() as patch:
+            patch.setattr("league.files.os.fsync", full)
+            league.pair(0)
+        assert "No space left" in league.warnings[0]
+        assert not list((tmp_path / "l").glob(".*"))
+    with League(tmp_path / "l") as league:
+        assert league.state.events == 2
+    assert json.loads((tmp_path / "l" / SNAPSHOT).read_bytes())["state"]["events"] == 2

@@ -1,0 +1,314 @@
+"""The league as its callers see it."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from league import (
+    ConflictingResult,
+    League,
+    LeagueConfig,
+    LeagueError,
+    Outcome,
+    Pair,
+    UnknownMember,
+)
+
+EASY = Outcome(8, 8, 32, 30, 0)
+HARD = Outcome(8, 8, 32, 2, 6)
+BROKEN = Outcome(16, 1, 4, 0, 1)
+
+
+def make(path, teachers=3, students=3, **settings):
+    return League(
+        path,
+        teachers=[f"t{i}" for i in range(teachers)],
+        students=[f"s{i}" for i in range(students)],
+        config=LeagueConfig(**settings),
+    )
+
+
+def outcome_of(pair: Pair) -> Outcome:
+    solved = random.Random(pair.id).randint(1, 63)
+    return Outcome(20, 16, 64, solved, max(0, 16 - solved))
+
+
+def play(league: League, rounds: range) -> None:
+    for number in rounds:
+        for pair in league.pair(number):
+            league.record(pair, outcome_of(pair))
+
+
+def test_solved_tasks_move_both_ratings_apart(tmp_path):
+    with make(tmp_path / "l", 1, 1) as league:
+        (pair,) = league.pair(0)
+        assert pair.predicted == pytest.approx(0.5)
+        league.record(pair, EASY)
+        assert league.rating("s0").mu > 25.0 > league.rating("t0").mu
+        assert league.predict("t0", "s0") > 0.6
+
+
+def test_pairing_again_gives_the_same_pairs_even_after_results(tmp_path):
+    with make(tmp_path / "l") as league:
+        pairs = league.pair(0)
+        league.record(pairs[0], EASY)
+        assert league.pair(0) == pairs
+
+
+@pytest.mark.parametrize(("teachers", "students"), [(3, 3), (4, 2), (2, 3)])
+def test_results_of_a_round_may_come_in_any_order(tmp_path, teachers, students):
+    states = []
+    for number, order in enumerate(itertools.islice(itertools.permutations(range(4)), 0, 24, 5)):
+        with make(tmp_path / str(number), teachers, students, seed=5) as league:
+            for round_number in range(2):
+                pairs = league.pair(round_number)
+                for i in order:
+                    if i < len(pairs):
+                        league.record(pairs[i], outcome_of(pairs[i]))
+            states.append(league.state.to_json())
+    assert all(state == states[0] for state in states)
+
+
+def test_recording_twice_is_harmless_and_recording_otherwise_an_error(tmp_path):
+    with make(tmp_path / "l") as league:
+        pair = league.pair(0)[0]
+        league.record(pair, EASY)
+        before = league.state.to_json(), league.byte_length
+        league.record(pair, EASY)
+        with pytest.raises(ConflictingResult, match=pair.id):
+            league.record(pair, HARD)
+        assert (league.state.to_json(), league.byte_length) == before
+
+
+def test_a_late_result_still_counts(tmp_path):
+    with make(tmp_path / "l") as league:
+        late, *others = league.pair(0)
+        for pair in (*others, *league.pair(1)):
+            league.record(pair, EASY)
+        mu = league.rating(late.student).mu
+        league.record(late, HARD)
+        assert league.rating(late.student).mu < mu
+
+
+def test_strangers_are_refused_and_leave_no_trace(tmp_path):
+    with make(tmp_path / "l") as league:
+        league.pair(0)
+        before = league.byte_length
+        with pytest.raises(LeagueError, match=r"pair\(round\)"):
+            league.record(Pair("0/t0/nobody", 0, "t0", "nobody", 0.5), EASY)
+        for call in (
+            lambda: league.rating("x"),
+            lambda: league.predict("x", "s0"),
+            lambda: league.replace("x", "y", ["t0"], "copy"),
+            lambda: league.replace("t0", "y", ["x"], "copy"),
+        ):
+            with pytest.raises(UnknownMember, match="'x'"):
+                call()
+        for bad in (-1, True, 1.0):
+            with pytest.raises(LeagueError, match="round"):
+                league.pair(bad)
+        with pytest.raises(LeagueError, match="role"):
+            league.members("judge")
+        with pytest.raises(LeagueError, match="expected a teacher"):
+            league.predict("s0", "t0")
+        assert league.byte_length == before
+
+
+def test_a_child_takes_the_slot_and_inherits(tmp_path):
+    with make(tmp_path / "l") as league:
+        play(league, range(6))
+        t0, t2 = league.rating("t0"), league.rating("t2")
+        mean = sum(league.rating(m).mu for m in league.members("teacher")) / 3
+        league.replace("t1", "c1", ["t0", "t2"], "slot_swap", reason="weakest")
+        assert league.members("teacher") == ["t0", "c1", "t2"]
+        child = league.rating("c1")
+        assert child.mu == pytest.approx((t0.mu + t2.mu) / 2)
+        assert child.sigma > max(t0.sigma, t2.sigma)
+        (entry,) = league.replacements()
+        moved = sum(league.rating(m).mu for m in league.members("teacher")) / 3 - mean
+        assert entry.offset == pytest.approx(moved)
+        row = next(s for s in league.leaderboard("teacher") if s.member == "c1")
+        assert (row.parents, row.operator, row.age, row.matches) == (
+            ("t0", "t2"),
+            "slot_swap",
+            0,
+            0,
+        )
+        play(league, range(6, 8))
+        row = next(s for s in league.leaderboard("teacher") if s.member == "c1")
+        assert (row.age, row.matches) == (2, 2)
+
+
+def test_names_are_never_used_again(tmp_path):
+    with make(tmp_path / "l") as league:
+        league.replace("t1", "c1", ["t0"], "mutate")
+        with pytest.raises(LeagueError, match="already been replaced"):
+            league.replace("t1", "c2", ["t0"], "mutate")
+        for used in ("t1", "c1", "s0"):
+            with pytest.raises(LeagueError, match="has been used"):
+                league.replace("t0", used, ["t2"], "mutate")
+        league.replace("t0", "c3", ["t1"], "mutate")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"child": "a/b"},
+        {"child": ""},
+        {"parents": []},
+        {"parents": "t0"},
+        {"parents": ["s0"]},
+        {"operator": ""},
+        {"operator": "two\nlines"},
+        {"weights": [0.5, 0.5]},
+        {"weights": [-1.0]},
+        {"weights": [math.nan]},
+        {"weights": [0.0]},
+    ],
+)
+def test_bad_replacements_change_nothing(tmp_path, change):
+    with make(tmp_path / "l") as league:
+        arguments = {"member": "t1", "child": "c", "parents": ["t0"], "operator": "mutate"}
+        before = league.byte_length
+        with pytest.raises(LeagueError):
+            league.replace(**(arguments | change))
+        assert league.byte_length == before
+        assert league.members("teacher") == ["t0", "t1", "t2"]
+
+
+def test_a_result_for_a_replaced_member_still_arrives(tmp_path):
+    with make(tmp_path / "l") as league:
+        pair = next(p for p in league.pair(0) if p.teacher == "t1")
+        league.replace("t1", "c1", ["t0"], "mutate")
+        league.record(pair, EASY)
+        assert league.rating("t1").mu < 25.0
+        assert league.leaderboard("teacher")[-1].member != "t1"
+
+
+def test_the_weakest_are_selected_and_newborns_spared(tmp_path):
+    with make(tmp_path / "l", grace_matches=3, fitness="rating") as league:
+        for number in range(4):
+            for pair in league.pair(number):
+                league.record(pair, EASY if pair.teacher == "t1" else HARD)
+        assert league.select("teacher", 1) == ["t1"]
+        assert league.leaderboard("teacher")[-1].member == "t1"
+        assert league.select("teacher", 0) == []
+        league.replace("t1", "c1", ["t1"], "copy")
+        assert league.leaderboard("teacher")[-1].member == "c1"
+        assert "c1" not in league.select("teacher", 3)
+        assert len(league.select("teacher", 3)) == 2
+        for number in range(4, 7):
+            for pair in league.pair(number):
+                league.record(pair, EASY if pair.teacher == "c1" else HARD)
+        assert league.select("teacher", 1) == ["c1"]
+        for bad in (-1, 4, True):
+            with pytest.raises(LeagueError, match="cannot select"):
+                league.select("teacher", bad)
+
+
+def test_a_teacher_of_broken_tasks_ends_last(tmp_path):
+    with make(tmp_path / "l", 4, 4) as league:
+        for number in range(10):
+            for pair in league.pair(number):
+                league.record(pair, BROKEN if pair.teacher == "t2" else HARD)
+        board = league.leaderboard("teacher")
+        assert board[-1].member == "t2"
+        assert board[-1].valid_rate == pytest.approx(1 / 16)
+        assert board[-1].unsolved_rate == 1.0
+        assert league.select("teacher", 1) == ["t2"]
+
+
+def test_fitness_by_reward_finds_the_teacher_of_impossible_tasks(tmp_path):
+    impossible = Outcome(8, 8, 32, 0, 8)
+    with make(tmp_path / "l", fitness="reward") as league:
+        assert league.select("teacher", 1) == []
+        for number in range(6):
+            for pair in league.pair(number):
+                league.record(pair, impossible if pair.teacher == "t0" else HARD)
+        assert league.select("teacher", 1) == ["t0"]
+        assert max(league.members("teacher"), key=lambda m: league.rating(m).mu) == "t0"
+
+
+def test_payoff_is_blank_where_nobody_met(tmp_path):
+    with make(tmp_path / "l", 2, 2) as league:
+        for pair in league.pair(0):
+            league.record(pair, HARD)
+        payoff = league.payoff()
+        met = {(p.teacher, p.student) for p in league.pair(0)}
+        for i, teacher in enumerate(payoff.teachers):
+            for j, student in enumerate(payoff.students):
+                here = (teacher, student) in met
+                assert payoff.observed[i][j] == (2 / 32 if here else None)
+                assert payoff.tasks[i][j] == (8 if here else 0)
+                assert (payoff.blended[i][j] is None) is not here
+                if here:
+                    assert payoff.blended[i][j] == league.predict(teacher, student)
+
+
+def test_history_pulls_the_prediction_to_what_was_seen(tmp_path):
+    predicted = {}
+    for past in (1e9, 20.0):
+        settings = {"history_tasks": past, "history_decay": 1.0}
+        with make(tmp_path / str(past), 1, 2, **settings) as league:
+            # One pair goes against the ratings that all the other matches make.
+            for number in range(6):
+                for pair in league.pair(number):
+                    league.record(pair, EASY if pair.student == "s0" else HARD)
+            predicted[past] = league.predict("t0", "s0"), league.predict("t0", "s1")
+    assert predicted[20.0][0] == pytest.approx(30 / 32, abs=0.05)
+    assert abs(predicted[20.0][1] - 2 / 32) < abs(predicted[1e9][1] - 2 / 32)
+
+
+def test_a_match_without_tasks_is_kept_and_not_rated(tmp_path):
+    with make(tmp_path / "l", 1, 1) as league:
+        league.record(league.pair(0)[0], Outcome(0, 0, 0, 0, 0))
+        assert league.rating("t0").mu == 25.0
+        assert league.leaderboard("teacher")[0].matches == 1
+
+
+@pytest.mark.parametrize(
+    ("teachers", "students"),
+    [
+        ([], ["s"]),
+        (["t"], []),
+        (["t", "t"], ["s"]),
+        (["x"], ["x"]),
+        ("t0", ["s"]),
+        (["a b"], ["s"]),
+    ],
+)
+def test_bad_populations_are_refused(tmp_path, teachers, students):
+    with pytest.raises(LeagueError, match="expected"):
+        League(tmp_path / "l", teachers=teachers, students=students)
+    assert not (tmp_path / "l" / "league.json").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"seed": -1},
+        {"seed": 1.5},
+        {"matcher": "swiss"},
+        {"fitness": "beauty"},
+        {"pfsp": (1.0,)},
+        {"pfsp": (-1.0, 1.0)},
+        {"explore": 1.5},
+        {"evidence": math.nan},
+        {"sigma": "big"},
+        {"beta": 0.0},
+        {"snapshot_every": 0},
+        {"history_decay": 2.0},
+    ],
+)
+def test_bad_settings_are_refused(settings):
+    with pytest.raises(LeagueError, match="expected"):
+        LeagueConfig(**settings)
+
+
+def test_misspelt_settings_get_a_suggestion():
+    with pytest.raises(LeagueError, match="did you mean matcher"):
+        LeagueConfig.from_json({"macher": "sampled"})
+    config = LeagueConfig(pfsp=(0.0, 2.0), seed=4)
+    assert LeagueConfig.from_json(config.to_json()) == config

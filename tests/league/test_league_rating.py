@@ -1,0 +1,208 @@
+"""The default update against TrueSkill, and the laws that it keeps."""
+
+import importlib
+import math
+
+import numpy as np
+import pytest
+import trueskill
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from league.errors import LeagueError
+from league.inheritance import child_rating
+from league.normal import cdf, log_cdf_pair
+
+from league import Rating, RatingModel, conservative, environment, predict, quality, rate_matches
+
+MODEL = RatingModel()
+
+# winner, loser -> winner, loser; the mpmath backend of trueskill 0.4.5 without draws.
+GOLDEN = [
+    (
+        (25, 25 / 3),
+        (25, 25 / 3),
+        (29.20547317655778, 7.1948164848133445),
+        (20.794526823442208, 7.1948164848133445),
+    ),
+    (
+        (30, 2),
+        (20, 4),
+        (30.095058576842433, 1.9819992175895116),
+        (19.62025993133135, 3.840863950701224),
+    ),
+    (
+        (20, 1.5),
+        (28, 6),
+        (20.389521543625037, 1.4837717454522827),
+        (21.78563321939756, 4.681339502543729),
+    ),
+    (
+        (25, 8),
+        (40, 0.8),
+        (37.47344796658034, 5.378659875883041),
+        (39.87392574454089, 0.8020978687414576),
+    ),
+    (
+        (10, 1),
+        (45, 1),
+        (10.986615226300426, 0.9899754226736637),
+        (44.01338477369957, 0.9899754226736637),
+    ),
+]
+
+ratings = st.builds(Rating, st.floats(-20, 70), st.floats(0.3, 8.4))
+
+
+def one_match(teacher: Rating, student: Rating, score: float, weight: float) -> list[Rating]:
+    teachers, students = rate_matches(
+        [teacher], [student], np.array([score]), np.array([weight]), MODEL
+    )
+    return [teachers[0], students[0]]
+
+
+def both(rating: Rating) -> tuple[float, float]:
+    return rating.mu, rating.sigma
+
+
+@pytest.mark.parametrize(("winner", "loser", "new_winner", "new_loser"), GOLDEN)
+@pytest.mark.parametrize("teacher_wins", [True, False])
+def test_one_task_is_a_trueskill_game(winner, loser, new_winner, new_loser, teacher_wins):
+    first, second = Rating(*winner), Rating(*loser)
+    if teacher_wins:
+        won, lost = one_match(first, second, 0.0, 1.0)
+    else:
+        lost, won = one_match(second, first, 1.0, 1.0)
+    assert both(won) == pytest.approx(new_winner, abs=1e-9)
+    assert both(lost) == pytest.approx(new_loser, abs=1e-9)
+
+
+@pytest.mark.parametrize(("backend", "tolerance"), [("mpmath", 1e-9), (None, 2e-5)])
+def test_one_task_agrees_with_the_package(backend, tolerance):
+    if backend:
+        pytest.importorskip(backend)
+    env = trueskill.TrueSkill(draw_probability=0.0, backend=backend)
+    rng = np.random.default_rng(7)
+    for _ in range(25):
+        teacher, student = (
+            Rating(25 + 6 * rng.standard_normal(), rng.uniform(0.5, 8.3)) for _ in range(2)
+        )
+        a, b = env.create_rating(*both(teacher)), env.create_rating(*both(student))
+        (a,), (b,) = env.rate([(a,), (b,)], min_delta=1e-12)
+        new_teacher, new_student = one_match(teacher, student, 0.0, 1.0)
+        assert both(new_teacher) == pytest.approx((a.mu, a.sigma), abs=tolerance)
+        assert both(new_student) == pytest.approx((b.mu, b.sigma), abs=tolerance)
+
+
+def test_defaults_and_conversions_are_the_packages():
+    plain = trueskill.TrueSkill()
+    assert (MODEL.mu, MODEL.sigma, MODEL.beta, MODEL.tau) == (
+        plain.mu,
+        plain.sigma,
+        plain.beta,
+        plain.tau,
+    )
+    rating, other = Rating(31.0, 2.5), Rating(24.0, 4.0)
+    assert conservative(rating, MODEL) == pytest.approx(31.0 - 3 * 2.5)
+    a, b = plain.create_rating(31.0, 2.5), plain.create_rating(24.0, 4.0)
+    assert quality(rating, other, MODEL) == pytest.approx(trueskill.quality_1vs1(a, b, env=plain))
+
+
+def test_the_packages_global_environment_is_neither_read_nor_changed():
+    before = repr(trueskill.global_env())
+    odd = RatingModel(mu=10.0, sigma=2.0, beta=1.0, tau=0.5)
+    assert conservative(Rating(12.0, 1.0), odd) == pytest.approx(12.0 - 5.0)
+    assert environment(odd).beta == 1.0
+    assert repr(trueskill.global_env()) == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(ratings, ratings, st.floats(0, 1), st.floats(0, 64))
+def test_precision_weighted_sum_is_conserved_and_evidence_never_adds_doubt(
+    teacher, student, score, weight
+):
+    new_teacher, new_student = one_match(teacher, student, score, weight)
+    before = after = 0.0
+    for old, new in ((teacher, new_teacher), (student, new_student)):
+        variance = old.sigma**2 + MODEL.tau**2
+        before += old.mu / variance
+        after += new.mu / variance
+        assert 0.0 < new.sigma <= math.sqrt(variance) * (1 + 1e-12)
+    assert after == pytest.approx(before, rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ratings, ratings, st.floats(0, 1), st.floats(0, 64))
+def test_the_two_roles_are_mirror_images(teacher, student, score, weight):
+    new_teacher, new_student = one_match(teacher, student, score, weight)
+    mirrored = one_match(student, teacher, 1.0 - score, weight)
+    assert both(mirrored[1]) == pytest.approx(both(new_teacher), abs=1e-6)
+    assert both(mirrored[0]) == pytest.approx(both(new_student), abs=1e-6)
+
+
+def test_a_batch_is_its_matches_one_by_one_in_any_order():
+    rng = np.random.default_rng(3)
+    teachers = [Rating(25 + float(x), 3.0) for x in rng.normal(size=9)]
+    students = [Rating(25 + float(x), 4.0) for x in rng.normal(size=9)]
+    score, weight = rng.random(9), rng.integers(0, 65, 9).astype(float)
+    new_teachers, new_students = rate_matches(teachers, students, score, weight, MODEL)
+    order = rng.permutation(9)
+    again = rate_matches(
+        [teachers[i] for i in order],
+        [students[i] for i in order],
+        score[order],
+        weight[order],
+        MODEL,
+    )
+    for place, i in enumerate(order):
+        assert both(again[0][place]) == pytest.approx(both(new_teachers[i]), rel=1e-13)
+        assert both(again[1][place]) == pytest.approx(both(new_students[i]), rel=1e-13)
+        alone = one_match(teachers[i], students[i], score[i], weight[i])
+        assert both(alone[0]) == pytest.approx(both(new_teachers[i]), rel=1e-13)
+
+
+def test_absurd_upsets_stay_finite():
+    teacher, student = one_match(Rating(1000.0, 0.5), Rating(-1000.0, 0.5), 1.0, 64.0)
+    assert all(math.isfinite(x) for x in (*both(teacher), *both(student)))
+    assert teacher.mu < 1000.0
+    assert student.mu > -1000.0
+
+
+def test_many_tasks_say_more_than_one_and_half_says_equal():
+    even = one_match(Rating(25, 8), Rating(25, 8), 0.5, 16.0)
+    assert even[0].mu == pytest.approx(25.0, abs=1e-9)
+    assert even[0].sigma < one_match(Rating(25, 8), Rating(25, 8), 0.5, 1.0)[0].sigma
+
+
+def test_log_tails_against_exact_values():
+    # log Φ(z) by mpmath with 40 digits.
+    exact = {-60.0: -1805.013560680567, -25.0: -316.63940800802026, -1.0: -1.8410216450092636}
+    up, down = log_cdf_pair(np.array([*exact, 0.0]))
+    assert up[:3] == pytest.approx(list(exact.values()), rel=1e-14)
+    assert up[3] == down[3] == pytest.approx(-math.log(2.0))
+    near, far = log_cdf_pair(np.array([-20.0, -20.0 - 1e-9]))[0]
+    assert near == pytest.approx(far, rel=1e-9)
+    assert cdf(1.0) == pytest.approx(0.8413447460685429, rel=1e-14)
+
+
+def test_prediction_between_equals_is_even_and_doubt_pulls_to_the_middle():
+    assert predict(Rating(25, 3), Rating(25, 1), MODEL) == pytest.approx(0.5)
+    sure = predict(Rating(20, 1), Rating(30, 1), MODEL)
+    assert 0.5 < predict(Rating(20, 8), Rating(30, 8), MODEL) < sure < 1.0
+
+
+def test_a_child_is_like_a_parent_plus_a_jump():
+    child = child_rating([Rating(20, 2), Rating(30, 2)], [0.5, 0.5], 3.0, MODEL)
+    assert child.mu == pytest.approx(25.0)
+    assert child.sigma == pytest.approx(math.sqrt(4 + 25 + 9))
+    assert child_rating([Rating(20, 2)], [1.0], 100.0, MODEL).sigma == MODEL.sigma
+
+
+@pytest.mark.parametrize("bad", [{"sigma": 0.0}, {"beta": -1.0}, {"tau": math.nan}, {"mu": 1e400}])
+def test_bad_models_are_refused(bad):
+    with pytest.raises(LeagueError, match="expected"):
+        RatingModel(**bad)
+
+
+def test_every_public_name_exists():
+    package = importlib.import_module("league")
+    assert all(hasattr(package, name) for name in package.__all__)

@@ -1,0 +1,48 @@
+"""Against made-up truth: predictions, intervals, and the end of a broken teacher."""
+
+import pytest
+
+from league import LeagueConfig, LeagueError, Simulation, simulate
+
+
+def test_predictions_and_intervals_are_sound():
+    result = simulate(Simulation(worlds=4, rounds=40))
+    assert result.rmse < 0.05
+    assert 0.90 <= result.coverage <= 0.995
+    assert result.broken_last is None
+
+
+def test_a_broken_teacher_ends_last():
+    result = simulate(Simulation(worlds=3, rounds=25, broken=True))
+    assert result.broken_last == 1.0
+    assert result.rmse < 0.06
+
+
+def test_a_model_that_expects_drift_covers_learners_better():
+    learners = {"drift": 0.42, "worlds": 2, "rounds": 30}
+    stiff = simulate(Simulation(**learners))
+    loose = simulate(Simulation(**learners, config=LeagueConfig(tau=0.42)))
+    assert loose.coverage > stiff.coverage + 0.1
+    assert loose.rmse < stiff.rmse
+
+
+def test_the_same_seed_gives_the_same_result():
+    small = Simulation(worlds=1, rounds=4)
+    assert simulate(small) == simulate(small)
+    assert simulate(small) != simulate(Simulation(worlds=1, rounds=4, seed=1))
+    assert simulate(Simulation(worlds=1, rounds=1, teachers=1, students=2)).worlds == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"rounds": 0},
+        {"alike": 1.0},
+        {"spread": -1.0},
+        {"drift": float("nan")},
+        {"broken": True, "teachers": 1},
+    ],
+)
+def test_bad_worlds_are_refused(bad):
+    with pytest.raises(LeagueError, match="expected"):
+        Simulation(**bad)
