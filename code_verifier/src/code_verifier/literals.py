@@ -95,6 +95,9 @@ def _call(text: str, max_chars: int) -> ast.Call:
         raise LiteralError("the input is not the argument list of one call")
     if any(keyword.arg is None for keyword in call.keywords):
         raise LiteralError("the input holds a ** argument, which is not a literal")
+    names = [keyword.arg for keyword in call.keywords]
+    if len(set(names)) < len(names):
+        raise LiteralError("the input gives a keyword argument twice")
     return call
 
 

@@ -96,7 +96,15 @@ def writer(path: Path) -> Iterator[Callable[[Row], None]]:
     """Write rows to `path`: a temporary file takes its name when done.
 
     Rows written before another error are kept. When the disk fails, `path` stays as it was.
+    A device or pipe (such as /dev/stdout) is written to directly.
     """
+    if path.is_dir() or not path.parent.is_dir():
+        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise RecordError(f"cannot write {path}: {what}; give --out a file in a folder that exists")
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as device:
+            yield lambda row: print(json.dumps(row), file=device)
+        return
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     failed = False
     try:
