@@ -1,0 +1,81 @@
+"""The configuration: PEFT's rules for rank, alpha and scale; what is refused."""
+
+import json
+import math
+
+import pytest
+
+from lora_evo import AdapterConfig, LoraEvoError
+
+
+def config(**fields):
+    base = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}
+    return AdapterConfig.from_json(json.dumps({**base, **fields}))
+
+
+def test_patterns_override_rank_and_alpha():
+    made = config(
+        rank_pattern={"layers.1.self_attn.q_proj": 4},
+        alpha_pattern={r"layers\.\d+\.self_attn\.q_proj": 2},
+    )
+    assert made.rank("model.layers.1.self_attn.q_proj") == 4
+    assert made.rank("model.layers.0.self_attn.q_proj") == 8
+    assert made.scale("model.layers.1.self_attn.q_proj") == 0.5
+    assert made.scale("model.layers.0.self_attn.q_proj") == 0.25
+
+
+def test_rslora_divides_by_the_root_of_the_rank():
+    assert config(use_rslora=True).scale("q_proj") == pytest.approx(16 / math.sqrt(8))
+
+
+def test_unknown_fields_come_back_as_they_were():
+    fields = {"lora_dropout": 0.05, "layers_pattern": None, "a_future_field": {"x": [1, 2]}}
+    again = json.loads(config(**fields).to_json())
+    assert {name: again[name] for name in fields} == fields
+    assert AdapterConfig.from_json(json.dumps(again)) == config(**fields)
+
+
+def test_fingerprint_ignores_order_of_targets_and_who_wrote_it():
+    one = config(target_modules=["q_proj", "v_proj"], inference_mode=True, peft_version="1")
+    two = config(target_modules=["v_proj", "q_proj"], inference_mode=False, peft_version="2")
+    assert one.fingerprint() == two.fingerprint()
+    assert one.fingerprint() != config(target_modules=["v_proj"]).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"use_dora": True}, "DoRA"),
+        ({"bias": "all"}, "bias"),
+        ({"lora_bias": True}, "lora_bias"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"trainable_token_indices": [1]}, "trainable_token_indices"),
+        ({"peft_type": "IA3"}, "IA3"),
+        ({"r": 0}, "at least 1"),
+        ({"r": 8.0}, "whole number"),
+        ({"lora_alpha": -1}, "above 0"),
+        ({"lora_alpha": "16"}, "expected a number"),
+        ({"rank_pattern": {"q_proj": 0}}, "rank_pattern"),
+        ({"rank_pattern": [1]}, "rank_pattern"),
+        ({"rank_pattern": {"(": 1}}, "pattern"),
+        ({"target_modules": 3}, "target_modules"),
+        ({"target_modules": "("}, "pattern"),
+    ],
+)
+def test_refusals_name_the_field(fields, words):
+    with pytest.raises(LoraEvoError, match=words.replace("(", r"\(")):
+        config(**fields)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"r": 8}', "null"])
+def test_damaged_text_is_refused(text):
+    with pytest.raises(LoraEvoError, match="adapter_config"):
+        AdapterConfig.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("targets", "hit"),
+    [(["q_proj"], True), (["proj"], False), (r".*\.q_proj", True), ("q_proj", False), (None, True)],
+)
+def test_targets_match_as_in_peft(targets, hit):
+    assert config(target_modules=targets).targets("model.layers.0.self_attn.q_proj") is hit
