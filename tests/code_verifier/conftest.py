@@ -9,12 +9,19 @@ from code_verifier import Limits, Sandbox
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(workers=2, limits=Limits(wall_s=10.0, cpu_s=5.0)) as opened:
+    with Sandbox(workers=2, limits=Limits(wall_s=30.0, cpu_s=10.0)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def quick() -> Iterator[Sandbox]:
-    """For programs that are meant to hit their limits."""
-    with Sandbox(workers=2, limits=Limits(wall_s=0.5, cpu_s=0.4, memory_mb=64)) as opened:
+    """For programs that are meant to run out of time."""
+    with Sandbox(workers=1, limits=Limits(wall_s=0.5, cpu_s=0.4)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def small() -> Iterator[Sandbox]:
+    """For programs that are meant to run out of memory, however busy the machine is."""
+    with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=60.0, memory_mb=32)) as opened:
         yield opened

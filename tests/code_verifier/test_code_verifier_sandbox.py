@@ -120,19 +120,37 @@ def test_other_programs_get_their_status(
     assert (verdict.status, verdict.output) == (status, None), verdict
 
 
+SWALLOWS = """
+def f(x):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+"""
+
+
 @pytest.mark.parametrize(
-    ("status", "program"),
+    "program",
+    ["def f(x):\n    while True: pass", "import time\ndef f(x):\n    time.sleep(60)", SWALLOWS],
+    ids=["spin", "sleep", "swallow"],
+)
+def test_time_runs_out(quick: Sandbox, program: str) -> None:
+    assert quick.check(program, "1").status == "timeout"
+
+
+@pytest.mark.parametrize(
+    "program",
     [
-        ("timeout", "def f(x):\n    while True: pass"),
-        ("timeout", "import time\ndef f(x):\n    time.sleep(60)"),
-        ("timeout", "def f(x):\n    while True:\n        try:\n            while True: pass\n"
-         "        except BaseException: pass"),
-        ("memory", "def f(x):\n    return [0] * 10**9"),
-        ("memory", "def f(x):\n    a = []\n    while True: a.append('x' * 10**6 + str(len(a)))"),
+        "def f(x):\n    return [0] * 10**9",
+        "def f(x):\n    a = []\n    while True: a.append('x' * 10**6 + str(len(a)))",
+        "def f(x):\n    a = []\n    while True: a.append([])",
     ],
-)  # fmt: skip
-def test_limits(quick: Sandbox, status: str, program: str) -> None:
-    assert quick.check(program, "1").status == status
+    ids=["at once", "in lumps", "in drops"],
+)
+def test_memory_runs_out(small: Sandbox, program: str) -> None:
+    assert small.check(program, "1").status == "memory"
 
 
 def test_a_program_cannot_see_what_another_left(sandbox: Sandbox) -> None:

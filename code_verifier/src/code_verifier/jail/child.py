@@ -19,7 +19,10 @@ from code_verifier.jail import clock, modules, policy
 from code_verifier.jail.seccomp import RESULT_FD
 from code_verifier.literals import canonical, parse_arguments
 
-STATUSES = ("ok", "syntax_error", "banned", "exception", "memory", "not_literal", "too_long")
+STATUSES = (
+    *("ok", "syntax_error", "banned", "exception", "memory", "not_literal", "too_long"),
+    "sandbox_error",
+)
 HEADER = struct.Struct("<16sBBI")
 _REASON_CHARS = 300
 _OWN_RECURSION = 10_000

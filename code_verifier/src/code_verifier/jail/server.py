@@ -22,6 +22,7 @@ from code_verifier.jail import child, clock, modules, seccomp
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 4, 38, 22
 _NOBODY = 65534
+_NO_MEMORY = 71
 _READ = 1 << 16
 _libc = ctypes.PyDLL(None, use_errno=True)
 
@@ -144,10 +145,20 @@ def _become_child(
         for name in [key for key in sys.modules if key.startswith(("code_verifier", "ctypes"))]:
             del sys.modules[name]
         if program is not None:
-            _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.c_ulong(ctypes.addressof(program)), 0, 0)
+            address = ctypes.c_ulong(ctypes.addressof(program))
+            if _libc.prctl(_PR_SET_SECCOMP, 2, address, 0, 0) != 0:
+                raise OSError("the filter was refused")
+    except BaseException as error:
+        text = f"the child could not be set up: {error}".encode()[:200]
+        code = child.STATUSES.index("sandbox_error")
+        os.write(writer, child.HEADER.pack(nonce, code, 0, len(text)) + text)
+        os._exit(0)
+    try:
         child.serve(request, nonce, entropy)
+    except MemoryError:
+        os._exit(_NO_MEMORY)
     finally:
-        os._exit(70)
+        os._exit(1)
 
 
 def _collect(fd: int, deadline: float, limit: int, now: Any) -> tuple[bytes, bool]:
@@ -192,8 +203,8 @@ def _ending(status: int, in_time: bool, data: bytes, request: dict[str, Any]) ->
         name = signal.Signals(number).name
         return "exception", f"crashed with {name} (often by recursion without end)"
     code = os.waitstatus_to_exitcode(status)
-    if code == 70:
-        return "sandbox_error", "the child could not be set up"
+    if code == _NO_MEMORY:
+        return "memory", f"used more than {request['memory_mb']} MiB of memory"
     return "violation", f"left without a result (exit code {code})"
 
 
