@@ -24,7 +24,7 @@ class Request:
     temperature: float = 0.0
     seed: int = 0
     stop: tuple[str, ...] = ()
-    """Texts that end the completion and are not part of it. The model's own end token always ends."""
+    """Texts that end the completion and are not part of it; the model's end token always ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Completion:
     token_ids: tuple[int, ...]
     """Sampled tokens, the end token included when it was sampled."""
     logprobs: tuple[float, ...]
-    """log p of each sampled token (nats) under the sampling temperature (at 0: under temperature 1)."""
+    """log p of each sampled token (nats) under the temperature (at 0: under temperature 1)."""
     finish_reason: Literal["stop", "length"]
 
 

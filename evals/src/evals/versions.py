@@ -1,0 +1,24 @@
+"""Versions of what a result depends on."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import code_verifier
+import evals
+
+_PACKAGES = ("click", "peft", "torch", "transformers")
+
+
+def versions() -> dict[str, str]:
+    """Name -> version of Python, of our packages, and of the packages under them."""
+    found = {
+        "python": platform.python_version(),
+        "evals": evals.__version__,
+        "code_verifier": code_verifier.__version__,
+    }
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
