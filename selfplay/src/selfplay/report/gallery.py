@@ -1,0 +1,90 @@
+"""A choice of tasks at chosen steps, small enough for one page."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from selfplay.report.markup import element, escape
+from selfplay.report.run_data import Run
+from selfplay.report.task_card import task_card
+from selfplay.report.task_data import Task, read_tasks
+
+ACCEPTED = 4
+"""Accepted tasks shown of a step and kind, spread over rho."""
+REJECTED = 2
+"""Rejected proposals shown of a step and kind, of different status where possible."""
+MOST_BYTES = 1_200_000
+"""Bytes of all cards of a page together, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A task and its place among those of its step and kind."""
+
+    task: Task
+    rank: int
+
+
+def gallery_steps(run: Run, wanted: Sequence[int] = ()) -> list[int]:
+    """Return the wanted steps that the run has, or its first, middle and last."""
+    steps = [step.number for step in run.steps]
+    found = sorted(set(wanted) & set(steps))
+    return found or sorted({steps[0], steps[len(steps) // 2], steps[-1]})
+
+
+def gallery(runs: Sequence[Run], wanted: Sequence[int] = (), most_bytes: int = MOST_BYTES) -> str:
+    """Return the cards of all runs, marked with run, step, kind and status for the selector."""
+    budget = most_bytes // len(runs)
+    cards, left_out = [], 0
+    for run in runs:
+        chosen = choose(read_tasks(run.directory / "tasks.jsonl", gallery_steps(run, wanted)))
+        made, skipped = _within_budget(run, chosen, budget)
+        cards += made
+        left_out += skipped
+    if not cards:
+        return element("p", "No tasks were recorded at these steps.", class_="hint")
+    note = f"{left_out} more did not fit on this page." if left_out else ""
+    bar = '<div id="gallery-bar" class="bar" hidden></div>'
+    none = '<p id="gallery-none" class="hint" hidden>No such task among those shown here.</p>'
+    cards_box = element("div", "".join(cards), class_="cards", id="cards")
+    return bar + cards_box + none + (element("p", escape(note), class_="hint") if note else "")
+
+
+def choose(tasks: Iterable[Task]) -> list[Chosen]:
+    """Return a few tasks of every step and kind: accepted ones spread over rho, some rejected."""
+    groups: dict[tuple[int, str], list[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.step, task.kind), []).append(task)
+    chosen = []
+    for key in sorted(groups):
+        accepted = [task for task in groups[key] if task.status == "ok"]
+        accepted.sort(key=lambda task: -1.0 if task.rho is None else task.rho)
+        picked = _spread(accepted, ACCEPTED) + _varied(groups[key], REJECTED)
+        chosen += [Chosen(task, rank) for rank, task in enumerate(picked)]
+    return chosen
+
+
+def _spread(tasks: list[Task], most: int) -> list[Task]:
+    if len(tasks) <= most:
+        return tasks
+    return [tasks[round(i * (len(tasks) - 1) / (most - 1))] for i in range(most)]
+
+
+def _varied(tasks: list[Task], most: int) -> list[Task]:
+    rejected = [task for task in tasks if task.status != "ok"]
+    first: dict[str, Task] = {}
+    for task in rejected:
+        first.setdefault(task.status, task)
+    others = [task for task in rejected if first[task.status] is not task]
+    return [*first.values(), *others][:most]
+
+
+def _within_budget(run: Run, chosen: list[Chosen], budget: int) -> tuple[list[str], int]:
+    """Return cards in their order, lower ranks served first, and how many were left out."""
+    cards: dict[int, str] = {}
+    for place in sorted(range(len(chosen)), key=lambda i: (chosen[i].rank, i)):
+        card = task_card(chosen[place].task, run.name)
+        size = len(card.encode())
+        if size <= budget:
+            cards[place] = card
+            budget -= size
+    return [cards[place] for place in sorted(cards)], len(chosen) - len(cards)

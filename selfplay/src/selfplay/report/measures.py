@@ -1,0 +1,171 @@
+"""The curves of a run: each names a number of a step, its unit, and what a reader looks for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from selfplay.report.run_data import Run, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number per step; `share` marks those in [0, 1], shown as percentages."""
+
+    title: str
+    unit: str
+    hint: str
+    get: Callable[[Step], float | None]
+    share: bool = False
+
+    def values(self, run: Run) -> list[tuple[int, float | None]]:
+        """Return (step, value) for every step of a run."""
+        return [(step.number, self.get(step)) for step in run.steps]
+
+
+def _mean(name: str) -> Callable[[Step], float | None]:
+    return lambda step: step.means.get(name)
+
+
+def _kind(kind: str) -> Callable[[Step], float | None]:
+    return lambda step: step.kinds[kind].solve_rate if kind in step.kinds else None
+
+
+def _complexity(name: str) -> Callable[[Step], float | None]:
+    return lambda step: step.complexity.get(name)
+
+
+def _of_role(role: str, name: str) -> Callable[[Step], float | None]:
+    def get(step: Step) -> float | None:
+        found = [
+            m.numbers[name] for m in step.members.values() if m.role == role and name in m.numbers
+        ]
+        return fmean(found) if found else None
+
+    return get
+
+
+def _forecast_error(step: Step) -> float | None:
+    return fmean(step.forecast_errors) if step.forecast_errors else None
+
+
+def _tokens_per_second(step: Step) -> float | None:
+    seconds = sum(step.seconds.values())
+    tokens = step.tokens.get("sampled", 0.0) + step.tokens.get("trained", 0.0)
+    return tokens / seconds if seconds > 0 and tokens else None
+
+
+REWARDS = (
+    Measure(
+        "Student reward",
+        "mean reward",
+        "1 for a right answer, less for a wrong or unreadable one. Up: students solve more.",
+        _mean("student_reward"),
+    ),
+    Measure(
+        "Teacher reward",
+        "mean reward",
+        "−1 for an invalid task, 0 if nobody solved it, else 1 − ρ. Up: valid, hard, but solvable.",
+        _mean("teacher_reward"),
+    ),
+    Measure(
+        "Valid share",
+        "% of proposals",
+        "Proposals that parse, run, and give the same output twice.",
+        _mean("valid_share"),
+        share=True,
+    ),
+)
+
+SOLVE_RATE = Measure(
+    "Solve rate",
+    "% of attempts",
+    "Right attempts at valid tasks. Near 100 % for long, the tasks have become too easy to teach.",
+    _mean("solve_rate"),
+    share=True,
+)
+
+KIND_HINTS = {
+    "code_o": "Given program and input, predict the output.",
+    "code_i": "Given program and output, find an input that leads to it.",
+    "code_f": "Given examples, write the program.",
+}
+
+COMPLEXITY = (
+    Measure(
+        "AST depth",
+        "levels",
+        "How deeply the valid programs nest, as syntax trees.",
+        _complexity("ast_depth"),
+    ),
+    Measure(
+        "Cyclomatic complexity",
+        "paths",
+        "Independent ways through a program: branches, loops, conditions.",
+        _complexity("cyclomatic"),
+    ),
+    Measure("Lines of code", "lines", "Mean length of the valid programs.", _complexity("loc")),
+    Measure("Variables", "names", "Distinct variables in a program.", _complexity("variables")),
+    Measure(
+        "Coverage",
+        "structures so far",
+        "Distinct program structures since the start. A flat end means repetition.",
+        lambda step: step.coverage.get("structures"),
+    ),
+)
+
+HEALTH = (
+    Measure(
+        "Tasks without signal",
+        "% of tasks",
+        "All attempts earned the same reward, so the task taught its student nothing.",
+        _mean("frac_reward_zero_std"),
+        share=True,
+    ),
+    Measure(
+        "Teachers' entropy",
+        "nats a token",
+        "Near 0: one proposal only.",
+        _of_role("teacher", "entropy"),
+    ),
+    Measure(
+        "Students' entropy",
+        "nats a token",
+        "Near 0: one answer only.",
+        _of_role("student", "entropy"),
+    ),
+    Measure("Teachers' gradient", "norm", "Before clipping.", _of_role("teacher", "grad_norm")),
+    Measure("Students' gradient", "norm", "Before clipping.", _of_role("student", "grad_norm")),
+    Measure(
+        "Forecast error of the ratings",
+        "|predicted − observed|",
+        "How far the solve rate that the ratings foretold was from what happened.",
+        _forecast_error,
+    ),
+    Measure(
+        "Speed",
+        "tokens/s",
+        "Tokens sampled and trained per second of the step.",
+        _tokens_per_second,
+    ),
+    Measure("Memory", "MB", "As the process reports it.", _mean("memory_mb")),
+)
+
+
+def solve_rates(kinds: Sequence[str]) -> list[Measure]:
+    """Return the solve rate overall and per kind of task."""
+    per_kind = [
+        Measure(
+            f"Solve rate, {kind}",
+            "% of attempts",
+            KIND_HINTS.get(kind, ""),
+            _kind(kind),
+            share=True,
+        )
+        for kind in kinds
+    ]
+    return [SOLVE_RATE, *per_kind]
+
+
+def moved_measures(kinds: Sequence[str]) -> list[Measure]:
+    """Return the measures whose start and end a summary compares."""
+    return [*REWARDS, *solve_rates(kinds), *COMPLEXITY[:4]]

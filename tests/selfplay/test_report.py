@@ -1,0 +1,614 @@
+"""The report of a run, on synthetic runs that look like real ones."""
+
+import base64
+import hashlib
+import json
+import random
+import re
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+from selfplay.errors import RunDirectoryError, SelfplayError
+from selfplay.report import ReportError, summary_text, write_report
+from selfplay.report.gallery import choose
+from selfplay.report.lineage import lives
+from selfplay.report.markup import duration, element, figure, visible
+from selfplay.report.plot_frame import ticks, value_range
+from selfplay.report.run_data import read_run
+from selfplay.report.task_data import read_tasks
+from selfplay.report.trend import smooth, thin, trend
+
+KINDS = ("code_o", "code_i", "code_f")
+PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "save")
+HOSTILE = "</script><script>alert(1)</script>"
+PROGRAM = """def f(xs):
+    total = 0
+    for x in xs:
+        if x > {limit} and x < 9:
+            total += x
+    return total"""
+
+
+def make_run(directory, *, steps=40, seed=1, mode="populora", drift=1.0, hostile=False, births=3):
+    """Write a run of 2 teachers and 2 students whose students get better with the steps."""
+    rng = random.Random(seed)
+    directory.mkdir(parents=True)
+    solo = mode == "azr"
+    teachers, students = (["a0"], ["a0"]) if solo else (["t0", "t1"], ["s0", "s1"])
+    config = {
+        "base": "nano",
+        "mode": mode,
+        "teachers": len(teachers),
+        "students": len(students),
+        "steps": steps,
+        "seed": seed,
+        "rollout": {"proposals": 8, "kinds": list(KINDS)},
+        "learner": {"learning_rate": 1e-3},
+        "evolution": {"evolve_every": max(1, steps // (births + 1))},
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    ratings = {} if solo else {name: [25.0, 8.3] for name in teachers + students}
+    structures, rows, tasks, next_id = 0, [], [], {"t": 2, "s": 2}
+    for step in range(1, steps + 1):
+        skill = drift * step / steps
+        valid = min(0.95, 0.55 + 0.2 * skill + rng.gauss(0, 0.05))
+        rates = {
+            k: base + 0.25 * skill + rng.gauss(0, 0.06)
+            for k, base in zip(KINDS, (0.4, 0.3, 0.2), strict=True)
+        }
+        solve = sum(rates.values()) / 3
+        new = rng.randint(3, 9)
+        structures += new
+        members = {}
+        for name in dict.fromkeys(teachers + students):
+            role = "agent" if solo else "teacher" if name in teachers else "student"
+            members[name] = {
+                "role": role,
+                "reward": rng.gauss(0.2, 0.1),
+                "valid_share": valid,
+                "solve_rate": solve,
+                "well_formed": 0.9,
+                "loss": rng.gauss(0, 0.01),
+                "grad_norm": abs(rng.gauss(0.4, 0.1)),
+                "entropy": max(0.05, 0.9 - 0.3 * skill + rng.gauss(0, 0.03)),
+            }
+        for name in ratings:
+            mu, sigma = ratings[name]
+            ratings[name] = [
+                mu + rng.gauss(0.15 if name[0] == "s" else -0.1, 0.6),
+                max(1.2, sigma * 0.93),
+            ]
+        evolution = []
+        every = config["evolution"]["evolve_every"]
+        if not solo and step % every == 0 and step < steps:
+            side = "t" if (step // every) % 2 else "s"
+            pool = teachers if side == "t" else students
+            removed, parent = pool[0], pool[1]
+            child = f"{side}{next_id[side]}"
+            next_id[side] += 1
+            crossover = step // every == births
+            evolution.append(
+                {
+                    "removed": removed,
+                    "child": child,
+                    "parents": [parent, removed] if crossover else [parent],
+                    "operator": "slot_swap" if crossover else "svd_structured",
+                    "relative_change": 0.15,
+                }
+            )
+            pool[0] = child
+            ratings.pop(removed)
+            ratings[child] = [25.0, 6.0]
+        proposed = 8 * len(teachers)
+        rejected = {
+            "form": rng.randint(0, 6),
+            "exception": rng.randint(1, 6),
+            "timeout": rng.randint(0, 1),
+        }
+        rows.append(
+            {
+                "step": step,
+                "teacher_reward": rng.gauss(0.05 + 0.1 * skill, 0.07),
+                "student_reward": rng.gauss(-0.35 + 0.5 * skill, 0.08),
+                "valid_share": valid,
+                "solve_rate": solve if step != 7 else None,
+                "kinds": {
+                    k: {"proposed": proposed, "valid_share": valid, "solve_rate": rates[k]}
+                    for k in KINDS
+                },
+                "rejected": rejected,
+                "complexity": {
+                    "ast_depth": rng.gauss(7 + skill, 0.4),
+                    "cyclomatic": rng.gauss(2.2 + skill, 0.3),
+                    "loc": rng.gauss(6 + 2 * skill, 0.5),
+                    "variables": rng.gauss(2.5 + skill, 0.2),
+                },
+                "coverage": {"structures": structures, "new": new},
+                "rho": [rng.randint(2, 14) for _ in range(6)],
+                "members": members,
+                "ratings": dict(ratings),
+                "matches": []
+                if solo
+                else [
+                    {
+                        "teacher": teachers[0],
+                        "student": students[0],
+                        "predicted": 0.5,
+                        "observed": solve,
+                    }
+                ],
+                "evolution": evolution,
+                "frac_reward_zero_std": 0.3,
+                "tokens": {"sampled": 20000, "trained": 9000},
+                "memory_mb": 812.5,
+                "seconds": dict(zip(PHASES, (0.02, 1.4, 0.6, 2.4, 1.9, 0.1, 0.3), strict=True)),
+            }
+        )
+        for kind in KINDS:
+            for i in range(8):
+                tasks.append(
+                    make_task(
+                        rng,
+                        step,
+                        teachers[i % len(teachers)],
+                        students[i % len(students)],
+                        kind,
+                        i,
+                        hostile,
+                    )
+                )
+    write_rows(directory / "metrics.jsonl", rows)
+    write_rows(directory / "tasks.jsonl", tasks)
+    return directory
+
+
+def make_task(rng, step, teacher, student, kind, i, hostile):
+    limit, xs = rng.randint(0, 5), [rng.randint(0, 9) for _ in range(4)]
+    result = sum(x for x in xs if limit < x < 9)
+    task = {
+        "id": f"{step}-{teacher}-{kind}-{i}",
+        "step": step,
+        "teacher": teacher,
+        "student": student,
+        "kind": kind,
+        "program": PROGRAM.format(limit=limit)
+        + (f"\n# {HOSTILE}\x00\u202e\ud800" if hostile else ""),
+        "input": str(xs),
+        "output": str(result),
+        "inputs": None,
+        "outputs": None,
+        "message": None,
+        "visible": 0,
+        "status": "ok",
+        "reason": "",
+        "metrics": {"ast_depth": 8, "loc": 6},
+        "rho": None,
+        "reward": -1.0,
+        "attempts": [],
+    }
+    if kind == "code_f":
+        task |= {"input": None, "output": None, "message": "Add up what is large enough."}
+        task |= {
+            "inputs": ["[1, 2]", "[7]", "[8, 8, 1]"],
+            "outputs": ["2", "7", "16"],
+            "visible": 2,
+        }
+    if i >= 6:
+        status, reason = (
+            ("form", "no program found") if i == 6 else ("exception", "NameError: name 'y'")
+        )
+        text = "f(xs) is <b>bold</b>" if status == "form" else None
+        return task | {
+            "status": status,
+            "reason": reason,
+            "text": text,
+            "program": "" if text else task["program"],
+        }
+    right = rng.randint(0, 4)
+    answers = (
+        [{"thought": f"total = {result}", "answer": str(result), "score": 1.0, "count": right}]
+        if right
+        else []
+    )
+    answers.append(
+        {
+            "thought": f"total = {result + 1}\n<i>hm</i>",
+            "answer": str(result + 1),
+            "score": 0.0,
+            "count": 5 - right,
+        }
+    )
+    answers.append({"thought": "xs ...", "answer": None, "score": 0.0, "count": 1})
+    return task | {"rho": right / 6, "reward": 1 - right / 6 if right else 0.0, "attempts": answers}
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+class Page(HTMLParser):
+    """Gathers the elements of a page, and checks that they are closed in order."""
+
+    VOID = ("meta", "br", "link", "img", "input", "hr")
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+    def count(self, tag, class_=None):
+        found = [attrs for name, attrs in self.tags if name == tag]
+        return len([a for a in found if class_ is None or class_ in (a.get("class") or "").split()])
+
+
+def report(tmp_path, *runs, name="page.html"):
+    page = tmp_path / name
+    write_report(runs, page)
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs") / "demo")
+
+
+def test_page_is_self_contained(run, tmp_path):
+    text = report(tmp_path, run)
+    page = Page(text)
+    for tag, attrs in page.tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form", "a")
+        assert not {"src", "href", "xlink:href", "style", "srcset", "action"} & set(attrs)
+        assert not any(name.startswith("on") for name in attrs)
+    assert not re.search(r"https?://|//cdn|@import|url\(", text)
+    assert len(text.encode()) < 2_000_000
+
+
+def test_policy_admits_the_packaged_style_and_script_only(run, tmp_path):
+    text = report(tmp_path, run)
+    policy = next(a["content"] for t, a in Page(text).tags if t == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none';")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_every_promised_panel_is_there(run, tmp_path):
+    text = Page(report(tmp_path, run)).text
+    for title in (
+        "Student reward",
+        "Teacher reward",
+        "Valid share",
+        "Solve rate, code_f",
+        "AST depth",
+        "Cyclomatic complexity",
+        "Lines of code",
+        "Variables",
+        "Coverage",
+        "Ratings of the teachers",
+        "Ratings of the students",
+        "Lineage",
+        "Rejected proposals",
+        "Solve rate of the tasks",
+        "Where the time went",
+        "Gallery of tasks",
+    ):
+        assert title in text
+    assert "2 teachers and 2 students (mode populora) on the base model nano: 40 steps" in text
+    assert "▲ rose" in text
+
+
+def test_hostile_text_is_shown_and_never_run(tmp_path):
+    text = report(tmp_path, make_run(tmp_path / "hostile", steps=4, hostile=True))
+    page = Page(text)
+    assert page.count("script") == 1
+    assert HOSTILE not in text
+    assert HOSTILE in page.text
+    assert page.count("b") == page.count("i") == 0
+    assert "\x00" not in text
+    assert "\u202e" not in text
+    assert "<U+202E>" in page.text
+    assert "<U+D800>" in page.text
+
+
+def test_hostile_names_and_settings_are_escaped(tmp_path):
+    run = make_run(tmp_path / 'r"><script>', steps=4)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    bad = '"><script>x'
+    for row in rows:
+        row["kinds"][bad] = {"proposed": 1, "valid_share": 1.0, "solve_rate": 0.5}
+        row["rejected"][bad] = 1
+        row["members"][bad] = {"role": bad, "entropy": 1.0}
+        row["ratings"][bad] = [25.0, 1.0]
+        row["seconds"][bad] = 1.0
+    rows[1]["evolution"] = [{"removed": bad, "child": bad + "2", "parents": [bad], "operator": bad}]
+    write_rows(run / "metrics.jsonl", rows)
+    config = yaml.safe_load((run / "config.yaml").read_text()) | {"base": bad, bad: bad}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert Page(report(tmp_path, run)).count("script") == 1
+
+
+def test_two_runs_overlay_with_a_legend(run, tmp_path):
+    other = make_run(tmp_path / "rate0", steps=30, seed=2, drift=0.0)
+    one, two = Page(report(tmp_path, run)), Page(report(tmp_path, run, other))
+    assert two.text.count("rate0") > 3
+    panels = [
+        t for t, a in two.tags if t == "path" and a.get("class", "").startswith("line smooth c1")
+    ]
+    assert len(panels) > 10
+    assert two.count("ul", "top") == 1
+    assert one.count("ul", "top") == 0
+    assert {a["data-run"] for t, a in two.tags if t == "article"} == {"demo", "rate0"}
+
+
+def test_equal_names_are_told_apart(tmp_path):
+    a, b = (make_run(tmp_path / d / "run", steps=3) for d in ("a", "b"))
+    text = Page(report(tmp_path, a, b, a)).text
+    assert "a/run" in text
+    assert "b/run" in text
+    assert "a/run (3)" in text
+
+
+def test_equal_input_gives_equal_bytes(run, tmp_path):
+    twin = make_run(tmp_path / "elsewhere" / "demo")
+    text = report(tmp_path, run)
+    assert text == report(tmp_path, twin, name="twin.html")
+    assert str(tmp_path) not in text
+
+
+def test_single_agent_has_no_ratings(tmp_path):
+    run = make_run(tmp_path / "solo", steps=8, mode="azr")
+    text = Page(report(tmp_path, run)).text
+    assert "One agent in both roles (mode azr)" in text
+    assert "Ratings of" not in text
+    assert "Student reward" in text
+    assert "Ratings" not in summary_text(run)
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "tasks.jsonl"])
+def test_a_torn_last_line_is_dropped(tmp_path, file):
+    run = make_run(tmp_path / "torn", steps=4)
+    whole = report(tmp_path, run)
+    with (run / file).open("ab") as handle:
+        handle.write('{"step": 5, "text": "é'.encode()[:-1])
+    assert report(tmp_path, run) == whole
+
+
+def test_a_whole_last_line_without_its_end_counts(tmp_path):
+    run = make_run(tmp_path / "whole", steps=4)
+    path = run / "metrics.jsonl"
+    path.write_text(path.read_text().removesuffix("\n"))
+    assert len(read_run(run).steps) == 4
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "expected"),
+    [
+        ("metrics.jsonl", '{"step": 2,', "one JSON object"),
+        ("metrics.jsonl", "[1]", "JSON object"),
+        ("metrics.jsonl", "\x00\x00", "one JSON object"),
+        ("metrics.jsonl", '{"step": 1}', "a step after 1"),
+        ("metrics.jsonl", '{"step": "two"}', "'step' is 'two'"),
+        ("metrics.jsonl", '{"valid_share": 1}', "'step'"),
+        ("metrics.jsonl", '{"step": 2, "rho": [1, 2]}', "6 counts"),
+        ("metrics.jsonl", '{"step": 2, "ratings": {"t0": [1]}}', "[mu, sigma]"),
+        ("metrics.jsonl", '{"step": 2, "seconds": 3}', "an object"),
+        ("metrics.jsonl", '{"step": 2, "evolution": [{"child": "t2"}]}', "removed member"),
+        ("tasks.jsonl", '{"id": "x"', "one JSON object"),
+        ("tasks.jsonl", '{"step": 1, "program": 3}', "'program' is 3"),
+    ],
+)
+def test_damage_is_named_with_file_and_line(tmp_path, file, line, expected):
+    run = make_run(tmp_path / "damaged", steps=3)
+    lines = (run / file).read_text().splitlines()
+    lines[1] = line
+    (run / file).write_text("\n".join(lines) + "\n")
+    with pytest.raises(RunDirectoryError, match=f"{file}, line 2") as caught:
+        report(tmp_path, run)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(RunDirectoryError, match="does not exist"):
+        report(tmp_path, tmp_path / "nowhere")
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunDirectoryError, match="is not a folder"):
+        summary_text(file)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunDirectoryError, match=r"not a run: it has no config\.yaml"):
+        report(tmp_path, tmp_path / "empty")
+    run = make_run(tmp_path / "new", steps=2)
+    (run / "metrics.jsonl").write_text("")
+    with pytest.raises(RunDirectoryError, match="no finished step"):
+        summary_text(run)
+    (run / "config.yaml").write_text("mode: [")
+    (run / "metrics.jsonl").write_text('{"step": 1}\n')
+    with pytest.raises(RunDirectoryError, match=r"cannot read .*config\.yaml"):
+        summary_text(run)
+
+
+def test_a_page_that_cannot_be_written_is_refused(run, tmp_path, monkeypatch):
+    with pytest.raises(ReportError, match="no run"):
+        write_report([], tmp_path / "page.html")
+    with pytest.raises(ReportError, match="is a folder"):
+        write_report([run], tmp_path)
+    with pytest.raises(ReportError, match="not a folder"):
+        write_report([run], tmp_path / "missing" / "page.html")
+    with pytest.raises(ReportError, match="belongs to the run"):
+        write_report([run], run / "metrics.jsonl")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ReportError, match="No space left"):
+        write_report([run], page)
+    assert page.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+    assert issubclass(ReportError, SelfplayError)
+
+
+def test_sparse_runs_give_a_page(tmp_path):
+    run = tmp_path / "sparse"
+    run.mkdir()
+    (run / "config.yaml").write_text("mode: populora\n")
+    (run / "metrics.jsonl").write_text(
+        '{"step": 1, "solve_rate": null, "complexity": null}\n{"step": 3, "valid_share": NaN}\n'
+    )
+    assert "No tasks were recorded" in Page(report(tmp_path, run)).text
+    assert "no such" not in summary_text(run)
+    one = make_run(tmp_path / "one", steps=1)
+    assert "too few steps" in Page(report(tmp_path, one)).text
+
+
+def test_long_runs_and_long_texts_stay_small(tmp_path):
+    run = make_run(tmp_path / "long", steps=600, births=30)
+    tasks = [json.loads(line) for line in (run / "tasks.jsonl").read_text().splitlines()]
+    for task in tasks:
+        task["program"] = '"&<' * 20_000
+        for attempt in task["attempts"]:
+            attempt["thought"] = "'" * 50_000
+    write_rows(run / "tasks.jsonl", [t for t in tasks if t["step"] in (1, 301, 600)])
+    text = report(tmp_path, run, run)
+    assert len(text.encode()) < 2_000_000
+    assert "more characters" in text
+    assert "more did not fit" in text
+
+
+def test_gallery_shows_first_middle_and_last_step_or_those_asked_for(run, tmp_path):
+    def steps(text):
+        return {a["data-step"] for t, a in Page(text).tags if t == "article"}
+
+    assert steps(report(tmp_path, run)) == {"1", "21", "40"}
+    write_report([run], tmp_path / "page.html", gallery_steps=[5, 999])
+    assert steps((tmp_path / "page.html").read_text()) == {"5"}
+
+
+def test_gallery_spreads_over_solve_rates_and_reasons(run):
+    chosen = [
+        c.task for c in choose(read_tasks(run / "tasks.jsonl", {1})) if c.task.kind == "code_o"
+    ]
+    assert len(chosen) == 6
+    accepted = [task.rho for task in chosen if task.status == "ok"]
+    assert accepted == sorted(accepted)
+    assert {task.status for task in chosen[4:]} == {"form", "exception"}
+
+
+def test_cards_say_verdicts_and_what_the_student_saw(run, tmp_path):
+    page = Page(report(tmp_path, run))
+    for words in ("ill-formed", "wrong × ", "right", "sees it", "judged on it", "what it thought"):
+        assert words in page.text
+    assert "rejected: form" in page.text
+    assert page.count("article", "rejected") == 18
+
+
+def test_lives_follow_replacements(run):
+    everyone = {life.name: life for life in lives(read_run(run))}
+    assert set(everyone) == {"t0", "t1", "s0", "s1", "t2", "s2", "t3"}
+    assert everyone["t0"].died == 10
+    assert everyone["t2"].born == 10
+    assert everyone["t2"].lane == everyone["t0"].lane
+    assert everyone["t3"].birth.parents == ("t1", "t2")
+    assert everyone["s1"].died is None
+
+
+def test_a_child_of_the_last_step_has_a_role(tmp_path):
+    run = make_run(tmp_path / "run", steps=3, births=0)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows[-1]["evolution"] = [
+        {"removed": "s0", "child": "s2", "parents": ["s1"], "operator": "dare"}
+    ]
+    write_rows(run / "metrics.jsonl", rows)
+    assert {life.name: life.role for life in lives(read_run(run))}["s2"] == "student"
+
+
+def test_summary_is_short_and_plain(run):
+    text = summary_text(run)
+    lines = text.splitlines()
+    assert 12 <= len(lines) <= 22
+    assert max(map(len, lines)) <= 80
+    assert "2 teachers and 2 students (mode populora)" in lines[0]
+    assert "4 min 29 s" in lines[1]
+    assert re.search(r"Student reward +−0\.\d+ ± 0\.\d+ +.*rose", text)
+    for words in (
+        "Solve rate, code_i",
+        "Valid share",
+        "Ratings, teachers:",
+        "Children: t2 from t1",
+        "solve 36 %",
+    ):
+        assert words in text
+
+
+def test_unfinished_runs_say_so(tmp_path):
+    run = make_run(tmp_path / "run", steps=6)
+    path = run / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
+    assert "4 of 6 steps so far" in summary_text(run)
+
+
+def test_trend_compares_quarters():
+    rising = [(i, float(i)) for i in range(1, 13)]
+    change = trend(rising)
+    assert (change.first.mean, change.last.mean, change.verdict) == (2.0, 11.0, "rose")
+    assert change.first.spread == pytest.approx(1.0)
+    assert trend([(i, -y) for i, y in rising]).verdict == "fell"
+    assert trend([(i, (-1.0) ** i) for i in range(40)]).verdict == "no clear change"
+    assert trend([(i, 2.0) for i in range(40)]).verdict == "no clear change"
+    assert trend([(1, 0.0), (2, 1.0)]).verdict == "too few steps"
+    assert trend([(1, None), (2, 1.0)]) is None
+
+
+def test_smoothing_keeps_constants_and_skips_gaps():
+    points = [(i, None if i == 5 else 3.0) for i in range(30)]
+    assert all(y == pytest.approx(3.0) for _, y in smooth(points))
+    assert len(smooth(points)) == 29
+    assert smooth([(1, None)]) == []
+    assert len(thin([(i, 1.0) for i in range(1001)])) <= 400
+
+
+def test_axes_end_on_round_values():
+    assert value_range([0.13, 0.87]) == (0.0, 1.0)
+    assert value_range([0.98, 1.0], share=True)[1] == 1.0
+    assert value_range([-0.31, 0.12]) == pytest.approx((-0.4, 0.2))
+    assert ticks(1, 40, 5, whole=True) == [10, 20, 30, 40]
+    low, high = value_range([7.0, 7.0])
+    assert low < 7.0 < high
+
+
+def test_words_and_numbers():
+    assert [figure(x) for x in (0, 0.12345, -0.5, 12.34, 123456.0)] == [
+        "0",
+        "0.123",
+        "−0.500",
+        "12.3",
+        "123,456",
+    ]
+    assert figure(0.1234, share=True) == "12.3 %"
+    assert [duration(s) for s in (4.26, 59, 250, 7500)] == [
+        "4.3 s",
+        "59 s",
+        "4 min 10 s",
+        "2 h 5 min",
+    ]
+    assert visible("a\tb\nc\r\n\x1b[31m") == "a\tb\nc\n<U+001B>[31m"
+    assert element("p", "x", class_="a", data_x='"<') == '<p class="a" data-x="&quot;&lt;">x</p>'
