@@ -21,7 +21,13 @@ def test_proposer_table(valid, rho, populora, azr):
 
 @pytest.mark.parametrize(
     ("well_formed", "score", "expected"),
-    [(True, 1.0, 1.0), (True, 0.25, 0.25), (True, 0.0, -0.5), (False, 0.0, -1.0), (False, 1.0, -1.0)],
+    [
+        (True, 1.0, 1.0),
+        (True, 0.25, 0.25),
+        (True, 0.0, -0.5),
+        (False, 0.0, -1.0),
+        (False, 1.0, -1.0),
+    ],
 )
 def test_student_table(well_formed, score, expected):
     assert student_reward(well_formed, score) == expected

@@ -1,9 +1,9 @@
 """Members in and out of the stack as `lora_evo.Adapter` values (the PEFT layout)."""
 
 import torch
-from lora_evo.adapter import Adapter, Slot
-from lora_evo.config import AdapterConfig
 
+from lora_evo import Adapter, AdapterConfig, Slot
+from selfplay.errors import SelfplayError
 from selfplay.stacked_lora import StackedAdapters
 
 
@@ -31,12 +31,12 @@ def import_adapter(adapters: StackedAdapters, member: int, adapter: Adapter) -> 
     """Copy an adapter of the same base, modules and rank into a member's place.
 
     The stack keeps its own scale; where the adapter's differs, the quotient goes into B, so that
-    the update scale * B A stays the same. Raises ValueError, and changes nothing, on a misfit.
+    the update scale * B A stays the same. Raises SelfplayError, and changes nothing, on a misfit.
     """
     ours, theirs = set(adapters.layers), set(adapter.slots)
     if ours != theirs:
         odd = sorted(ours ^ theirs)
-        raise ValueError(
+        raise SelfplayError(
             f"the adapter covers {len(theirs)} modules, the stack {len(ours)}; they differ in "
             f"{odd[0]}" + (f" and {len(odd) - 1} more" if len(odd) > 1 else "")
         )
@@ -44,7 +44,7 @@ def import_adapter(adapters: StackedAdapters, member: int, adapter: Adapter) -> 
         slot = adapter.slots[path]
         for name, found, here in (("A", slot.A, layer.lora_A[0]), ("B", slot.B, layer.lora_B[0])):
             if found.shape != here.shape:
-                raise ValueError(
+                raise SelfplayError(
                     f"lora_{name} of {path} is {list(found.shape)}, expected {list(here.shape)}: "
                     "another rank or another base model"
                 )

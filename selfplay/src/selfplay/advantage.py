@@ -14,6 +14,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from selfplay.errors import SelfplayError
+
 ZERO_STD = 1e-8
 """Standard deviations of rewards at or below this count as none."""
 
@@ -29,7 +31,7 @@ class RewardedSample:
     kind: str
     reward: float
     task: Hashable = None
-    """Attempts with equal (member, role, kind, task) are compared with each other; students only."""
+    """Attempts with equal (member, role, kind, task) are compared with each other (students)."""
     tokens: int = 1
     """Length of the completion; the weight of the sample under token weighting."""
 
@@ -40,7 +42,7 @@ class Advantages:
 
     values: tuple[float, ...]
     frac_reward_zero_std: float
-    """Share of groups (students: tasks, teachers: strata) whose rewards are all equal; 0 if none."""
+    """Share of groups (students: tasks, teachers: strata) whose rewards are all equal."""
     frac_strata_zero_std: float
     """Share of strata whose advantages were set to 0 for lack of samples or variance."""
 
@@ -93,7 +95,9 @@ def _rewards(samples: Sequence[RewardedSample]) -> Floats:
     rewards = np.array([s.reward for s in samples], dtype=np.float64)
     if not np.isfinite(rewards).all():
         bad = samples[int(np.flatnonzero(~np.isfinite(rewards))[0])]
-        raise ValueError(f"reward of a sample of {bad.member!r} is {bad.reward}, expected a number")
+        raise SelfplayError(
+            f"reward of a sample of {bad.member!r} is {bad.reward}, expected a number"
+        )
     return rewards
 
 

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from selfplay.errors import SelfplayError
+
 FAMILIES = ("llama", "qwen2", "qwen3")
 
 
@@ -59,7 +61,7 @@ class Decoder:
         if config.model_type not in FAMILIES or "sliding_attention" in (
             getattr(config, "layer_types", None) or ()
         ):
-            raise ValueError(
+            raise SelfplayError(
                 f"the stacked engine cannot run a {config.model_type!r} model of this kind; it "
                 f"knows {', '.join(FAMILIES)} without sliding windows. Use another engine"
             )

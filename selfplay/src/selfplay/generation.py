@@ -14,6 +14,7 @@ from evals.engine import Completion, Request
 from torch import Tensor
 
 from selfplay.decoder import Decoder, KVCache, left_pad
+from selfplay.errors import SelfplayError
 from selfplay.rollout import Rollout, SampleTable, TokenRequest
 from selfplay.stacked_lora import StackedAdapters
 
@@ -33,7 +34,7 @@ class StackedEngine:
 
     def __init__(self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128):
         if max_rows < 1:
-            raise ValueError(f"max_rows is {max_rows}, expected at least 1")
+            raise SelfplayError(f"max_rows is {max_rows}, expected at least 1")
         self.adapters = adapters
         self.tokenizer = tokenizer
         self.max_rows = max_rows
@@ -130,7 +131,7 @@ class StackedEngine:
     def _apply_stops(self, table: SampleTable, requests: list[TokenRequest]) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
         for row in table.rows_with_stops:
-            if int(table.lengths[row]) == 0:
+            if int(table.lengths[row]) in (0, table.drawn):
                 stops = requests[row].stop
                 # A text of b bytes lies within its last b tokens: each has at least one byte.
                 width = max(len(s.encode()) for s in stops)
@@ -148,14 +149,14 @@ class StackedEngine:
 
 def _check(request: TokenRequest) -> None:
     if not request.prompt_ids:
-        raise ValueError("a prompt is empty, expected at least one token")
+        raise SelfplayError("a prompt is empty, expected at least one token")
     if request.max_tokens < 1 or request.temperature < 0.0:
-        raise ValueError(
+        raise SelfplayError(
             f"max_tokens is {request.max_tokens} and temperature {request.temperature}, expected "
             "at least 1 and at least 0"
         )
     if "" in request.stop:
-        raise ValueError("a stop text is empty")
+        raise SelfplayError("a stop text is empty")
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
@@ -165,5 +166,5 @@ def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     listed = more if isinstance(more, list) else [more]
     ends = {e for e in (tokenizer.eos_token_id, *listed) if e is not None}
     if not ends:
-        raise ValueError("the tokenizer names no end token: set its eos_token")
+        raise SelfplayError("the tokenizer names no end token: set its eos_token")
     return tuple(sorted(ends))

@@ -6,15 +6,16 @@ nor the other members change its gradient.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from lora_evo.adapter import Adapter
 from torch import Tensor
 
+from lora_evo import Adapter
 from selfplay.adapter_exchange import export_adapter, import_adapter
+from selfplay.errors import SelfplayError
 from selfplay.optimizer import AdamWOptions, MemberAdamW
 from selfplay.policy_loss import LossOptions, token_losses, token_weights
 from selfplay.stacked_lora import TARGET_MODULES, StackedAdapters, stack_adapters
@@ -68,22 +69,22 @@ class LearnerConfig:
 
     def __post_init__(self) -> None:
         if self.num_iterations < 1 or self.micro_batch_tokens < 1:
-            raise ValueError("num_iterations and micro_batch_tokens must be at least 1")
+            raise SelfplayError("num_iterations and micro_batch_tokens must be at least 1")
         if self.temperature <= 0.0:
-            raise ValueError(f"temperature is {self.temperature}, expected a number above 0")
+            raise SelfplayError(f"temperature is {self.temperature}, expected a number above 0")
         self.loss_options()
 
     def adamw_options(self) -> AdamWOptions:
         """The optimiser's part."""
-        return _part(AdamWOptions, self)
+        return AdamWOptions(**_part(AdamWOptions, self))
 
     def loss_options(self) -> LossOptions:
         """The loss's part."""
-        return _part(LossOptions, self)
+        return LossOptions(**_part(LossOptions, self))
 
 
-def _part(kind: Any, config: LearnerConfig) -> Any:
-    return kind(**{name: getattr(config, name) for name in kind.__dataclass_fields__})
+def _part(kind: Any, config: LearnerConfig) -> dict[str, Any]:
+    return {field.name: getattr(config, field.name) for field in fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class Learner:
         """Take `num_iterations` steps for every member with a sample that says something.
 
         A member all of whose samples have advantage or weight 0 is left as it is. Returns the
-        statistics of each member with samples: those of the first iteration, the clip ratio of the last.
+        statistics of each member with samples: of the first iteration, the clip ratio of the last.
         """
         rows = self._rows(samples)
         learning = sorted({r.member for r in rows if r.weight * r.sample.advantage != 0.0})
@@ -185,7 +186,7 @@ class Learner:
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place under a new name, with a fresh optimiser state."""
         if new_name != member and new_name in self.members:
-            raise ValueError(f"there is already a member named {new_name!r}")
+            raise SelfplayError(f"there is already a member named {new_name!r}")
         place = self.adapters.index(member)
         import_adapter(self.adapters, place, adapter)
         self.adapters.members[place] = new_name
@@ -207,7 +208,7 @@ class Learner:
         """Continue exactly where `state_dict` was taken; the numbers of members must agree."""
         names = [str(name) for name in values["members"]]
         if len(names) != len(self.members):
-            raise ValueError(f"the state has {len(names)} members, expected {len(self.members)}")
+            raise SelfplayError(f"the state has {len(names)} members, expected {len(self.members)}")
         weights = {
             f"{place}/weights/{name}": p
             for place in range(len(names))
@@ -216,7 +217,9 @@ class Learner:
         for key, p in weights.items():
             if key not in tensors or tensors[key].shape != p.shape:
                 shape = list(tensors[key].shape) if key in tensors else None
-                raise ValueError(f"learner state {key!r}: found {shape}, expected {list(p.shape)}")
+                raise SelfplayError(
+                    f"learner state {key!r}: found {shape}, expected {list(p.shape)}"
+                )
         self.optimizer.load(tensors, values["optimizer"])
         for key, p in weights.items():
             p.copy_(tensors[key])
@@ -226,13 +229,13 @@ class Learner:
         members = [self.adapters.index(s.member) for s in samples]
         for s in samples:
             if not s.prompt_ids or len(s.logprobs) != len(s.completion_ids):
-                raise ValueError(
+                raise SelfplayError(
                     f"a sample of {s.member!r} has {len(s.prompt_ids)} prompt tokens, "
                     f"{len(s.completion_ids)} completion tokens and {len(s.logprobs)} "
                     "log-probabilities; expected a prompt, and one log-probability per token"
                 )
         if None in {s.member for s in samples}:
-            raise ValueError("a sample has no member: the base model is frozen")
+            raise SelfplayError("a sample has no member: the base model is frozen")
         weights = token_weights(
             members,
             [len(s.completion_ids) for s in samples],
@@ -258,7 +261,10 @@ class Learner:
         device = next(self.model.parameters()).device
         T = max(row.length for row in batch) - 1
         ids = torch.full((len(batch), T), self._pad)
-        places, targets, rollout, lengths = [], [], [], []
+        places: list[Tensor] = []
+        targets: list[int] = []
+        rollout: list[float] = []
+        lengths: list[int] = []
         for i, row in enumerate(batch):
             s = row.sample
             whole = (*s.prompt_ids, *s.completion_ids)
@@ -280,7 +286,7 @@ class Learner:
         table = F.log_softmax(logits, dim=-1)
         logprobs = table.gather(1, torch.tensor(targets, device=device)[:, None])[:, 0]
         now = logprobs.detach()
-        for row, part in zip(batch, now.split(lengths), strict=True):
+        for row, part in zip(batch, torch.split(now, lengths), strict=True):
             row.old = part if row.old is None else row.old
         old = torch.cat([row.old for row in batch if row.old is not None])
         parts = token_losses(
@@ -295,6 +301,7 @@ class Learner:
         log_ratio = now - torch.tensor(rollout, device=device)
         columns = (weighted.detach(), entropy, parts.clipped, parts.importance, log_ratio)
         cap = self.config.importance_sampling_clip_max
-        for row, tokens in zip(batch, zip(*(c.split(lengths) for c in columns)), strict=True):
+        split = [torch.split(column, lengths) for column in columns]
+        for row, *tokens in zip(batch, *split, strict=True):
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()

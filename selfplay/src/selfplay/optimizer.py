@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from selfplay.errors import SelfplayError
+
 
 @dataclass(frozen=True, slots=True)
 class AdamWOptions:
@@ -48,7 +50,7 @@ class MemberAdamW:
         """parameters[m] are the member's matrices by name, the same names for all members."""
         self.options = options
         self._names = [list(p) for p in parameters]
-        self._parameters = [list(p.values()) for p in parameters]
+        self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
         self.states = [self._fresh(m) for m in range(len(parameters))]
 
     def _fresh(self, member: int) -> MemberState:
@@ -113,7 +115,7 @@ class MemberAdamW:
     def load(self, tensors: Mapping[str, Tensor], scalars: Sequence[Mapping[str, float]]) -> None:
         """Restore what `tensors` and `scalars` returned."""
         if len(scalars) != len(self.states):
-            raise ValueError(
+            raise SelfplayError(
                 f"optimiser state of {len(scalars)} members, expected {len(self.states)}"
             )
         for m, (state, values) in enumerate(zip(self.states, scalars, strict=True)):
@@ -127,5 +129,5 @@ def _same_shape(tensors: Mapping[str, Tensor], key: str, like: Tensor) -> Tensor
     found = tensors.get(key)
     if found is None or found.shape != like.shape:
         shape = None if found is None else tuple(found.shape)
-        raise ValueError(f"optimiser state {key!r}: found {shape}, expected {tuple(like.shape)}")
+        raise SelfplayError(f"optimiser state {key!r}: found {shape}, expected {tuple(like.shape)}")
     return found

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from selfplay.errors import SelfplayError
+
 LOSS_TYPES = ("grpo", "dapo", "bnpo", "dr_grpo")
 _LOG_RATIO_LIMIT = 20.0
 
@@ -42,14 +44,16 @@ class LossOptions:
 
     def __post_init__(self) -> None:
         if self.loss_type not in LOSS_TYPES:
-            raise ValueError(f"loss_type is {self.loss_type!r}, expected {', '.join(LOSS_TYPES)}")
+            raise SelfplayError(
+                f"loss_type is {self.loss_type!r}, expected {', '.join(LOSS_TYPES)}"
+            )
         if not 0.0 <= self.epsilon < 1.0 or self.epsilon_high < 0.0:
-            raise ValueError(
+            raise SelfplayError(
                 f"epsilon is {self.epsilon} and epsilon_high {self.epsilon_high}, expected "
                 "0 <= epsilon < 1 and epsilon_high >= 0"
             )
         if self.importance_sampling_clip_max <= 0.0 or self.max_completion_length < 1:
-            raise ValueError(
+            raise SelfplayError(
                 "importance_sampling_clip_max must be above 0 and max_completion_length at least 1"
             )
 

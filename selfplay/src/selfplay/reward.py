@@ -7,6 +7,8 @@ rho = 0 keeps impossible tasks unrewarded. Single agent (`--mode azr`): Absolute
 
 from dataclasses import dataclass
 
+from selfplay.errors import SelfplayError
+
 
 @dataclass(frozen=True, slots=True)
 class StudentRewards:
@@ -54,11 +56,11 @@ def student_reward(well_formed: bool, score: float, values: StudentRewards | Non
     if not well_formed:
         return table.ill_formed
     if not 0.0 <= score <= 1.0:
-        raise ValueError(f"score is {score}, expected a number from 0 to 1")
+        raise SelfplayError(f"score is {score}, expected a number from 0 to 1")
     return table.right * score if score > 0.0 else table.wrong
 
 
 def _checked_rate(solve_rate: float) -> float:
     if not 0.0 <= solve_rate <= 1.0:
-        raise ValueError(f"solve rate is {solve_rate}, expected a number from 0 to 1")
+        raise SelfplayError(f"solve rate is {solve_rate}, expected a number from 0 to 1")
     return solve_rate

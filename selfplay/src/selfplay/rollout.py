@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from selfplay.errors import SelfplayError
 from selfplay.sampling import choose, row_uniforms
 
 
@@ -47,7 +48,8 @@ class SampleTable:
         rows, steps = len(requests), max(r.max_tokens for r in requests)
         uniforms = row_uniforms([r.seed for r in requests], steps)
         self._uniforms = torch.from_numpy(uniforms).to(device)
-        self._temperatures = torch.tensor([r.temperature for r in requests], device=device)
+        temperatures = [float(r.temperature) for r in requests]
+        self._temperatures = torch.tensor(temperatures, device=device)
         self._limits = torch.tensor([r.max_tokens for r in requests], device=device)
         self._ends = torch.tensor(list(end_tokens), device=device)
         self.prompt_lengths = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
@@ -65,7 +67,7 @@ class SampleTable:
         """
         step = self.drawn
         if step == self.tokens.shape[1]:
-            raise ValueError(f"the table holds {step} tokens a row, all drawn")
+            raise SelfplayError(f"the table holds {step} tokens a row, all drawn")
         tokens, logprobs = choose(logits, self._uniforms[live, step], self._temperatures[live])
         self.tokens[live, step] = tokens
         self._logprobs[live, step] = logprobs

@@ -16,13 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from selfplay.errors import SelfplayError
+from selfplay.grouped_linear import grouped_linear
 from selfplay.sampling import derive_seed, stream
 
 BASE = -1
 """Member index of rows that use no adapter."""
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-_LOOP_FROM_TOKENS = 16
-"""From this many tokens a row on, one product per member is faster than gathering A and B by row."""
+_GROUP_FROM_TOKENS = 16
+"""From this many tokens a row on, products by member are faster than A and B gathered by row."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,7 @@ class Route:
     rows: tuple[int, ...]
     """Member index per row, or BASE."""
     runs: tuple[tuple[int, int, int], ...]
-    """(member, first row, row after the last) for each stretch of equal members."""
-    equal: bool
-    """Every run has the same length and none is of the base: one batched product serves all."""
+    """(member, first row, row after the last) for each stretch of equal members; not the base."""
 
     @classmethod
     def of(cls, rows: Sequence[int]) -> "Route":
@@ -45,9 +45,7 @@ class Route:
                 runs[-1] = (member, runs[-1][1], position + 1)
             else:
                 runs.append((member, position, position + 1))
-        lengths = {stop - start for _, start, stop in runs}
-        equal = len(lengths) == 1 and all(member != BASE for member, _, _ in runs)
-        return cls(tuple(rows), tuple(runs), equal)
+        return cls(tuple(rows), tuple(run for run in runs if run[0] != BASE))
 
 
 class Routing:
@@ -79,20 +77,21 @@ class StackedLoRALinear(nn.Module):
         self._gathered: tuple[Route, Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.base.weight, self.base.bias)
-        route = self._routing.current
-        if route is None:
-            return y
+        route, base = self._routing.current, self.base
+        if route is None or not route.runs:
+            return F.linear(x, base.weight, base.bias)
         if len(route.rows) != x.shape[0]:
-            raise ValueError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
-        if not torch.is_grad_enabled() and x.shape[1] < _LOOP_FROM_TOKENS:
-            return torch.baddbmm(y, torch.bmm(x, (pair := self._by_row(route, x))[0]), pair[1])
-        if route.equal:
-            return self._by_equal_groups(route, x, y)
-        if x.shape[1] >= _LOOP_FROM_TOKENS:
-            return self._by_runs(route, x, y)
-        down, up = self._gather(route, x)
-        return torch.baddbmm(y, torch.bmm(x, down), up)
+            raise SelfplayError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
+        if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
+            down, up = self._by_row(route, x)
+            y = F.linear(x, base.weight, base.bias)
+            return torch.baddbmm(y, torch.bmm(x, down), up)
+        pairs = [self._pair(member, x) for member, _, _ in route.runs]
+        down = torch.stack([a for a, _ in pairs])
+        up = torch.stack([b for _, b in pairs])
+        return grouped_linear(
+            x, base.weight, base.bias, down, up, [(start, stop) for _, start, stop in route.runs]
+        )
 
     def forget_gathered(self) -> None:
         """Drop the matrices kept for the route in force."""
@@ -102,24 +101,6 @@ class StackedLoRALinear(nn.Module):
         """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
         up = self.lora_B[member] * self.scales[member]
         return self.lora_A[member].to(x.dtype), up.to(x.dtype)
-
-    def _by_equal_groups(self, route: Route, x: Tensor, y: Tensor) -> Tensor:
-        pairs = [self._pair(member, x) for member, _, _ in route.runs]
-        down = torch.stack([a for a, _ in pairs]).transpose(1, 2)
-        up = torch.stack([b for _, b in pairs]).transpose(1, 2)
-        g = len(pairs)
-        z = torch.bmm(x.reshape(g, -1, x.shape[-1]), down)
-        return torch.baddbmm(y.view(g, -1, y.shape[-1]), z, up).view(y.shape)
-
-    def _by_runs(self, route: Route, x: Tensor, y: Tensor) -> Tensor:
-        deltas = []
-        for member, start, stop in route.runs:
-            if member == BASE:
-                deltas.append(y.new_zeros(stop - start, *y.shape[1:]))
-            else:
-                down, up = self._pair(member, x)
-                deltas.append(F.linear(F.linear(x[start:stop], down), up))
-        return y + torch.cat(deltas)
 
     def _gather(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
         """A^T [rows, in, r] and scale * B^T [rows, r, out], zeros for the base."""
@@ -167,7 +148,7 @@ class StackedAdapters:
             return BASE
         if member not in self.members:
             known = ", ".join(self.members)
-            raise ValueError(f"no adapter named {member!r}; loaded: {known}")
+            raise SelfplayError(f"no adapter named {member!r}; loaded: {known}")
         return self.members.index(member)
 
     @contextmanager
@@ -220,9 +201,9 @@ def stack_adapters(
     model: a transformers causal language model; target_modules: last parts of module names.
     """
     if not members or len(set(members)) != len(members):
-        raise ValueError(f"members must be one or more different names, found {list(members)}")
+        raise SelfplayError(f"members must be one or more different names, found {list(members)}")
     if r < 1:
-        raise ValueError(f"rank r is {r}, expected at least 1")
+        raise SelfplayError(f"rank r is {r}, expected at least 1")
     found = {
         path: module
         for path, module in model.named_modules()
@@ -230,7 +211,7 @@ def stack_adapters(
     }
     missing = set(target_modules) - {path.rpartition(".")[2] for path in found}
     if missing:
-        raise ValueError(f"the model has no linear layer named {', '.join(sorted(missing))}")
+        raise SelfplayError(f"the model has no linear layer named {', '.join(sorted(missing))}")
     model.requires_grad_(False)
     routing = Routing()
     layers: dict[str, StackedLoRALinear] = {}

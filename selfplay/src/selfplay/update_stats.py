@@ -14,7 +14,7 @@ class UpdateStats:
     grad_norm: float | None
     """Norm of the member's gradient before clipping; None if it took no step."""
     stepped: bool
-    """Whether the optimiser moved the member; False without signal or with a non-finite gradient."""
+    """Whether the member moved; False without signal or with a gradient that is not finite."""
     tokens: int
     """Completion tokens."""
     entropy: float
@@ -28,7 +28,7 @@ class UpdateStats:
     logp_difference_max: float
     """Largest |log pi(learner) - log pi(sampler)| of a token."""
     mismatch_kl: float
-    """Mean k3 estimate of KL(sampler || learner) per token: r - 1 - log r, r = learner / sampler."""
+    """Mean k3 estimate of KL(sampler || learner) per token: r - 1 - log r, r = learner/sampler."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class StatsSum:
         *,
         importance_clip_max: float,
     ) -> None:
-        """Add tokens of this member, all [tokens]; log_ratio = log pi(learner) - log pi(sampler)."""
+        """Add tokens, all [tokens]; log_ratio = log pi(learner) - log pi(sampler)."""
         self.tokens += log_ratio.numel()
         self.loss += float(weighted_loss.sum())
         self.entropy += float(entropy.sum())

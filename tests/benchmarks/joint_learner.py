@@ -1,0 +1,252 @@
+"""Times of the joint learner and generator against one adapter and against PEFT, in one run.
+
+    OMP_NUM_THREADS=1 python tests/benchmarks/joint_learner.py [--json] [--rounds N]
+
+A Qwen2 of nano size with random weights; equal tokens in every row of the table. Variants are
+measured in turn, several rounds, CPU seconds of the process, best round. "1 adapter" has as many
+rows in all as "8 adapters". PEFT does the 8 adapters one after the other with `set_adapter`.
+"""
+
+import argparse
+import copy
+import json
+import time
+from collections.abc import Callable
+
+import peft
+import torch
+from selfplay.generation import StackedEngine, TokenRequest
+from selfplay.learner import Learner, LearnerConfig, TrainingSample
+from selfplay.optimizer import AdamWOptions, MemberAdamW
+from selfplay.sampling import stream
+from selfplay.stacked_lora import TARGET_MODULES
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+VOCABULARY = 512
+MEMBERS = [f"m{i}" for i in range(8)]
+
+
+class IdsOnly:
+    """Stands in for a tokenizer: only the end token is asked for, and none ever comes."""
+
+    eos_token_id = VOCABULARY
+
+
+def nano(layers: int) -> Qwen2ForCausalLM:
+    """A model of nano size with random weights."""
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=512,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    with torch.random.fork_rng():
+        return Qwen2ForCausalLM(config).eval()
+
+
+def learner(base: Qwen2ForCausalLM, members: list[str], budget: int) -> Learner:
+    """A learner on a copy of the base, B not zero."""
+    config = LearnerConfig(r=8, lora_alpha=16, micro_batch_tokens=budget)
+    found = Learner(copy.deepcopy(base), 0, members, config, seed=1)
+    with torch.no_grad():
+        for member in range(len(members)):
+            for p in found.adapters.parameters_of(member).values():
+                p.add_(torch.from_numpy(stream(member).standard_normal(tuple(p.shape))) * 0.02)
+    return found
+
+
+def samples(rows: int, members: list[str], prompt: int, completion: int) -> list[TrainingSample]:
+    """Rows in turn for every member; prompts of one length, completions of 1/2 to 1 times it."""
+    found = []
+    for i in range(rows):
+        draw = stream(i)
+        length = int(draw.integers(completion // 2, completion + 1))
+        ids = draw.integers(0, VOCABULARY, prompt + length).tolist()
+        found.append(
+            TrainingSample(
+                members[i % len(members)],
+                tuple(ids[:prompt]),
+                tuple(ids[prompt:]),
+                (-6.0,) * length,
+                float(draw.standard_normal()),
+            )
+        )
+    return found
+
+
+def with_peft(base: Qwen2ForCausalLM) -> peft.PeftModel:
+    """The base with eight PEFT adapters."""
+    config = peft.LoraConfig(r=8, lora_alpha=16, target_modules=list(TARGET_MODULES))
+    with torch.random.fork_rng():
+        model = peft.get_peft_model(copy.deepcopy(base), config, adapter_name=MEMBERS[0])
+        for name in MEMBERS[1:]:
+            model.add_adapter(name, config)
+    return model
+
+
+def peft_update(
+    model: peft.PeftModel, batch: list[TrainingSample], budget: int
+) -> Callable[[], None]:
+    """The same update, one adapter after the other."""
+    parameters = {
+        m: {n: p for n, p in model.named_parameters() if f".{m}." in n and "lora_" in n}
+        for m in MEMBERS
+    }
+    optimizer = MemberAdamW(list(parameters.values()), AdamWOptions())
+
+    def update() -> None:
+        for place, member in enumerate(MEMBERS):
+            model.set_adapter(member)
+            mine = sorted((s for s in batch if s.member == member), key=_length, reverse=True)
+            tokens = sum(len(s.completion_ids) for s in mine)
+            per_pass = max(1, budget // _length(mine[0]))
+            for start in range(0, len(mine), per_pass):
+                rows = mine[start : start + per_pass]
+                ids = torch.zeros(len(rows), _length(rows[0]) - 1, dtype=torch.long)
+                targets, scale = torch.zeros_like(ids), torch.zeros(ids.shape)
+                for i, s in enumerate(rows):
+                    whole = torch.tensor(s.prompt_ids + s.completion_ids)
+                    ids[i, : len(whole) - 1], targets[i, : len(whole) - 1] = whole[:-1], whole[1:]
+                    scale[i, len(s.prompt_ids) - 1 : len(whole) - 1] = s.advantage / tokens
+                hidden = model.base_model.model.model(input_ids=ids, use_cache=False)
+                picked = scale != 0
+                logits = model.base_model.model.lm_head(hidden.last_hidden_state[picked])
+                table = torch.log_softmax(logits, -1)
+                logps = table.gather(1, targets[picked][:, None])[:, 0]
+                (-(logps * scale[picked]).sum()).backward()
+            optimizer.step(place)
+        optimizer.zero_grad()
+
+    return update
+
+
+def _length(sample: TrainingSample) -> int:
+    return len(sample.prompt_ids) + len(sample.completion_ids)
+
+
+def peft_generate(model: peft.PeftModel, asked: list[TokenRequest]) -> Callable[[], None]:
+    """transformers' generate, one adapter after the other."""
+
+    def generate() -> None:
+        for index, member in enumerate(MEMBERS):
+            model.set_adapter(member)
+            ids = torch.tensor([r.prompt_ids for r in asked if r.member_index == index])
+            with torch.inference_mode():
+                model.generate(
+                    input_ids=ids,
+                    attention_mask=torch.ones_like(ids),
+                    do_sample=True,
+                    top_k=0,
+                    max_new_tokens=asked[0].max_tokens,
+                    pad_token_id=0,
+                )
+
+    return generate
+
+
+def best_of(rounds: int, variants: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """CPU seconds of each variant, best of `rounds` after one round to warm up."""
+    times = {name: float("inf") for name in variants}
+    for i in range(rounds + 1):
+        for name, run in variants.items():
+            start = time.process_time()
+            run()
+            if i:
+                times[name] = min(times[name], time.process_time() - start)
+    return times
+
+
+def measure(layers: int, rows: int, prompt: int, completion: int, budget: int, rounds: int) -> dict:
+    """Return the two tables."""
+    base = nano(layers)
+    eight, one = learner(base, MEMBERS, budget), learner(base, ["m0"], budget)
+    reference = with_peft(base)
+    batch8, batch1 = (samples(rows, m, prompt, completion) for m in (MEMBERS, ["m0"]))
+    trained = sum(_length(s) for s in batch8)
+    update = best_of(
+        rounds,
+        {
+            "1 adapter": lambda: one.update(batch1),
+            "8 adapters": lambda: eight.update(batch8),
+            "8 adapters, PEFT in turn": peft_update(reference, batch8, budget),
+        },
+    )
+    engines = {n: StackedEngine(x.adapters, IdsOnly()) for n, x in (("8", eight), ("1", one))}
+
+    def ask(members: int) -> list[TokenRequest]:
+        return [
+            TokenRequest(i % members, s.prompt_ids, completion, 1.0, i)
+            for i, s in enumerate(batch8)
+        ]
+
+    base_rows = [TokenRequest(-1, r.prompt_ids, completion, 1.0, r.seed) for r in ask(1)]
+    generate = best_of(
+        rounds,
+        {
+            "no adapter": lambda: engines["1"].rollouts(base_rows),
+            "1 adapter": lambda: engines["1"].rollouts(ask(1)),
+            "8 adapters": lambda: engines["8"].rollouts(ask(8)),
+            "8 adapters, PEFT in turn": peft_generate(reference, ask(8)),
+        },
+    )
+
+    def table(times: dict[str, float], tokens: int) -> dict[str, dict[str, float]]:
+        return {
+            name: {
+                "seconds": round(t, 3),
+                "tokens_per_s": round(tokens / t),
+                "ratio_to_1_adapter": round(t / times["1 adapter"], 3),
+            }
+            for name, t in times.items()
+        }
+
+    return {
+        "setting": {
+            "layers": layers,
+            "rows": rows,
+            "prompt": prompt,
+            "completion": completion,
+            "micro_batch_tokens": budget,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        },
+        "update": table(update, trained),
+        "generate": table(generate, rows * completion),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--prompt", type=int, default=48)
+    parser.add_argument("--completion", type=int, default=128)
+    parser.add_argument(
+        "--micro-batch-tokens", type=int, default=LearnerConfig().micro_batch_tokens
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    a = parser.parse_args()
+    found = measure(a.layers, a.rows, a.prompt, a.completion, a.micro_batch_tokens, a.rounds)
+    if a.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(", ".join(f"{k} {v}" for k, v in found["setting"].items()))
+    for what in ("update", "generate"):
+        print(f"\n{what:<28}{'CPU s':>9}{'tokens/s':>11}{'to 1 adapter':>14}")
+        for name, row in found[what].items():
+            print(
+                f"{name:<28}{row['seconds']:>9.3f}{row['tokens_per_s']:>11}"
+                f"{row['ratio_to_1_adapter']:>14.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+import copy
+import dataclasses
+import json
+
+import pytest
+import safetensors.torch
+import torch
+from selfplay.learner import Learner, LearnerConfig, TrainingSample
+
+CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
+
+
+def learner(tiny, members=None, **changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    found = Learner(tiny.qwen(), 0, members or tiny.members, config, seed=3, base_model="nano")
+    tiny.shake(found.adapters)
+    return found
+
+
+def batch(tiny, learner, count=14, seed=0):
+    """Samples of all members with uneven lengths, scored by the learner as its own sampler."""
+    samples = []
+    members = learner.members
+    for i in range(count):
+        ids = tiny.numbers(seed + i, 40).mul(1000).long().abs() % tiny.vocabulary
+        cut, end = 3 + i % 5, 9 + (7 * i) % 31
+        prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
+        place = learner.adapters.index(members[(0, 1, 1, 2, 0, 2, 1)[i % 7]])
+        logprobs = logprobs_of(learner, place, prompt, completion)
+        advantage = float(tiny.numbers(seed + 500 + i, 1))
+        samples.append(
+            TrainingSample(
+                learner.members[place],
+                prompt,
+                completion,
+                tuple(logprobs.tolist()),
+                advantage,
+                truncated=i % 4 == 0,
+            )
+        )
+    return samples
+
+
+@torch.no_grad()
+def logprobs_of(learner, place, prompt, completion):
+    whole = torch.tensor([prompt + completion])
+    with learner.adapters.route([place]):
+        logits = learner.model(input_ids=whole).logits[0, len(prompt) - 1 : -1]
+    table = torch.log_softmax(logits / learner.config.temperature, -1)
+    return table.gather(1, torch.tensor(completion)[:, None])[:, 0]
+
+
+def gradients(learner, samples, monkeypatch):
+    """The gradients that each member's optimiser is shown in one update."""
+    seen = {}
+    monkeypatch.setattr(
+        learner.optimizer,
+        "step",
+        lambda m: seen.__setitem__(m, grads(learner, m)) or (0.0, True),
+    )
+    stats = learner.update(samples)
+    return {learner.members[m]: g for m, g in seen.items()}, stats
+
+
+def grads(learner, member):
+    return {k: p.grad.clone() for k, p in learner.adapters.parameters_of(member).items()}
+
+
+def weights(learner, member):
+    place = learner.adapters.index(member)
+    return {k: p.detach().clone() for k, p in learner.adapters.parameters_of(place).items()}
+
+
+def same(one, other, **tolerance):
+    if not tolerance:
+        return all(torch.equal(v, other[k]) for k, v in one.items())
+    return all(
+        torch.allclose(v, other[k], atol=1e-5 * float(v.abs().max()), **tolerance)
+        for k, v in one.items()
+    )
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
+def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch, loss_type):
+    one = learner(tiny, loss_type=loss_type, max_completion_length=50, temperature=0.7)
+    samples = batch(tiny, one)
+    twin = tiny.peft_twin(tiny.qwen(), one.adapters)
+    found, stats = gradients(one, samples, monkeypatch)
+    for member in one.members:
+        mine = [s for s in samples if s.member == member]
+        twin.set_adapter(member)
+        loss = 0.0
+        for s in mine:
+            logits = twin(input_ids=torch.tensor([s.prompt_ids + s.completion_ids])).logits
+            table = torch.log_softmax(logits[0, len(s.prompt_ids) - 1 : -1] / 0.7, -1)
+            logps = table.gather(1, torch.tensor(s.completion_ids)[:, None])[:, 0]
+            if loss_type == "grpo":
+                loss = loss - s.advantage * logps.mean() / len(mine)
+            elif loss_type == "dapo":
+                loss = loss - s.advantage * logps.sum() / sum(len(m.completion_ids) for m in mine)
+            else:
+                loss = loss - s.advantage * logps.sum() / (50 * len(mine))
+        loss.backward()
+        wanted = {k: tiny.peft_parameter(twin, member, k).grad for k in found[member]}
+        assert same(wanted, found[member], rtol=1e-4)
+        assert stats[member].tokens == sum(len(s.completion_ids) for s in mine)
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
+@pytest.mark.parametrize("mask", [False, True])
+def test_micro_batches_change_nothing(tiny, monkeypatch, loss_type, mask):
+    options = {"loss_type": loss_type, "mask_truncated_completions": mask}
+    one = learner(tiny, **options)
+    samples = batch(tiny, one)
+    whole, stats = gradients(one, samples, monkeypatch)
+    for budget in (1, 90, 300):
+        cut = learner(tiny, micro_batch_tokens=budget, **options)
+        parts, others = gradients(cut, samples, monkeypatch)
+        for member in one.members:
+            assert same(whole[member], parts[member], rtol=1e-4)
+            assert dataclasses.astuple(stats[member]) == pytest.approx(
+                dataclasses.astuple(others[member]), rel=1e-4, abs=2e-5
+            )
+
+
+def test_a_member_does_not_notice_the_others(tiny, monkeypatch):
+    one = learner(tiny)
+    samples = batch(tiny, one)
+    together, _ = gradients(one, samples, monkeypatch)
+    mine = [s for s in samples if s.member == "s0"]
+    alone, stats = gradients(learner(tiny), mine, monkeypatch)
+    assert set(alone) == set(stats) == {"s0"}
+    assert same(together["s0"], alone["s0"], rtol=1e-4)
+
+
+def test_a_member_without_rows_or_without_signal_stands_still(tiny):
+    one = learner(tiny)
+    samples = [s for s in batch(tiny, one) if s.member != "t1"]
+    silent = [dataclasses.replace(s, advantage=0.0) if s.member == "t0" else s for s in samples]
+    before = {m: weights(one, m) for m in one.members}
+    stats = one.update(silent)
+    assert same(weights(one, "t1"), before["t1"])
+    assert same(weights(one, "t0"), before["t0"])
+    assert not same(weights(one, "s0"), before["s0"])
+    assert [s.step for s in one.optimizer.states] == [0, 0, 1]
+    assert set(stats) == {"t0", "s0"}
+    assert stats["t0"].grad_norm is None
+    assert not stats["t0"].stepped
+    assert stats["s0"].grad_norm > 0
+    assert stats["s0"].stepped
+
+
+def test_statistics(tiny, monkeypatch):
+    one = learner(tiny)
+    samples = batch(tiny, one)
+    shifted = [dataclasses.replace(s, logprobs=tuple(p - 1.0 for p in s.logprobs)) for s in samples]
+    _, exact = gradients(one, samples, monkeypatch)
+    _, off = gradients(one, shifted, monkeypatch)
+    for member in one.members:
+        assert exact[member].importance_sampling_ratio == pytest.approx(1.0, abs=1e-4)
+        assert exact[member].mismatch_kl == pytest.approx(0.0, abs=1e-8)
+        assert exact[member].logp_difference_max < 1e-4
+        assert 0.0 < exact[member].entropy < torch.tensor(float(tiny.vocabulary)).log()
+        assert off[member].importance_sampling_ratio == 2.0
+        assert off[member].importance_sampling_clip_ratio == 1.0
+        assert off[member].mismatch_kl == pytest.approx(torch.e - 2, rel=1e-3)
+        assert off[member].loss == pytest.approx(2 * exact[member].loss, rel=1e-3)
+
+
+def test_several_iterations_clip(tiny):
+    one = learner(tiny, num_iterations=6, epsilon=0.01, epsilon_high=0.01, learning_rate=0.05)
+    stats = one.update(batch(tiny, one))
+    assert [s.step for s in one.optimizer.states] == [6, 6, 6]
+    assert all(s.clip_ratio > 0.1 for s in stats.values())
+
+
+def test_state_continues_bit_for_bit(tiny, tmp_path):
+    one = learner(tiny)
+    batches = [batch(tiny, one, seed=1000 * i) for i in range(4)]
+    for b in batches[:2]:
+        one.update(b)
+    tensors, values = one.state_dict()
+    safetensors.torch.save_file(tensors, tmp_path / "state.safetensors")
+    text = json.dumps(values)
+    for b in batches[2:]:
+        one.update(b)
+    other = Learner(tiny.qwen(), 0, ["x", "y", "z"], CONFIG, seed=99)
+    other.load_state_dict(
+        safetensors.torch.load_file(tmp_path / "state.safetensors"), json.loads(text)
+    )
+    assert other.members == one.members
+    for b in batches[2:]:
+        other.update(b)
+    (mine, my_values), (theirs, their_values) = one.state_dict(), other.state_dict()
+    assert my_values == their_values
+    assert set(mine) == set(theirs)
+    assert same(mine, theirs)
+
+
+def test_state_that_does_not_fit_is_refused_and_changes_nothing(tiny):
+    one = learner(tiny)
+    tensors, values = one.state_dict()
+    before = weights(one, "t0")
+    with pytest.raises(ValueError, match="the state has 2 members, expected 3"):
+        one.load_state_dict(tensors, values | {"members": ["a", "b"]})
+    key = next(k for k in tensors if k.startswith("2/weights"))
+    del tensors[key]
+    with pytest.raises(ValueError, match="found None"):
+        one.load_state_dict({k: v + 1 for k, v in tensors.items()}, values)
+    assert same(weights(one, "t0"), before)
+
+
+def test_replace_starts_a_child_afresh(tiny):
+    one = learner(tiny)
+    one.update(batch(tiny, one))
+    before = weights(one, "s0")
+    one.replace("t1", one.export("s0"), "t1-child")
+    assert one.members == ("t0", "t1-child", "s0")
+    assert same(weights(one, "t1-child"), before)
+    assert [s.step for s in one.optimizer.states] == [1, 0, 1]
+    assert not any(t.any() for t in one.optimizer.states[1].exp_avg)
+    with pytest.raises(ValueError, match="already a member named 's0'"):
+        one.replace("t0", one.export("s0"), "s0")
+
+
+def test_policy_gradient_teaches_one_member_a_token_and_leaves_the_others(tiny):
+    one = learner(tiny, learning_rate=5e-3)
+    prompt, wanted = (5, 6, 7), 11
+    before = {m: weights(one, m) for m in one.members}
+
+    def probability():
+        return float(logprobs_of(one, 1, prompt, (wanted,)).exp())
+
+    start = probability()
+    for _ in range(15):
+        good = logprobs_of(one, 1, prompt, (wanted,)).tolist()
+        bad = logprobs_of(one, 1, prompt, (12,)).tolist()
+        one.update(
+            [
+                TrainingSample("t1", prompt, (wanted,), tuple(good), 1.0),
+                TrainingSample("t1", prompt, (12,), tuple(bad), -1.0),
+            ]
+        )
+    assert probability() > 0.9 > 0.3 > start
+    assert same(weights(one, "t0"), before["t0"])
+    assert same(weights(one, "s0"), before["s0"])
+
+
+def test_wrong_samples(tiny):
+    one = learner(tiny)
+    good = TrainingSample("t0", (3,), (4, 5), (-1.0, -1.0), 1.0)
+    for change, message in [
+        ({"prompt_ids": ()}, "has 0 prompt tokens"),
+        ({"logprobs": (-1.0,)}, "1 log-probabilities"),
+        ({"member": "nobody"}, "no adapter named 'nobody'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            one.update([good, dataclasses.replace(good, **change)])
+    assert one.update([]) == {}
+    assert one.update([dataclasses.replace(good, completion_ids=(), logprobs=())]) == {}
+
+
+@pytest.mark.parametrize(
+    "change", [{"num_iterations": 0}, {"temperature": 0.0}, {"loss_type": "x"}, {"epsilon": 2.0}]
+)
+def test_wrong_config(change):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        LearnerConfig(**change)
+
+
+def test_every_field_of_the_config_has_its_sentence():
+    import inspect
+
+    source = inspect.getsource(LearnerConfig)
+    for field in dataclasses.fields(LearnerConfig):
+        after = source.split(f"\n    {field.name}: ", 1)[1].split("\n")[1]
+        assert after.strip().startswith('"""'), field.name
+
+
+def test_the_learner_uses_no_global_randomness(tiny):
+    state = torch.get_rng_state()
+    model = tiny.qwen()
+    state = torch.get_rng_state()
+    one = Learner(copy.deepcopy(model), 0, list("abc"), CONFIG, seed=1)
+    one.update(batch(tiny, one, 4))
+    assert torch.equal(torch.get_rng_state(), state)

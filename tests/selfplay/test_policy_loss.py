@@ -1,0 +1,95 @@
+import pytest
+import torch
+from selfplay.policy_loss import LossOptions, token_losses, token_weights
+
+MEMBERS = [0, 0, 1, 1, 1]
+LENGTHS = [2, 6, 4, 4, 1]
+TRUNCATED = [False, True, False, True, False]
+
+
+def weights(**options):
+    return token_weights(MEMBERS, LENGTHS, TRUNCATED, LossOptions(**options))
+
+
+def test_weights_average_per_member():
+    assert weights(loss_type="grpo") == pytest.approx([1 / 4, 1 / 12, 1 / 12, 1 / 12, 1 / 3])
+    assert weights(loss_type="dapo") == pytest.approx([1 / 8, 1 / 8, 1 / 9, 1 / 9, 1 / 9])
+    assert weights(loss_type="bnpo") == weights(loss_type="dapo")
+    assert weights(loss_type="dr_grpo", max_completion_length=10) == pytest.approx(
+        [1 / 20, 1 / 20, 1 / 30, 1 / 30, 1 / 30]
+    )
+
+
+def test_the_other_member_changes_nothing():
+    alone = token_weights([0, 0], [2, 6], [False, True], LossOptions())
+    assert weights()[:2] == alone
+
+
+def test_masked_completions_weigh_nothing():
+    found = weights(loss_type="grpo", mask_truncated_completions=True)
+    assert found == pytest.approx([1 / 4, 0, 1 / 12, 0, 1 / 3])
+    found = weights(loss_type="dapo", mask_truncated_completions=True)
+    assert found == pytest.approx([1 / 2, 0, 1 / 5, 0, 1 / 5])
+
+
+def test_all_masked_or_empty_is_no_division_by_zero():
+    options = LossOptions(mask_truncated_completions=True)
+    assert token_weights([0, 0], [3, 0], [True, False], options) == [0.0, 0.0]
+
+
+def losses(now, old, rollout, advantages, **options):
+    tensors = [torch.tensor(v) for v in (now, old, rollout, advantages)]
+    tensors[0].requires_grad_()
+    return tensors[0], token_losses(*tensors, LossOptions(**options))
+
+
+def test_on_policy_the_gradient_is_that_of_reinforce():
+    now, parts = losses([-1.0, -2.0], [-1.0, -2.0], [-1.0, -2.0], [3.0, -0.5])
+    parts.loss.sum().backward()
+    assert now.grad.tolist() == [-3.0, 0.5]
+    assert not parts.clipped.any()
+
+
+def test_importance_weights_are_capped_from_above_only():
+    shift = torch.tensor([3.0, 1.5, 0.25]).log()
+    zeros = [0.0, 0.0, 0.0]
+    _, parts = losses(zeros, zeros, (-shift).tolist(), [1.0] * 3, importance_sampling_clip_max=2.0)
+    assert parts.importance.tolist() == pytest.approx([2.0, 1.5, 0.25])
+    assert parts.loss.tolist() == pytest.approx([-2.0, -1.5, -0.25])
+    _, parts = losses(
+        zeros, zeros, (-shift).tolist(), [1.0] * 3, importance_sampling_correction=False
+    )
+    assert parts.importance.tolist() == [1.0] * 3
+
+
+def test_clipping_cuts_the_gradient_on_the_profitable_side_only():
+    ratio = torch.tensor([1.5, 0.5, 1.5, 0.5, 1.1]).log().tolist()
+    zeros = [0.0] * 5
+    now, parts = losses(
+        ratio, zeros, zeros, [1.0, 1.0, -1.0, -1.0, 1.0], epsilon=0.2, epsilon_high=0.28
+    )
+    parts.loss.sum().backward()
+    assert parts.loss.tolist() == pytest.approx([-1.28, -0.5, 1.5, 0.8, -1.1])
+    assert parts.clipped.tolist() == [True, False, False, True, False]
+    assert now.grad.tolist() == pytest.approx([0.0, -0.5, 1.5, 0.0, -1.1])
+
+
+def test_absurd_log_ratios_stay_finite():
+    now, parts = losses([0.0, -1e4], [-1e4, 0.0], [-2e4, 3e4], [-1.0, 1.0])
+    parts.loss.sum().backward()
+    assert torch.isfinite(parts.loss).all()
+    assert torch.isfinite(now.grad).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss_type": "ppo"}, "loss_type is 'ppo', expected grpo, dapo, bnpo, dr_grpo"),
+        ({"epsilon": 1.0}, "epsilon is 1.0"),
+        ({"epsilon_high": -0.1}, "epsilon_high -0.1"),
+        ({"importance_sampling_clip_max": 0.0}, "importance_sampling_clip_max must be above 0"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        LossOptions(**options)
