@@ -19,7 +19,8 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.family import family, tree
 from lora_evo.inspection import inspect_directory
 from lora_evo.lineage import Lineage
-from lora_evo.operators import OPERATORS
+from lora_evo.operators import OPERATORS, Operator
+from lora_evo.plan import check_names, find_operator
 from lora_evo.verification import verify as verify_child
 
 P = ParamSpec("P")
@@ -123,7 +124,7 @@ def mutate(
         strength=strength,
         threads=threads,
         overwrite=overwrite,
-        **_settings(settings),
+        **_settings(find_operator(operator, "mutation"), settings),
     )
     _print_birth(lineage, out, as_json)
 
@@ -154,7 +155,7 @@ def cross(
         weights=None if weights is None else _weights(weights),
         threads=threads,
         overwrite=overwrite,
-        **_settings(settings),
+        **_settings(find_operator(operator, "crossover"), settings),
     )
     _print_birth(lineage, out, as_json)
 
@@ -255,19 +256,22 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
         click.echo(tree(members))
 
 
-def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+def _settings(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]:
     """`k=v` words as parameters; a value is JSON where it parses, else text."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, found, text = pair.partition("=")
         if not found or not name.isidentifier():
             raise LoraEvoError(f"--set {pair}: expected NAME=VALUE")
-        if name in values or name in ("seed", "strength", "weights", "threads", "overwrite"):
-            raise LoraEvoError(f"--set {pair}: {name} is given twice, or has an option of its own")
+        if name in values:
+            raise LoraEvoError(f"--set {pair}: {name} is given twice")
+        if name in ("seed", "strength", "weights", "threads", "overwrite"):
+            raise LoraEvoError(f"--set {pair}: {name} has an option of its own, --{name}")
         try:
             values[name] = json.loads(text)
         except ValueError:
             values[name] = text
+    check_names(operator, values)
     return values
 
 

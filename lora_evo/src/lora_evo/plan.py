@@ -52,13 +52,7 @@ def checked_order(
     found = find_operator(operator, kind)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise LoraEvoError(f"seed is {seed!r}; expected a whole number of at least 0")
-    for name in parameters:
-        if name not in found.defaults:
-            known = ", ".join(found.defaults) or "none"
-            raise LoraEvoError(
-                f"{operator} has no parameter {name!r}{_suggestion(name, found.defaults)}; "
-                f"it has: {known}"
-            )
+    check_names(found, parameters)
     if found.default_strength is None and strength is not None:
         raise LoraEvoError(f"{operator} takes no strength; leave it out")
     if strength is None:
@@ -109,6 +103,17 @@ def find_operator(name: str, kind: str) -> Operator:
         verb = "mutate" if found.kind == "mutation" else "cross"
         raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{verb}`")
     return found
+
+
+def check_names(operator: Operator, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that the operator does not have."""
+    for name in parameters:
+        if name not in operator.defaults:
+            known = ", ".join(operator.defaults) or "none"
+            raise LoraEvoError(
+                f"{operator.name} has no parameter {name!r}"
+                f"{_suggestion(name, operator.defaults)}; it has: {known}"
+            )
 
 
 def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:

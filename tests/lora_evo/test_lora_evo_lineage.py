@@ -1,0 +1,232 @@
+"""Directories in, directories out: the same child as in memory, on record, made again."""
+
+import json
+
+import pytest
+import torch
+from lora_evo.breeding_directories import without_tensors
+
+from lora_evo import (
+    LoraEvoError,
+    content_hash,
+    cross,
+    cross_directory,
+    family,
+    load_adapter,
+    mutate,
+    mutate_directory,
+    read_lineage,
+    save_adapter,
+    tree,
+    verify,
+)
+
+FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
+
+
+@pytest.fixture
+def home(tmp_path, make_adapter):
+    save_adapter(make_adapter(1), tmp_path / "p1")
+    save_adapter(make_adapter(2), tmp_path / "p2")
+    return tmp_path
+
+
+def contents(folder):
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+@pytest.fixture
+def bred(home):
+    mutate_directory("svd_structured", home / "p1", home / "c", seed=3, strength=0.2)
+    cross_directory("slot_swap", [home / "c", home / "p2"], home / "d", seed=4, weights=[1, 2])
+    return home
+
+
+def test_directories_give_the_child_that_memory_gives(home, make_adapter):
+    mutate_directory("svd_structured", home / "p1", home / "c", seed=3)
+    cross_directory("slot_swap", [home / "p1", home / "p2"], home / "d", seed=4, level="layer")
+    for made, wanted in (
+        ("c", mutate(make_adapter(1), "svd_structured", 3)),
+        ("d", cross([make_adapter(1), make_adapter(2)], "slot_swap", 4, level="layer")),
+    ):
+        found = load_adapter(home / made)
+        assert found.config == wanted.config
+        for path, slot in wanted.slots.items():
+            assert torch.equal(found.slots[path].A, slot.A)
+            assert torch.equal(found.slots[path].B, slot.B)
+
+
+def test_lineage_says_what_happened(bred):
+    record = read_lineage(bred / "d")
+    assert record is not None
+    assert record.parents == (content_hash(bred / "c"), content_hash(bred / "p2"))
+    assert record.content_hash == content_hash(bred / "d")
+    assert (record.operator, record.seed, record.generation) == ("slot_swap", 4, 2)
+    assert record.weights == (1, 2)
+    assert record.moments_valid
+    first = read_lineage(bred / "c")
+    assert first is not None
+    assert not first.moments_valid
+    assert first.strength == 0.2
+    assert first.relative_change == pytest.approx(0.2, rel=1e-6)
+    assert {row.rank for row in first.modules.values()} == {4}
+    assert read_lineage(bred / "p1") is None
+
+
+def test_equal_inputs_give_equal_bytes_on_any_threads(bred, make_adapter):
+    elsewhere = bred / "far" / "away"
+    save_adapter(make_adapter(1), elsewhere / "x1")
+    save_adapter(make_adapter(2), elsewhere / "x2")
+    mutate_directory(
+        "svd_structured", elsewhere / "x1", elsewhere / "y", seed=3, strength=0.2, threads=2
+    )
+    cross_directory(
+        "slot_swap", [elsewhere / "y", elsewhere / "x2"], elsewhere / "z", seed=4,
+        weights=[1, 2], threads=3,
+    )  # fmt: skip
+    assert contents(elsewhere / "y") == contents(bred / "c")
+    assert contents(elsewhere / "z") == contents(bred / "d")
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["x1", "x2", "y", "z"]
+
+
+def test_torch_threads_do_not_matter_and_are_put_back(tmp_path, make_adapter):
+    save_adapter(make_adapter(1, inputs=1500, outputs=2000, r=16, layers=1), tmp_path / "p")
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            mutate_directory("svd_structured", tmp_path / "p", tmp_path / f"c{threads}", seed=1)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert contents(tmp_path / "c1") == contents(tmp_path / "c2")
+
+
+def test_nothing_in_the_record_depends_on_time_or_place(bred):
+    text = (bred / "d" / "lineage.json").read_text()
+    assert str(bred) not in text
+    assert "/" not in text
+
+
+def test_verify_finds_parents_by_content(bred):
+    assert verify(bred / "c").identical
+    assert verify(bred / "d", [bred / "c", bred / "p2"]).identical
+    (bred / "c").rename(bred / "renamed")
+    result = verify(bred / "d", bred)
+    assert result.identical
+    assert result.difference == 0
+    assert result.problems == ()
+
+
+def test_verify_sees_a_missing_parent(bred):
+    result = verify(bred / "d", [bred / "p2"])
+    assert not result.identical
+    assert result.difference is None
+    assert "not found" in result.problems[0]
+
+
+def test_verify_sees_training(bred):
+    adapter = load_adapter(bred / "c")
+    save_adapter(mutate(adapter, "svd_structured", 9, 0.01), bred / "c", overwrite=True)
+    result = verify(bred / "c")
+    assert not result.identical
+    assert result.difference == pytest.approx(0.01, rel=0.05)
+    assert len(result.modules_differing) == 4
+    assert "not as it was born" in result.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("seed", 5), ("strength", 0.3), ("relative_change", 0.1)]
+)
+def test_verify_sees_a_forged_record(bred, field, value):
+    file = bred / "c" / "lineage.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
+    assert not verify(bred / "c").identical
+
+
+def test_verify_sees_a_changed_configuration(bred):
+    file = bred / "c" / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "lora_dropout": 0.5}))
+    assert any("adapter_config" in problem for problem in verify(bred / "c").problems)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 7}', '{"format": 1, "seed": 1}'])
+def test_damaged_record(bred, text):
+    (bred / "c" / "lineage.json").write_text(text)
+    with pytest.raises(LoraEvoError, match=r"lineage|version"):
+        verify(bred / "c")
+    with pytest.raises(LoraEvoError, match=r"lineage|version"):
+        mutate_directory("svd_structured", bred / "c", bred / "e", seed=1)
+    assert not (bred / "e").exists()
+
+
+def test_an_adapter_without_record_cannot_be_verified(bred):
+    with pytest.raises(LoraEvoError, match="was not bred"):
+        verify(bred / "p1")
+
+
+def test_outputs_and_parents_that_collide_are_refused(home):
+    with pytest.raises(LoraEvoError, match="exists already"):
+        mutate_directory("svd_structured", home / "p1", home / "p2", seed=1)
+    with pytest.raises(LoraEvoError, match="is a parent"):
+        mutate_directory("svd_structured", home / "p1", home / "p1", seed=1, overwrite=True)
+    with pytest.raises(LoraEvoError, match="given twice"):
+        cross_directory("slot_swap", [home / "p1", home / "p2" / ".." / "p1"], home / "c", seed=1)
+    with pytest.raises(LoraEvoError, match="threads"):
+        mutate_directory("svd_structured", home / "p1", home / "c", seed=1, threads=0)
+    assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
+
+
+def test_equal_parents_in_different_places_give_their_equal(home, make_adapter):
+    save_adapter(make_adapter(1), home / "twin")
+    record = cross_directory("slot_swap", [home / "p1", home / "twin"], home / "c", seed=1)
+    assert record.content_hash == content_hash(home / "p1")
+    assert record.relative_change == 0
+
+
+def test_overwriting_replaces_child_and_record(bred):
+    record = mutate_directory("svd_structured", bred / "p2", bred / "c", seed=1, overwrite=True)
+    assert read_lineage(bred / "c") == record
+    assert verify(bred / "c").identical
+
+
+def test_a_fault_found_late_leaves_nothing(home, make_adapter):
+    adapter = make_adapter(3)
+    config = json.loads(adapter.config.to_json())
+    save_adapter(adapter, home / "bad")
+    data = bytearray((home / "bad" / FILES[1]).read_bytes())
+    data[-4:] = b"\x00\x00\xc0\x7f"
+    (home / "bad" / FILES[1]).write_bytes(data)
+    assert config["r"] == 4
+    for threads in (1, 2):
+        with pytest.raises(LoraEvoError, match=r"lora_B of .*layers\.1.*NaN"):
+            mutate_directory("svd_structured", home / "bad", home / "c", seed=1, threads=threads)
+    assert sorted(path.name for path in home.iterdir()) == ["bad", "p1", "p2"]
+
+
+def test_family_tree(bred):
+    save_adapter(mutate(load_adapter(bred / "d"), "svd_structured", 1), bred / "d", overwrite=True)
+    mutate_directory("svd_structured", bred / "d", bred / "e", seed=7)
+    lines = tree(family([bred])).splitlines()
+    assert [line.split()[0].strip("└├─│") or line.split()[1] for line in lines] == [
+        "p1", "c", "d", "e", "p2",
+    ]  # fmt: skip
+    assert lines[1].startswith("└── c")
+    assert lines[2].startswith("    └── d")
+    assert "with p2" in lines[2]
+    assert "trained since" in lines[2]
+    assert lines[3].startswith("        └── e")
+    assert "generation 3" in lines[3]
+    alone = tree(family([bred / "c"])).splitlines()
+    assert "not here" in alone[0]
+    assert alone[1].startswith("└── c")
+
+
+def test_finished_modules_hold_no_tensors(make_adapter):
+    from lora_evo.breeding import grow
+    from lora_evo.plan import checked_order
+
+    order = checked_order("mutation", "svd_structured", 1, None, None, {}, 1)
+    growth = next(grow([make_adapter(1)], order))
+    assert without_tensors(growth).child.slot.A.numel() == 0
+    assert growth.child.slot.A.numel() > 0

@@ -1,0 +1,139 @@
+"""PEFT is the judge: what it saves we read, what we write it loads with the same forward."""
+
+import pytest
+import torch
+
+from lora_evo import (
+    Adapter,
+    Slot,
+    content_hash,
+    cross_directory,
+    load_adapter,
+    mutate_directory,
+    save_adapter,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj = torch.nn.Linear(12, 20)
+        self.v_proj = torch.nn.Linear(20, 12)
+
+    def forward(self, x):
+        return x + self.v_proj(torch.tanh(self.q_proj(x)))
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def base():
+    torch.manual_seed(0)
+    return Tiny().double()
+
+
+def forward_by_hand(adapter, x):
+    """The base model with every update s*B*A merged into its dense weight."""
+    model = base()
+    with torch.no_grad():
+        for path, slot in adapter.slots.items():
+            model.get_submodule(path).weight += slot.scale * slot.B.double() @ slot.A.double()
+    return model(x)
+
+
+@pytest.fixture(params=["plain", "rslora", "patterns"])
+def saved_by_peft(request, tmp_path):
+    peft = pytest.importorskip("peft")
+    extra = {
+        "plain": {},
+        "rslora": {"use_rslora": True},
+        "patterns": {
+            "rank_pattern": {r"layers\.1\.q_proj": 2},
+            "alpha_pattern": {"v_proj": 3},
+        },
+    }[request.param]
+    for number in (1, 2):
+        config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], **extra)
+        model = peft.get_peft_model(base(), config)
+        noise = torch.Generator().manual_seed(number)
+        with torch.no_grad():
+            for name, value in model.named_parameters():
+                if "lora_" in name:
+                    value.copy_(0.3 * torch.randn(value.shape, generator=noise))
+        model.save_pretrained(tmp_path / f"p{number}")
+    return tmp_path
+
+
+def forward_in_peft(folder, x):
+    peft = pytest.importorskip("peft")
+    return peft.PeftModel.from_pretrained(base(), folder).eval()(x)
+
+
+def test_reads_what_peft_saves_and_peft_reads_it_back(saved_by_peft):
+    x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    adapter = load_adapter(saved_by_peft / "p1")
+    expected = forward_in_peft(saved_by_peft / "p1", x)
+    assert torch.allclose(forward_by_hand(adapter, x), expected, atol=1e-10)
+    save_adapter(adapter, saved_by_peft / "again")
+    assert torch.equal(forward_in_peft(saved_by_peft / "again", x), expected)
+    assert content_hash(saved_by_peft / "again") == content_hash(saved_by_peft / "p1")
+
+
+def test_children_compute_in_peft_what_their_factors_say(saved_by_peft):
+    home = saved_by_peft
+    x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    mutate_directory("svd_structured", home / "p1", home / "c", seed=1)
+    cross_directory("slot_swap", [home / "c", home / "p2"], home / "d", seed=1)
+    for name in ("c", "d"):
+        found = forward_in_peft(home / name, x)
+        assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
+        assert not torch.allclose(found, forward_in_peft(home / "p1", x), atol=1e-3)
+
+
+def test_a_qwen2_adapter_made_here_loads_and_generates_the_same(tmp_path):
+    peft = pytest.importorskip("peft")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Qwen2Config(
+        vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.Qwen2ForCausalLM(config).eval()
+    model.save_pretrained(tmp_path / "base")
+    targets = ["q_proj", "down_proj"]
+    from lora_evo import AdapterConfig
+
+    made = AdapterConfig.new(
+        r=2, lora_alpha=4, target_modules=targets, base_model_name_or_path="base"
+    )
+    slots = {}
+    for path, module in model.named_modules():
+        if path.endswith(tuple(targets)):
+            slots[path] = Slot(
+                torch.randn(2, module.in_features) / 4,
+                torch.randn(module.out_features, 2) / 4,
+                made.scale(path),
+            )
+    adapter = Adapter(made, slots)
+    save_adapter(adapter, tmp_path / "p")
+    mutate_directory("svd_structured", tmp_path / "p", tmp_path / "c", seed=1, strength=0.3)
+    ids = torch.arange(10)[None]
+    for name in ("p", "c"):
+        merged = transformers.Qwen2ForCausalLM.from_pretrained(tmp_path / "base").eval()
+        with torch.no_grad():
+            for path, slot in load_adapter(tmp_path / name).slots.items():
+                merged.get_submodule(path).weight += slot.scale * slot.B @ slot.A
+            loaded = peft.PeftModel.from_pretrained(
+                transformers.Qwen2ForCausalLM.from_pretrained(tmp_path / "base"), tmp_path / name
+            ).eval()
+            assert torch.allclose(merged(ids).logits, loaded(ids).logits, atol=1e-5)
