@@ -1,0 +1,147 @@
+"""Adapters and models that must be refused, each with one clear line."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from evals.adapters import name_adapters
+from evals.base_model import public_name, resolve, same_base
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from evals import EvalsError, HFEngine, Request
+
+Maker = Callable[..., Path]
+
+
+def _refused(model: Path, adapter: Path) -> str:
+    with pytest.raises(EvalsError) as caught:
+        HFEngine(str(model), {"a": adapter}, device="cpu")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_adapter_saved_by_peft_itself_loads(model_folder: Path, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    tuned = get_peft_model(
+        model, LoraConfig(r=3, lora_alpha=6, target_modules=["v_proj"], task_type="CAUSAL_LM")
+    )
+    for name, weight in tuned.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight)
+    tuned.save_pretrained(tmp_path / "saved")
+    engine = HFEngine(str(model_folder), {"a": tmp_path / "saved"}, device="cpu")
+    base, adapted = engine.generate([Request("x", name, 16) for name in (None, "a")])
+    assert base.token_ids != adapted.token_ids
+    assert str(engine.identity("a")["adapter_hash"]).startswith("blake2b:")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"hidden": 48}, "map 96 to 48 features, tiny has 64 to 32"),
+        ({"layers": 3}, "tiny has no linear module model.layers.2."),
+        ({"layers": 1}, "6 of tiny; they differ in model.layers.1."),
+        ({"base": "Qwen/Qwen2.5-7B"}, "base model 'Qwen/Qwen2.5-7B', not of 'tiny'"),
+    ],
+)
+def test_an_adapter_of_another_base_is_refused(
+    model_folder: Path, make_adapter: Maker, tmp_path: Path, shape: dict, message: str
+) -> None:
+    assert message in _refused(model_folder, make_adapter(tmp_path / "odd", 3, **shape))
+
+
+def test_a_foreign_name_can_be_accepted_but_not_foreign_shapes(
+    model_folder: Path, make_adapter: Maker, tmp_path: Path
+) -> None:
+    named = make_adapter(tmp_path / "named", 3, base="other")
+    engine = HFEngine(str(model_folder), {"a": named}, device="cpu", any_base=True)
+    assert engine.adapters == ("a",)
+    wide = make_adapter(tmp_path / "wide", 3, hidden=48, base="other")
+    with pytest.raises(EvalsError, match="48"):
+        engine.add_adapter("b", wide)
+
+
+def test_damaged_adapters_are_refused(
+    model_folder: Path, make_adapter: Maker, tmp_path: Path
+) -> None:
+    folder = make_adapter(tmp_path / "cut", 3)
+    weights = folder / "adapter_model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[: len(data) // 2])
+    assert "truncated" in _refused(model_folder, folder)
+    weights.unlink()
+    assert "adapter_model.safetensors" in _refused(model_folder, folder)
+    weights.write_bytes(data)
+    (folder / "adapter_config.json").write_text("{")
+    assert "not JSON" in _refused(model_folder, folder)
+    config = tmp_path / "cut" / "adapter_config.json"
+    config.write_text(json.dumps({"r": 4, "lora_alpha": 8, "peft_type": "NOTHING"}))
+    _refused(model_folder, folder)
+
+
+def test_models_that_cannot_be_loaded(model_folder: Path, tmp_path: Path) -> None:
+    def refused(name: str) -> str:
+        with pytest.raises(EvalsError) as caught:
+            HFEngine(name, device="cpu")
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "no folder" in refused(str(tmp_path / "absent"))
+    assert "config.json" in refused(str(tmp_path))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in model_folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    data = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(data[:-100])
+    assert "cannot load the model" in refused(str(broken))
+    with pytest.raises(EvalsError, match="unknown device"):
+        HFEngine(str(model_folder), device="tpux")
+
+
+def test_nano_is_found_without_importing_selfplay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EvalsError, match="pip install populab-selfplay"):
+        resolve("nano")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(EvalsError, match="no nano weights"):
+        resolve("nano")
+    weights = tmp_path / "nano" / "weights"
+    weights.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (weights / name).touch()
+    assert resolve("nano") == str(weights)
+
+
+def test_names_of_one_base_model() -> None:
+    assert public_name("/x/lib/selfplay/nano/weights") == "nano"
+    assert public_name("/c/models--Qwen--Qwen2.5-7B/snapshots/abc") == "Qwen/Qwen2.5-7B"
+    assert public_name("Qwen/Qwen2.5-7B") == "Qwen/Qwen2.5-7B"
+    assert public_name("/models/Qwen2.5-7B/") == "Qwen2.5-7B"
+    assert same_base("/models/Qwen2.5-7B", "Qwen/Qwen2.5-7B")
+    assert not same_base("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-Coder-7B")
+
+
+def test_adapters_are_named_by_their_folder_or_by_hand(tmp_path: Path) -> None:
+    for name in ("t0", "a=b", "base"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "more" / "t0").mkdir(parents=True)
+    t0, more = str(tmp_path / "t0"), str(tmp_path / "more" / "t0")
+    assert name_adapters([t0, f"other={more}"]) == {"t0": Path(t0), "other": Path(more)}
+    assert list(name_adapters([f"x={tmp_path / 'a=b'}"])) == ["x"]
+    for specs, message in (
+        ([t0, more], "two adapters are called 't0'"),
+        ([str(tmp_path / "base")], "cannot be an adapter's name"),
+        ([f"../x={t0}"], "cannot be an adapter's name"),
+        ([str(tmp_path / "nowhere")], "no adapter folder"),
+    ):
+        with pytest.raises(EvalsError, match=message):
+            name_adapters(specs)
