@@ -113,16 +113,21 @@ class MemberAdamW:
         return [{"step": s.step, "learning_rate": s.learning_rate} for s in self.states]
 
     def load(self, tensors: Mapping[str, Tensor], scalars: Sequence[Mapping[str, float]]) -> None:
-        """Restore what `tensors` and `scalars` returned."""
+        """Restore what `tensors` and `scalars` returned; on a misfit raise and change nothing."""
         if len(scalars) != len(self.states):
             raise SelfplayError(
                 f"optimiser state of {len(scalars)} members, expected {len(self.states)}"
             )
-        for m, (state, values) in enumerate(zip(self.states, scalars, strict=True)):
+        pairs = [
+            (moment, _same_shape(tensors, f"{m}/{kind}/{name}", moment))
+            for m, state in enumerate(self.states)
+            for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq))
+            for name, moment in zip(self._names[m], moments, strict=True)
+        ]
+        for moment, found in pairs:
+            moment.copy_(found)
+        for state, values in zip(self.states, scalars, strict=True):
             state.step, state.learning_rate = int(values["step"]), float(values["learning_rate"])
-            for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq)):
-                for name, moment in zip(self._names[m], moments, strict=True):
-                    moment.copy_(_same_shape(tensors, f"{m}/{kind}/{name}", moment))
 
 
 def _same_shape(tensors: Mapping[str, Tensor], key: str, like: Tensor) -> Tensor:
