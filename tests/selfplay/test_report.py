@@ -545,7 +545,7 @@ def test_summary_is_short_and_plain(run):
     text = summary_text(run)
     lines = text.splitlines()
     assert 12 <= len(lines) <= 22
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 100
     assert "2 teachers and 2 students (mode populora)" in lines[0]
     assert "4 min 29 s" in lines[1]
     assert re.search(r"Student reward +−0\.\d+ ± 0\.\d+ +.*rose", text)

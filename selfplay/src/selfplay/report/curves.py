@@ -49,8 +49,10 @@ def curve_panel(runs: Sequence[Run], measure: Measure) -> str:
 
 
 def curve_grid(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
-    """Return panels side by side; measures without any value are left out."""
-    return element("div", "".join(curve_panel(runs, m) for m in measures), class_="grid-of-panels")
+    """Return panels side by side, three or four a row; measures without any value are left out."""
+    panels = [content for content in (curve_panel(runs, m) for m in measures) if content]
+    row = "grid-of-panels four" if len(panels) in (4, 7, 8) else "grid-of-panels"
+    return element("div", "".join(panels), class_=row) if panels else ""
 
 
 def _evolution_line(frame: Frame, step: int) -> str:

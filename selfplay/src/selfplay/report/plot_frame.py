@@ -58,8 +58,9 @@ def value_range(values: Iterable[float], share: bool = False) -> tuple[float, fl
     if high - low < 1e-9:
         pad = 0.05 if share else max(abs(high) * 0.1, 0.5)
         low, high = low - pad, high + pad
-    step = round_step((high - low) / 4)
-    low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+    for _ in range(3):  # a wider range may take wider ticks
+        step = round_step((high - low) / 4)
+        low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
     if share:
         low, high = max(low, 0.0), min(high, 1.0)
     return (low, high)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from selfplay.report.markup import duration, element, escape, figure
-from selfplay.report.plot_frame import Frame, axes, drawing, panel
+from selfplay.report.plot_frame import Frame, axes, drawing, panel, value_range
 from selfplay.report.run_data import RHO_BINS, Run, Step
 
 COLUMNS = 40
@@ -51,18 +51,15 @@ def rho_panel(run: Run) -> str:
 
 def seconds_panel(runs: Sequence[Run]) -> str:
     """Return the seconds per phase: a stacked bar per run and a table."""
-    parts = []
+    panels = []
     for run in runs:
         totals = phase_seconds(run)
         whole = sum(totals.values())
-        if whole <= 0:
-            continue
-        if len(runs) > 1:
-            parts.append(element("h4", escape(run.name)))
-        parts += [_phase_bar(totals, whole), _phase_table(totals, whole, len(run.steps))]
-    if not parts:
-        return ""
-    return panel("Where the time went", "Seconds in each phase of the steps.", "".join(parts))
+        if whole > 0:
+            title = f"Where the time of {run.name} went" if len(runs) > 1 else "Where the time went"
+            content = _phase_bar(totals, whole) + _phase_table(totals, whole, len(run.steps))
+            panels.append(panel(title, "Seconds in each phase of the steps.", content))
+    return element("div", "".join(panels), class_="grid-of-panels wide") if panels else ""
 
 
 def phase_seconds(run: Run) -> dict[str, float]:
@@ -86,7 +83,7 @@ def _stack(
     palette: str,
 ) -> str:
     most = max((sum(counts) / whole for _, counts, whole in columns if whole), default=1.0)
-    top = next((t for t in (0.25, 0.5, 1.0) if most <= t), 1.0)
+    _, top = value_range([0.0, most], share=True)
     low, high = columns[0][0][0].number, columns[-1][0][-1].number
     frame = Frame((low - 0.5, high + 0.5), (0.0, top), width=540.0, height=250.0)
     parts = [axes(frame, unit, share=True)]
