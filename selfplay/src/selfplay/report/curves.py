@@ -40,8 +40,10 @@ def curve_panel(runs: Sequence[Run], measure: Measure) -> str:
         parts += [_evolution_line(frame, step) for step in {b.step: None for b in runs[0].births}]
     raw, strong = [], []
     for i, points in enumerate(series):
-        raw.append(_line(frame, points, f"raw {colour(i)}"))
-        strong.append(_line(frame, smooth(points), f"smooth {colour(i)}"))
+        if not measure.total:
+            raw.append(_line(frame, points, f"raw {colour(i)}"))
+        steady = points if measure.total else smooth(points)
+        strong.append(_line(frame, steady, f"smooth {colour(i)}"))
     parts += [*raw, *strong]
     parts.append(hover_strips(frame, _notes(runs, series, measure)))
     content = drawing(frame, "".join(parts), f"{measure.title} over steps")

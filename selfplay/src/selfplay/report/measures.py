@@ -9,13 +9,18 @@ from selfplay.report.run_data import Run, Step
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number per step; `share` marks those in [0, 1], shown as percentages."""
+    """A number per step.
+
+    `share` marks those in [0, 1], shown as percentages; `total` marks running totals, which are
+    smooth by themselves.
+    """
 
     title: str
     unit: str
     hint: str
     get: Callable[[Step], float | None]
     share: bool = False
+    total: bool = False
 
     def values(self, run: Run) -> list[tuple[int, float | None]]:
         """Return (step, value) for every step of a run."""
@@ -110,6 +115,7 @@ COMPLEXITY = (
         "structures so far",
         "Distinct program structures since the start. A flat end means repetition.",
         lambda step: step.coverage.get("structures"),
+        total=True,
     ),
 )
 
