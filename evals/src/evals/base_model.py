@@ -82,7 +82,8 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
                 source, dtype=kind, output_loading_info=True
             )
     except Exception as error:  # whatever a damaged folder or an absent network makes it raise
-        raise EvalsError(f"cannot load the model {name}: {first_line(error)}") from error
+        where = "" if Path(source).is_dir() else " (there is no such folder here)"
+        raise EvalsError(f"cannot load the model {name}{where}: {first_line(error)}") from error
     lacking = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
     if lacking:
         raise EvalsError(

@@ -80,13 +80,31 @@ model_options = stack(
 )
 
 sampling_options = stack(
-    click.option("--n", type=click.IntRange(min=1), default=1, show_default=True),
-    click.option("--temperature", type=click.FloatRange(min=0.0), default=0.0, show_default=True),
+    click.option(
+        "--n",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Samples of each task.",
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(min=0.0),
+        default=0.0,
+        show_default=True,
+        help="0 is greedy.",
+    ),
     click.option("--max-tokens", type=click.IntRange(min=1), help="Default: the benchmark's own."),
     click.option(
         "--limit", type=click.IntRange(min=1), help="Ask only so many tasks, of all levels."
     ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Of all samples; adapters share it.",
+    ),
 )
 
 
