@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 import peft
 import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
 from selfplay.generation import StackedEngine, TokenRequest
 from selfplay.learner import Learner, LearnerConfig, TrainingSample
 from selfplay.optimizer import AdamWOptions, MemberAdamW
 from selfplay.sampling import stream
 from selfplay.stacked_lora import TARGET_MODULES
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 VOCABULARY = 512
 MEMBERS = [f"m{i}" for i in range(8)]

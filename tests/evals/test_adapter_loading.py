@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from evals.adapters import name_adapters
-from evals.base_model import public_name, resolve, same_base
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from evals import EvalsError, HFEngine, Request
+from evals.adapters import name_adapters
+from evals.base_model import public_name, resolve, same_base
 
 Maker = Callable[..., Path]
 

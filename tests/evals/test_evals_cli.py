@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from evals.cli import main
 
 from evals import load_benchmark
+from evals.cli import main
 
 
 def _run(*arguments: object) -> Result:

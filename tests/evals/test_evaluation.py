@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from evals.evaluation import choose
-from evals.interval import wilson
 
 from code_verifier import Sandbox
 from evals import (
@@ -18,6 +16,8 @@ from evals import (
     evaluate,
     load_benchmark,
 )
+from evals.evaluation import choose
+from evals.interval import wilson
 
 
 def _gold(benchmark: Benchmark) -> dict[str, str]:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from league.cli import main
 
 from league import League, Outcome
+from league.cli import main
 
 
 @pytest.fixture

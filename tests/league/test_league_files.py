@@ -9,8 +9,6 @@ import subprocess
 import sys
 
 import pytest
-from league.state import State
-from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
 
 from league import (
     League,
@@ -20,6 +18,8 @@ from league import (
     Outcome,
     UnreadableLeague,
 )
+from league.state import State
+from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
 
 FILES = (SETTINGS, EVENTS, SNAPSHOT)
 

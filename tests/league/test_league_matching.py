@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from league import F_HARD, F_VAR, LeagueConfig, LeagueError
 from league.assignment import assign
 from league.fold import apply
 from league.matching import propose
 from league.pfsp import choice_probabilities, match_weights
 from league.state import State
 from league.streams import lot, stream
-
-from league import F_HARD, F_VAR, LeagueConfig, LeagueError
 
 
 def founded(teachers: int, students: int, **settings: object) -> State:

@@ -1,9 +1,9 @@
 """Five whole numbers, checked, and what they are worth."""
 
 import pytest
-from league.member import teacher_reward
 
 from league import LeagueError, Outcome
+from league.member import teacher_reward
 
 
 def test_an_invalid_task_is_won_by_the_student():

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from lora_evo.cli import main
 
 from lora_evo import Lineage, __version__, content_hash, save_adapter
+from lora_evo.cli import main
 
 
 @pytest.fixture

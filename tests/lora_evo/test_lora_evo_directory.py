@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 import torch
-from lora_evo.tensor_file import TensorWriter
 from safetensors.torch import load_file, save_file
 
 from lora_evo import (
@@ -20,6 +19,7 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
+from lora_evo.tensor_file import TensorWriter
 
 KEY = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
 WEIGHTS = "adapter_model.safetensors"

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from lora_evo.breeding_directories import without_tensors
 
 from lora_evo import (
     LoraEvoError,
@@ -20,6 +19,7 @@ from lora_evo import (
     tree,
     verify,
 )
+from lora_evo.breeding_directories import without_tensors
 
 FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
 

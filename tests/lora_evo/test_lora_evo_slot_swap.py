@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lora_evo.operators.slot_swap import assign, unit_of
 
 from lora_evo import LoraEvoError, cross, cross_with_report, relative_change
+from lora_evo.operators.slot_swap import assign, unit_of
 
 
 @settings(max_examples=25, deadline=None)

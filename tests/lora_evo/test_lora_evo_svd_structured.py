@@ -6,9 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lora_evo.noise import stream
-from lora_evo.operators.svd_structured import cayley
-from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
 
 from lora_evo import (
     Adapter,
@@ -18,6 +15,9 @@ from lora_evo import (
     mutate_with_report,
     relative_change,
 )
+from lora_evo.noise import stream
+from lora_evo.operators.svd_structured import cayley
+from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
 
 PATH = "model.layers.0.self_attn.q_proj"
 DOUBLE = torch.float64

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import peft
 import pytest
 import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
 from selfplay.sampling import stream
 from selfplay.stacked_lora import TARGET_MODULES, stack_adapters
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from evals.engine import Request
-from selfplay.generation import StackedEngine, TokenRequest
-from selfplay.stacked_lora import BASE, stack_adapters
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     LlamaConfig,
@@ -15,6 +12,10 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+
+from evals.engine import Request
+from selfplay.generation import StackedEngine, TokenRequest
+from selfplay.stacked_lora import BASE, stack_adapters
 
 
 @pytest.fixture(scope="module")

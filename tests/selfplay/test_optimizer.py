@@ -1,7 +1,8 @@
 import pytest
 import torch
-from selfplay.optimizer import AdamWOptions, MemberAdamW
 from torch import nn
+
+from selfplay.optimizer import AdamWOptions, MemberAdamW
 
 
 def members(tiny, n=3):

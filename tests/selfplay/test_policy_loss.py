@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from selfplay.policy_loss import LossOptions, token_losses, token_weights
 
 MEMBERS = [0, 0, 1, 1, 1]

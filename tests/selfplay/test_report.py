@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 import yaml
+
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.report import ReportError, summary_text, write_report
 from selfplay.report.gallery import choose

@@ -1,4 +1,5 @@
 import pytest
+
 from selfplay.reward import StudentRewards, azr_proposer_reward, student_reward, teacher_reward
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import torch
+
 from selfplay.sampling import choose, derive_seed, row_uniforms
 
 

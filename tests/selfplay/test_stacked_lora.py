@@ -3,10 +3,10 @@ import math
 
 import pytest
 import torch
-from selfplay.adapter_exchange import export_adapter, import_adapter
-from selfplay.stacked_lora import BASE, stack_adapters
 
 from lora_evo import Adapter, Slot
+from selfplay.adapter_exchange import export_adapter, import_adapter
+from selfplay.stacked_lora import BASE, stack_adapters
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],

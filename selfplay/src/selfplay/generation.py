@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from evals.engine import Completion, Request
 from torch import Tensor
 
+from evals.engine import Completion, Request
 from selfplay.decoder import Decoder, KVCache, left_pad
 from selfplay.errors import SelfplayError
 from selfplay.rollout import Rollout, SampleTable, TokenRequest

@@ -1,0 +1,140 @@
+"""Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
+
+`checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
+files, the members' counters and the lengths that the run's row files had. It is written under a
+temporary name and renamed, so what has the final name is whole.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from code_verifier import Task
+from league import League
+from selfplay.errors import RunDirectoryError
+from selfplay.evolution import write_member
+from selfplay.run import Run
+from selfplay.run_directory import METRICS, TASKS, read_rows, size, truncate
+
+FORMAT = 1
+_LEARNER, _STATE = "learner.safetensors", "state.json"
+
+
+def save_checkpoint(run: Run) -> None:
+    """Write `checkpoints/step-N` and the members' adapters; drop the oldest checkpoints."""
+    home = run.directory / "checkpoints"
+    target = home / f"step-{run.step}"
+    draft = home / f"step-{run.step}.tmp"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    tensors, values = run.learner.state_dict()
+    save_file({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
+    state = {
+        "format": FORMAT,
+        "step": run.step,
+        "born": run.born,
+        "learner": values,
+        "lengths": {name: size(run.directory / name) for name in (METRICS, TASKS)},
+    }
+    (draft / _STATE).write_text(json.dumps(state, indent=1))
+    if run.league is not None:
+        run.league.copy_to(draft / "league")
+    for path in draft.rglob("*"):
+        if path.is_file():
+            _sync(path)
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(draft, target)
+    for member in run.learner.members:
+        write_member(run, member)
+    for old in _steps(home)[: -run.config.keep_checkpoints]:
+        shutil.rmtree(home / f"step-{old}")
+
+
+def newest_checkpoint(directory: Path) -> Path:
+    """Return the newest checkpoint of a run."""
+    home = directory / "checkpoints"
+    steps = _steps(home) if home.is_dir() else []
+    if not steps:
+        raise RunDirectoryError(
+            f"{directory} has no checkpoint: it ended before its first step. Remove it and start "
+            "again with `selfplay train`"
+        )
+    return home / f"step-{steps[-1]}"
+
+
+def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
+    """Bring the run's files back to the checkpoint's moment; return its plain state."""
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / _STATE).read_text())
+        step, lengths, born = state["step"], state["lengths"], state["born"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{checkpoint / _STATE} is damaged ({error}); remove {checkpoint} to go on from the "
+            "one before it"
+        ) from error
+    if state["format"] != FORMAT:
+        raise RunDirectoryError(
+            f"{checkpoint} has format {state['format']}, this version reads {FORMAT}"
+        )
+    for name, length in lengths.items():
+        truncate(directory / name, length)
+    league = checkpoint / "league"
+    if league.is_dir():
+        shutil.rmtree(directory / "league", ignore_errors=True)
+        shutil.copytree(league, directory / "league")
+    for path in _children(directory / "members"):
+        if path.name[1:].isdigit() and int(path.name[1:]) >= born.get(_role(path.name), 1):
+            shutil.rmtree(path)
+    for path in _children(directory / "ancestors"):
+        if int(path.name.partition("@")[2]) > step:
+            shutil.rmtree(path)
+    return state
+
+
+def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
+    """Bring the open run to the checkpoint's moment."""
+    try:
+        tensors = load_file(checkpoint / _LEARNER)
+        run.learner.load_state_dict(tensors, state["learner"])
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{checkpoint / _LEARNER} is damaged or of another run ({error}); remove {checkpoint} "
+            "to go on from the one before it"
+        ) from error
+    run.step = state["step"]
+    run.born = dict(state["born"])
+    for row in read_rows(run.directory / TASKS):
+        if row["status"] == "ok":
+            run.structures.add(row["metrics"]["structure"])
+            if row["kind"] != "code_f":
+                run.buffer.add(
+                    Task(row["kind"], row["program"], row["input"], row["output"], id=row["id"])
+                )
+
+
+def open_league(directory: Path) -> League:
+    """Open the league of an existing run."""
+    return League(directory / "league")
+
+
+def _role(member: str) -> str:
+    return {"t": "teacher", "s": "student"}.get(member[0], "agent")
+
+
+def _steps(home: Path) -> list[int]:
+    names = [p.name.removeprefix("step-") for p in home.glob("step-*") if p.is_dir()]
+    return sorted(int(n) for n in names if n.isdigit())
+
+
+def _children(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,247 @@
+"""What a run depends on: typed sections, each field with its sentence; strict reading from YAML."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+import yaml
+
+from league import LeagueConfig, LeagueError
+from selfplay.errors import ConfigError
+from selfplay.learner import LearnerConfig
+from selfplay.reward import StudentRewards
+
+T = TypeVar("T")
+MODES = ("populora", "azr")
+ENGINES = ("hf", "vllm")
+KINDS = ("code_o", "code_i", "code_f")
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """What is sampled in a step."""
+
+    proposals: int = 8
+    """Proposals of each task kind that a teacher makes in a step."""
+    num_generations: int = 6
+    """Attempts of the matched student at each valid task."""
+    kinds: tuple[str, ...] = KINDS
+    """Task kinds in play."""
+    temperature: float = 1.0
+    """Sampling temperature of proposals and attempts."""
+    max_proposal_length: int = 128
+    """Longest proposal, in tokens."""
+    max_completion_length: int = 128
+    """Longest attempt, in tokens."""
+    num_references: int = 1
+    """Reference tasks shown to a teacher (the nano template shows one)."""
+    seed_tasks: int = 64
+    """Reference tasks that a run starts from."""
+    buffer_tasks: int = 512
+    """Newest accepted tasks that references are drawn from."""
+    max_rows: int = 128
+    """Rows decoded together; changes speed and memory."""
+
+
+@dataclass(frozen=True)
+class EvolutionConfig:
+    """Replacement of the weakest members."""
+
+    evolve_every: int = 10
+    """Steps between two replacements; 0 switches evolution off."""
+    replaced_fraction: float = 0.25
+    """Share of each role that is replaced (the paper's gamma), at least one member."""
+    mutation: str = "svd_structured"
+    """Operator that makes a child of one parent."""
+    crossover: str = "slot_swap"
+    """Operator that makes a child of two parents."""
+    crossover_share: float = 0.5
+    """Probability of a crossover where the role has two parents to choose from."""
+    strength: float = 0.15
+    """Relative change of the update that a mutation aims at."""
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """Limits of the judge."""
+
+    workers: int = 2
+    """Programs that run at the same time."""
+    wall_s: float = 5.0
+    """Seconds of wall time per program; more than cpu_s, so that a busy machine fails nobody."""
+    cpu_s: float = 2.0
+    """Seconds of processor time per program."""
+    memory_mb: int = 256
+    """Megabytes per program."""
+    runs: int = 2
+    """Executions that must agree before a task is accepted."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole run."""
+
+    base: str = "nano"
+    """Base model: `nano`, a directory, or a model's name on the hub."""
+    template: str = "nano"
+    """Prompt template: `nano` or `azr`."""
+    mode: str = "populora"
+    """`populora`, or `azr`: one adapter in both roles with AZR's reward."""
+    engine: str = "hf"
+    """Generation engine: `hf` (the learner's own module) or `vllm`."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or `auto`."""
+    dtype: str = "float32"
+    """Number type of the frozen base: `float32`, `bfloat16` or `float16`."""
+    teachers: int = 2
+    """Members that propose tasks."""
+    students: int = 2
+    """Members that solve tasks."""
+    steps: int = 40
+    """Steps of the run."""
+    seed: int = 0
+    """Seed of every random choice."""
+    save_every: int = 1
+    """Steps between two checkpoints."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints that stay on disk."""
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    reward: StudentRewards = field(default_factory=StudentRewards)
+    league: LeagueConfig = field(default_factory=LeagueConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+
+    def __post_init__(self) -> None:
+        _one_of("template", self.template, ("nano", "azr"))
+        _one_of("mode", self.mode, MODES)
+        _one_of("engine", self.engine, ENGINES)
+        _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
+        r, e, s = self.rollout, self.evolution, self.sandbox
+        positive = {
+            "teachers": self.teachers,
+            "students": self.students,
+            "steps": self.steps,
+            "save_every": self.save_every,
+            "keep_checkpoints": self.keep_checkpoints,
+            "rollout.proposals": r.proposals,
+            "rollout.num_generations": r.num_generations,
+            "rollout.max_proposal_length": r.max_proposal_length,
+            "rollout.max_completion_length": r.max_completion_length,
+            "rollout.num_references": r.num_references,
+            "rollout.seed_tasks": r.seed_tasks,
+            "rollout.buffer_tasks": r.buffer_tasks,
+            "rollout.max_rows": r.max_rows,
+            "sandbox.workers": s.workers,
+            "sandbox.memory_mb": s.memory_mb,
+            "sandbox.wall_s": s.wall_s,
+            "sandbox.cpu_s": s.cpu_s,
+        }
+        for name, value in positive.items():
+            if value <= 0:
+                raise ConfigError(f"{name} is {value}; expected a number above 0")
+        if self.seed < 0 or e.evolve_every < 0:
+            raise ConfigError("seed and evolution.evolve_every cannot be negative")
+        if s.runs < 2:
+            raise ConfigError(f"sandbox.runs is {s.runs}; expected at least 2, to see determinism")
+        if r.temperature <= 0:
+            raise ConfigError(f"rollout.temperature is {r.temperature}; expected a number above 0")
+        if not r.kinds:
+            raise ConfigError("rollout.kinds is empty; expected some of " + ", ".join(KINDS))
+        for kind in r.kinds:
+            _one_of("rollout.kinds", kind, KINDS)
+        for name, share in (
+            ("replaced_fraction", e.replaced_fraction),
+            ("crossover_share", e.crossover_share),
+        ):
+            if not 0.0 <= share <= 1.0:
+                raise ConfigError(f"evolution.{name} is {share}; expected 0 to 1")
+        if self.learner.temperature != r.temperature:
+            object.__setattr__(self, "learner", replace(self.learner, temperature=r.temperature))
+
+
+def read_config(data: Mapping[str, Any]) -> RunConfig:
+    """Build a run's configuration from nested plain values; unknown keys are an error."""
+    return _build(RunConfig, data, "")
+
+
+def config_text(config: RunConfig) -> str:
+    """Return the configuration as YAML that `read_config` takes back."""
+    return yaml.safe_dump(_plain(asdict(config)), sort_keys=False)
+
+
+def override(data: dict[str, Any], assignment: str) -> None:
+    """Apply one `a.b=value` to nested plain values; the value is read as YAML."""
+    path, equals, text = assignment.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set {assignment!r}: expected KEY=VALUE, such as learner.r=16")
+    *parents, last = path.split(".")
+    place = data
+    for name in parents:
+        below = place.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise ConfigError(f"--set {path}: {name} is a value, not a section")
+        place = below
+    try:
+        place[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {path}: cannot read {text!r} as a value") from error
+
+
+def _build(cls: type[T], data: object, path: str) -> T:
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path.rstrip('.') or 'the configuration'} is not a section: {data!r}")
+    hints = get_type_hints(cls)
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in known:
+            close = get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {path}{close[0]}?" if close else "known: " + ", ".join(known)
+            raise ConfigError(f"unknown key {path}{name}; {hint}")
+        kind = hints[name]
+        if is_dataclass(kind) and isinstance(kind, type):
+            values[name] = _build(kind, value, f"{path}{name}.")
+        else:
+            values[name] = _value(kind, value, path + name)
+    try:
+        return cls(**values)
+    except ConfigError:
+        raise
+    except (LeagueError, ValueError) as error:
+        raise ConfigError(f"{path}{error}") from error
+
+
+def _value(kind: Any, value: object, name: str) -> object:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is float and isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as text.
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    if kind in (int, float, str, bool):
+        if type(value) is not kind:
+            raise ConfigError(f"{name} is {value!r}; expected {_KIND_WORDS[kind]}")
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    raise ConfigError(f"{name} is {value!r}; expected a list")
+
+
+_KIND_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        close = get_close_matches(value, choices, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"{name} is {value!r}; expected one of {', '.join(choices)}{hint}")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,83 @@
+"""Evolution: the weakest members of each role give way to children made in weight space."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from league import League
+from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
+from selfplay.run import Run
+from selfplay.sampling import stream
+
+
+@dataclass(frozen=True)
+class Birth:
+    """One replacement."""
+
+    removed: str
+    child: str
+    parents: tuple[str, ...]
+    operator: str
+    relative_change: float | None
+    """|D' - D| / |D| of the child's whole update against its first parent's."""
+
+
+def evolve(run: Run, league: League, step: int) -> list[Birth]:
+    """Replace the weakest of both roles; parents are drawn from the members that stay.
+
+    Each parent is kept as it was, under `ancestors/<id>@<step>`, so that `lora-evo verify` can
+    make the child again.
+    """
+    births = []
+    for role in ("teacher", "student"):
+        size = len(league.members(role))
+        count = min(max(1, round(size * run.config.evolution.replaced_fraction)), size - 1)
+        removed = league.select(role, count)
+        parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
+        for member in removed:
+            births.append(_replace(run, league, role, member, parents, step))
+    return births
+
+
+def write_member(run: Run, member: str) -> None:
+    """Write a member's adapter to `members/<id>`, keeping its lineage if it is a child."""
+    directory = run.directory / "members" / member
+    lineage = directory / "lineage.json"
+    text = lineage.read_text() if lineage.exists() else None
+    save_adapter(run.learner.export(member), directory, overwrite=True)
+    if text is not None:
+        lineage.write_text(text)
+
+
+def _replace(
+    run: Run, league: League, role: str, member: str, standing: list[str], step: int
+) -> Birth:
+    e = run.config.evolution
+    rng = stream(run.seed(step, member, "evolve"))
+    cross = len(standing) > 1 and rng.random() < e.crossover_share
+    picked = rng.choice(len(standing), 2 if cross else 1, replace=False)
+    parents = [standing[int(i)] for i in picked]
+    operator = e.crossover if cross else e.mutation
+    child = f"{role[0]}{run.born[role]}"
+    run.born[role] += 1
+    ancestors = [_ancestor(run, parent, step) for parent in parents]
+    write_member(run, member)
+    home = run.directory / "members" / child
+    seed = run.seed(step, child, operator)
+    if home.exists():
+        shutil.rmtree(home)
+    if cross:
+        lineage = cross_directory(operator, ancestors, home, seed=seed)
+    else:
+        lineage = mutate_directory(operator, ancestors[0], home, seed=seed, strength=e.strength)
+    run.learner.replace(member, load_adapter(home), child)
+    league.replace(member, child, parents, operator)
+    return Birth(member, child, tuple(parents), operator, lineage.relative_change)
+
+
+def _ancestor(run: Run, parent: str, step: int) -> Path:
+    directory = run.directory / "ancestors" / f"{parent}@{step}"
+    if not directory.exists():
+        directory.parent.mkdir(exist_ok=True)
+        save_adapter(run.learner.export(parent), directory)
+    return directory

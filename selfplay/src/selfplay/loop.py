@@ -1,0 +1,174 @@
+"""PopuLoRA, top to bottom: match, propose, verify, solve, update, and now and then evolve.
+
+Read `train_step` first; each phase is one function of `phases`, `credit` or `evolution`.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from league import League, Outcome
+from selfplay.buffer import TaskBuffer
+from selfplay.checkpoint import (
+    newest_checkpoint,
+    open_league,
+    restore_files,
+    restore_run,
+    save_checkpoint,
+)
+from selfplay.config import RunConfig
+from selfplay.credit import assign_credit
+from selfplay.evolution import evolve
+from selfplay.phases import match, propose, sampled_tokens, solve, verify
+from selfplay.progress import Progress
+from selfplay.run import Run, founders, open_learner, open_sandbox, open_template
+from selfplay.run_directory import METRICS, TASKS, append_rows, create, lock, open_config
+from selfplay.seeds import seed_tasks
+from selfplay.stages import Match, Solved
+from selfplay.step_record import memory_mb, metrics_row, task_rows
+
+
+def train_step(run: Run, progress: Progress) -> None:
+    """Do one step of the run and write down what happened."""
+    step = run.step + 1
+    clock = _Clock(progress, step)
+
+    with clock("match"):
+        matches = match(run, step)
+    with clock("propose"):
+        proposed = propose(run, matches, step)
+    with clock("verify"):
+        verified = verify(run, proposed)
+    with clock("solve"):
+        solved = solve(run, verified, step)
+    with clock("update"):
+        credit = assign_credit(solved, run.config)
+        stats = run.learner.update(credit.samples)
+        if run.league is not None:
+            _record_outcomes(run.league, matches, solved)
+    births = []
+    if run.league is not None and _evolves(run, step):
+        with clock("evolve"):
+            births = evolve(run, run.league, step)
+
+    new = _remember(run, solved)
+    row = metrics_row(
+        run, step, matches, solved, credit, stats, births, new, sampled_tokens(proposed, solved)
+    )
+    with clock("save"):
+        append_rows(run.directory / TASKS, task_rows(solved, credit, step))
+    row |= {"memory_mb": memory_mb(), "seconds": clock.seconds}
+    append_rows(run.directory / METRICS, [row])
+    run.step = step
+    if step % run.config.save_every == 0 or step == run.config.steps:
+        save_checkpoint(run)
+    progress.step(row)
+
+
+def train(config: RunConfig, directory: Path, progress: Progress) -> None:
+    """Start a run in a new directory and carry it through."""
+    create(directory, config)
+    with _open(config, directory) as run:
+        if config.mode == "populora":
+            teachers, students = founders(config)
+            run.league = League(
+                directory / "league", teachers=teachers, students=students, config=config.league
+            )
+        save_checkpoint(run)
+        _carry_through(run, progress)
+
+
+def resume(directory: Path, progress: Progress) -> None:
+    """Go on with a run from its newest checkpoint."""
+    config = open_config(directory)
+    checkpoint = newest_checkpoint(directory)
+    with _open(config, directory) as run:
+        state = restore_files(directory, checkpoint)
+        restore_run(run, checkpoint, state)
+        if config.mode == "populora":
+            run.league = open_league(directory)
+        _carry_through(run, progress)
+
+
+def _carry_through(run: Run, progress: Progress) -> None:
+    with progress.showing(run.config, run.step):
+        while run.step < run.config.steps:
+            train_step(run, progress)
+
+
+@contextmanager
+def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
+    held = lock(directory)
+    sandbox = open_sandbox(config)
+    try:
+        learner, engine = open_learner(config)
+        seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
+        run = Run(
+            config=config,
+            directory=directory,
+            template=open_template(config),
+            learner=learner,
+            engine=engine,
+            sandbox=sandbox,
+            league=None,
+            buffer=TaskBuffer(config.rollout.buffer_tasks, seeds),
+            structures=set(),
+            born={"teacher": config.teachers, "student": config.students},
+        )
+        try:
+            yield run
+        finally:
+            run.close()
+    finally:
+        sandbox.close()
+        held.close()
+
+
+def _record_outcomes(league: League, matches: Sequence[Match], solved: Sequence[Solved]) -> None:
+    for m in matches:
+        mine = [s for s in solved if s.verified.proposed.match is m]
+        valid = [s for s in mine if s.verified.task is not None]
+        attempts = [a for s in valid for a in s.attempts]
+        if m.pair is not None:
+            outcome = Outcome(
+                tasks=len(mine),
+                valid=len(valid),
+                attempts=len(attempts),
+                solved=sum(a.score >= 1.0 for a in attempts),
+                unsolved=sum(s.rho == 0.0 for s in valid),
+            )
+            league.record(m.pair, outcome)
+
+
+def _evolves(run: Run, step: int) -> bool:
+    every = run.config.evolution.evolve_every
+    return every > 0 and step % every == 0 and step < run.config.steps
+
+
+def _remember(run: Run, solved: Sequence[Solved]) -> int:
+    """Add the accepted tasks to the buffer and their structures to the coverage."""
+    before = len(run.structures)
+    for s in solved:
+        v = s.verified
+        if v.task is not None and v.metrics is not None:
+            run.structures.add(v.metrics.structure)
+            if v.task.kind != "code_f":
+                run.buffer.add(replace(v.task, id=v.proposed.id))
+    return len(run.structures) - before
+
+
+class _Clock:
+    """Times the phases of a step and tells the display where the step is."""
+
+    def __init__(self, progress: Progress, step: int) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress, self._step = progress, step
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        self._progress.phase(self._step, phase)
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = round(time.perf_counter() - began, 4)

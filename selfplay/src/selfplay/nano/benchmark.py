@@ -1,0 +1,40 @@
+"""The frozen benchmark files that `evals` ships: held-out tasks with prompts, as JSON Lines."""
+
+import json
+import os
+from pathlib import Path
+
+from code_verifier import Sandbox, Task
+from selfplay.nano.held_out import KINDS, held_out_tasks
+from selfplay.prompts.nano import solve_prompt
+
+BENCHMARK_SEED = 20260516
+
+
+def write_benchmark(directory: Path, per_level: int, sandbox: Sandbox) -> list[Path]:
+    """Write nano_code_o.jsonl, nano_code_i.jsonl and nano_code_f.jsonl; return their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tasks = held_out_tasks(BENCHMARK_SEED, per_level, sandbox)
+    written = []
+    for kind in KINDS:
+        path = directory / f"nano_{kind}.jsonl"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(
+            "".join(json.dumps(_row(level, task)) + "\n" for level, task in tasks[kind])
+        )
+        os.replace(temporary, path)
+        written.append(path)
+    return written
+
+
+def _row(level: int, task: Task) -> dict[str, object]:
+    row: dict[str, object] = {"id": task.id, "kind": task.kind, "level": level}
+    row |= {"prompt": solve_prompt(task), "program": task.program}
+    if task.kind == "code_f":
+        return row | {
+            "inputs": list(task.inputs),
+            "outputs": list(task.outputs),
+            "message": task.message,
+            "visible": task.visible,
+        }
+    return row | {"input": task.input, "output": task.output}

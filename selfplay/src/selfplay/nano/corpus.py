@@ -1,0 +1,103 @@
+"""The pretraining corpus: labelled programs on disk, and examples drawn from it by (seed, step)."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+from selfplay.nano.examples import ROLES, Example, example
+from selfplay.nano.labels import LabelledProgram, Run, label, labelling_sandbox
+from selfplay.nano.programs import LEVELS, Program, random_program
+
+ROLE_WEIGHTS = (0.34, 0.22, 0.22, 0.08, 0.07, 0.07)
+"""Share of each of `ROLES` among the examples."""
+LEVEL_SHARES = (0.1, 0.25, 0.33, 0.32)
+"""Share of each level among the labelled programs."""
+FIRST_MIX, LAST_MIX = (0.6, 0.3, 0.1, 0.0), (0.2, 0.28, 0.28, 0.24)
+"""The curriculum: shares of the levels among the examples at the start and from `RAMP` on."""
+RAMP = 0.35
+CHUNK = 2000
+
+
+def build_corpus(
+    path: Path, size: int, seed: int, workers: int, report: Callable[[int, int], None]
+) -> None:
+    """Write `size` labelled programs as JSON Lines; continues a partial file chunk by chunk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    if path.exists():
+        return
+    done = sum(1 for _ in partial.open()) // CHUNK * CHUNK if partial.exists() else 0
+    _keep_lines(partial, done)
+    with labelling_sandbox(workers) as sandbox, partial.open("a") as out:
+        while done < size:
+            rng = Random(f"{seed}/corpus/{done}")
+            labelled = label(_programs(rng), sandbox)
+            rows = [next(labelled) for _ in range(CHUNK)]
+            out.write("".join(json.dumps(_row(r)) + "\n" for r in rows))
+            out.flush()
+            done += CHUNK
+            report(min(done, size), size)
+    os.replace(partial, path)
+
+
+def read_corpus(path: Path) -> list[LabelledProgram]:
+    """Read the labelled programs that `build_corpus` wrote."""
+    with path.open() as lines:
+        return [_labelled(json.loads(line)) for line in lines]
+
+
+class Curriculum:
+    """Draws examples of every role, easy programs first; held-out programs are never drawn."""
+
+    def __init__(self, corpus: list[LabelledProgram], seed: int) -> None:
+        kept = [row for row in corpus if not row.program.held_out]
+        self.levels = {lv: [r for r in kept if r.program.level == lv] for lv in LEVELS}
+        self.seed = seed
+
+    def draw(self, step: int, count: int, progress: float) -> list[Example]:
+        """Return `count` examples for a step; `progress` in [0, 1] places it in the curriculum."""
+        rng = Random(f"{self.seed}/examples/{step}")
+        ramp = min(progress / RAMP, 1.0)
+        mix = [a + (b - a) * ramp for a, b in zip(FIRST_MIX, LAST_MIX, strict=True)]
+        drawn = []
+        for role in rng.choices(ROLES, ROLE_WEIGHTS, k=count):
+            level = rng.choices(LEVELS, mix)[0]
+            near = level if rng.random() < 0.6 else rng.choices(LEVELS, mix)[0]
+            labelled = rng.choice(self.levels[level])
+            drawn.append(example(role, labelled, rng.choice(self.levels[near]), rng))
+        return drawn
+
+
+def _programs(rng: Random) -> Iterator[Program]:
+    while True:
+        yield random_program(rng, rng.choices(LEVELS, LEVEL_SHARES)[0])
+
+
+def _keep_lines(path: Path, count: int) -> None:
+    if path.exists():
+        with path.open() as lines:
+            kept = [line for _, line in zip(range(count), lines, strict=False)]
+        path.write_text("".join(kept))
+
+
+def _row(labelled: LabelledProgram) -> dict[str, object]:
+    row = asdict(labelled.program)
+    del row["traced"], row["inputs"]
+    return row | {"runs": [[r.input, r.output, list(r.trace)] for r in labelled.runs]}
+
+
+def _labelled(row: dict[str, object]) -> LabelledProgram:
+    runs = row["runs"]
+    assert isinstance(runs, list)
+    program = Program(
+        text=str(row["text"]),
+        traced="",
+        level=int(str(row["level"])),
+        parameters=tuple(row["parameters"]),  # type: ignore[arg-type]
+        inputs=(),
+        message=str(row["message"]),
+    )
+    return LabelledProgram(program, tuple(Run(i, o, tuple(t)) for i, o, t in runs))

@@ -1,0 +1,209 @@
+"""Pretraining of the nano model: resumable, seeded, on a CPU or a GPU.
+
+Hidden matrices are trained by Muon, embeddings, norms and biases by AdamW; both follow a
+warm-up, constant, linear-decay schedule. Loss falls on completions only.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
+
+from selfplay.nano.architecture import new_model
+from selfplay.nano.corpus import Curriculum, build_corpus, read_corpus
+from selfplay.nano.examples import Example
+from selfplay.nano.tokenizer import train_tokenizer
+
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """What a pretraining run depends on."""
+
+    steps: int = 9000
+    """Optimiser steps in all."""
+    examples: int = 160
+    """Examples in a step."""
+    micro_batches: int = 5
+    """Passes a step is cut into; rows of similar length share one."""
+    hidden_size: int = 192
+    layers: int = 4
+    programs: int = 120_000
+    """Labelled programs in the corpus."""
+    muon_lr: float = 0.01
+    adam_lr: float = 2e-3
+    warmup: int = 100
+    """Steps of linear warm-up."""
+    decay: float = 0.3
+    """Share of the steps, at the end, over which the learning rate falls to zero."""
+    seed: int = 0
+
+
+def pretrain(
+    config: PretrainConfig,
+    out: Path,
+    *,
+    device: str,
+    workers: int,
+    save_every: int,
+    report: Callable[[str], None],
+) -> None:
+    """Train into `out`, or continue what is there; `out/model` holds the finished model."""
+    build_corpus(
+        out / "corpus.jsonl",
+        config.programs,
+        config.seed,
+        workers,
+        lambda done, size: report(f"corpus {done}/{size}"),
+    )
+    corpus = read_corpus(out / "corpus.jsonl")
+    curriculum = Curriculum(corpus, config.seed)
+    tokenizer = _tokenizer(out / "tokenizer", curriculum)
+    model = new_model(tokenizer, config.hidden_size, config.layers, config.seed).to(device)
+    optimizers = _optimizers(model, config)
+    start = _restore(out / "checkpoint.pt", model, optimizers, config)
+    began, tokens = time.monotonic(), 0
+    for step in range(start, config.steps):
+        rate = _schedule(step, config)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * rate
+        drawn = curriculum.draw(step, config.examples, step / config.steps)
+        loss, seen = _step(model, tokenizer, drawn, config.micro_batches, device)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        tokens += seen
+        if (step + 1) % 50 == 0:
+            speed = tokens / (time.monotonic() - began)
+            row = {"step": step + 1, "loss": round(loss, 4), "tokens_per_s": round(speed)}
+            with (out / "log.jsonl").open("a") as log:
+                log.write(json.dumps(row) + "\n")
+            report(f"step {step + 1}/{config.steps} loss {loss:.3f} {speed:.0f} tokens/s")
+        if (step + 1) % save_every == 0 or step + 1 == config.steps:
+            _save(out / "checkpoint.pt", model, optimizers, step + 1, config)
+            save_model(model, tokenizer, out / "model")
+
+
+def save_model(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
+    """Write the model directory that transformers, PEFT and vLLM load."""
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def _tokenizer(path: Path, curriculum: Curriculum) -> PreTrainedTokenizerFast:
+    if not path.exists():
+        drawn = curriculum.draw(-1, 20_000, 1.0)
+        train_tokenizer(e.prompt + e.completion for e in drawn).save_pretrained(path)
+    tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(path)
+    return tokenizer
+
+
+def _optimizers(model: Qwen2ForCausalLM, config: PretrainConfig) -> list[torch.optim.Optimizer]:
+    hidden: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.ndim == 2 and "embed" not in name
+        (hidden if is_matrix else others).append(parameter)
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(hidden, lr=config.muon_lr, weight_decay=0.01, momentum=0.95),
+        torch.optim.AdamW(others, lr=config.adam_lr, betas=(0.9, 0.98), weight_decay=0.0),
+    ]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
+
+
+def _schedule(step: int, config: PretrainConfig) -> float:
+    tail = max(1, int(config.steps * config.decay))
+    return min(1.0, (step + 1) / config.warmup, (config.steps - step) / tail)
+
+
+def _step(
+    model: Qwen2ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    drawn: list[Example],
+    micro_batches: int,
+    device: str,
+) -> tuple[float, int]:
+    model.train()
+    batches = list(_batches(tokenizer, drawn, micro_batches))
+    targets = sum(int((labels != IGNORED).sum()) for _, labels in batches)
+    total, seen = 0.0, 0
+    for ids, labels in batches:
+        seen += int((ids != tokenizer.pad_token_id).sum())
+        hidden = model.model(input_ids=ids.to(device)).last_hidden_state[:, :-1]
+        wanted = labels[:, 1:].to(device)
+        kept = wanted != IGNORED
+        logits = model.lm_head(hidden[kept])
+        loss = functional.cross_entropy(logits, wanted[kept], reduction="sum") / targets
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    return total, seen
+
+
+def _batches(
+    tokenizer: PreTrainedTokenizerFast, drawn: list[Example], micro_batches: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    prompts = tokenizer([e.prompt for e in drawn])["input_ids"]
+    completions = tokenizer([e.completion for e in drawn])["input_ids"]
+    rows = sorted(zip(prompts, completions, strict=True), key=lambda r: len(r[0]) + len(r[1]))
+    size = -(-len(rows) // micro_batches)
+    for at in range(0, len(rows), size):
+        chunk = rows[at : at + size]
+        width = max(len(p) + len(c) for p, c in chunk)
+        ids = torch.full((len(chunk), width), int(tokenizer.pad_token_id))
+        labels = torch.full((len(chunk), width), IGNORED)
+        for i, (prompt, completion) in enumerate(chunk):
+            end = len(prompt) + len(completion)
+            ids[i, :end] = torch.tensor(prompt + completion)
+            labels[i, len(prompt) : end] = torch.tensor(completion)
+        yield ids, labels
+
+
+def _save(
+    path: Path,
+    model: Qwen2ForCausalLM,
+    optimizers: list[torch.optim.Optimizer],
+    step: int,
+    config: PretrainConfig,
+) -> None:
+    state = {
+        "step": step,
+        "config": asdict(config),
+        "model": model.state_dict(),
+        "optimizers": [o.state_dict() for o in optimizers],
+    }
+    temporary = path.with_suffix(".tmp")
+    torch.save(state, temporary)
+    os.replace(temporary, path)
+
+
+def _restore(
+    path: Path,
+    model: Qwen2ForCausalLM,
+    optimizers: list[torch.optim.Optimizer],
+    config: PretrainConfig,
+) -> int:
+    if not path.exists():
+        return 0
+    state = torch.load(path, weights_only=True)
+    for key in ("hidden_size", "layers", "seed"):
+        if state["config"][key] != getattr(config, key):
+            raise ValueError(
+                f"{path} was trained with {key} {state['config'][key]}, "
+                f"not {getattr(config, key)}; choose another --out"
+            )
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    step: int = state["step"]
+    return step

@@ -1,0 +1,105 @@
+"""What a person sees while a run goes on: a live panel on a terminal, a line per step elsewhere."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from selfplay.config import RunConfig
+
+
+class Progress:
+    """Shows step, phase, solve rate, valid share and the leaderboard."""
+
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self._console = console or Console(stderr=True)
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._row: Mapping[str, Any] = {}
+        self._bar = Bar(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[phase]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+
+    @contextmanager
+    def showing(self, config: RunConfig, done: int) -> Iterator[None]:
+        """Show the run until the block ends."""
+        self._task = self._bar.add_task(
+            config.mode, total=config.steps, completed=done, phase="starting"
+        )
+        if self._quiet or not self._console.is_terminal:
+            yield
+            return
+        with Live(self._view(), console=self._console, refresh_per_second=4) as live:
+            self._live = live
+            try:
+                yield
+            finally:
+                self._live = None
+
+    def phase(self, step: int, phase: str) -> None:
+        """Say which phase of which step begins."""
+        self._bar.update(self._task, completed=step - 1, phase=phase)
+        if self._live is not None:
+            self._live.update(self._view())
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Say what a finished step brought."""
+        self._row = row
+        self._bar.update(self._task, completed=row["step"])
+        if self._live is not None:
+            self._live.update(self._view())
+        elif not self._quiet:
+            self._console.print(_line(row), highlight=False, soft_wrap=True)
+
+    def _view(self) -> Group:
+        if not self._row:
+            return Group(self._bar)
+        return Group(self._bar, _line(self._row), _board(self._row))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    line = (
+        f"step {row['step']:>3}  valid {_percent(row['valid_share'])}  "
+        f"solved {_percent(row['solve_rate'])}  teachers {_signed(row['teacher_reward'])}  "
+        f"students {_signed(row['student_reward'])}  "
+        f"structures {row['coverage']['structures']}  {sum(row['seconds'].values()):.1f} s"
+    )
+    for birth in row["evolution"]:
+        parents = "+".join(birth["parents"])
+        line += f"\n  {birth['child']} replaces {birth['removed']} ({birth['operator']} {parents})"
+    return line
+
+
+def _board(row: Mapping[str, Any]) -> Table:
+    table = Table("member", "role", "rating", "reward", "solve rate", "valid")
+    ratings = row["ratings"]
+    members = row["members"].items()
+    for name, m in sorted(members, key=lambda nm: (nm[1]["role"], -ratings.get(nm[0], [0])[0])):
+        rating = f"{ratings[name][0]:.1f} ± {ratings[name][1]:.1f}" if name in ratings else ""
+        table.add_row(
+            name,
+            m["role"],
+            rating,
+            _signed(m.get("reward")),
+            _percent(m.get("solve_rate")),
+            _percent(m.get("valid_share")),
+        )
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "   –" if value is None else f"{value:4.0%}"
+
+
+def _signed(value: float | None) -> str:
+    return "    –" if value is None else f"{value:+.2f}"

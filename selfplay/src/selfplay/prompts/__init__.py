@@ -1,0 +1,1 @@
+"""Prompt templates: compact for the nano model, AZR-style for large ones."""

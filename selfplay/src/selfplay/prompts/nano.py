@@ -1,0 +1,87 @@
+"""The compact prompt template of the nano model: one special token per field.
+
+    propose code_o   <|propose_o|>PROGRAM<|input|>INPUT<|program|>
+                     -> PROGRAM<|input|>INPUT<|end|>
+    propose code_i   the same with <|propose_i|>
+    propose code_f   <|propose_f|>PROGRAM<|input|>
+                     -> INPUT<|input|>...INPUT<|message|>WORDS<|end|>
+    solve code_o     <|solve_o|>PROGRAM<|input|>INPUT<|think|>
+                     -> TRACE<|answer|>OUTPUT<|end|>
+    solve code_i     <|solve_i|>PROGRAM<|output|>OUTPUT<|think|>
+                     -> TRACE<|answer|>INPUT<|end|>
+    solve code_f     <|solve_f|>WORDS(<|input|>INPUT<|output|>OUTPUT)...<|think|>
+                     -> <|answer|>PROGRAM<|end|>
+
+A trace lists the states of changed variables, `b=7;`, and of tests, `?1;`, in the order of
+execution for code_o and in reverse for code_i. What a solver writes before <|answer|> is its own
+affair: only the answer is judged.
+"""
+
+from collections.abc import Sequence
+
+from code_verifier import Proposal, Task
+
+SPECIAL_TOKENS = (
+    "<|pad|>",
+    "<|end|>",
+    "<|propose_o|>",
+    "<|propose_i|>",
+    "<|propose_f|>",
+    "<|solve_o|>",
+    "<|solve_i|>",
+    "<|solve_f|>",
+    "<|program|>",
+    "<|input|>",
+    "<|output|>",
+    "<|message|>",
+    "<|think|>",
+    "<|answer|>",
+)
+PAD, END = SPECIAL_TOKENS[:2]
+NUM_INPUTS = 6
+"""Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
+
+
+def propose_prompt(kind: str, references: Sequence[Task]) -> str:
+    """Return the prompt that asks for a task of this kind, after one reference task."""
+    reference = references[0]
+    if kind == "code_f":
+        return f"<|propose_f|>{reference.program}<|input|>"
+    return f"<|propose_{kind[-1]}|>{reference.program}<|input|>{reference.input}<|program|>"
+
+
+def parse_proposal(kind: str, references: Sequence[Task], text: str) -> Proposal | None:
+    """Read a proposal from a completion; None when it does not have the form."""
+    if kind == "code_f":
+        fields = text.split("<|message|>")
+        if len(fields) != 2 or "<|" in fields[1]:
+            return None
+        inputs = fields[0].split("<|input|>")
+        if len(inputs) != NUM_INPUTS or any("<|" in i for i in inputs):
+            return None
+        return Proposal(
+            kind=kind, program=references[0].program, inputs=tuple(inputs), message=fields[1]
+        )
+    fields = text.split("<|input|>")
+    if len(fields) != 2 or any("<|" in f for f in fields):
+        return None
+    return Proposal(kind=kind, program=fields[0], input=fields[1])
+
+
+def solve_prompt(task: Task) -> str:
+    """Return the prompt that asks for a solution of the task."""
+    if task.kind == "code_o":
+        return f"<|solve_o|>{task.program}<|input|>{task.input}<|think|>"
+    if task.kind == "code_i":
+        return f"<|solve_i|>{task.program}<|output|>{task.output}<|think|>"
+    pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
+    shown = "".join(f"<|input|>{i}<|output|>{o}" for i, o in pairs)
+    return f"<|solve_f|>{task.message}{shown}<|think|>"
+
+
+def parse_answer(text: str) -> str | None:
+    """Return the answer of a solution; None when it is not well formed."""
+    fields = text.split("<|answer|>")
+    if len(fields) != 2 or any("<|" in f for f in fields) or not fields[1].strip():
+        return None
+    return fields[1]

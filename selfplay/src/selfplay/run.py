@@ -1,0 +1,118 @@
+"""An open run: everything a step works with."""
+
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from code_verifier import Limits, Sandbox
+from league import League
+from selfplay.buffer import TaskBuffer
+from selfplay.config import RunConfig
+from selfplay.errors import ConfigError
+from selfplay.generation import StackedEngine
+from selfplay.learner import Learner
+from selfplay.nano.architecture import WEIGHTS
+from selfplay.prompts.template import Template, template_named
+from selfplay.sampling import derive_seed
+
+
+@dataclass
+class Run:
+    """The parts of a run and how far it is. Only `loop` and `evolution` change it."""
+
+    config: RunConfig
+    directory: Path
+    template: Template
+    learner: Learner
+    engine: StackedEngine
+    sandbox: Sandbox
+    league: League | None
+    """None in mode azr: one agent has nobody to be matched with."""
+    buffer: TaskBuffer
+    structures: set[str]
+    """Normalised structures of all accepted programs so far: the coverage."""
+    born: dict[str, int]
+    """Members ever born of each role; the next child's number."""
+    step: int = 0
+    """Steps done."""
+
+    def seed(self, *keys: str | int) -> int:
+        """Return the seed of one random choice of this run."""
+        return derive_seed(self.config.seed, *keys)
+
+    def close(self) -> None:
+        """End the sandbox's processes and release the league."""
+        self.sandbox.close()
+        if self.league is not None:
+            self.league.close()
+
+
+def founders(config: RunConfig) -> tuple[list[str], list[str]]:
+    """Return the names of the first teachers and students; one agent in mode azr."""
+    if config.mode == "azr":
+        return ["a0"], ["a0"]
+    return (
+        [f"t{i}" for i in range(config.teachers)],
+        [f"s{i}" for i in range(config.students)],
+    )
+
+
+def open_sandbox(config: RunConfig) -> Sandbox:
+    """Return the run's judge."""
+    s = config.sandbox
+    limits = Limits(wall_s=s.wall_s, cpu_s=s.cpu_s, memory_mb=s.memory_mb)
+    return Sandbox(workers=s.workers, limits=limits, runs=s.runs)
+
+
+def base_directory(base: str) -> str:
+    """Return where the base model is loaded from."""
+    if base != "nano":
+        return base
+    if not (WEIGHTS / "model.safetensors").exists():
+        raise ConfigError(
+            f"the nano model is missing from {WEIGHTS}; reinstall populab-selfplay, or make it "
+            "with `selfplay nano pretrain`"
+        )
+    return str(WEIGHTS)
+
+
+def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
+    """Load the base model and put a fresh adapter for every founder on it."""
+    if config.engine == "vllm":
+        raise ConfigError(
+            "engine is 'vllm', which this version does not have yet; use --engine hf, "
+            "the learner's own module"
+        )
+    path = base_directory(config.base)
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.dtype))
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(f"cannot load the base model {config.base!r}: {first}") from error
+    model.requires_grad_(False)
+    model.eval().to(device)
+    teachers, students = founders(config)
+    members = list(dict.fromkeys(teachers + students))
+    learner = Learner(
+        model,
+        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
+        members,
+        config.learner,
+        seed=derive_seed(config.seed, "adapters"),
+        base_model=config.base,
+    )
+    engine = StackedEngine(learner.adapters, tokenizer, max_rows=config.rollout.max_rows)
+    gc.collect()
+    return learner, engine
+
+
+def open_template(config: RunConfig) -> Template:
+    """Return the run's prompt template."""
+    return template_named(config.template)

@@ -1,0 +1,111 @@
+"""The files of a run: where they are, and how they are written so that no crash can tear them."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from selfplay.config import RunConfig, config_text, read_config
+from selfplay.errors import RunDirectoryError
+
+CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
+
+
+def create(directory: Path, config: RunConfig) -> None:
+    """Make a new run directory with its configuration; an existing one is an error."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise RunDirectoryError(
+            f"{directory} exists and is not empty; choose another --out, or continue it with "
+            f"`selfplay resume {directory}`"
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_text(directory / CONFIG, config_text(config))
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def open_config(directory: Path) -> RunConfig:
+    """Read the configuration of an existing run."""
+    path = directory / CONFIG
+    if not path.is_file():
+        raise RunDirectoryError(
+            f"{directory} is not a run directory: it has no {CONFIG}; "
+            "expected a directory that `selfplay train --out` made"
+        )
+    try:
+        data = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RunDirectoryError(f"{path} is not readable YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise RunDirectoryError(f"{path} is empty or not a mapping")
+    return read_config(data)
+
+
+def lock(directory: Path) -> IO[str]:
+    """Hold the directory for this process until the returned file is closed."""
+    file = (directory / "run.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise RunDirectoryError(f"{directory} is being trained by another process") from error
+    return file
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file under a temporary name, then rename it."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Append JSON lines and wait until they are on disk."""
+    text = "".join(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n" for row in rows)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSON Lines file; a line that cannot be read is an error naming it."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise RunDirectoryError(f"{path}, line {number}: not JSON ({error.msg})") from error
+            if not isinstance(row, dict):
+                raise RunDirectoryError(f"{path}, line {number}: not a JSON object")
+            yield row
+
+
+def size(path: Path) -> int:
+    """Return the length of a file in bytes; 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def truncate(path: Path, length: int) -> None:
+    """Cut a file back to a length that it had."""
+    found = size(path)
+    if found < length:
+        raise RunDirectoryError(
+            f"{path} has {found} bytes, expected at least {length}: it was changed after the "
+            "checkpoint was made"
+        )
+    if found > length:
+        os.truncate(path, length)

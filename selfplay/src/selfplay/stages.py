@@ -1,0 +1,73 @@
+"""What one step passes from phase to phase: a proposal, its verdict, the attempts at it."""
+
+from dataclasses import dataclass
+
+from code_verifier import Metrics, Proposal, Task
+from league import Pair
+from selfplay.rollout import Rollout
+
+FORM = "form"
+"""Status of a text that could not be read as a proposal at all."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Who writes tasks for whom in a step; `pair` is the league's record of it, if there is one."""
+
+    teacher: str
+    student: str
+    pair: Pair | None = None
+    predicted: float | None = None
+    """Expected solve rate before the match."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A teacher's text and what was read from it."""
+
+    id: str
+    match: Match
+    kind: str
+    references: tuple[str, ...]
+    """Ids of the tasks that the prompt showed."""
+    rollout: Rollout
+    text: str
+    proposal: Proposal | None
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A proposal after the sandbox; `task` is there exactly when it was accepted."""
+
+    proposed: Proposed
+    status: str
+    reason: str
+    task: Task | None
+    metrics: Metrics | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try of the matched student at a task."""
+
+    rollout: Rollout
+    text: str
+    answer: str | None
+    """None when the text was not well formed."""
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A verified proposal with its attempts: none where there was no task."""
+
+    verified: Verified
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def rho(self) -> float:
+        """Share of the attempts that solved the task; 0 where there is none."""
+        if not self.attempts:
+            return 0.0
+        return sum(a.score >= 1.0 for a in self.attempts) / len(self.attempts)

@@ -1,0 +1,175 @@
+"""The rows that a step leaves behind: one of metrics, and one of every proposal."""
+
+import resource
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+from selfplay.advantage import RewardedSample
+from selfplay.credit import Credit
+from selfplay.evolution import Birth
+from selfplay.run import Run
+from selfplay.stages import Match, Solved
+from selfplay.update_stats import UpdateStats
+
+COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
+RHO_BINS = (0.25, 0.5, 0.75)
+"""Upper edges of the inner bins of the solve-rate histogram; exactly 0 and 1 have their own."""
+
+
+def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[dict[str, Any]]:
+    """Return the rows of tasks.jsonl: every proposal with verdict, metrics, rho and attempts."""
+    rows = []
+    for s, rewarded in zip(solved, credit.proposals, strict=True):
+        v = s.verified
+        p, task = v.proposed, v.task
+        source = task or p.proposal
+        row: dict[str, Any] = {
+            "id": p.id,
+            "step": step,
+            "teacher": p.match.teacher,
+            "student": p.match.student,
+            "kind": p.kind,
+            "references": list(p.references),
+            "program": source.program if source else None,
+            "input": source.input if source else None,
+            "output": task.output if task else None,
+            "inputs": list(source.inputs) if source else [],
+            "outputs": list(task.outputs) if task else [],
+            "message": source.message if source else "",
+            "visible": task.visible if task else 0,
+            "status": v.status,
+            "reason": v.reason,
+            "metrics": asdict(v.metrics) if v.metrics else None,
+            "rho": s.rho if task else None,
+            "reward": rewarded.reward,
+            "attempts": _attempts(s),
+        }
+        if p.proposal is None:
+            row["text"] = p.text
+        rows.append(row)
+    return rows
+
+
+def metrics_row(
+    run: Run,
+    step: int,
+    matches: Sequence[Match],
+    solved: Sequence[Solved],
+    credit: Credit,
+    stats: Mapping[str, UpdateStats],
+    births: Sequence[Birth],
+    new_structures: int,
+    sampled: int,
+) -> dict[str, Any]:
+    """Return the row of metrics.jsonl, all but its `seconds`."""
+    valid = [s for s in solved if s.verified.task is not None]
+    programs = [s.verified.metrics for s in valid if s.verified.metrics]
+    kinds = {}
+    for kind in run.config.rollout.kinds:
+        mine = [s for s in solved if s.verified.proposed.kind == kind]
+        good = [s for s in mine if s.verified.task is not None]
+        kinds[kind] = {
+            "proposed": len(mine),
+            "valid_share": _mean([float(s.verified.task is not None) for s in mine]),
+            "solve_rate": _mean([s.rho for s in good]),
+        }
+    refused = Counter(s.verified.status for s in solved if s.verified.task is None)
+    return {
+        "step": step,
+        "teacher_reward": _mean([r.reward for r in credit.proposals]),
+        "student_reward": _mean([r.reward for r in credit.attempts]),
+        "valid_share": len(valid) / len(solved),
+        "solve_rate": _mean([s.rho for s in valid]),
+        "kinds": kinds,
+        "rejected": dict(sorted(refused.items())),
+        "complexity": {name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
+        if programs
+        else None,
+        "coverage": {"structures": len(run.structures), "new": new_structures},
+        "rho": _histogram([s.rho for s in valid]),
+        "members": _members(solved, credit, stats),
+        "ratings": _ratings(run),
+        "matches": [_match_row(m, solved) for m in matches],
+        "evolution": [asdict(b) | {"parents": list(b.parents)} for b in births],
+        "frac_reward_zero_std": credit.frac_reward_zero_std,
+        "tokens": {"sampled": sampled, "trained": sum(s.tokens for s in stats.values())},
+    }
+
+
+def memory_mb() -> float:
+    """Return the largest resident memory that this process has had, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)
+
+
+def _attempts(s: Solved) -> list[dict[str, Any]]:
+    groups: dict[tuple[str | None, float], dict[str, Any]] = {}
+    for a in s.attempts:
+        thought = a.text if a.answer is None else a.text[: a.text.rfind(a.answer)]
+        first = {"thought": thought, "answer": a.answer, "score": a.score, "count": 0}
+        groups.setdefault((a.answer, a.score), first)["count"] += 1
+    return list(groups.values())
+
+
+def _members(
+    solved: Sequence[Solved], credit: Credit, stats: Mapping[str, UpdateStats]
+) -> dict[str, Any]:
+    rows: dict[str, dict[str, Any]] = {}
+    for role, rewarded in (("teacher", credit.proposals), ("student", credit.attempts)):
+        for name in dict.fromkeys(r.member for r in rewarded):
+            mine = [r.reward for r in rewarded if r.member == name]
+            row = rows.setdefault(name, {"role": role})
+            key = "reward" if row["role"] == role else f"{role}_reward"
+            row[key] = fmean(mine)
+            row["role"] = row["role"] if row["role"] == role else "agent"
+    for name, row in rows.items():
+        taught = [s for s in solved if s.verified.proposed.match.teacher == name]
+        faced = [s for s in solved if s.verified.proposed.match.student == name]
+        attempts = [a for s in faced for a in s.attempts]
+        own = [s.rho for s in taught or faced if s.verified.task is not None]
+        row["solve_rate"] = _mean(own)
+        if taught:
+            row["valid_share"] = _mean([float(s.verified.task is not None) for s in taught])
+        if attempts:
+            row["well_formed"] = _mean([float(a.answer is not None) for a in attempts])
+        if name in stats:
+            row |= asdict(stats[name])
+    return rows
+
+
+def _match_row(m: Match, solved: Sequence[Solved]) -> dict[str, Any]:
+    rates = [
+        s.rho for s in solved if s.verified.proposed.match is m and s.verified.task is not None
+    ]
+    return {
+        "teacher": m.teacher,
+        "student": m.student,
+        "predicted": m.predicted,
+        "observed": _mean(rates),
+    }
+
+
+def _ratings(run: Run) -> dict[str, list[float]]:
+    if run.league is None:
+        return {}
+    names = [n for role in ("teacher", "student") for n in run.league.members(role)]
+    return {n: [(r := run.league.rating(n)).mu, r.sigma] for n in names}
+
+
+def _histogram(rates: Sequence[float]) -> list[int]:
+    bins = [0] * (len(RHO_BINS) + 3)
+    for rho in rates:
+        inner = 1 + sum(rho > edge for edge in RHO_BINS)
+        bins[0 if rho == 0.0 else -1 if rho == 1.0 else inner] += 1
+    return bins
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+__all__ = ["COMPLEXITY", "RewardedSample", "memory_mb", "metrics_row", "task_rows"]
