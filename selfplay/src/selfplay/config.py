@@ -92,6 +92,8 @@ class RunConfig:
     """Generation engine: `hf` (the learner's own module) or `vllm`."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
+    threads: int = 0
+    """Torch's threads on the CPU; 0 leaves its own choice. Equal numbers give equal bytes."""
     dtype: str = "float32"
     """Number type of the frozen base: `float32`, `bfloat16` or `float16`."""
     teachers: int = 2
@@ -141,8 +143,8 @@ class RunConfig:
         for name, value in positive.items():
             if value <= 0:
                 raise ConfigError(f"{name} is {value}; expected a number above 0")
-        if self.seed < 0 or e.evolve_every < 0:
-            raise ConfigError("seed and evolution.evolve_every cannot be negative")
+        if min(self.seed, self.threads, e.evolve_every) < 0:
+            raise ConfigError("seed, threads and evolution.evolve_every cannot be negative")
         if s.runs < 2:
             raise ConfigError(f"sandbox.runs is {s.runs}; expected at least 2, to see determinism")
         if r.temperature <= 0:

@@ -24,7 +24,7 @@ from selfplay.evolution import evolve
 from selfplay.phases import match, propose, sampled_tokens, solve, verify
 from selfplay.progress import Progress
 from selfplay.run import Run, founders, open_learner, open_sandbox, open_template
-from selfplay.run_directory import METRICS, TASKS, append_rows, create, lock, open_config
+from selfplay.run_directory import METRICS, RESOURCES, TASKS, append_rows, create, lock, open_config
 from selfplay.seeds import seed_tasks
 from selfplay.stages import Match, Solved
 from selfplay.step_record import memory_mb, metrics_row, task_rows
@@ -59,8 +59,9 @@ def train_step(run: Run, progress: Progress) -> None:
     )
     with clock("save"):
         append_rows(run.directory / TASKS, task_rows(solved, credit, step))
-    row |= {"memory_mb": memory_mb(), "seconds": clock.seconds}
+    row["seconds"] = clock.seconds
     append_rows(run.directory / METRICS, [row])
+    append_rows(run.directory / RESOURCES, [{"step": step, "memory_mb": memory_mb()}])
     run.step = step
     if step % run.config.save_every == 0 or step == run.config.steps:
         save_checkpoint(run)

@@ -87,6 +87,8 @@ def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
             "the learner's own module"
         )
     path = base_directory(config.base)
+    if config.threads:
+        torch.set_num_threads(config.threads)
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -13,6 +13,8 @@ from selfplay.config import RunConfig, config_text, read_config
 from selfplay.errors import RunDirectoryError
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
+RESOURCES = "resources.jsonl"
+"""Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
 
 
 def create(directory: Path, config: RunConfig) -> None:

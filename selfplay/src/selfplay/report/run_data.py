@@ -45,7 +45,7 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One row of metrics.jsonl; seconds per phase, shares in [0, 1], memory in megabytes."""
+    """One row of metrics.jsonl; seconds per phase, shares in [0, 1]; with the memory in MB."""
 
     number: int
     means: Mapping[str, float]
@@ -114,8 +114,9 @@ def read_run(directory: Path, name: str | None = None) -> Run:
                 "give the folder that `selfplay train --out` wrote"
             )
     steps: list[Step] = []
+    memory = _memory(directory / "resources.jsonl")
     for row in read_rows(directory / "metrics.jsonl"):
-        step = _step(row)
+        step = _step(row, memory)
         if steps and step.number <= steps[-1].number:
             expected = f"a step after {steps[-1].number}"
             raise row.mismatch("step", step.number, expected)
@@ -140,7 +141,14 @@ def _config(path: Path) -> Mapping[str, Any]:
     return config
 
 
-def _step(row: Row) -> Step:
+def _memory(path: Path) -> dict[int, float]:
+    """Peak memory by step, in megabytes; a run without the file has none."""
+    if not path.is_file():
+        return {}
+    return {row.count("step"): row.number("memory_mb") or 0.0 for row in read_rows(path)}
+
+
+def _step(row: Row, memory: Mapping[int, float]) -> Step:
     number = row.count("step")
     if number < 1:
         raise row.mismatch("step", row.fields.get("step"), "a whole number from 1 up")
@@ -151,7 +159,8 @@ def _step(row: Row) -> Step:
     rejected = row.section("rejected")
     return Step(
         number=number,
-        means=Row({k: v for k, v in row.fields.items() if k != "step"}, row.place).numbers(),
+        means=Row({k: v for k, v in row.fields.items() if k != "step"}, row.place).numbers()
+        | ({"memory_mb": memory[number]} if number in memory else {}),
         kinds={
             kind: KindStats(r.count("proposed"), r.number("valid_share"), r.number("solve_rate"))
             for kind, r in row.sections("kinds").items()

@@ -1,0 +1,62 @@
+# `make demo` and `make test` are all that a fresh machine needs: Python 3.11 or newer, and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+STAMP := $(VENV)/.installed
+DEMO := runs/demo
+
+.PHONY: help env demo check unit wheels test test-slow bench docs clean
+
+help:
+	@echo "make demo       environment, a small PopuLoRA training, and its report"
+	@echo "make test       environment and the whole default suite"
+	@echo "make check      formatting, lint and types"
+	@echo "make unit       the default tests alone"
+	@echo "make wheels     build the five wheels; test code_verifier and league in empty environments"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make bench      the benchmarks behind the figures in docs/"
+	@echo "make docs       build the documentation site into site/"
+
+env: $(STAMP)
+
+# torch goes first and alone, so that pip takes the CPU build where there is one.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing torch ..."
+	@$(PIP) -c constraints.txt torch
+	@echo "installing PopuLab and its tools ..."
+	@$(PIP) -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: env
+	@rm -rf $(DEMO)
+	$(BIN)/selfplay train --preset nano --seed 1 --out $(DEMO)
+	@$(BIN)/selfplay report $(DEMO) --html $(DEMO)/report.html
+
+check: env
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+unit: env
+	$(BIN)/python -m pytest
+
+wheels: env
+	@bash tests/integration/wheels.sh $(BIN)/python
+
+test: check unit wheels
+
+test-slow: env
+	$(BIN)/python -m pytest -m slow
+
+bench: env
+	$(BIN)/python tests/benchmarks/joint_learner.py
+	$(BIN)/python tests/benchmarks/training_step.py
+
+docs: env
+	@$(PIP) -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --strict --site-dir site
+
+clean:
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache
