@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
@@ -11,13 +11,32 @@ from selfplay.nano.examples import ROLES, Example, example
 from selfplay.nano.labels import LabelledProgram, Run, label, labelling_sandbox
 from selfplay.nano.programs import LEVELS, Program, random_program
 
-ROLE_WEIGHTS = (0.34, 0.22, 0.22, 0.08, 0.07, 0.07)
-"""Share of each of `ROLES` among the examples."""
 LEVEL_SHARES = (0.1, 0.25, 0.33, 0.32)
 """Share of each level among the labelled programs."""
-FIRST_MIX, LAST_MIX = (0.6, 0.3, 0.1, 0.0), (0.2, 0.28, 0.28, 0.24)
-"""The curriculum: shares of the levels among the examples at the start and from `RAMP` on."""
-RAMP = 0.35
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the examples are made of at one point of the training, as shares that sum to 1."""
+
+    progress: float
+    """Share of the steps done at this point; between two points shares change linearly."""
+    levels: tuple[float, ...]
+    """Share of each of `LEVELS`."""
+    roles: tuple[float, ...]
+    """Share of each of `ROLES`."""
+
+
+_EVEN = (0.34, 0.22, 0.22, 0.08, 0.07, 0.07)
+_SOLVING = (0.38, 0.27, 0.17, 0.07, 0.06, 0.05)
+CURRICULUM = (
+    Stage(0.0, (0.6, 0.3, 0.1, 0.0), _EVEN),
+    Stage(0.35, (0.2, 0.28, 0.28, 0.24), _EVEN),
+    Stage(0.6, (0.2, 0.28, 0.28, 0.24), _EVEN),
+    Stage(0.65, (0.34, 0.28, 0.23, 0.15), _SOLVING),
+    Stage(1.0, (0.34, 0.28, 0.23, 0.15), _SOLVING),
+)
+"""Easy first, then everything, then back to basics while the learning rate falls."""
 CHUNK = 2000
 
 
@@ -60,15 +79,29 @@ class Curriculum:
     def draw(self, step: int, count: int, progress: float) -> list[Example]:
         """Return `count` examples for a step; `progress` in [0, 1] places it in the curriculum."""
         rng = Random(f"{self.seed}/examples/{step}")
-        ramp = min(progress / RAMP, 1.0)
-        mix = [a + (b - a) * ramp for a, b in zip(FIRST_MIX, LAST_MIX, strict=True)]
+        stage = stage_at(progress)
+        mix = stage.levels
         drawn = []
-        for role in rng.choices(ROLES, ROLE_WEIGHTS, k=count):
+        for role in rng.choices(ROLES, stage.roles, k=count):
             level = rng.choices(LEVELS, mix)[0]
             near = level if rng.random() < 0.6 else rng.choices(LEVELS, mix)[0]
             labelled = rng.choice(self.levels[level])
             drawn.append(example(role, labelled, rng.choice(self.levels[near]), rng))
         return drawn
+
+
+def stage_at(progress: float) -> Stage:
+    """Return the mix of examples at a point of the training."""
+    after = next((i for i, s in enumerate(CURRICULUM) if s.progress > progress), None)
+    if after is None:
+        return CURRICULUM[-1]
+    low, high = CURRICULUM[after - 1], CURRICULUM[after]
+    t = (progress - low.progress) / (high.progress - low.progress)
+
+    def between(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(x + (y - x) * t for x, y in zip(a, b, strict=True))
+
+    return Stage(progress, between(low.levels, high.levels), between(low.roles, high.roles))
 
 
 def _programs(rng: Random) -> Iterator[Program]:

@@ -27,17 +27,17 @@ IGNORED = -100
 class PretrainConfig:
     """What a pretraining run depends on."""
 
-    steps: int = 9000
+    steps: int = 3500
     """Optimiser steps in all."""
     examples: int = 160
     """Examples in a step."""
     micro_batches: int = 5
     """Passes a step is cut into; rows of similar length share one."""
-    hidden_size: int = 192
-    layers: int = 4
+    hidden_size: int = 128
+    layers: int = 5
     programs: int = 120_000
     """Labelled programs in the corpus."""
-    muon_lr: float = 0.01
+    muon_lr: float = 0.02
     adam_lr: float = 2e-3
     warmup: int = 100
     """Steps of linear warm-up."""
