@@ -1,0 +1,206 @@
+"""Configurations: presets, strict reading, --set, and the round trip through YAML."""
+
+from dataclasses import asdict
+
+import pytest
+import yaml
+
+from selfplay.config import RunConfig, config_text, override, read_config
+from selfplay.errors import ConfigError, SelfplayError
+from selfplay.presets import preset_names, preset_text, read_preset
+
+
+def refusal(data):
+    with pytest.raises(ConfigError) as caught:
+        read_config(data)
+    return str(caught.value)
+
+
+def assigned(assignment):
+    data = read_preset("nano")
+    override(data, assignment)
+    return data
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_reads_and_comes_back_from_its_own_text(name):
+    config = read_config(read_preset(name))
+    assert read_config(yaml.safe_load(config_text(config))) == config
+    assert preset_text(name).startswith("# ")
+
+
+def test_the_presets_are_the_documented_ones():
+    assert {"nano", "7b-4t4s"} <= set(preset_names())
+
+
+def test_an_empty_configuration_is_the_default_one():
+    assert read_config({}) == RunConfig()
+
+
+def test_unknown_preset_names_a_close_one():
+    with pytest.raises(ConfigError, match=r"unknown preset 'nanno'.*did you mean nano\?"):
+        read_preset("nanno")
+
+
+@pytest.mark.parametrize("name", ["", "../config", "nano.yaml", "no such thing"])
+def test_a_preset_is_a_name_and_no_path(name):
+    with pytest.raises(ConfigError, match="unknown preset"):
+        read_preset(name)
+
+
+@pytest.mark.parametrize(
+    ("data", "meant"),
+    [
+        ({"teacher": 3}, "teachers"),
+        ({"rollout": {"num_generation": 3}}, "rollout.num_generations"),
+        ({"learner": {"lr": 0.1, "learning_rat": 0.1}}, None),
+        ({"evolution": {"evolve_evry": 3}}, "evolution.evolve_every"),
+        ({"league": {"grace_match": 3}}, "league.grace_matches"),
+        ({"sandbox": {"wal_s": 3}}, "sandbox.wall_s"),
+        ({"reward": {"rigth": 3}}, "reward.right"),
+        ({"zzzzzz": 1}, None),
+        ({7: 1}, None),
+    ],
+)
+def test_unknown_key_is_named_with_the_one_that_was_meant(data, meant):
+    message = refusal(data)
+    assert "unknown key" in message
+    assert meant is None or f"did you mean {meant}?" in message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("steps=2.5", "steps is 2.5; expected a whole number"),
+        ("steps=many", "steps is 'many'; expected a whole number"),
+        ("steps=true", "steps is True; expected a whole number"),
+        ("steps=", "steps is None; expected a whole number"),
+        ("base=3", "base is 3; expected a text"),
+        ("rollout.temperature=hot", "rollout.temperature is 'hot'; expected a number"),
+        ("rollout.kinds=code_o", "rollout.kinds is 'code_o'; expected a list"),
+        ("learner.importance_sampling_correction=1", "expected true or false"),
+        ("rollout=5", "rollout is not a section: 5"),
+        ("rollout.kinds=[1]", "rollout.kinds"),
+        ("rollout.kinds=[[code_o]]", "rollout.kinds"),
+        ("learner.target_modules=[1]", "learner.target_modules"),
+        ("league.pfsp=[a, b]", "pfsp"),
+        ("league.pfsp=[1]", "pfsp"),
+    ],
+)
+def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
+    assert expected in refusal(assigned(assignment))
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "teachers=0",
+        "teachers=-1",
+        "students=-2",
+        "steps=0",
+        "seed=-1",
+        "threads=-1",
+        "save_every=0",
+        "keep_checkpoints=0",
+        "rollout.proposals=-8",
+        "rollout.num_generations=0",
+        "rollout.max_completion_length=0",
+        "rollout.max_proposal_length=-5",
+        "rollout.num_references=0",
+        "rollout.seed_tasks=0",
+        "rollout.buffer_tasks=-1",
+        "rollout.max_rows=0",
+        "rollout.temperature=0",
+        "rollout.temperature=.nan",
+        "rollout.temperature=.inf",
+        "rollout.kinds=[]",
+        "rollout.kinds=[code_x]",
+        "rollout.kinds=[code_o, code_o]",
+        "sandbox.workers=0",
+        "sandbox.runs=1",
+        "sandbox.wall_s=-1",
+        "sandbox.wall_s=.nan",
+        "learner.num_iterations=0",
+        "learner.learning_rate=.nan",
+        "learner.learning_rate=-1",
+        "learner.learning_rate=.inf",
+        "learner.weight_decay=-0.1",
+        "learner.adam_beta1=1",
+        "learner.adam_beta2=-0.5",
+        "learner.adam_epsilon=0",
+        "learner.lora_alpha=0",
+        "learner.loss_type=mean",
+        "learner.r=0",
+        "learner.r=-4",
+        "evolution.evolve_every=-1",
+        "evolution.replaced_fraction=1.5",
+        "evolution.crossover_share=-0.1",
+        "evolution.strength=-1",
+        "evolution.mutation=svd_structred",
+        "evolution.crossover=svd_structured",
+        "reward.right=.nan",
+        "league.explore=2",
+        "mode=solo",
+        "engine=sglang",
+        "template=chat",
+        "dtype=float8",
+    ],
+)
+def test_values_out_of_range_are_refused_by_name(assignment):
+    name = assignment.partition("=")[0].rpartition(".")[2]
+    assert name in refusal(assigned(assignment))
+
+
+def test_a_choice_misspelt_gets_the_one_meant():
+    assert "did you mean populora?" in refusal({"mode": "populra"})
+
+
+@pytest.mark.parametrize(
+    ("assignment", "place", "value"),
+    [
+        ("steps=3", ("steps",), 3),
+        ("learner.r=16", ("learner", "r"), 16),
+        ("learner.learning_rate=1e-4", ("learner", "learning_rate"), 1e-4),
+        ("learner.learning_rate=1", ("learner", "learning_rate"), 1.0),
+        ("rollout.kinds=[code_o, code_i]", ("rollout", "kinds"), ("code_o", "code_i")),
+        ("base=/models/a=b", ("base",), "/models/a=b"),
+        ("league.fitness=reward", ("league", "fitness"), "reward"),
+        ("reward.wrong=0", ("reward", "wrong"), 0.0),
+    ],
+)
+def test_set_reaches_every_kind_of_value(assignment, place, value):
+    found = asdict(read_config(assigned(assignment)))
+    for name in place:
+        found = found[name]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_set_opens_a_section_that_the_file_does_not_have():
+    data = {}
+    override(data, "reward.right=2")
+    assert data == {"reward": {"right": 2}}
+
+
+@pytest.mark.parametrize("assignment", ["steps", "=3", "", "learner.r=[", "steps.more=1"])
+def test_set_that_is_no_assignment_says_so(assignment):
+    with pytest.raises(ConfigError, match="--set"):
+        override(read_preset("nano"), assignment)
+
+
+def test_set_keeps_the_last_of_two():
+    data = read_preset("nano")
+    override(data, "steps=3")
+    override(data, "steps=5")
+    assert read_config(data).steps == 5
+
+
+def test_the_learner_takes_the_temperature_of_the_samples():
+    config = read_config({"rollout": {"temperature": 0.7}})
+    assert config.learner.temperature == 0.7
+    assert read_config(yaml.safe_load(config_text(config))) == config
+
+
+def test_every_refusal_is_a_selfplay_error():
+    assert issubclass(ConfigError, SelfplayError)
+    assert issubclass(SelfplayError, ValueError)

@@ -1,0 +1,140 @@
+"""Credit: rewards and advantages of a step made by hand, and whom it trains on what."""
+
+from dataclasses import replace
+from math import sqrt
+
+import pytest
+
+from code_verifier import Proposal, Task
+from selfplay.config import RunConfig
+from selfplay.credit import assign_credit
+from selfplay.rollout import Rollout
+from selfplay.stages import FORM, Attempt, Match, Proposed, Solved, Verified
+
+PROGRAM = "def f(a):\n    return a"
+MATCH = Match("t0", "s0")
+
+
+def rollout(n, reason="stop"):
+    """A sample that its first token tells from all others."""
+    return Rollout(0, (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason)
+
+
+def solved(n, scores, *, match=MATCH, kind="code_o", status="ok"):
+    """A proposal with attempts of these scores; None is an ill-formed text."""
+    proposal = None if status == FORM else Proposal(kind, PROGRAM, "1")
+    p = Proposed(f"p{n}", match, kind, (), rollout(1000 * n), "text", proposal)
+    task = Task(kind, PROGRAM, "1", "1") if status == "ok" else None
+    attempts = tuple(
+        Attempt(
+            rollout(1000 * n + 1 + i, "length" if score is None else "stop"),
+            "text",
+            None if score is None else "1",
+            score or 0.0,
+            "",
+        )
+        for i, score in enumerate(scores)
+    )
+    return Solved(Verified(p, status, "", task, None), attempts)
+
+
+STEP = [
+    solved(0, [1.0, 1.0, 0.0, None]),  # rho 0.5
+    solved(1, [0.0, 0.0, 0.0, 0.0]),  # nobody
+    solved(2, [1.0, 1.0, 1.0, 1.0]),  # everybody
+    solved(3, [], status=FORM),
+    solved(4, [], status="exception"),
+]
+
+
+def test_rho_is_the_share_of_attempts_that_solved_the_task():
+    assert [s.rho for s in STEP] == [0.5, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_partial_credit_does_not_count_as_solved():
+    assert solved(0, [0.5, 1.0]).rho == 0.5
+
+
+def test_teachers_earn_by_the_papers_table():
+    credit = assign_credit(STEP, RunConfig())
+    assert [p.reward for p in credit.proposals] == [0.5, 0.0, 0.0, -1.0, -1.0]
+    assert {(p.member, p.role) for p in credit.proposals} == {("t0", "propose")}
+
+
+def test_the_single_agent_earns_by_azrs_table():
+    agent = Match("a0", "a0")
+    step = [
+        solved(0, [1.0, 0.0, 0.0, 0.0], match=agent),
+        solved(1, [0.0] * 4, match=agent),
+        solved(2, [1.0] * 4, match=agent),
+        solved(3, [], match=agent, status=FORM),
+    ]
+    credit = assign_credit(step, RunConfig(mode="azr"))
+    assert [p.reward for p in credit.proposals] == [0.75, -0.5, -0.5, -1.0]
+    assert {p.member for p in (*credit.proposals, *credit.attempts)} == {"a0"}
+    assert {p.role for p in credit.proposals} == {"propose"}
+    assert {p.role for p in credit.attempts} == {"solve"}
+    assert [a.reward for a in credit.attempts[:4]] == [1.0, -0.5, -0.5, -0.5]
+
+
+def test_students_earn_by_their_own_table():
+    credit = assign_credit(STEP, RunConfig())
+    assert [a.reward for a in credit.attempts[:4]] == [1.0, 1.0, -0.5, -1.0]
+    plain = replace(RunConfig().reward, right=1.0, wrong=0.0, ill_formed=0.0)
+    credit = assign_credit(STEP, RunConfig(reward=plain))
+    assert [a.reward for a in credit.attempts[:4]] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_the_rollouts_behind_rho_are_the_ones_the_student_learns_from():
+    credit = assign_credit(STEP, RunConfig())
+    teacher = [s for s in credit.samples if s.member == "t0"]
+    student = [s for s in credit.samples if s.member == "s0"]
+    assert [s.completion_ids[0] for s in teacher] == [0, 1000, 2000, 3000, 4000]
+    assert [s.completion_ids[0] for s in student] == [
+        a.rollout.completion_ids[0] for s in STEP for a in s.attempts
+    ]
+    for sample, attempt in zip(student, (a for s in STEP for a in s.attempts), strict=True):
+        assert sample.logprobs == attempt.rollout.logprobs
+        assert sample.prompt_ids == attempt.rollout.prompt_ids
+        assert sample.truncated == (attempt.rollout.finish_reason == "length")
+
+
+def test_advantages_of_the_hand_made_step():
+    credit = assign_credit(STEP, RunConfig())
+    rewards = [0.5, 0.0, 0.0, -1.0, -1.0]
+    mean = sum(rewards) / 5
+    std = sqrt(sum((r - mean) ** 2 for r in rewards) / 4)
+    teaching = [s.advantage for s in credit.samples[:5]]
+    assert teaching == pytest.approx([(r - mean) / std for r in rewards])
+
+    # Centred over each task; the two flat tasks are all zeros; whitened over the twelve.
+    baseline = (1.0 + 1.0 - 0.5 - 1.0) / 4
+    centred = [1.0 - baseline, 1.0 - baseline, -0.5 - baseline, -1.0 - baseline] + [0.0] * 8
+    std = sqrt(sum(c * c for c in centred) / 11)
+    solving = [s.advantage for s in credit.samples[5:]]
+    assert solving == pytest.approx([c / std for c in centred])
+    assert credit.frac_reward_zero_std == pytest.approx(2 / 3)
+
+
+def test_strata_do_not_touch_each_other():
+    alone = assign_credit(STEP, RunConfig())
+    others = [
+        solved(10, [1.0, 0.0, 0.0, 0.0], kind="code_i"),
+        solved(11, [1.0, None, None, None], match=Match("t1", "s1")),
+        solved(12, [], match=Match("t1", "s1"), status=FORM),
+    ]
+    together = assign_credit(STEP + others, RunConfig())
+
+    def mine(credit):
+        return [(s.completion_ids, s.advantage) for s in credit.samples]
+
+    assert set(mine(alone)) <= set(mine(together))
+    only_one = [s for s in together.samples if s.completion_ids[0] == 10_000]
+    assert [s.advantage for s in only_one] == [0.0]
+
+
+def test_a_step_without_any_valid_task_teaches_teachers_only():
+    credit = assign_credit([solved(0, [], status=FORM), solved(1, [], status=FORM)], RunConfig())
+    assert credit.attempts == ()
+    assert [s.advantage for s in credit.samples] == [0.0, 0.0]
+    assert credit.frac_reward_zero_std == 0.0
