@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from math import inf, isnan
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 
 from league import LeagueConfig, LeagueError
+from lora_evo import OPERATORS
 from selfplay.errors import ConfigError
 from selfplay.learner import LearnerConfig
 from selfplay.reward import StudentRewards
@@ -120,7 +122,7 @@ class RunConfig:
         _one_of("mode", self.mode, MODES)
         _one_of("engine", self.engine, ENGINES)
         _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        r, e, s = self.rollout, self.evolution, self.sandbox
+        r, e, s, a = self.rollout, self.evolution, self.sandbox, self.learner
         positive = {
             "teachers": self.teachers,
             "students": self.students,
@@ -135,24 +137,42 @@ class RunConfig:
             "rollout.seed_tasks": r.seed_tasks,
             "rollout.buffer_tasks": r.buffer_tasks,
             "rollout.max_rows": r.max_rows,
+            "rollout.temperature": r.temperature,
+            "learner.r": a.r,
+            "learner.lora_alpha": a.lora_alpha,
+            "learner.adam_epsilon": a.adam_epsilon,
             "sandbox.workers": s.workers,
             "sandbox.memory_mb": s.memory_mb,
             "sandbox.wall_s": s.wall_s,
             "sandbox.cpu_s": s.cpu_s,
         }
         for name, value in positive.items():
-            if value <= 0:
+            if not 0 < value < inf:
                 raise ConfigError(f"{name} is {value}; expected a number above 0")
+        at_least_0 = {
+            "learner.learning_rate": a.learning_rate,
+            "learner.weight_decay": a.weight_decay,
+            "evolution.strength": e.strength,
+        }
+        for name, value in at_least_0.items():
+            if not 0 <= value < inf:
+                raise ConfigError(f"{name} is {value}; expected a number of at least 0")
+        for name in ("adam_beta1", "adam_beta2"):
+            if not 0 <= getattr(a, name) < 1:
+                raise ConfigError(f"learner.{name} is {getattr(a, name)}; expected 0 to below 1")
         if min(self.seed, self.threads, e.evolve_every) < 0:
             raise ConfigError("seed, threads and evolution.evolve_every cannot be negative")
         if s.runs < 2:
             raise ConfigError(f"sandbox.runs is {s.runs}; expected at least 2, to see determinism")
-        if r.temperature <= 0:
-            raise ConfigError(f"rollout.temperature is {r.temperature}; expected a number above 0")
         if not r.kinds:
             raise ConfigError("rollout.kinds is empty; expected some of " + ", ".join(KINDS))
         for kind in r.kinds:
             _one_of("rollout.kinds", kind, KINDS)
+        if len(set(r.kinds)) < len(r.kinds):
+            raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(r.kinds)}")
+        for sort in ("mutation", "crossover"):
+            known = tuple(name for name, op in OPERATORS.items() if op.kind == sort)
+            _one_of(f"evolution.{sort}", getattr(e, sort), known)
         for name, share in (
             ("replaced_fraction", e.replaced_fraction),
             ("crossover_share", e.crossover_share),
@@ -221,15 +241,15 @@ def _value(kind: Any, value: object, name: str) -> object:
     if kind is float and isinstance(value, str):
         # YAML 1.1 reads 1e-4 as text.
         try:
-            return float(value)
+            value = float(value)
         except ValueError:
             pass
     if kind in (int, float, str, bool):
-        if type(value) is not kind:
+        if type(value) is not kind or (isinstance(value, float) and isnan(value)):
             raise ConfigError(f"{name} is {value!r}; expected {_KIND_WORDS[kind]}")
         return value
     if isinstance(value, list | tuple):
-        return tuple(value)
+        return tuple(_value(get_args(kind)[0], item, name) for item in value)
     raise ConfigError(f"{name} is {value!r}; expected a list")
 
 
