@@ -13,13 +13,14 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from code_verifier import Task
 from league import League
 from selfplay.errors import RunDirectoryError
 from selfplay.evolution import write_member
 from selfplay.run import Run
-from selfplay.run_directory import METRICS, TASKS, read_rows, size, truncate
+from selfplay.run_directory import METRICS, RESOURCES, TASKS, read_rows, size, truncate
 
 FORMAT = 1
 _LEARNER, _STATE = "learner.safetensors", "state.json"
@@ -33,13 +34,13 @@ def save_checkpoint(run: Run) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     tensors, values = run.learner.state_dict()
-    save_file({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
+    _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
     state = {
         "format": FORMAT,
         "step": run.step,
         "born": run.born,
         "learner": values,
-        "lengths": {name: size(run.directory / name) for name in (METRICS, TASKS)},
+        "lengths": {name: size(run.directory / name) for name in (METRICS, TASKS, RESOURCES)},
     }
     (draft / _STATE).write_text(json.dumps(state, indent=1))
     if run.league is not None:
@@ -69,19 +70,9 @@ def newest_checkpoint(directory: Path) -> Path:
 
 def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
     """Bring the run's files back to the checkpoint's moment; return its plain state."""
-    try:
-        state: dict[str, Any] = json.loads((checkpoint / _STATE).read_text())
-        step, lengths, born = state["step"], state["lengths"], state["born"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunDirectoryError(
-            f"{checkpoint / _STATE} is damaged ({error}); remove {checkpoint} to go on from the "
-            "one before it"
-        ) from error
-    if state["format"] != FORMAT:
-        raise RunDirectoryError(
-            f"{checkpoint} has format {state['format']}, this version reads {FORMAT}"
-        )
-    for name, length in lengths.items():
+    state = _read_state(checkpoint)
+    step, born = state["step"], state["born"]
+    for name, length in state["lengths"].items():
         truncate(directory / name, length)
     league = checkpoint / "league"
     if league.is_dir():
@@ -120,6 +111,34 @@ def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
 def open_league(directory: Path) -> League:
     """Open the league of an existing run."""
     return League(directory / "league")
+
+
+def _read_state(checkpoint: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / _STATE).read_text())
+        found = state["format"]
+        plain = {"step": state["step"], **state["lengths"], **state["born"]}
+        for name, value in plain.items():
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{name} is {value!r}; expected a whole number")
+        if not isinstance(state["learner"], dict):
+            raise TypeError("learner is not a section")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{checkpoint / _STATE} is damaged ({error}); remove {checkpoint} to go on from the "
+            "one before it"
+        ) from error
+    if found != FORMAT:
+        raise RunDirectoryError(f"{checkpoint} has format {found}, this version reads {FORMAT}")
+    return state
+
+
+def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        # The library wraps what the system said, a full disk for one, in an error of its own.
+        raise OSError(f"cannot write {path}: {error}") from error
 
 
 def _role(member: str) -> str:

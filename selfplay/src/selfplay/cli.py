@@ -33,6 +33,9 @@ def told_plainly(directory: Path | None = None) -> Iterator[None]:
     except ValueError as error:
         if not isinstance(error, SelfplayError) and type(error) is ValueError:
             raise
+        if not isinstance(error, SelfplayError) and isinstance(error.__cause__, OSError):
+            # A part of ours that says in its own words what the system refused.
+            _stop(f"{error}{_resume_hint(directory)}", 1)
         _stop(str(error), 2)
 
 

@@ -1,6 +1,7 @@
 """What a run depends on: typed sections, each field with its sentence; strict reading from YAML."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from math import inf, isnan
@@ -240,10 +241,8 @@ def _value(kind: Any, value: object, name: str) -> object:
         return float(value)
     if kind is float and isinstance(value, str):
         # YAML 1.1 reads 1e-4 as text.
-        try:
+        with suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     if kind in (int, float, str, bool):
         if type(value) is not kind or (isinstance(value, float) and isnan(value)):
             raise ConfigError(f"{name} is {value!r}; expected {_KIND_WORDS[kind]}")

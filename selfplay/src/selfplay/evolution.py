@@ -40,13 +40,8 @@ def evolve(run: Run, league: League, step: int) -> list[Birth]:
 
 
 def write_member(run: Run, member: str) -> None:
-    """Write a member's adapter to `members/<id>`, keeping its lineage if it is a child."""
-    directory = run.directory / "members" / member
-    lineage = directory / "lineage.json"
-    text = lineage.read_text() if lineage.exists() else None
-    save_adapter(run.learner.export(member), directory, overwrite=True)
-    if text is not None:
-        lineage.write_text(text)
+    """Write a member's adapter to `members/<id>`; the lineage of a child stays beside it."""
+    save_adapter(run.learner.export(member), run.directory / "members" / member, overwrite=True)
 
 
 def _replace(

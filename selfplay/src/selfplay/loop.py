@@ -5,7 +5,7 @@ Read `train_step` first; each phase is one function of `phases`, `credit` or `ev
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,16 @@ from selfplay.evolution import evolve
 from selfplay.phases import match, propose, sampled_tokens, solve, verify
 from selfplay.progress import Progress
 from selfplay.run import Run, founders, open_learner, open_sandbox, open_template
-from selfplay.run_directory import METRICS, RESOURCES, TASKS, append_rows, create, lock, open_config
+from selfplay.run_directory import (
+    METRICS,
+    RESOURCES,
+    TASKS,
+    append_rows,
+    create,
+    kept_once_begun,
+    lock,
+    open_config,
+)
 from selfplay.seeds import seed_tasks
 from selfplay.stages import Match, Solved
 from selfplay.step_record import memory_mb, metrics_row, task_rows
@@ -101,9 +110,7 @@ def _carry_through(run: Run, progress: Progress) -> None:
 
 @contextmanager
 def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
-    held = lock(directory)
-    sandbox = open_sandbox(config)
-    try:
+    with closing(lock(directory)), kept_once_begun(directory), open_sandbox(config) as sandbox:
         learner, engine = open_learner(config)
         seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
         run = Run(
@@ -122,9 +129,6 @@ def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
             yield run
         finally:
             run.close()
-    finally:
-        sandbox.close()
-        held.close()
 
 
 def _record_outcomes(league: League, matches: Sequence[Match], solved: Sequence[Solved]) -> None:

@@ -3,7 +3,9 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,6 +59,17 @@ def lock(directory: Path) -> IO[str]:
         file.close()
         raise RunDirectoryError(f"{directory} is being trained by another process") from error
     return file
+
+
+@contextmanager
+def kept_once_begun(directory: Path) -> Iterator[None]:
+    """Remove a run that fails before its first checkpoint: nobody could go on with it."""
+    try:
+        yield
+    except BaseException:
+        if not any((directory / "checkpoints").glob("step-*[0-9]")):
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
