@@ -1,9 +1,11 @@
 """A Qwen2 of two layers with random weights, and PEFT twins of stacked members as the oracle.
 
-The fixture `tiny` carries the helpers: test folders are no packages and cannot import each other.
+The fixtures `tiny` and `runs` carry the helpers: test folders are no packages and cannot import
+each other. `runs` makes small but complete runs on the built-in model.
 """
 
 import copy
+import json
 from types import SimpleNamespace
 
 import peft
@@ -11,6 +13,10 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from selfplay.config import override, read_config
+from selfplay.loop import train
+from selfplay.presets import read_preset
+from selfplay.progress import Progress
 from selfplay.sampling import stream
 from selfplay.stacked_lora import TARGET_MODULES, stack_adapters
 
@@ -98,4 +104,62 @@ def tiny():
         r=R,
         alpha=ALPHA,
         vocabulary=VOCABULARY,
+    )
+
+
+SMALL = (
+    *("seed=1", "steps=4", "sandbox.workers=1"),
+    *("rollout.proposals=2", "rollout.num_generations=3", "rollout.seed_tasks=4"),
+    *("rollout.max_proposal_length=64", "rollout.max_completion_length=48"),
+    *("learner.r=2", "learner.lora_alpha=4", "learner.target_modules=[q_proj, v_proj]"),
+    *("evolution.evolve_every=2", "league.grace_matches=1"),
+)
+
+
+def small_config(*assignments):
+    """The nano preset cut down to seconds, and any `a.b=value` on top."""
+    data = read_preset("nano")
+    for assignment in (*SMALL, *assignments):
+        override(data, assignment)
+    return read_config(data)
+
+
+def small_run(directory, *assignments):
+    """Train a small run through, and return its directory."""
+    train(small_config(*assignments), directory, Progress(quiet=True))
+    return directory
+
+
+def small_arguments(directory, *assignments):
+    """The same run as arguments of the command."""
+    flags = [part for a in (*SMALL, *assignments) for part in ("--set", a)]
+    return ["train", "--out", str(directory), "--quiet", *flags]
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def outcome(run):
+    """Everything that equal runs have in common: bytes by file, metrics without their seconds."""
+    named = [
+        *(run / name for name in ("config.yaml", "tasks.jsonl", "league/events.jsonl")),
+        *(p for name in ("members", "ancestors") for p in (run / name).rglob("*")),
+    ]
+    found = {str(p.relative_to(run)): p.read_bytes() for p in sorted(named) if p.is_file()}
+    measured = rows(run / "metrics.jsonl")
+    for row in measured:
+        row.pop("seconds")
+        row.pop("memory_mb", None)
+    return found | {"metrics": measured}
+
+
+@pytest.fixture(scope="session")
+def runs():
+    return SimpleNamespace(
+        config=small_config,
+        train=small_run,
+        arguments=small_arguments,
+        rows=rows,
+        outcome=outcome,
     )

@@ -226,8 +226,11 @@ def test_azr_a_nested_opening_tag_starts_the_answer_anew():
 
 PIECES = st.lists(
     st.sampled_from(
-        ["</think>", "<think>", "<answer>", "</answer>", "```", "```output\n", "\n", "4", "é", "<|"]
-        + list(nano.SPECIAL_TOKENS)
+        (
+            *("</think>", "<think>", "<answer>", "</answer>", "```", "```output\n"),
+            *("\n", "4", "é", "<|"),
+            *nano.SPECIAL_TOKENS,
+        )
     ),
     max_size=12,
 ).map("".join)

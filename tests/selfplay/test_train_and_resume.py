@@ -1,0 +1,285 @@
+"""Runs: equal for equal seeds, and equal whatever stopped them on the way."""
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from selfplay import checkpoint, loop, run_directory
+from selfplay.cli import main
+
+
+@pytest.fixture(scope="module")
+def whole(runs, tmp_path_factory):
+    """A run of four steps with an evolution in the middle that nothing stopped."""
+    home = runs.train(tmp_path_factory.mktemp("whole") / "run")
+    return SimpleNamespace(home=home, outcome=runs.outcome(home))
+
+
+def command(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def stopped(result, *words):
+    """The command ended with exit code 1 and one line that tells how to go on."""
+    assert result.exit_code == 1, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("selfplay: ")
+    for word in (*words, "go on with `selfplay resume"):
+        assert word in line
+
+
+def refused(result, *words):
+    assert result.exit_code == 2, (result.output, result.exception)
+    (line,) = result.stderr.splitlines()
+    for word in words:
+        assert word in line
+
+
+def start(*arguments):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "selfplay", *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_rows(process, path, count):
+    while process.poll() is None:
+        if path.exists() and path.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(process.communicate())
+
+
+def once(monkeypatch, module, name, error, when=lambda *a, **k: True):
+    """Let a function fail the first time that `when` holds."""
+    real = getattr(module, name)
+
+    def failing(*args, **kwargs):
+        if when(*args, **kwargs):
+            monkeypatch.setattr(module, name, real)
+            raise error
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, failing)
+
+
+def test_the_whole_run_is_worth_comparing(runs, whole):
+    rows = whole.outcome["metrics"]
+    assert [r["step"] for r in rows] == [1, 2, 3, 4]
+    assert {b["child"] for b in rows[1]["evolution"]} == {"t2", "s2"}
+    assert any(m["stepped"] for r in rows for m in r["members"].values())
+    assert sum(r["valid_share"] for r in rows) > 0
+    members = {p.name for p in (whole.home / "members").iterdir()}
+    assert members == {"t0", "t1", "t2", "s0", "s1", "s2"}
+    assert sorted(p.name for p in (whole.home / "checkpoints").iterdir()) == ["step-3", "step-4"]
+    assert not list(whole.home.rglob("*.tmp"))
+
+
+def test_no_file_of_a_run_names_this_machine(whole):
+    for path in whole.home.rglob("*"):
+        if path.is_file():
+            assert str(whole.home.parent).encode() not in path.read_bytes(), path
+
+
+def test_another_seed_is_another_run(runs, whole, tmp_path):
+    other = runs.train(tmp_path / "run", "seed=2", "steps=1", "evolution.evolve_every=0")
+    mine = [r for r in runs.rows(whole.home / "tasks.jsonl") if r["step"] == 1]
+    theirs = runs.rows(other / "tasks.jsonl")
+    assert len(mine) == len(theirs)
+    assert [r["program"] for r in mine] != [r["program"] for r in theirs]
+
+
+def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_path):
+    home = tmp_path / "run"
+    process = start(*runs.arguments(home))
+    wait_for_rows(process, home / "metrics.jsonl", 1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    assert said == (f"selfplay: stopped; nothing is lost: go on with `selfplay resume {home}`\n")
+
+    process = start("resume", home, "--quiet")
+    wait_for_rows(process, home / "metrics.jsonl", 3)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+    # What a crash may leave behind: torn lines, a half-written checkpoint, a child not recorded.
+    for name in ("metrics.jsonl", "tasks.jsonl", "resources.jsonl", "league/events.jsonl"):
+        with (home / name).open("a") as file:
+            file.write('{"step": 4, "te')
+    (home / "checkpoints" / "step-4.tmp").mkdir(exist_ok=True)
+    (home / "members" / "t7").mkdir()
+    assert command("resume", home, "--quiet").exit_code == 0
+    assert runs.outcome(home) == whole.outcome
+    assert not list(home.rglob("*.tmp"))
+    assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
+
+
+PHASES = (
+    "match",
+    "propose",
+    "verify",
+    "solve",
+    "assign_credit",
+    "_record_outcomes",
+    "evolve",
+    "task_rows",
+    "append_rows",
+    "save_checkpoint",
+)
+
+
+def test_ctrl_c_in_any_phase_loses_nothing(runs, whole, tmp_path, monkeypatch):
+    home = tmp_path / "run"
+    arguments = runs.arguments(home)
+    for phase in PHASES:
+
+        def is_second_step(*args, **kwargs):
+            return (home / "checkpoints" / "step-1").exists()
+
+        once(monkeypatch, loop, phase, KeyboardInterrupt(), is_second_step)
+        stopped(command(*arguments), "stopped")
+        assert not (home / "checkpoints" / "step-2").exists()
+        arguments = ["resume", home, "--quiet"]
+    once(monkeypatch, checkpoint.os, "replace", KeyboardInterrupt(), _into_checkpoints)
+    stopped(command(*arguments), "stopped")
+    assert command(*arguments).exit_code == 0
+    assert runs.outcome(home) == whole.outcome
+
+
+def _into_checkpoints(source, target, **_):
+    return os.path.basename(os.path.dirname(target)) == "checkpoints"
+
+
+def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    home = tmp_path / "run"
+
+    # While rows are appended: half of them reach the file.
+    real = run_directory.append_rows
+
+    def half(path, rows):
+        if path.name == "tasks.jsonl" and (home / "checkpoints" / "step-1").exists():
+            monkeypatch.setattr(loop, "append_rows", real)
+            real(path, list(rows)[:3])
+            raise full
+        real(path, rows)
+
+    monkeypatch.setattr(loop, "append_rows", half)
+    stopped(command(*runs.arguments(home)), "No space left on device")
+
+    # While anything is synced for the first time, then a later time.
+    for after in (0, 3):
+        calls = iter(range(100))
+        once(monkeypatch, os, "fsync", full, lambda _, c=calls, a=after: next(c) == a)
+        stopped(command("resume", home, "--quiet"), "No space left on device")
+
+    # While the league writes its log.
+    def to_the_league(handle, _):
+        return os.readlink(f"/proc/self/fd/{handle}").endswith("league/events.jsonl")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", _failing(os.write, full, to_the_league))
+        stopped(command("resume", home, "--quiet"), "No space left on device")
+
+    # While the learner's tensors are written: a real limit on the size of files.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (home / "checkpoints" / "step-1" / "learner.safetensors").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, hard))
+    try:
+        result = command("resume", home, "--quiet")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    stopped(result, "learner.safetensors", "File too large")
+
+    assert command("resume", home, "--quiet").exit_code == 0
+    assert runs.outcome(home) == whole.outcome
+
+
+def _failing(real, error, when):
+    def failing(*args):
+        if when(*args):
+            raise error
+        return real(*args)
+
+    return failing
+
+
+@pytest.fixture
+def copy(whole, tmp_path):
+    return shutil.copytree(whole.home, tmp_path / "run")
+
+
+def test_resuming_a_finished_run_changes_nothing(runs, whole, copy):
+    assert command("resume", copy, "--quiet").exit_code == 0
+    assert runs.outcome(copy) == whole.outcome
+
+
+def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
+    newest = copy / "checkpoints" / "step-4"
+    tensors = newest / "learner.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[: tensors.stat().st_size // 2])
+    refused(
+        command("resume", copy, "--quiet"), "learner.safetensors is damaged", f"remove {newest}"
+    )
+    shutil.rmtree(newest)
+    assert command("resume", copy, "--quiet").exit_code == 0
+    assert runs.outcome(copy) == whole.outcome
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"step": 4}', '{"format": 9}', "\x00"])
+def test_a_damaged_state_says_what_to_do(copy, text):
+    (copy / "checkpoints" / "step-4" / "state.json").write_text(text)
+    refused(command("resume", copy), "step-4")
+
+
+def test_a_state_with_odd_values_is_damaged_too(copy):
+    path = copy / "checkpoints" / "step-4" / "state.json"
+    for old, new in (('"step": 4', '"step": "4"'), ('"teacher": 3', '"teacher": null')):
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+        refused(command("resume", copy), "state.json is damaged")
+        path.write_text(text)
+
+
+def test_rows_lost_from_before_the_checkpoint_are_told(copy):
+    path = copy / "tasks.jsonl"
+    os.truncate(path, path.stat().st_size - 10)
+    refused(command("resume", copy), "tasks.jsonl", "expected at least")
+
+
+def test_a_row_that_cannot_be_read_is_told_by_its_line(copy):
+    path = copy / "tasks.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = b"#" * (len(lines[2]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+    refused(command("resume", copy), "tasks.jsonl, line 3")
+
+
+def test_a_run_in_progress_is_not_started_twice(copy):
+    held = run_directory.lock(copy)
+    refused(command("resume", copy), "another process")
+    held.close()
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_can_be_started_again(runs, tmp_path):
+    home = tmp_path / "run"
+    refused(command(*runs.arguments(home, "base=/no/such/model")), "/no/such/model")
+    refused(command(*runs.arguments(home, "engine=vllm")), "engine is 'vllm'")
+    assert command(*runs.arguments(home, "steps=1")).exit_code == 0
