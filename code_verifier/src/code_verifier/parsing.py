@@ -4,7 +4,9 @@ import ast
 import threading
 import warnings
 
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+"""CPython 3.11 counts the depth of a tree per process, not per thread (gh-106905): two threads that
+parse at once can end in a SystemError. Filters of warnings are per process too."""
 _FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)
 
 
@@ -16,7 +18,8 @@ def parse_tree(text: str, mode: str = "exec") -> ast.Module | ast.Expression:
     """
     try:
         if "\\" not in text:
-            return _parse(text, mode)
+            with _LOCK:
+                return _parse(text, mode)
         with _LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "\d" warns, and warnings may be errors here
             return _parse(text, mode)

@@ -1,13 +1,13 @@
 """Labels for generated programs: outputs and traces, computed in the sandbox, many at a time."""
 
-from ast import literal_eval
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from code_verifier import Limits, Sandbox
+from code_verifier import Limits, Sandbox, parse_literal
 from selfplay.nano.programs import Program
 
+OUTPUT_CHARS = 2_000_000
 BATCH = 25
 """Programs that share one sandbox process while labels are made (they are our own, not hostile)."""
 MAX_INT, MAX_LIST, MAX_STR, MAX_TRACE = 99, 6, 8, 24
@@ -57,7 +57,7 @@ class LabelledProgram:
 def labelling_sandbox(workers: int = 1) -> Sandbox:
     """Return a sandbox whose limits fit a whole batch of programs."""
     return Sandbox(
-        workers=workers, limits=Limits(wall_s=20.0, cpu_s=20.0, output_chars=2_000_000), runs=2
+        workers=workers, limits=Limits(wall_s=20.0, cpu_s=20.0, output_chars=OUTPUT_CHARS), runs=2
     )
 
 
@@ -75,7 +75,8 @@ def label(programs: Iterable[Program], sandbox: Sandbox) -> Iterator[LabelledPro
         batch = pending.pop(0)
         if verdict.status != "ok" or verdict.output is None:
             raise RuntimeError(f"labelling failed: {verdict.status}: {verdict.reason}")
-        for program, rows in zip(batch, literal_eval(verdict.output), strict=True):
+        results = parse_literal(verdict.output, OUTPUT_CHARS)
+        for program, rows in zip(batch, results, strict=True):
             if labelled := _labelled(program, rows):
                 yield labelled
 
