@@ -1,0 +1,395 @@
+"""The nano language: programs by seed, labels from the sandbox, a tokenizer that loses nothing."""
+
+import ast
+import re
+from collections import Counter
+from random import Random
+from unicodedata import normalize
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
+
+from code_verifier import Limits, Proposal, Sandbox, canonical, measure
+from selfplay.nano.architecture import WEIGHTS, load_nano, new_model
+from selfplay.nano.corpus import Curriculum
+from selfplay.nano.examples import ROLES, example, task_of
+from selfplay.nano.held_out import KINDS, held_out_tasks
+from selfplay.nano.labels import MAX_LIST, MAX_STR, MAX_TRACE, label, labelling_sandbox
+from selfplay.nano.programs import HELD_OUT_SHARE, INPUTS_PER_PROGRAM, LEVELS, random_program
+from selfplay.nano.tokenizer import VOCABULARY, train_tokenizer
+from selfplay.prompts.nano import END, NUM_INPUTS, SPECIAL_TOKENS, parse_answer, parse_proposal
+from selfplay.seeds import IDENTITY, seed_tasks
+
+PER_LEVEL = 60
+DIGIT = re.compile(r"\d")
+IDIOMS = ("[0]", "[-1]", "[1:]", "[:-1]", "[::-1]")
+"""Subscripts that may be one token though they hold a digit; no longer number ever is."""
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with labelling_sandbox() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def labelled(sandbox):
+    rng = Random("language")
+    return list(
+        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], sandbox)
+    )
+
+
+@pytest.fixture(scope="module")
+def texts(labelled):
+    rng = Random("texts")
+    drawn = [example(role, row, rng.choice(labelled), rng) for row in labelled for role in ROLES]
+    return [e.prompt + e.completion for e in drawn]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(texts):
+    return train_tokenizer(texts)
+
+
+# Programs -------------------------------------------------------------------------------------
+
+
+def programs(seed, level, count=40):
+    rng = Random(seed)
+    return [random_program(rng, level) for _ in range(count)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_same_seed_writes_the_same_programs(level):
+    assert programs("a", level) == programs("a", level)
+    assert programs("a", level) != programs("b", level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_programs_parse_and_have_distinct_inputs(level):
+    for program in programs(7, level):
+        tree = ast.parse(program.text)
+        *helpers, f = tree.body
+        assert f.name == "f"
+        assert [h.name for h in helpers] == ["g"] * len(helpers)
+        assert level == 4 or not helpers
+        assert len(f.args.args) == len(program.parameters)
+        assert len({repr(i) for i in program.inputs}) == INPUTS_PER_PROGRAM
+        assert all(len(i) == len(program.parameters) for i in program.inputs)
+        assert program.message
+        assert program.level == level
+
+
+def test_levels_grow_harder():
+    means = [
+        sum(measure(p.text).ast_depth + measure(p.text).loc for p in programs(3, level)) / 40
+        for level in LEVELS
+    ]
+    assert means == sorted(means)
+    assert means[-1] > means[0] + 2
+
+
+def test_all_constructs_of_the_language_occur():
+    text = "\n".join(p.text for level in LEVELS for p in programs(11, level, 150))
+    for word in (" if ", "else:", "for ", "while ", "range(", "[i ", "sorted(", ".upper()", "g("):
+        assert word in text, word
+
+
+# Labels ---------------------------------------------------------------------------------------
+
+
+def test_every_level_yields_usable_programs(labelled):
+    found = Counter(row.program.level for row in labelled)
+    assert all(found[level] > PER_LEVEL / 4 for level in LEVELS)
+
+
+def test_labels_are_what_the_plain_program_returns(labelled):
+    chosen = labelled[:: max(1, len(labelled) // 40)]
+    pairs = [(row.program.text, run.input, run.output) for row in chosen for run in row.runs[:2]]
+    with Sandbox(workers=1) as plain:
+        verdicts = list(plain.run_many((program, given) for program, given, _ in pairs))
+        assert plain.run(*pairs[0][:2]).output == pairs[0][2]
+    assert [v.status for v in verdicts] == ["ok"] * len(pairs)
+    assert [v.output for v in verdicts] == [output for *_, output in pairs]
+    assert all(canonical(ast.literal_eval(output)) == output for *_, output in pairs)
+
+
+def test_labelling_is_deterministic_and_keeps_the_order(sandbox, labelled):
+    rng = Random("language")
+    again = list(
+        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], sandbox)
+    )
+    assert again == labelled
+
+
+def test_traces_hold_the_states_in_order(labelled):
+    for row in labelled:
+        for run in row.runs:
+            assert len(run.trace) <= MAX_TRACE
+            assert all(re.fullmatch(r"\?[01];|[a-z]=.*;", state) for state in run.trace)
+            for state in run.trace:
+                name, _, value = state.rstrip(";").partition("=")
+                if name[0] != "?":
+                    small(ast.literal_eval(value))
+
+
+def small(value):
+    assert not isinstance(value, list) or len(value) <= MAX_LIST
+    assert not isinstance(value, str) or len(value) <= MAX_STR
+
+
+def test_the_traced_twin_records_what_happens():
+    program = next(
+        p
+        for p in programs(5, 3, 400)
+        if re.search(r"for i in \w:\n", p.text) and "if" not in p.text
+    )
+    calls = []
+    space = {"R": lambda name, value: calls.append((name, value)), "C": bool}
+    exec(program.traced, space)
+    plain = {}
+    exec(program.text, plain)
+    for arguments in program.inputs:
+        calls.clear()
+        assert space["f"](*arguments) == plain["f"](*arguments)
+        loops = [value for name, value in calls if name == "i"]
+        assert loops == list(next(a for a in arguments if isinstance(a, list)))
+        assert {name for name, _ in calls} <= set(re.findall(r"\b[a-z]\b", program.text))
+
+
+def test_tests_are_recorded_with_their_outcome(labelled):
+
+    branches = [r for r in labelled if re.search(r"^    if ", r.program.text, re.MULTILINE)]
+    assert branches
+    for row in branches:
+        assert "C(" in row.program.traced
+        assert all(any(state in ("?0;", "?1;") for state in run.trace) for run in row.runs)
+
+
+def test_a_program_that_fails_grows_or_says_nothing_is_left_out(sandbox):
+    good = programs(1, 1, 1)[0]
+    bodies = ["return 1 // 0", "return a * 10 ** 9", "return 5", "return a > 3", "return -a"]
+    made = [
+        type(good)(
+            text=f"def f(a):\n    {body}",
+            traced=f"def f(a):\n    {body}",
+            level=1,
+            parameters=("int",),
+            inputs=tuple((i,) for i in range(INPUTS_PER_PROGRAM)),
+            message="m",
+        )
+        for body in bodies
+    ]
+    assert [row.program.text for row in label(made, sandbox)] == [made[-1].text]
+
+
+# Examples, seeds, held-out share ----------------------------------------------------------------
+
+
+def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
+    rng = Random("judge")
+    chosen = [r for r in labelled if rng.random() < 0.1]
+    graded, proposed = [], []
+    for row in chosen:
+        for role in ROLES:
+            made = example(role, row, row, Random(1))
+            assert made.completion.endswith(END)
+            text = made.completion.removesuffix(END)
+            kind = f"code_{role[-1]}"
+            if role.startswith("solve"):
+                run = Random(1).choice(row.runs)
+                graded.append((task_of(row, kind, run), parse_answer(text)))
+            else:
+                proposed.append(parse_proposal(kind, [task_of(row, kind, row.runs[0])], text))
+    assert all(answer is not None for _, answer in graded)
+    assert all(isinstance(p, Proposal) for p in proposed)
+    with Sandbox(workers=1, limits=Limits(wall_s=20)) as plain:
+        assert {g.score for g in plain.grade_many(graded)} == {1.0}
+        statuses = Counter(v.status for v in plain.validate_many(proposed))
+    assert statuses["ok"] > 0.9 * len(proposed)
+
+
+def test_the_curriculum_never_draws_a_held_out_program(sandbox, labelled):
+    held = {row.program.text for row in labelled if row.program.held_out}
+    assert held, "the sample should hold some"
+    curriculum = Curriculum(labelled, 0)
+    drawn = curriculum.draw(3, 2000, 1.0)
+    assert drawn == Curriculum(labelled, 0).draw(3, 2000, 1.0)
+    assert drawn != Curriculum(labelled, 1).draw(3, 2000, 1.0)
+    assert {e.role for e in drawn} == set(ROLES)
+    seen = "\n".join(e.prompt + e.completion for e in drawn) + "\n"
+    shown = set(re.split(r"<\|\w+\|>", seen))
+    assert not held & shown
+    assert {row.program.text for row in labelled} - held & shown
+
+
+def test_about_one_text_in_so_many_is_held_out():
+    many = {p.text: p for p in programs("share", 4, 3000)}.values()
+    share = sum(p.held_out for p in many) / len(many)
+    assert share == pytest.approx(1 / HELD_OUT_SHARE, rel=0.3)
+
+
+def test_held_out_tasks_are_held_out_distinct_and_repeatable(sandbox):
+    tasks = held_out_tasks(5, 6, sandbox)
+    assert tasks == held_out_tasks(5, 6, sandbox)
+    assert set(tasks) == set(KINDS)
+    for kind, rows in tasks.items():
+        assert Counter(level for level, _ in rows) == dict.fromkeys(LEVELS, 6)
+        assert len({t.id for _, t in rows}) == len(rows)
+        for level, task in rows:
+            digest = random_program(Random(0), 1)
+            held = type(digest)(task.program, "", level, (), (), "")
+            assert held.held_out
+            assert task.kind == kind
+            assert kind != "code_f" or len(task.inputs) == NUM_INPUTS
+    trained = {t.program for t in seed_tasks("nano", 64, 5)}
+    assert not trained & {t.program for _, t in tasks["code_o"]}
+
+
+def test_seed_tasks_by_seed_and_the_identity_for_large_models():
+    first = seed_tasks("nano", 8, 1)
+    assert first == seed_tasks("nano", 8, 1)
+    assert first != seed_tasks("nano", 8, 2)
+    assert [t.id for t in first] == [f"seed-{i}" for i in range(8)]
+    assert seed_tasks("azr", 8, 1) == [IDENTITY]
+
+
+# Tokenizer --------------------------------------------------------------------------------------
+
+
+def test_the_vocabulary_has_its_size_and_the_special_tokens_come_first(tokenizer):
+    assert len(tokenizer) == VOCABULARY
+    assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
+    assert tokenizer.eos_token == END
+
+
+def test_digits_stand_alone(tokenizer):
+    for text in ("1234567890", "[12, 345]", "a1b22", "x = 99\n", "-10", "3.14", "b=12;"):
+        ids = tokenizer.encode(text)
+        for piece in tokenizer.convert_ids_to_tokens(ids):
+            assert not DIGIT.search(piece) or len(piece) == 1, (text, piece)
+
+
+def test_training_texts_are_short_in_tokens(tokenizer, texts):
+    assert sum(len(tokenizer.encode(t)) for t in texts) < 0.6 * sum(map(len, texts))
+
+
+def lossless(tokenizer, text):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    decoded = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    assert decoded == text
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+CODE = st.lists(
+    st.sampled_from(
+        (
+            *(
+                "return ",
+                "\n    ",
+                " + ",
+                "len(",
+                "def f(",
+                "):",
+                ", ",
+                " in ",
+                "for",
+                "if",
+                "[::-1]",
+            ),
+            *(
+                "a",
+                "b",
+                "12",
+                "'e'",
+                " ",
+                "  ",
+                "add",
+                "adder",
+                "max ",
+                "é",
+                "e\u0301",
+                "ﬁ",
+                "你",
+                "🙂",
+            ),
+            *SPECIAL_TOKENS,
+        )
+    ),
+    max_size=20,
+).map("".join)
+
+
+@settings(deadline=None, max_examples=150)
+@given(text=TEXTS | CODE)
+def test_what_is_encoded_is_decoded(tokenizer, shipped, text):
+    lossless(tokenizer, text)
+    lossless(shipped, normalize("NFC", text))
+
+
+@pytest.fixture(scope="module")
+def reloaded(tokenizer, tmp_path_factory):
+    """The tokenizer as AutoTokenizer finds it beside a Qwen2 model."""
+    home = tmp_path_factory.mktemp("model")
+    new_model(tokenizer, 64, 1, 0).save_pretrained(home)
+    tokenizer.save_pretrained(home)
+    return AutoTokenizer.from_pretrained(home)
+
+
+def test_beside_a_qwen2_model_the_tokenizer_gives_the_same_ids(tokenizer, reloaded, texts):
+    assert tokenizer(texts)["input_ids"] == reloaded(texts)["input_ids"]
+    assert len(reloaded) == len(tokenizer)
+    assert (reloaded.eos_token_id, reloaded.pad_token_id) == (1, 0)
+
+
+@settings(deadline=None, max_examples=100)
+@given(text=TEXTS | CODE)
+def test_beside_a_qwen2_model_any_text_has_the_same_ids(tokenizer, reloaded, text):
+    # transformers composes accents (NFC) in front of any Qwen2 model's tokenizer.
+    text = normalize("NFC", text)
+    assert tokenizer.encode(text) == reloaded.encode(text)
+    lossless(reloaded, text)
+
+
+# The shipped model ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return AutoTokenizer.from_pretrained(WEIGHTS)
+
+
+def test_the_shipped_weights_are_a_small_qwen2():
+    model = AutoModelForCausalLM.from_pretrained(WEIGHTS)
+    assert isinstance(model, Qwen2ForCausalLM)
+    assert 900_000 <= sum(p.numel() for p in model.parameters()) <= 6_000_000
+    assert (WEIGHTS / "model.safetensors").stat().st_size <= 16 * 2**20
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    plain, tokenizer = load_nano()
+    assert not plain.training
+    assert plain.config.vocab_size >= len(tokenizer)
+    assert plain.config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_the_shipped_tokenizer_is_one_of_ours(shipped, texts):
+    assert shipped.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
+    assert len(shipped) == VOCABULARY
+    for text in texts[:50]:
+        pieces = shipped.convert_ids_to_tokens(shipped.encode(text))
+        assert all(len(p) == 1 or p in IDIOMS or not DIGIT.search(p) for p in pieces)
+    assert sum(len(shipped.encode(t)) for t in texts) < 0.6 * sum(map(len, texts))
+
+
+def test_a_new_model_is_the_same_for_the_same_seed(tokenizer):
+    state = torch.get_rng_state()
+    first, second, other = (new_model(tokenizer, 64, 1, seed) for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), state)
+    pairs = list(zip(first.parameters(), second.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert any(
+        not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True)
+    )
