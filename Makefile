@@ -39,8 +39,9 @@ check: env
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# One thread: the models of the tests are tiny, and a busy machine makes a second one wait.
 unit: env
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
 wheels: env
 	@bash tests/integration/wheels.sh $(BIN)/python
