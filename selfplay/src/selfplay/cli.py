@@ -46,7 +46,8 @@ def _resume_hint(directory: Path | None) -> str:
 
 
 def _stop(message: str, code: int) -> None:
-    click.echo(f"selfplay: {message}", err=True)
+    line = " ".join(part.strip() for part in message.splitlines())
+    click.echo(f"selfplay: {line}", err=True)
     sys.exit(code)
 
 

@@ -48,7 +48,8 @@ def build_corpus(
     partial = path.with_suffix(".partial")
     if path.exists():
         return
-    done = sum(1 for _ in partial.open()) // CHUNK * CHUNK if partial.exists() else 0
+    whole = partial.read_bytes().count(b"\n") if partial.exists() else 0
+    done = whole // CHUNK * CHUNK
     _keep_lines(partial, done)
     with labelling_sandbox(workers) as sandbox, partial.open("a") as out:
         while done < size:

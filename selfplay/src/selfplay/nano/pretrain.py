@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
+from selfplay.errors import SelfplayError
 from selfplay.nano.architecture import new_model
 from selfplay.nano.corpus import Curriculum, build_corpus, read_corpus
 from selfplay.nano.examples import Example
@@ -198,7 +199,7 @@ def _restore(
     state = torch.load(path, weights_only=True)
     for key in ("hidden_size", "layers", "seed"):
         if state["config"][key] != getattr(config, key):
-            raise ValueError(
+            raise SelfplayError(
                 f"{path} was trained with {key} {state['config'][key]}, "
                 f"not {getattr(config, key)}; choose another --out"
             )
