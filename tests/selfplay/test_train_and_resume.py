@@ -138,7 +138,6 @@ PHASES = (
     "assign_credit",
     "_record_outcomes",
     "evolve",
-    "task_rows",
     "append_rows",
     "save_checkpoint",
 )

@@ -1,0 +1,260 @@
+"""Evolution: the weakest give way to children of those who stay, and their lineage verifies."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from evals.engine import Request
+from league import League
+from lora_evo import content_hash, load_adapter, read_lineage, verify
+from selfplay import evolution, loop
+from selfplay.generation import StackedEngine
+from selfplay.learner import Learner
+from selfplay.nano.architecture import WEIGHTS
+from selfplay.progress import Progress
+
+
+def evolving(runs, directory, *assignments):
+    """A run that evolves after its first step; returns what was alive when, and the births."""
+    seen = SimpleNamespace(before=None, after=None, births=[], moments=[], at_birth={})
+    real = evolution.evolve
+
+    def watched(run, league, step):
+        seen.before = run.learner.members
+        weakest = {r: league.leaderboard(r) for r in ("teacher", "student")}
+        seen.standing = {r: [row.member for row in rows] for r, rows in weakest.items()}
+        births = real(run, league, step)
+        seen.births += births
+        seen.after = run.learner.members
+        seen.league = {r: league.members(r) for r in ("teacher", "student")}
+        for birth in births:
+            home = run.directory / "members" / birth.child
+            same = [
+                torch.equal(a.A, b.A) and torch.equal(a.B, b.B) and a.scale == b.scale
+                for a, b in zip(
+                    load_adapter(home).slots.values(),
+                    run.learner.export(birth.child).slots.values(),
+                    strict=True,
+                )
+            ]
+            place = run.learner.members.index(birth.child)
+            state = run.learner.optimizer.states[place]
+            fresh = state.step == 0 and not any(m.any() for m in state.exp_avg)
+            made_again = verify(home, [run.directory / "ancestors"])
+            seen.at_birth[birth.child] = SimpleNamespace(
+                same=all(same), fresh=fresh, content=content_hash(home), verified=made_again
+            )
+        return births
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "evolve", watched)
+        runs.train(directory, "steps=2", "evolution.evolve_every=1", *assignments)
+    seen.home = directory
+    return seen
+
+
+GRACE = ("league.grace_matches=0", "rollout.kinds=[code_o]", "evolution.replaced_fraction=0.67")
+
+
+@pytest.fixture(scope="module")
+def three_teachers(runs, tmp_path_factory):
+    home = tmp_path_factory.mktemp("three") / "run"
+    return evolving(runs, home, "teachers=3", "students=2", *GRACE)
+
+
+@pytest.fixture(scope="module")
+def three_students(runs, tmp_path_factory):
+    home = tmp_path_factory.mktemp("three") / "run"
+    crossing = ("evolution.replaced_fraction=0.4", "evolution.crossover_share=1.0")
+    return evolving(runs, home, "teachers=2", "students=3", *GRACE[:2], *crossing)
+
+
+def test_three_teachers_two_students(runs, three_teachers):
+    seen = three_teachers
+    assert seen.before == ("t0", "t1", "t2", "s0", "s1")
+    assert Counter(b.child[0] for b in seen.births) == {"t": 2, "s": 1}
+    assert [b.child for b in seen.births] == ["t3", "t4", "s2"]
+    rows = runs.rows(seen.home / "metrics.jsonl")
+    for row in rows:
+        assert len(row["matches"]) == 3
+        assert {m["student"] for m in row["matches"]} <= set(row["members"])
+    assert {m["teacher"] for m in rows[1]["matches"]} == set(seen.league["teacher"])
+
+
+def test_two_teachers_three_students(runs, three_students):
+    seen = three_students
+    assert Counter(b.child[0] for b in seen.births) == {"t": 1, "s": 1}
+    rows = runs.rows(seen.home / "metrics.jsonl")
+    assert len(rows) == 2
+    for row, students in zip(rows, (seen.before, seen.after), strict=True):
+        # Every student meets a teacher; every teacher is met.
+        matches = row["matches"]
+        assert sorted(m["student"] for m in matches) == sorted(n for n in students if n[0] == "s")
+        assert {m["teacher"] for m in matches} == {n for n in students if n[0] == "t"}
+    student = next(b for b in seen.births if b.child == "s3")
+    assert student.operator == "slot_swap"
+    assert len(set(student.parents)) == 2
+    teacher = next(b for b in seen.births if b.child == "t2")
+    assert teacher.operator == "svd_structured"
+    assert len(teacher.parents) == 1
+
+
+def test_the_weakest_go_and_the_parents_are_those_who_stay(three_teachers, three_students):
+    for seen in (three_teachers, three_students):
+        removed = {b.removed for b in seen.births}
+        for role, standing in seen.standing.items():
+            mine = [b for b in seen.births if b.child[0] == role[0]]
+            assert {b.removed for b in mine} == set(standing[-len(mine) :])
+            assert all(set(b.parents) <= set(standing) - removed for b in mine)
+        assert set(seen.after) == set(seen.before) - removed | {b.child for b in seen.births}
+
+
+def test_league_and_learner_agree_on_who_is_alive(three_teachers, three_students):
+    for seen in (three_teachers, three_students):
+        alive = [n for names in seen.league.values() for n in names]
+        assert sorted(alive) == sorted(seen.after)
+        with League(seen.home / "league", read_only=True) as league:
+            assert [league.members(r) for r in seen.league] == list(seen.league.values())
+
+
+def test_a_child_starts_as_it_was_bred_with_fresh_moments(three_teachers, three_students):
+    for seen in (three_teachers, three_students):
+        assert all(born.same and born.fresh for born in seen.at_birth.values())
+        for birth in seen.births:
+            assert birth.relative_change is None or birth.relative_change >= 0
+
+
+def test_lineage_survives_training_and_its_parents_are_kept(three_teachers, three_students):
+    for seen in (three_teachers, three_students):
+        for birth in seen.births:
+            home = seen.home / "members" / birth.child
+            born = seen.at_birth[birth.child]
+            assert born.verified.identical, born.verified.problems
+            lineage = read_lineage(home)
+            assert lineage.content_hash == born.content
+            assert len(lineage.parents) == len(birth.parents)
+            kept = {p.name for p in (seen.home / "ancestors").iterdir()}
+            assert {f"{parent}@1" for parent in birth.parents} <= kept
+
+
+def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):
+    seen = evolving(runs, tmp_path / "run", "teachers=1", "students=1", *GRACE)
+    assert seen.births == []
+    assert seen.after == ("t0", "s0")
+
+
+def test_evolution_can_be_switched_off(runs, tmp_path):
+    seen = evolving(
+        runs, tmp_path / "run", "evolution.evolve_every=0", "rollout.proposals=1", GRACE[1]
+    )
+    assert seen.before is None
+
+
+# One agent --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def agent(runs, tmp_path_factory):
+    """Two steps of one agent in both roles, then one more after a resume."""
+    home = tmp_path_factory.mktemp("azr") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+
+        def stop(run, progress):
+            if run.step == 1:
+                raise KeyboardInterrupt
+            return step(run, progress)
+
+        step = loop.train_step
+        patch.setattr(loop, "train_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            runs.train(home, "mode=azr", "steps=2")
+    loop.resume(home, Progress(quiet=True))
+    return home
+
+
+def test_azr_is_one_member_in_both_roles(runs, agent):
+    rows = runs.rows(agent / "metrics.jsonl")
+    assert [r["step"] for r in rows] == [1, 2]
+    for row in rows:
+        assert list(row["members"]) == ["a0"]
+        assert row["members"]["a0"]["role"] == "agent"
+        assert row["members"]["a0"]["tokens"] == row["tokens"]["trained"]
+        assert row["ratings"] == {}
+        assert row["evolution"] == []
+    assert any(r["members"]["a0"]["stepped"] for r in rows)
+    assert [p.name for p in (agent / "members").iterdir()] == ["a0"]
+    assert not (agent / "league").exists()
+
+
+def test_azr_resumed_equals_azr_uninterrupted(runs, agent, tmp_path):
+    whole = runs.train(tmp_path / "run", "mode=azr", "steps=2")
+    for name in ("tasks.jsonl", "members/a0/adapter_model.safetensors"):
+        assert (whole / name).read_bytes() == (agent / name).read_bytes()
+
+
+def test_azr_rewards_follow_its_own_table(runs, agent):
+    rewards = set()
+    for row in runs.rows(agent / "tasks.jsonl"):
+        assert (row["teacher"], row["student"]) == ("a0", "a0")
+        rho = row["rho"]
+        if row["status"] != "ok":
+            assert row["reward"] == -1.0
+        elif rho in (0.0, 1.0):
+            assert row["reward"] == -0.5
+        else:
+            assert row["reward"] == 1.0 - rho
+        rewards.add(row["reward"])
+    assert len(rewards) > 1
+
+
+def test_azr_costs_as_much_per_adapter_as_one_teacher_and_one_student(runs, agent, three_students):
+    """Proposals by proposer, and attempts by task, are those of one match of a population."""
+
+    def counts(home):
+        rows = [r for r in runs.rows(home / "tasks.jsonl") if r["kind"] == "code_o"]
+        proposals = Counter((r["step"], r["teacher"], r["student"]) for r in rows)
+        attempts = {sum(a["count"] for a in r["attempts"]) for r in rows if r["status"] == "ok"}
+        return set(proposals.values()), attempts
+
+    assert counts(agent) == counts(three_students.home) == ({2}, {3})
+
+
+# What PEFT makes of the files -------------------------------------------------------------------
+
+
+def test_members_generate_the_same_text_in_peft(runs, three_teachers):
+    peft = pytest.importorskip("peft")
+    home = three_teachers.home
+    config = runs.config("teachers=3", "students=2")
+    tokenizer = AutoTokenizer.from_pretrained(WEIGHTS)
+    base = AutoModelForCausalLM.from_pretrained(WEIGHTS).eval()
+    base.requires_grad_(False)
+    names = [b.child for b in three_teachers.births] + ["s0", "s1"]
+    names = [n for n in dict.fromkeys(names) if n in three_teachers.after]
+    stacked = AutoModelForCausalLM.from_pretrained(WEIGHTS).eval().requires_grad_(False)
+    learner = Learner(stacked, 0, names, config.learner, seed=0)
+    for name in names:
+        learner.replace(name, load_adapter(home / "members" / name), name)
+    engine = StackedEngine(learner.adapters, tokenizer)
+    prompts = [
+        "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>",
+        "<|propose_o|>def f(x):\n    return x[0]<|input|>[3, 4]<|program|>",
+    ]
+    requests = [Request(p, name, 24, 0.0, 0) for name in names for p in prompts]
+    ours = [c.text for c in engine.generate(requests)]
+
+    twin = peft.PeftModel.from_pretrained(base, home / "members" / names[0], names[0]).eval()
+    for name in names[1:]:
+        twin.load_adapter(home / "members" / name, name)
+    theirs = []
+    for request in requests:
+        twin.set_adapter(request.adapter)
+        ids = tokenizer(request.prompt, return_tensors="pt")
+        out = twin.generate(**ids, max_new_tokens=24, do_sample=False)[0]
+        new = out[ids["input_ids"].shape[1] :].tolist()
+        ended = new.index(tokenizer.eos_token_id) if tokenizer.eos_token_id in new else len(new)
+        theirs.append(tokenizer.decode(new[:ended], clean_up_tokenization_spaces=False))
+    assert ours == theirs

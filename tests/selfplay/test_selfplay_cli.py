@@ -1,0 +1,212 @@
+"""The selfplay command: what it prints, what it refuses, and with which exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from selfplay import __version__
+from selfplay.cli import main
+from selfplay.presets import preset_names
+
+
+def command(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def refused(result, *words):
+    """Exit code 2 and one line to stderr."""
+    assert result.exit_code == 2, (result.output, result.exception)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("selfplay: ")
+    for word in words:
+        assert word in line
+
+
+@pytest.fixture(scope="module")
+def run(runs, tmp_path_factory):
+    home = tmp_path_factory.mktemp("cli") / "run"
+    result = command(*runs.arguments(home, "steps=1", "rollout.proposals=3"))
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith(f"done: {home}")
+    return home
+
+
+def test_version():
+    assert __version__ in command("--version").output
+
+
+def test_help_names_every_command():
+    output = command("--help").output
+    for name in ("train", "resume", "report", "tasks", "presets", "nano"):
+        assert name in output
+
+
+def test_python_m_is_the_same_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "selfplay", "presets", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(json.loads(done.stdout)) == set(preset_names())
+    assert done.stderr == ""
+
+
+# Presets ----------------------------------------------------------------------------------------
+
+
+def test_presets_are_listed_with_a_line_each():
+    lines = command("presets").output.splitlines()
+    assert [line.split()[0] for line in lines] == preset_names()
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
+    text = command("presets", "nano").output
+    assert yaml.safe_load(text) == json.loads(command("presets", "nano", "--json").output)
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    refused(command("train", "--config", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
+
+
+# What is refused --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--preset", "nanno"), ("unknown preset 'nanno'", "did you mean nano?")),
+        (("--teachers", -1), ("teachers is -1",)),
+        (("--students", 0), ("students is 0",)),
+        (("--steps", -5), ("steps is -5",)),
+        (("--seed", -1), ("seed",)),
+        (("--mode", "solo"), ("mode is 'solo'", "populora, azr")),
+        (("--engine", "vlm"), ("engine is 'vlm'", "did you mean vllm?")),
+        (("--engine", "vllm"), ("vllm", "--engine hf")),
+        (("--set", "learner.learning_rat=1"), ("did you mean learner.learning_rate?",)),
+        (("--set", "learner"), ("--set", "KEY=VALUE")),
+        (("--set", "base=/no/such/model"), ("/no/such/model",)),
+        (("--set", "rollout.kinds=[1]"), ("rollout.kinds",)),
+        (("--config", "/no/such/file.yaml"), ("/no/such/file.yaml",)),
+    ],
+)
+def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
+    home = tmp_path / "run"
+    refused(command("train", "--out", home, "--quiet", *flags), *words)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "a: [", "steps: 3\nstep: 4\n", "\x00"])
+def test_train_refuses_a_file_that_is_no_configuration(tmp_path, text):
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    result = command("train", "--config", path, "--out", tmp_path / "run")
+    refused(result)
+
+
+def test_a_number_that_is_none_is_refused_by_the_option():
+    result = command("train", "--steps", "many")
+    assert result.exit_code == 2
+    assert "many" in result.stderr
+
+
+def test_an_existing_run_is_not_touched(runs, run):
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    refused(command(*runs.arguments(run)), "exists and is not empty", f"selfplay resume {run}")
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+
+
+def test_a_file_in_place_of_the_run_is_not_touched(runs, tmp_path):
+    path = tmp_path / "run"
+    path.write_text("mine")
+    refused(command(*runs.arguments(path)), "exists")
+    refused(command(*runs.arguments(path / "below")), str(path))
+    assert path.read_text() == "mine"
+
+
+def test_resume_needs_a_run(tmp_path):
+    refused(command("resume", tmp_path / "none"), "is not a run directory")
+    refused(command("resume", tmp_path), "is not a run directory")
+    (tmp_path / "config.yaml").write_text("steps: 3\n")
+    refused(command("resume", tmp_path), "has no checkpoint")
+    (tmp_path / "config.yaml").write_text("")
+    refused(command("resume", tmp_path), "config.yaml is empty")
+    (tmp_path / "config.yaml").write_text("a: [")
+    refused(command("resume", tmp_path), "config.yaml is not readable YAML")
+    (tmp_path / "config.yaml").write_text("stepz: 3")
+    refused(command("resume", tmp_path), "did you mean steps?")
+
+
+# What a run leaves ------------------------------------------------------------------------------
+
+
+def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
+    home = tmp_path / "again"
+    result = command("train", "--config", run / "config.yaml", "--out", home)
+    assert result.exit_code == 0, result.output
+    assert runs.outcome(home) == runs.outcome(run)
+    # Without --quiet, and without a terminal, there is a line per step.
+    lines = [line for line in result.stderr.splitlines() if line.startswith("step ")]
+    assert len(lines) == 1
+    assert "valid" in lines[0]
+
+
+def test_tasks_are_written_for_the_verifier(runs, run, tmp_path):
+    out = tmp_path / "tasks.jsonl"
+    result = command("tasks", run, "--out", out)
+    rows = runs.rows(out)
+    assert result.output == f"{len(rows)} tasks: {out}\n"
+    valid = [r for r in runs.rows(run / "tasks.jsonl") if r["status"] == "ok"]
+    assert [r["id"] for r in rows] == [r["id"] for r in valid]
+    for row in rows:
+        assert row["kind"] != "code_f" or len(row["inputs"]) == len(row["outputs"])
+        assert row["kind"] == "code_f" or row["input"] is not None
+    assert command("tasks", run, "--out", out, "--all").exit_code == 0
+    assert len(runs.rows(out)) >= len(rows)
+    refused(command("tasks", tmp_path, "--out", out), "is not a run directory")
+
+
+def test_tasks_row_by_row_hold_what_the_report_needs(runs, run):
+    rows = runs.rows(run / "tasks.jsonl")
+    assert len(rows) == 2 * 3 * 3  # teachers, kinds, proposals
+    assert len({r["id"] for r in rows}) == len(rows)
+    for row in rows:
+        tried = sum(a["count"] for a in row["attempts"])
+        if row["status"] == "ok":
+            assert tried == 3
+            right = sum(a["count"] for a in row["attempts"] if a["score"] >= 1)
+            assert row["rho"] == right / 3
+            assert row["reward"] == (0.0 if right == 0 else 1 - right / 3)
+            assert row["metrics"]["ast_depth"] > 0
+        else:
+            assert (row["rho"], row["reward"], tried) == (None, -1.0, 0)
+            assert row["reason"]
+
+
+def test_metrics_agree_with_the_tasks(runs, run):
+    (row,) = runs.rows(run / "metrics.jsonl")
+    rows = runs.rows(run / "tasks.jsonl")
+    valid = [r for r in rows if r["status"] == "ok"]
+    assert row["valid_share"] == pytest.approx(len(valid) / len(rows))
+    assert row["solve_rate"] == pytest.approx(sum(r["rho"] for r in valid) / len(valid))
+    assert row["teacher_reward"] == pytest.approx(sum(r["reward"] for r in rows) / len(rows))
+    assert sum(row["rejected"].values()) == len(rows) - len(valid)
+    assert sum(row["rho"]) == len(valid)
+    assert row["coverage"]["structures"] == len({r["metrics"]["structure"] for r in valid})
+    assert set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
+    assert set(row["seconds"]) == {"match", "propose", "verify", "solve", "update", "save"}
+    assert row["tokens"]["trained"] == row["tokens"]["sampled"]
+
+
+def test_report_prints_a_summary_json_and_a_page(run, tmp_path):
+    assert "2 teachers and 2 students" in command("report", run).output
+    found = json.loads(command("report", run, "--json").stdout)
+    assert found[str(run)]["step"] == 1
+    page = tmp_path / "report.html"
+    assert command("report", run, "--html", page).exit_code == 0
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    refused(command("report", tmp_path / "none"), "does not exist")
