@@ -95,7 +95,7 @@ def train(
         from selfplay.loop import train as run_train
         from selfplay.progress import Progress
 
-        _hush()
+        hush()
         run_train(config, home, Progress(quiet=quiet))
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
@@ -109,7 +109,7 @@ def resume(run: Path, quiet: bool) -> None:
         from selfplay.loop import resume as run_resume
         from selfplay.progress import Progress
 
-        _hush()
+        hush()
         run_resume(run, Progress(quiet=quiet))
         click.echo(f"done: {run}")
 
@@ -189,7 +189,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def _hush() -> None:
+def hush() -> None:
     """Keep the model library from drawing its own bars over ours."""
     import transformers
 

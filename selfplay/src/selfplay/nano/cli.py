@@ -58,11 +58,12 @@ def measure(
     model: Path | None, per_level: int, samples: int, proposals: int, seed: int, as_json: bool
 ) -> None:
     """Measure valid proposals and solve rates on held-out tasks."""
-    from selfplay.cli import told_plainly
+    from selfplay.cli import hush, told_plainly
 
     with told_plainly():
         from selfplay.nano.standing import measure_model, table
 
+        hush()
         result = measure_model(model, per_level, samples, proposals, seed)
         click.echo(json.dumps(result, indent=1) if as_json else table(result))
 
