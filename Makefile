@@ -54,6 +54,7 @@ test-slow: env
 bench: env
 	$(BIN)/python tests/benchmarks/joint_learner.py
 	$(BIN)/python tests/benchmarks/training_step.py
+	$(BIN)/python tests/benchmarks/fixed_tasks.py
 
 docs: env
 	@$(PIP) -c constraints.txt -e ".[docs]"

@@ -79,6 +79,13 @@ def train_step(run: Run, progress: Progress) -> None:
 
 def train(config: RunConfig, directory: Path, progress: Progress) -> None:
     """Start a run in a new directory and carry it through."""
+    with begun(config, directory) as run:
+        _carry_through(run, progress)
+
+
+@contextmanager
+def begun(config: RunConfig, directory: Path) -> Iterator[Run]:
+    """Start a run in a new directory; it is open, before its first step, within the block."""
     create(directory, config)
     with _open(config, directory) as run:
         if config.mode == "populora":
@@ -87,7 +94,7 @@ def train(config: RunConfig, directory: Path, progress: Progress) -> None:
                 directory / "league", teachers=teachers, students=students, config=config.league
             )
         save_checkpoint(run)
-        _carry_through(run, progress)
+        yield run
 
 
 def resume(directory: Path, progress: Progress) -> None:

@@ -119,12 +119,16 @@ def _members(
     solved: Sequence[Solved], credit: Credit, stats: Mapping[str, UpdateStats]
 ) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
-    for role, rewarded in (("teacher", credit.proposals), ("student", credit.attempts)):
-        for name in dict.fromkeys(r.member for r in rewarded):
-            mine = [r.reward for r in rewarded if r.member == name]
+    # A student whose teacher wrote nothing valid has no attempts, but it played.
+    players = [
+        ("teacher", [s.verified.proposed.match.teacher for s in solved], credit.proposals),
+        ("student", [s.verified.proposed.match.student for s in solved], credit.attempts),
+    ]
+    for role, names, rewarded in players:
+        for name in dict.fromkeys(names):
             row = rows.setdefault(name, {"role": role})
             key = "reward" if row["role"] == role else f"{role}_reward"
-            row[key] = fmean(mine)
+            row[key] = _mean([r.reward for r in rewarded if r.member == name])
             row["role"] = row["role"] if row["role"] == role else "agent"
     for name, row in rows.items():
         taught = [s for s in solved if s.verified.proposed.match.teacher == name]
