@@ -89,7 +89,10 @@ def reading(run: Run) -> str:
             "reports of a single agent settling on easy tasks."
         )
     if rose >= 2 and not fell:
-        return "Programs got more complex, as the PopuLoRA paper reports of populations."
+        return (
+            "Programs got more complex, as the PopuLoRA paper reports of populations; a run with "
+            "learning rate 0 beside this one tells how much of it is training."
+        )
     if all(verdict in ("no clear change", "too few steps") for verdict in verdicts.values()):
         return "Nothing moved beyond the noise between steps."
     return ""
