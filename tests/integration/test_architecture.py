@@ -53,6 +53,11 @@ def test_no_file_is_longer_than_400_lines(package: str) -> None:
         assert len(path.read_text().splitlines()) <= 400, path.relative_to(ROOT)
 
 
+def test_no_test_file_is_longer_than_400_lines() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        assert len(path.read_text().splitlines()) <= 400, path.relative_to(ROOT)
+
+
 def test_versions_are_lockstep() -> None:
     found = set()
     for package in ALLOWED:
