@@ -1,0 +1,289 @@
+"""Faults put in on purpose: killed and stopped processes, full pipes, doors closed in use."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from code_verifier import Limits, Sandbox
+
+IDENTITY = "def f(x):\n    return x"
+SPIN = "def f(x):\n    while True: pass"
+SLOW = "def f(n):\n    total = 0\n    for i in range(n): total += i\n    return total"
+N = 20_000_000
+PATIENCE_S = 60.0
+LONG = Limits(wall_s=3600.0, cpu_s=3600.0)
+
+
+def stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the command, or nothing."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists; nobody reaps orphans in some containers, so no zombies."""
+    fields = stat(pid)
+    return bool(fields) and fields[0] not in "ZX"
+
+
+def below(roots: list[int]) -> list[int]:
+    """Living descendants of the given processes."""
+    parents = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    found, waiting = [], list(roots)
+    while waiting:
+        parent = waiting.pop()
+        mine = [pid for pid, fields in parents.items() if fields and int(fields[1]) == parent]
+        found += [pid for pid in mine if alive(pid)]
+        waiting += mine
+    return found
+
+
+def eventually(condition: Callable[[], object], seconds: float = PATIENCE_S) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def busy_child(servers: Callable[[], list[int]]) -> int:
+    """The child that runs a program: the one that has used processor time."""
+    found: list[int] = []
+
+    def look() -> bool:
+        found[:] = [pid for pid in below(servers()) if int((stat(pid) or ["0"] * 12)[11]) >= 5]
+        return bool(found)
+
+    assert eventually(look), "no child is running a program"
+    return found[0]
+
+
+@pytest.fixture
+def one() -> Iterator[Sandbox]:
+    with Sandbox(workers=1, limits=LONG) as opened:
+        yield opened
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    executor = ThreadPoolExecutor(4)
+    yield executor
+    executor.shutdown(wait=False, cancel_futures=True)
+
+
+# Killed -------------------------------------------------------------------------------------
+
+
+def test_a_killed_child_ends_its_program_only(one: Sandbox, threads: ThreadPoolExecutor) -> None:
+    future = threads.submit(one.run, SPIN, "1")
+    child = busy_child(one.pids)
+    os.kill(child, signal.SIGKILL)
+    verdict = future.result(timeout=PATIENCE_S)
+    assert verdict.status in ("memory", "sandbox_error")
+    assert verdict.output is None
+    assert not alive(child)
+    assert one.run(IDENTITY, "2").output == "2"
+
+
+def test_a_program_survives_its_server(one: Sandbox, threads: ThreadPoolExecutor) -> None:
+    future = threads.submit(one.run, SLOW, str(N))
+    child = busy_child(one.pids)
+    servers = one.pids()
+    for server in servers:
+        os.kill(server, signal.SIGKILL)
+    assert future.result(timeout=PATIENCE_S).output == str(N * (N - 1) // 2)
+    assert eventually(lambda: not alive(child)), "the child outlived its server"
+    assert not set(servers) & set(one.pids())
+
+
+def test_all_servers_may_die_between_two_checks() -> None:
+    with Sandbox(workers=2) as sandbox:
+        assert all(v.ok for v in sandbox.check_many([(IDENTITY, str(i)) for i in range(8)]))
+        for server in sandbox.pids():
+            os.kill(server, signal.SIGKILL)
+        verdicts = list(sandbox.check_many([(IDENTITY, str(i)) for i in range(8)]))
+        assert [verdict.output for verdict in verdicts] == [str(i) for i in range(8)]
+
+
+@pytest.mark.parametrize("many", ["run_many", "check_many"])
+def test_killing_all_servers_loses_and_reorders_nothing(many: str) -> None:
+    pairs = [("def f(x):\n    return [x, -x]", str(i)) for i in range(200)]
+    outputs = []
+    with Sandbox(workers=2) as sandbox:
+        for number, verdict in enumerate(getattr(sandbox, many)(pairs)):
+            outputs.append(verdict.output)
+            if number in (20, 90, 160):
+                for server in sandbox.pids():
+                    os.kill(server, signal.SIGKILL)
+    assert outputs == [f"[{i}, {-i}]" for i in range(200)]
+
+
+CALLER = """
+import sys, threading
+from code_verifier import Limits, Sandbox
+sandbox = Sandbox(workers=2, limits=Limits(wall_s=3600, cpu_s=3600))
+sandbox.check("def f(x): return x", "1")
+print(*sandbox.pids(), flush=True)
+pairs = [("def f(x):\\n    while True: pass", str(i)) for i in range(8)]
+for verdict in sandbox.check_many(pairs):
+    pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_everything_ends_with_the_caller(number: int) -> None:
+    command = [sys.executable, "-c", CALLER]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as caller:
+        assert caller.stdout is not None
+        servers = [int(word) for word in caller.stdout.readline().split()]
+        busy_child(lambda: servers)
+        family = below([caller.pid])
+        assert set(servers) <= set(family)
+        caller.send_signal(number)
+        try:
+            assert caller.wait(timeout=PATIENCE_S) != 0
+        finally:
+            caller.kill()
+    assert eventually(lambda: not any(map(alive, family))), "processes stayed behind"
+
+
+# Stopped ------------------------------------------------------------------------------------
+
+
+def test_a_stopped_child_is_a_timeout(threads: ThreadPoolExecutor) -> None:
+    with Sandbox(workers=1, limits=Limits(wall_s=3.0, cpu_s=60.0)) as sandbox:
+        assert sandbox.run(IDENTITY, "1").ok
+        future = threads.submit(sandbox.run, SPIN, "1")
+        child = busy_child(sandbox.pids)
+        os.kill(child, signal.SIGSTOP)
+        assert future.result(timeout=PATIENCE_S).status == "timeout"
+        assert not alive(child)
+        assert sandbox.run(IDENTITY, "2").output == "2"
+
+
+def test_a_stopped_server_is_replaced(threads: ThreadPoolExecutor) -> None:
+    """Also when the request is larger than the pipe, so that it cannot even be sent."""
+
+    def stop_and_run(size: int) -> tuple[str | None, list[int]]:
+        limits = Limits(wall_s=0.5, cpu_s=0.5, program_chars=2_000_000)
+        with Sandbox(workers=1, limits=limits) as sandbox:
+            assert sandbox.run(IDENTITY, "1").ok
+            servers = sandbox.pids()
+            for server in servers:
+                os.kill(server, signal.SIGSTOP)
+            output = sandbox.run(f"{IDENTITY}  # {'x' * size}", "2").output
+            return output, [pid for pid in servers if alive(pid)]
+
+    assert list(threads.map(stop_and_run, (10, 1_000_000))) == [("2", [])] * 2
+
+
+# Full pipes ---------------------------------------------------------------------------------
+
+
+def test_the_largest_texts_pass_both_ways() -> None:
+    limits = Limits(60.0, 60.0, 1024, 5_000_000, 5_000_000, 5_000_000)
+    with Sandbox(workers=2, limits=limits) as sandbox:
+        text = repr("a" * 4_900_000)
+        assert sandbox.run(IDENTITY, text).output == text
+        assert sandbox.check("def f(n):\n    return 'b' * n", "4999998").status == "ok"
+        assert sandbox.run("def f(n):\n    return 'b' * n", "4999999").status == "too_long"
+
+
+STOPPED_CALLER = """
+from code_verifier import Limits, Sandbox
+with Sandbox(workers=1, limits=Limits(60, 60, output_chars=2_000_000)) as sandbox:
+    sandbox.run("def f(x): return x", "1")
+    print("ready", flush=True)
+    wanted = repr("a" * 1_900_000)
+    verdicts = sandbox.run_many([("def f(n): return 'a' * n", "1900000")] * 6)
+    assert all(verdict.output == wanted for verdict in verdicts)
+"""
+
+
+def test_results_wait_for_a_caller_that_does_not_read() -> None:
+    command = [sys.executable, "-c", STOPPED_CALLER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == "ready\n"
+        for _ in range(3):
+            caller.send_signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            caller.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+        assert caller.wait(timeout=PATIENCE_S) == 0
+
+
+# Doors closed in use ------------------------------------------------------------------------
+
+
+def test_a_stream_left_half_way_stops_working(one: Sandbox) -> None:
+    def forever() -> Iterator[tuple[str, str]]:
+        while True:
+            yield IDENTITY, "1"
+
+    stream = one.run_many(forever())
+    for _ in range(5):
+        assert next(stream).ok
+    del stream
+    gc.collect()
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("code-v")]
+    assert names == []
+    assert one.run(IDENTITY, "3").output == "3"
+
+
+def test_an_exception_of_the_callers_own_ends_the_stream(one: Sandbox) -> None:
+    def broken() -> Iterator[tuple[str, str]]:
+        yield IDENTITY, "1"
+        raise LookupError("no more")
+
+    stream = one.check_many(broken())
+    assert next(stream).output == "1"
+    with pytest.raises(LookupError, match="no more"):
+        next(stream)
+
+
+# Many ---------------------------------------------------------------------------------------
+
+HOSTILE = [
+    ("timeout", SPIN, "1"),
+    ("memory", "def f(x):\n    return [0] * 10**9", "1"),
+    ("exception", "def f(x):\n    return 1 / 0", "1"),
+    ("exception", "def f(x):\n    return f(x)", "1"),
+    ("exception", "def f(x):\n    raise SystemExit", "1"),
+    ("too_long", "def f(x):\n    return 'a' * 20000", "1"),
+    ("syntax_error", "def f(x:", "1"),
+    ("not_literal", "def f(x):\n    return f", "1"),
+]
+
+
+def test_two_thousand_programs_leave_nothing_behind() -> None:
+    limits = Limits(wall_s=20.0, cpu_s=0.1)
+
+    def open_files() -> list[int]:
+        return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *sandbox.pids())]
+
+    with Sandbox(workers=2, limits=limits) as sandbox:
+        wanted = [*HOSTILE, *[("ok", IDENTITY, str(i)) for i in range(192)]]
+        counts = []
+        for _ in range(10):
+            verdicts = list(sandbox.run_many((program, given) for _, program, given in wanted))
+            assert [verdict.status for verdict in verdicts] == [status for status, *_ in wanted]
+            counts.append((open_files(), len(sandbox.pids())))
+        assert counts[1:] == counts[:1] * 9
+        found = [stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+        ours = {os.getpid(), *sandbox.pids()}
+        assert not [f for f in found if f and f[0] == "Z" and int(f[1]) in ours]
