@@ -1,12 +1,15 @@
 """Parsing of untrusted text into syntax trees, without executing or warning."""
 
 import ast
+import re
 import threading
 import warnings
 
 _LOCK = threading.RLock()
 """CPython 3.11 counts the depth of a tree per process, not per thread (gh-106905): two threads that
 parse at once can end in a SystemError. Filters of warnings are per process too."""
+_WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
+"""What the tokenizer warns of: unknown escapes, and a number that runs into a word (`1or 2`)."""
 _FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)
 
 
@@ -17,11 +20,11 @@ def parse_tree(text: str, mode: str = "exec") -> ast.Module | ast.Expression:
     raised (null bytes, surrogates, excessive nesting, over-long integers).
     """
     try:
-        if "\\" not in text:
+        if _WARNED.search(text) is None:
             with _LOCK:
                 return _parse(text, mode)
         with _LOCK, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" warns, and warnings may be errors here
+            warnings.simplefilter("ignore")  # they may be errors here
             return _parse(text, mode)
     except SyntaxError as error:
         raise SyntaxError(describe(error)) from None
