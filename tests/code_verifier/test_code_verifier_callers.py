@@ -1,0 +1,257 @@
+"""Callers of every make: forked, spawned, threaded, cancelled, and with odd surroundings."""
+
+import asyncio
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from code_verifier import Limits, Sandbox
+
+IDENTITY = "def f(x):\n    return x"
+SPIN = "def f(x):\n    while True: pass"
+
+HEAD = """
+import os, signal, sys, threading, time
+from code_verifier import Limits, Sandbox
+SQUARE = "def f(x):\\n    return x * x"
+SPIN = "def f(x):\\n    while True: pass"
+"""
+
+
+def runs(script: str, folder: Path, *options: str) -> None:
+    """The script ends by itself, with exit code 0, and prints `done`."""
+    path = folder / "caller.py"
+    path.write_text(HEAD + script)
+    command = [sys.executable, *options, str(path)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["done"]), done.stdout + done.stderr
+
+
+def children() -> set[str]:
+    """Processes whose parent is this one."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[1] == str(os.getpid()):
+            found.add(name)
+    return found
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(workers=2, limits=Limits(wall_s=60.0, cpu_s=60.0)) as opened:
+        yield opened
+
+
+# Threads and asyncio ------------------------------------------------------------------------
+
+
+def test_servers_outlive_the_thread_that_started_them(sandbox: Sandbox) -> None:
+    thread = threading.Thread(target=sandbox.run, args=(IDENTITY, "1"))
+    thread.start()
+    thread.join()
+    before = sandbox.pids()
+    assert len(before) >= 1
+    assert [v.output for v in sandbox.run_many([(IDENTITY, str(i)) for i in range(20)])] == [
+        str(i) for i in range(20)
+    ]
+    assert set(before) <= set(sandbox.pids())
+
+
+def test_many_threads_share_few_servers(sandbox: Sandbox) -> None:
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        for i in range(10):
+            value = str(100 * number + i)
+            if sandbox.check(IDENTITY, value).output != value:
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_cancelled_task_harms_no_other() -> None:
+    async def main(sandbox: Sandbox) -> list[str | None]:
+        doomed = asyncio.create_task(sandbox.acheck(SPIN, "1"))
+        await asyncio.sleep(0.2)
+        doomed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await doomed
+        verdicts = await asyncio.gather(*(sandbox.arun(IDENTITY, str(i)) for i in range(6)))
+        return [verdict.output for verdict in verdicts]
+
+    with Sandbox(workers=2, limits=Limits(wall_s=3.0, cpu_s=3.0)) as sandbox:
+        assert asyncio.run(main(sandbox)) == [str(i) for i in range(6)]
+
+
+# Copies and other processes -----------------------------------------------------------------
+
+
+FORK_IN_USE = """
+stop = False
+sandbox = Sandbox(workers=2, limits=Limits(60, 60))
+answers = []
+
+def hammer(number):
+    while not stop:
+        answers.append(sandbox.run(SQUARE + "\\n" * number, str(number)).output == str(number ** 2))
+
+threads = [threading.Thread(target=hammer, args=(i,)) for i in range(4)]
+for thread in threads:
+    thread.start()
+codes = []
+for i in range(20):
+    pid = os.fork()
+    if pid == 0:
+        good = sandbox.run(SQUARE, "9").output == "81" and sandbox.check(SQUARE, "3").output == "9"
+        sandbox.close()
+        os._exit(0 if good else 1)
+    deadline = time.monotonic() + 60
+    while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    codes.append(os.waitstatus_to_exitcode(found[1]))
+stop = True
+for thread in threads:
+    thread.join()
+assert codes == [0] * 20, codes
+assert answers and all(answers)
+sandbox.close()
+print("done")
+"""
+
+
+def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path) -> None:
+    runs(FORK_IN_USE, tmp_path, "-Wignore::DeprecationWarning")
+
+
+POOL = """
+import multiprocessing
+sandbox = Sandbox(workers=1, limits=Limits(60, 60))
+
+def work(number):
+    return sandbox.run(SQUARE, str(number)).output, os.getpid(), sandbox.pids()
+
+def given(pair):
+    opened, number = pair
+    return opened.check(SQUARE, str(number)).output
+
+if __name__ == "__main__":
+    mine = work(1)[2]
+    context = multiprocessing.get_context(METHOD)
+    with context.Pool(2) as pool:
+        found = pool.map(work, range(20), chunksize=1)
+        assert [output for output, _, _ in found] == [str(i * i) for i in range(20)], found
+        assert not any(set(pids) & set(mine) for _, _, pids in found)
+    assert work(7)[0] == "49" and sandbox.pids() == mine
+    sandbox.close()
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_pools_of_processes(tmp_path: Path, method: str) -> None:
+    runs(POOL.replace("METHOD", repr(method)), tmp_path, "-Wignore::DeprecationWarning")
+
+
+LOADER = """
+from torch.utils.data import DataLoader, Dataset
+
+class Judged(Dataset):
+    def __init__(self):
+        self.sandbox = Sandbox(workers=1, limits=Limits(60, 60))
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return int(self.sandbox.check(SQUARE, str(index)).output)
+
+if __name__ == "__main__":
+    data = Judged()
+    assert data[3] == 9
+    loader = DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context=METHOD)
+    for _ in range(2):
+        assert [int(x) for batch in loader for x in batch] == [i * i for i in range(24)]
+    assert data[5] == 25
+    print("done")
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+@pytest.mark.parametrize("method", ["fork"])
+def test_data_loader_workers(tmp_path: Path, method: str) -> None:
+    runs(LOADER.replace("METHOD", repr(method)), tmp_path, "-Wignore")
+
+
+# Odd surroundings ---------------------------------------------------------------------------
+
+USE = """
+with Sandbox(workers=2, limits=Limits(60, 2)) as sandbox:
+    pairs = [(SQUARE, str(i)) for i in range(20)]
+    assert [v.output for v in sandbox.check_many(pairs)] == [str(i * i) for i in range(20)]
+    assert sandbox.run(SPIN, "1").status == "timeout"
+    assert sandbox.run(SQUARE, "4").output == "16"
+"""
+
+SURROUNDINGS = {
+    "no standard streams": "out = os.dup(1)\nfor n in range(3): os.close(n)",
+    "a folder that is gone": "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
+    "no rights for new files": "os.umask(0o777)",
+    "many open files": (
+        "import resource\nhard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))\n"
+        "files = [open(os.devnull) for _ in range(1200)]"
+    ),
+    "an odd environment": (
+        "os.environ.clear()\n"
+        "os.environ.update(PYTHONHOME='/nowhere', PYTHONPATH='/nowhere', PYTHONSTARTUP='x', "
+        "PYTHONOPTIMIZE='2', LC_ALL='xx_YY', TZ='Asia/Kolkata', PYTHONHASHSEED='7')"
+    ),
+    "low priority": "os.nice(10)",
+    "changed limits": (
+        "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        "sys.setrecursionlimit(200)\nsys.set_int_max_str_digits(640)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SURROUNDINGS)
+def test_odd_surroundings(tmp_path: Path, name: str) -> None:
+    say = "os.write(out, b'done')" if "out =" in SURROUNDINGS[name] else "print('done')"
+    runs(f"{SURROUNDINGS[name]}\n{USE}\n{say}\n", tmp_path)
+
+
+@pytest.mark.parametrize("how", ["pass", "sys.exit(0)", "del sandbox", "sandbox.close()"])
+def test_a_caller_that_ends_without_closing(tmp_path: Path, how: str) -> None:
+    script = f"""
+sandbox = Sandbox(workers=2, limits=Limits(60, 60))
+assert sandbox.check(SQUARE, "3").output == "9"
+print(*sandbox.pids(), "done", flush=True)
+{how}
+"""
+    runs(script, tmp_path, "-Werror", "-Xdev")
+
+
+def test_closing_leaves_no_child(sandbox: Sandbox) -> None:
+    before = children()
+    with Sandbox(workers=2) as other:
+        assert other.check(IDENTITY, "1").ok
+        assert children() > before
+    assert children() == before
+    other.close()
