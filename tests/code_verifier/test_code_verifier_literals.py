@@ -2,6 +2,7 @@
 
 import ast
 import math
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from code_verifier import (
     Comparison,
     LiteralError,
+    Sandbox,
     canonical,
     canonical_arguments,
     parse_arguments,
@@ -18,10 +20,21 @@ from code_verifier import (
 )
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
-_atoms = st.one_of(
-    st.none(), st.booleans(), st.integers(), _floats, st.text(), st.binary(), st.just(...)
+_complexes = st.builds(complex, _floats, _floats)
+_integers = st.one_of(
+    st.integers(),
+    st.builds(
+        lambda sign, bits, low: sign * (2**bits + low),
+        *[st.integers(-1, 1)],
+        *[st.integers(0, 14_279), st.integers(0, 9)],
+    ),
 )
-_keys = st.one_of(st.none(), st.integers(), _floats, st.text(), st.binary(), st.booleans())
+_texts = st.text(st.characters())  # every plane, surrogates and nulls too
+_atoms = st.one_of(
+    *(st.none(), st.booleans(), _integers, _floats, _complexes, _texts, st.binary()),
+    *(st.just(...), st.sampled_from([0.0, -0.0, 1e308, 5e-324, 2**53 + 1, "\ud800\x00\U0010ffff"])),
+)
+_keys = st.recursive(_atoms, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=3)
 _values = st.recursive(
     _atoms,
     lambda inner: st.one_of(
@@ -34,14 +47,68 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+def _exact(value: object) -> object:
+    """A stand-in that is equal exactly when types, values and signs of zeros are."""
+    kind = type(value)
+    if isinstance(value, list | tuple):
+        return kind, [_exact(item) for item in value]
+    if isinstance(value, set):
+        return kind, frozenset(repr(_exact(item)) for item in value)
+    if isinstance(value, dict):
+        return kind, {repr(_exact(key)): _exact(item) for key, item in value.items()}
+    return kind, repr(value)
+
+
+@settings(max_examples=200, deadline=None)
 @given(_values)
 def test_any_nested_literal_survives_the_round_trip(value: object) -> None:
     text = canonical(value)
     again = parse_literal(text)
-    assert again == value
+    assert _exact(again) == _exact(value)
     assert canonical(again) == text
     assert ast.literal_eval(text) == value
+    assert _exact(parse_literal(repr(value))) == _exact(value)
+    assert Comparison().same(again, value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.one_of(_values, st.integers(-2, 2)), st.one_of(_values, st.sampled_from([1.0, True, 0.0]))
+)
+def test_equal_texts_are_equal_values(left: object, right: object) -> None:
+    alike = canonical(left) == canonical(right)
+    assert alike == (_exact(left) == _exact(right))
+    assert Comparison().same(left, right) is alike
+    for comparison in (Comparison(types=False), Comparison(tolerance=0.1), Comparison(False, 0.1)):
+        assert comparison.same(left, right) is comparison.same(right, left)
+        assert comparison.same(left, left)
+        assert comparison.same(left, right) or not alike
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(_keys, _values), max_size=6), st.randoms())
+def test_the_text_does_not_hang_on_the_order_of_insertion(
+    pairs: list[tuple[object, object]], shuffler: random.Random
+) -> None:
+    unique = list(dict(pairs).items())
+    again = shuffler.sample(unique, len(unique))
+    assert canonical(dict(unique)) == canonical(dict(again))
+    assert canonical({key for key, _ in unique}) == canonical({key for key, _ in again})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_values, max_size=5))
+def test_literals_pass_through_the_sandbox_unchanged(
+    sandbox: Sandbox, values: list[object]
+) -> None:
+    text = canonical(values)
+    verdict = sandbox.run("def f(x):\n    return x", text)
+    assert (verdict.status, verdict.output) == ("ok", text)
+    # The other way: the program reads the text of its input itself.
+    program = "import ast\ndef f(x):\n    return ast.literal_eval(x)"
+    verdict = sandbox.run(program, canonical(text))
+    assert verdict.output is not None, verdict
+    assert Comparison(types=False).same(parse_literal(verdict.output), values)
 
 
 @settings(max_examples=50, deadline=None)
@@ -50,6 +117,21 @@ def test_arguments_survive_the_round_trip(args: list[object], kwargs: dict[str, 
     text = canonical_arguments(args, kwargs)
     assert parse_arguments(text) == (tuple(args), kwargs)
     assert parse_arguments(tidy_arguments(text)) == (tuple(args), kwargs)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("0123456789[]-, (){}'\"\\\n#:jeTrue.x*=", max_size=30))
+def test_any_text_is_a_literal_or_an_error(text: str) -> None:
+    for read in (parse_literal, parse_arguments):
+        try:
+            value = read(text)
+        except LiteralError:
+            continue
+        if read is parse_literal:
+            assert ast.literal_eval(text.strip()) == value
+            assert parse_literal(canonical(value)) == value
+        else:
+            assert parse_arguments(canonical_arguments(*value)) == value
 
 
 @pytest.mark.parametrize(
@@ -63,6 +145,8 @@ def test_arguments_survive_the_round_trip(args: list[object], kwargs: dict[str, 
         (-0.0, "-0.0"),
         (1 - 2j, "(1.0-2.0j)"),
         ("\ud800", "'\\ud800'"),
+        ([True, 1, 1.0, 0.0], "[True, 1, 1.0, 0.0]"),
+        ({(1, 2), None, ..., b"a", "a", 0.5}, "{0.5, 'a', (1, 2), ..., None, b'a'}"),
     ],
 )
 def test_canonical_text(value: object, text: str) -> None:
@@ -139,3 +223,77 @@ def test_comparison_by_type_by_python_and_within_tolerance() -> None:
     assert not near.same([1], [1.0])
     assert not near.same((1.0,), [1.0])
     assert Comparison(types=False, tolerance=1e-9).same(1, 1.0)
+
+
+def test_no_method_of_a_class_or_metaclass_is_called() -> None:
+    class Liar(type):
+        __name__ = property(lambda cls: 1 / 0)  # type: ignore[assignment]
+
+        def __eq__(cls, other: object) -> bool:
+            raise AssertionError("called")
+
+        def __hash__(cls) -> int:
+            raise AssertionError("called")
+
+    class Number(metaclass=Liar):
+        def __repr__(self) -> str:
+            return "42"
+
+    with pytest.raises(LiteralError, match="'Number' is not a literal"):
+        canonical([Number()])
+
+
+def test_repr_of_complex_numbers_is_read_as_python_wrote_it() -> None:
+    for real in (0.0, -0.0, 1.5, -1.0):
+        for imag in (0.0, -0.0, 2.0, -1.0):
+            value = complex(real, imag)
+            assert repr(parse_literal(repr(value))) == repr(value)
+
+
+def test_fast_and_slow_readers_refuse_the_same() -> None:
+    for text in ("1], [2", "[1] [2]", "[1 2]", "--1", "01", "[-]", "1\n2", "[" * 65 + "]" * 65):
+        with pytest.raises(LiteralError):
+            parse_literal(text)
+    assert parse_literal("[" * 64 + "]" * 64) == parse_literal("[" * 64 + " # x\n" + "]" * 64)
+    assert parse_literal("[1, 2,]") == [1, 2]
+    assert parse_arguments("1, [2, -3],") == ((1, [2, -3]), {})
+    assert repr(parse_literal("-0")) == "0"
+
+
+def test_comparison_never_raises() -> None:
+    cycle: list[object] = []
+    cycle.append(cycle)
+
+    class Angry:
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError
+
+        __hash__ = None  # type: ignore[assignment]
+
+    odd = [10**400, -(10**400), 1e308, math.nan, math.inf, cycle, Angry(), {1: cycle}, "a", 1j]
+    odd += [frozenset({1}), {1.5, "a", None}, {(1,): 1}, range(2), True, None, ..., b"a", [10**400]]
+    for types in (True, False):
+        for tolerance in (0.0, 1e-6):
+            comparison = Comparison(types, tolerance)
+            for left in odd:
+                for right in odd:
+                    assert comparison.same(left, right) in (True, False)
+            assert not comparison.same(10**400, 1e308)
+            assert not comparison.same("1", 1)
+
+
+def test_comparison_of_keys_members_and_signs() -> None:
+    exact, near, loose = Comparison(), Comparison(tolerance=1e-6), Comparison(False, 1e-6)
+    assert not exact.same({1: "a"}, {True: "a"})
+    assert not near.same({1: "a"}, {1.0: "a"})
+    assert loose.same({1: 0.5}, {1.0: 0.5 + 1e-9})
+    assert near.same({0.1 + 0.2, "a"}, {"a", 0.3})
+    assert not exact.same({0.1 + 0.2}, {0.3})
+    assert not exact.same(0.0, -0.0)
+    assert not exact.same({0.0}, {-0.0})
+    assert near.same(0.0, -0.0)
+    assert Comparison(types=False).same(0.0, -0.0)
+    assert not near.same(2, 2.0)
+    assert not Comparison(tolerance=2.0).same(1, 2)
+    assert not Comparison(tolerance=2.0).same(True, False)
+    assert near.same(1 + 1e-9j, 1 + 0j)

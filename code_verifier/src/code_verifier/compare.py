@@ -6,40 +6,91 @@ from typing import Any
 
 from code_verifier.literals import canonical
 
+_MISSING = object()
+
 
 @dataclass(frozen=True)
 class Comparison:
     """How values are compared.
 
-    types: whether 1, 1.0 and True differ (they do by default). tolerance: relative and absolute
-    tolerance for floats, 0 for none; it applies inside lists, tuples and dict values.
+    types: whether 1, 1.0 and True differ, and 0.0 and -0.0 (they do by default); without it
+    Python's `==` decides. tolerance: relative and absolute tolerance for floats and complex
+    numbers, 0 for none; it applies inside lists, tuples, sets and dict values, not to dict keys,
+    and a zero's sign does not count then.
     """
 
     types: bool = True
     tolerance: float = 0.0
 
     def same(self, left: Any, right: Any) -> bool:
-        """Whether two values made of exact built-in types are the same."""
-        if self.tolerance == 0.0:
-            return canonical(left) == canonical(right) if self.types else bool(left == right)
-        return self._close(left, right)
+        """Whether two values made of exact built-in types are the same. Never raises."""
+        try:
+            if self.tolerance > 0.0:
+                return self._close(left, right)
+            return _same(left, right) if self.types else bool(left == right)
+        except Exception:  # a cycle, or a value of a type that has no literal
+            return False
 
     def _close(self, left: Any, right: Any) -> bool:
-        if self.types and type(left) is not type(right):
+        kind = type(left)
+        if kind is not type(right) and (self.types or not (_is_number(left) and _is_number(right))):
             return False
-        if isinstance(left, float | complex) or isinstance(right, float | complex):
-            return _near(left, right, self.tolerance)
-        if isinstance(left, list | tuple) and type(left) is type(right):
+        if kind is type(right) and (kind is int or kind is bool):
+            return bool(left == right)
+        if _is_number(left):
+            return self._near(left, right)
+        if kind is list or kind is tuple:
             return len(left) == len(right) and all(map(self._close, left, right))
-        if isinstance(left, dict) and isinstance(right, dict):
-            return left.keys() == right.keys() and all(
-                self._close(left[key], right[key]) for key in left
+        if kind is dict:
+            return len(left) == len(right) and all(
+                self._has(key, right) and self._close(item, right[key])
+                for key, item in left.items()
             )
-        return bool(left == right) and (not self.types or canonical(left) == canonical(right))
+        if kind is set:
+            return len(left) == len(right) and all(
+                map(self._close, sorted(left, key=_order), sorted(right, key=_order))
+            )
+        return bool(left == right)
+
+    def _has(self, key: Any, mapping: dict[Any, Any]) -> bool:
+        return key in mapping and (
+            not self.types or any(_same(key, other) for other in mapping if other == key)
+        )
+
+    def _near(self, left: Any, right: Any) -> bool:
+        if left == right:
+            return True
+        a, b = complex(left), complex(right)  # OverflowError: an integer far from any float
+        limit = {"rel_tol": self.tolerance, "abs_tol": self.tolerance}
+        return math.isclose(a.real, b.real, **limit) and math.isclose(a.imag, b.imag, **limit)
 
 
-def _near(left: Any, right: Any, tolerance: float) -> bool:
-    if not isinstance(left, int | float | complex) or not isinstance(right, int | float | complex):
+def _same(left: Any, right: Any) -> bool:
+    """Whether the canonical texts would be equal, at any size."""
+    kind = type(left)
+    if kind is not type(right):
         return False
-    pairs = ((complex(left).real, complex(right).real), (complex(left).imag, complex(right).imag))
-    return all(math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance) for a, b in pairs)
+    if kind is list or kind is tuple:
+        return len(left) == len(right) and all(map(_same, left, right))
+    if kind is dict or kind is set:
+        if len(left) != len(right):
+            return False
+        twins = {key: key for key in right}
+        if not all(_same(key, twins.get(key, _MISSING)) for key in left):
+            return False
+        return kind is set or all(_same(item, right[key]) for key, item in left.items())
+    if kind is float or kind is complex:
+        return repr(left) == repr(right)  # tells 0.0 from -0.0
+    return bool(left == right)
+
+
+def _is_number(value: Any) -> bool:
+    kind = type(value)
+    return kind is int or kind is float or kind is bool or kind is complex
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """Numbers by value, then the rest by their canonical texts."""
+    if _is_number(value) and type(value) is not complex:
+        return (0, value)
+    return (1, canonical(value))
