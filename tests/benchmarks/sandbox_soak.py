@@ -8,8 +8,8 @@ raise, write too much or do not parse. Every verdict is compared with the wanted
 taken between two streams, at rest, and go to the log at once; a log that exists is continued after
 its last sample, with a new sandbox. Flat means: at the least-squares slope after the first
 tenth, 100,000 programs add less than 8 MiB to the caller and to a fork server (a rise of less
-than 1 MiB in all is noise), no sample of the second half has more descriptors or processes than those
-of the first, and there is no zombie.
+than 1 MiB in all is noise), no sample of the second half has more descriptors or processes than
+those of the first, and there is no zombie.
 """
 
 import argparse
@@ -93,7 +93,8 @@ def slope(rows: list[dict[str, Any]], name: str) -> float:
     spread = sum((x - mean_x) ** 2 for x in xs)
     if spread == 0.0:
         return 0.0
-    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
+    products = ((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    return float(sum(products) / spread)
 
 
 def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
