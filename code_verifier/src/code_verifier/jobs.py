@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from code_verifier.errors import RecordError
+from code_verifier.errors import LiteralError, RecordError
 from code_verifier.literals import canonical, parse_literal
-from code_verifier.records import KINDS, Status, Task, Verdict
-from code_verifier.rows import Row, id_of, program_of, text_field, text_list
+from code_verifier.records import Status, Task, Verdict
+from code_verifier.rows import Row, id_of, program_of, task_of, text_field, text_list
 from code_verifier.sandbox import Sandbox
 
 Job = Callable[[Sandbox, Row], Row]
@@ -24,17 +24,43 @@ def _told(job: Job) -> Job:
     return wrapped
 
 
+def check_request(row: Row) -> tuple[str, tuple[str, ...], bool]:
+    """Program, inputs, and whether they are a list of a row with a program.
+
+    Raises RecordError when the row lacks them.
+    """
+    id_of(row)
+    program = program_of(row)
+    if row.get("input") is None and row.get("inputs") is not None:
+        inputs = text_list(row, "inputs")
+        if not inputs:
+            raise RecordError("field 'inputs' is empty; expected at least one input")
+        return program, inputs, True
+    return program, (text_field(row, "input", "inputs"),), False
+
+
+def grade_request(row: Row) -> tuple[Task, str]:
+    """Task and answer of a row. Raises RecordError when they are missing or cannot be judged."""
+    id_of(row)
+    task = task_of(row)
+    for gold in task.outputs if task.output is None else (task.output,):
+        try:
+            parse_literal(gold)
+        except LiteralError as error:
+            raise RecordError(f"the output {gold[:60]!r} is not a literal: {error}") from None
+    if task.kind == "code_f" and task.visible == len(task.inputs):
+        raise RecordError("a code_f task needs at least one hidden example to be graded")
+    return task, text_field(row, "answer")
+
+
 @_told
 def check_row(sandbox: Sandbox, row: Row) -> Row:
     """`{"id", "status", "output", "reason", "wall_ms", "runs"}` for a row with a program.
 
     A row with `inputs` (AZR's code_f seeds) is checked on each; its output is their list.
     """
-    program = program_of(row)
-    if "input" in row or "inputs" not in row:
-        verdict = sandbox.check(program, text_field(row, "input"))
-    else:
-        verdict = _check_all(sandbox, program, text_list(row, "inputs"))
+    program, inputs, many = check_request(row)
+    verdict = _check_all(sandbox, program, inputs) if many else sandbox.check(program, inputs[0])
     return {
         "id": id_of(row),
         "status": verdict.status,
@@ -61,23 +87,15 @@ def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdi
 
 @_told
 def grade_row(sandbox: Sandbox, row: Row) -> Row:
-    """`{"id", "score", "reason", "passed"?, "total"?}` for a row with a task and an answer."""
-    kind = text_field(row, "kind")
-    if kind not in KINDS:
-        raise RecordError(f"unknown kind {kind!r}; expected one of {', '.join(KINDS)}")
-    visible = row.get("visible", 0)
-    if not isinstance(visible, int) or isinstance(visible, bool):
-        raise RecordError("field 'visible' is not a whole number")
-    task = Task(
-        kind,
-        program_of(row) if kind == "code_i" else "",
-        output=None if kind == "code_f" else text_field(row, "output"),
-        inputs=text_list(row, "inputs"),
-        outputs=text_list(row, "outputs"),
-        visible=visible,
-    )
-    grade = sandbox.grade(task, text_field(row, "answer"))
-    result: Row = {"id": id_of(row), "score": grade.score, "reason": grade.reason}
+    """`{"id", "score", "reason", "passed"?, "total"?}` for a row with a task and an answer.
+
+    The score is None when the sandbox failed.
+    """
+    task, answer = grade_request(row)
+    grade = sandbox.grade(task, answer)
+    failed = grade.reason.startswith(Status.SANDBOX_ERROR)
+    score = None if failed else grade.score
+    result: Row = {"id": id_of(row), "score": score, "reason": grade.reason}
     if grade.total is not None:
         result |= {"passed": grade.passed, "total": grade.total}
     return result

@@ -1,58 +1,12 @@
-"""JSON Lines in and out: rows with line numbers, and an output file that is whole or absent."""
+"""The fields of one row: programs, texts, lists, ids, tasks."""
 
-import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO
+import math
+from typing import Any
 
 from code_verifier.errors import RecordError
-
-MAX_LINE = 64 * 2**20
+from code_verifier.records import KINDS, Task
 
 Row = dict[str, Any]
-
-
-class RowError(RecordError):
-    """A line of a JSON Lines file cannot be used."""
-
-
-def read_rows(file: BinaryIO, name: str, skip: Callable[[str], None] | None) -> Iterator[Row]:
-    """The objects of a JSON Lines file, one at a time, each with its line number as `_line`.
-
-    Blank lines are passed over. A bad line raises RowError, or is told to `skip` and left out.
-    """
-    number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        try:
-            row = _row(line, f"{name}, line {number}", file)
-        except RowError as error:
-            if skip is None:
-                raise
-            skip(str(error))
-            continue
-        if row is not None:
-            row["_line"] = number
-            yield row
-
-
-def _row(line: bytes, place: str, file: BinaryIO) -> Row | None:
-    if len(line) > MAX_LINE:
-        while line and not line.endswith(b"\n"):
-            line = file.readline(MAX_LINE)
-        raise RowError(f"{place}: longer than {MAX_LINE} bytes")
-    if not line.strip():
-        return None
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RowError(f"{place}: not JSON ({error}); expected one object a line") from None
-    if not isinstance(row, dict):
-        raise RowError(f"{place}: found {type(row).__name__}, expected a JSON object")
-    return row
 
 
 def text_field(row: Row, *names: str) -> str:
@@ -63,7 +17,8 @@ def text_field(row: Row, *names: str) -> str:
                 kind = type(row[name]).__name__
                 raise RecordError(f"field {name!r} is of type {kind}; expected a text")
             return str(row[name])
-    raise RecordError(f"field {names[0]!r} is missing; found {', '.join(_shown(row)) or 'nothing'}")
+    expected = " or ".join(repr(name) for name in names)
+    raise RecordError(f"field {expected} is missing; found {', '.join(_shown(row)) or 'nothing'}")
 
 
 def text_list(row: Row, name: str) -> tuple[str, ...]:
@@ -86,58 +41,44 @@ def program_of(row: Row) -> str:
     return "\n".join([*missing, snippet])
 
 
-def id_of(row: Row) -> Any:
-    """The row's `id`, or its line number."""
-    return row["id"] if "id" in row else row["_line"]
+def task_of(row: Row) -> Task:
+    """The task of a row with `kind` and what an answer of this kind is judged by.
 
-
-@contextmanager
-def writer(path: Path) -> Iterator[Callable[[Row], None]]:
-    """Write rows to `path`: a temporary file takes its name when done.
-
-    Rows written before another error are kept. When the disk fails, `path` stays as it was.
-    A device or pipe (such as /dev/stdout) is written to directly.
+    code_o: `output`. code_i: `program` (or `snippet` and `imports`) and `output`. code_f:
+    `inputs`, `outputs`, and `visible`, the number of leading pairs that are not judged (0).
     """
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise RecordError(f"cannot write {path}: {what}; give --out a file in a folder that exists")
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as device:
-            yield lambda row: print(json.dumps(row), file=device)
-        return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    failed = False
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+    kind = text_field(row, "kind")
+    if kind not in KINDS:
+        raise RecordError(f"unknown kind {kind[:60]!r}; expected one of {', '.join(KINDS)}")
+    visible = row.get("visible")
+    if visible is None:
+        visible = 0
+    if not isinstance(visible, int) or isinstance(visible, bool):
+        raise RecordError(f"field 'visible' is of type {type(visible).__name__}; expected a number")
+    if kind != "code_f":
+        program = program_of(row) if kind == "code_i" else ""
+        return Task(kind, program, output=text_field(row, "output"))
+    for name in ("inputs", "outputs"):
+        if row.get(name) is None:
+            raise RecordError(
+                f"field {name!r} is missing; found {', '.join(_shown(row)) or 'nothing'}"
+            )
+    inputs, outputs = text_list(row, "inputs"), text_list(row, "outputs")
+    return Task(kind, "", inputs=inputs, outputs=outputs, visible=visible)
 
-            def write(row: Row) -> None:
-                nonlocal failed
-                try:
-                    file.write(json.dumps(row) + "\n")
-                except OSError:
-                    failed = True
-                    raise
 
-            try:
-                yield write
-            finally:
-                if not failed:
-                    failed = True
-                    file.flush()
-                    os.fsync(file.fileno())
-                    os.chmod(temporary, 0o666 & ~_umask())
-                    os.replace(temporary, path)
-                    failed = False
-    finally:
-        if failed:
-            Path(temporary).unlink(missing_ok=True)
+def id_of(row: Row) -> str | int | float | bool | None:
+    """The row's `id`, or its line number. An id is a text, a finite number or null."""
+    if "id" not in row:
+        return int(row["_line"])
+    found = row["id"]
+    if found is None or isinstance(found, str | int):
+        return found
+    if isinstance(found, float) and math.isfinite(found):
+        return found
+    kind = type(found).__name__ if not isinstance(found, float) else repr(found)
+    raise RecordError(f"field 'id' is of type {kind}; expected a text or a number")
 
 
 def _shown(row: Row) -> list[str]:
-    return [name for name in row if name != "_line"][:8]
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    return [repr(name[:40]) for name in row if name != "_line"][:8]

@@ -1,0 +1,50 @@
+"""What the integrations share: tasks from rows, a sandbox opened when needed, one score."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from code_verifier.records import Grade, Status, Task
+from code_verifier.sandbox import Sandbox
+
+Parse = Callable[[str], str | None]
+
+
+class Judge:
+    """Grades answers in a sandbox: the one given, or one opened at first use in each process.
+
+    A copy sent to another process (pickle) opens a sandbox of its own there.
+    """
+
+    def __init__(self, sandbox: Sandbox | None, partial_credit: bool) -> None:
+        self._sandbox = sandbox
+        self._partial_credit = partial_credit
+        self._lock = threading.Lock()
+
+    def sandbox(self) -> Sandbox:
+        """The sandbox in use; the first call may take a while, for it starts processes."""
+        with self._lock:
+            if self._sandbox is None:
+                self._sandbox = Sandbox(workers=os.cpu_count() or 1)
+            return self._sandbox
+
+    def scores(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[float | None]:
+        """The score of each (task, answer), in order; None for a fault of the sandbox.
+
+        Pairs are judged in parallel, and equal ones once.
+        """
+        return map(self.score, self.sandbox().grade_many(pairs))
+
+    def score(self, grade: Grade) -> float | None:
+        """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""
+        if grade.reason.startswith(Status.SANDBOX_ERROR):
+            return None
+        if self._partial_credit and grade.total:
+            return (grade.passed or 0) / grade.total
+        return grade.score
+
+    def __getstate__(self) -> tuple[bool]:
+        return (self._partial_credit,)
+
+    def __setstate__(self, state: tuple[bool]) -> None:
+        self.__init__(None, *state)  # type: ignore[misc]
