@@ -2,7 +2,19 @@
 
 import pytest
 
-from code_verifier import Comparison, Proposal, RecordError, Sandbox, Task, grade, strip_comments
+from code_verifier import (
+    Comparison,
+    Limits,
+    Proposal,
+    RecordError,
+    Sandbox,
+    Task,
+    Verdict,
+    grade,
+    strip_comments,
+)
+from code_verifier.duplicates import Duplicate, Duplicates, find_duplicates
+from code_verifier.grading import grade_answer
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 
@@ -98,3 +110,62 @@ def test_comments_and_docstrings_go() -> None:
     assert strip_comments('def f():\n    "only"') == "def f():\n    pass"
     with pytest.raises(ValueError, match="not Python"):
         strip_comments("def f(")
+
+
+def test_duplicates_are_told_exact_or_structural() -> None:
+    other = SQUARE.replace("total", "t").replace("1", "7")
+    spaced = SQUARE.replace(" = ", "=") + "  # the end"
+    found = list(
+        find_duplicates([SQUARE, "def f(x):\n    return x", other, spaced, "def f(", "def f("])
+    )
+    assert found == [
+        *(
+            None,
+            None,
+            Duplicate(False, 0, ""),
+            Duplicate(True, 0, ""),
+            None,
+            Duplicate(True, 4, ""),
+        ),
+    ]
+
+
+def test_duplicate_tasks_share_kind_program_and_inputs() -> None:
+    first = Task("code_o", SQUARE, input="{'a': 1, 'b': 2}", output="1").with_id()
+    seen = Duplicates([first])
+    same = Task("code_o", SQUARE + "\n", input="{'b': 2,'a': 1}", output="1")
+    assert seen.find(same) == Duplicate(True, 0, first.id)
+    assert seen.find(Task("code_o", SQUARE, input="3", output="1")) == Duplicate(False, 0, first.id)
+    assert seen.find(Task("code_i", SQUARE, input=first.input)) == Duplicate(False, 0, first.id)
+    assert seen.find(Task("code_o", "def f(x):\n    return -x", input="1")) is None
+    examples = Task("code_f", SQUARE, inputs=("1", "2"), outputs=("2", "5"))
+    assert seen.add(examples) == Duplicate(False, 0, first.id)
+    turned = Task("code_f", SQUARE, inputs=("2", " 1"), outputs=("5", "2"), message="other")
+    assert seen.find(turned) == Duplicate(True, 1, "")
+    assert len(seen) == 2
+
+
+def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
+    with Sandbox(workers=1, limits=Limits(wall_s=30, output_chars=300_000)) as wide:
+        program = "def f(n):\n    return 'x' * n"
+        task = wide.validate(Proposal("code_i", program, input="200_000")).task
+        assert task is not None
+        assert wide.grade(task, "200000").score == 1.0
+        examples = ("150000", "150001")
+        found = wide.validate(Proposal("code_f", program, inputs=examples)).task
+        assert found is not None
+        assert wide.grade(found, program).score == 1.0
+        huge = wide.validate(Proposal("code_o", program, input="0x" + "f" * 9000))
+        assert huge.status == "too_long"
+
+
+def test_a_fault_of_the_sandbox_is_told_apart_from_a_wrong_answer() -> None:
+    def broken(program: str, given: str) -> Verdict:
+        return Verdict("sandbox_error", None, "gone", 0.0, 1)
+
+    for task, answer in (
+        (Task("code_i", SQUARE, output="10"), "3"),
+        (Task("code_f", SQUARE, inputs=("1",), outputs=("2",)), SQUARE),
+    ):
+        found = grade_answer(task, answer, broken, Comparison(), Limits())
+        assert (found.score, found.reason) == (0.0, "sandbox_error: gone")

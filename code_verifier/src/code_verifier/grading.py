@@ -36,7 +36,7 @@ def grade_answer(
 
 def _gold(text: str) -> object:
     try:
-        return parse_literal(text)
+        return parse_literal(text, len(text))
     except LiteralError as error:
         raise RecordError(f"the task's output {text[:60]!r} is not a literal: {error}") from None
 
@@ -61,7 +61,7 @@ def _grade_input(
     verdict = run(program, answer)
     if verdict.output is None:
         return Grade(0.0, f"{verdict.status}: {verdict.reason}")
-    if comparison.same(parse_literal(verdict.output), gold):
+    if comparison.same(_gold(verdict.output), gold):
         return Grade(1.0, "right")
     return Grade(0.0, "the input gives another output")
 
@@ -78,7 +78,7 @@ def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) ->
             reason = reason or f"{verdict.status}: {verdict.reason}"
             if verdict.status in _HOPELESS:
                 break  # the same for every input, or too dear to repeat
-        elif comparison.same(parse_literal(verdict.output), gold):
+        elif comparison.same(_gold(verdict.output), gold):
             passed += 1
         else:
             reason = reason or "wrong output on a hidden example"

@@ -21,6 +21,7 @@ from code_verifier.parsing import parse_tree
 MAX_CHARS = 100_000
 MAX_DEPTH = 64
 _MAX_INT_BITS = 14_280  # a little under 4300 decimal digits, Python's own default limit
+_LONG_INTEGER = "an integer of more than 4298 digits"
 _NAME_CHARS = 80
 _INTEGERS = re.compile(r"[0-9 ,\[\]-]*")
 _NOT_FINITE = "a float that is not finite has no literal"
@@ -168,7 +169,7 @@ def _write(value: object, depth: int, budget: list[int]) -> str:
 def _atom(value: Any, kind: type, room: int) -> str:
     if kind is int:
         if value.bit_length() > _MAX_INT_BITS:
-            raise LiteralError("an integer of more than 4298 digits", "too_long")
+            raise LiteralError(_LONG_INTEGER, "too_long")
     elif kind is str or kind is bytes:
         if len(value) > room:
             raise LiteralError("longer than the output limit", "too_long")
@@ -266,6 +267,8 @@ def _mapping(node: ast.Dict, depth: int) -> dict[Any, Any]:
 def _constant(value: Any) -> Any:
     if type(value) is float and not math.isfinite(value):
         raise LiteralError(_NOT_FINITE)
+    if type(value) is int and value.bit_length() > _MAX_INT_BITS:
+        raise LiteralError(_LONG_INTEGER, "too_long")
     if type(value) is complex and not math.isfinite(value.imag):
         raise LiteralError(_NOT_FINITE)
     return value

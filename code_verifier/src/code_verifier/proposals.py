@@ -5,8 +5,9 @@ from collections.abc import Callable
 from code_verifier.errors import LiteralError
 from code_verifier.leaks import leaks
 from code_verifier.limits import Limits
-from code_verifier.literals import canonical_arguments, parse_arguments, tidy_arguments
+from code_verifier.literals import tidy_arguments
 from code_verifier.records import Proposal, Status, Task, Validation, Verdict
+from code_verifier.signature import Signature
 
 Check = Callable[[str, str], Verdict]
 MIN_INPUTS = 2
@@ -15,9 +16,10 @@ MIN_INPUTS = 2
 def validate_proposal(proposal: Proposal, check: Check, limits: Limits) -> Validation:
     """Accept a proposal as a Task, or say why not.
 
-    code_o, code_i: the pair must pass `check`. code_f: at least two inputs, distinct as
-    canonical values, all passing `check`, not all giving the same output, and a message that
-    does not contain the program; the first half of the pairs is visible.
+    code_o, code_i: the pair must pass `check`. code_f: at least two inputs that make
+    distinct calls (so that no hidden example is also a visible one), all passing `check`, not all
+    giving the same output, and a message that does not leak the program; the first half of the
+    pairs is visible.
     """
     if proposal.kind == "code_f":
         return _validate_function(proposal, check, limits)
@@ -39,16 +41,17 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
     if len(proposal.message) > limits.output_chars:
         reason = f"the message is longer than {limits.output_chars} characters"
         return _reject(Status.TOO_LONG, reason)
+    signature = Signature(proposal.program)
     seen: dict[str, int] = {}
     tidy: list[str] = []
     for number, given in enumerate(proposal.inputs, 1):
         try:
-            text = canonical_arguments(*parse_arguments(given, limits.input_chars))
+            text = signature.call(given, limits.input_chars)
             tidy.append(tidy_arguments(given, limits.input_chars))
         except LiteralError as error:
             return _reject(error.status, f"input {number}: {error}")
         if text in seen:
-            reason = f"inputs {seen[text]} and {number} are equal"
+            reason = f"inputs {seen[text]} and {number} make the same call"
             return _reject(Status.DUPLICATE_INPUT, reason)
         seen[text] = number
     leak = leaks(proposal.message, proposal.program)

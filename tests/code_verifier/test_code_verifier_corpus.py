@@ -1,0 +1,175 @@
+"""The corpus of hostile programs and their benign look-alikes, through the sandbox and the CLI."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from code_verifier import Limits, Proposal, Sandbox, Status, Task, canonical, parse_literal
+
+CORPUS = Path(__file__).parent / "corpus"
+GREEDY = ("hostile_cpu", "hostile_memory", "hostile_processes", "hostile_recursion")
+STATUSES = {value for name, value in vars(Status).items() if name.isupper()}
+
+
+def rows(name: str, table: str) -> list[dict[str, Any]]:
+    """The entries of one file. A field `x_repeated = [text, times]` stands for a long field x."""
+    entries: list[dict[str, Any]] = tomllib.loads((CORPUS / f"{name}.toml").read_text("utf-8"))[
+        table
+    ]
+    for entry in entries:
+        for key in [key for key in entry if key.endswith("_repeated")]:
+            text, times = entry.pop(key)
+            entry[key.removesuffix("_repeated")] = text * times
+    return entries
+
+
+def families(prefix: str) -> list[str]:
+    return sorted(path.stem for path in CORPUS.glob(f"{prefix}_*.toml"))
+
+
+HOSTILE = {name: rows(name, "program") for name in families("hostile")}
+BENIGN = {name: rows(name, "program") for name in families("benign")}
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Sandbox]:
+    """For programs that take whatever they can get."""
+    with Sandbox(workers=2, limits=Limits(wall_s=1.0, cpu_s=0.6, memory_mb=64)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def single() -> Iterator[Sandbox]:
+    """One worker, so that every program follows the one before it."""
+    with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0)) as opened:
+        yield opened
+
+
+def pairs(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(entry["program"], entry.get("input", "1")) for entry in entries]
+
+
+def test_the_corpus_is_large_and_well_formed() -> None:
+    assert sum(map(len, HOSTILE.values())) >= 400
+    assert sum(map(len, BENIGN.values())) >= 180
+    for entries in (*HOSTILE.values(), *BENIGN.values()):
+        names = [entry["name"] for entry in entries]
+        assert len(set(names)) == len(names)
+    for entries in HOSTILE.values():
+        for entry in entries:
+            assert entry["status"]
+            assert set(entry["status"]) <= STATUSES - {Status.OK, Status.SANDBOX_ERROR}
+    for entries in BENIGN.values():
+        for entry in entries:
+            assert canonical(parse_literal(entry["output"])) == entry["output"]
+
+
+@pytest.mark.parametrize("family", HOSTILE)
+def test_no_hostile_program_is_accepted(family: str, sandbox: Sandbox, strict: Sandbox) -> None:
+    judge = strict if family in GREEDY else sandbox
+    entries = HOSTILE[family]
+    wrong = [
+        f"{entry['name']}: {verdict.status} {verdict.output} ({verdict.reason})"
+        for entry, verdict in zip(entries, judge.check_many(pairs(entries)), strict=True)
+        if verdict.status not in entry["status"] or verdict.output is not None
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("family", BENIGN)
+def test_no_benign_program_is_refused(family: str, sandbox: Sandbox) -> None:
+    entries = BENIGN[family]
+    wrong = [
+        f"{entry['name']}: {verdict.status} {verdict.output} ({verdict.reason})"
+        for entry, verdict in zip(entries, sandbox.check_many(pairs(entries)), strict=True)
+        if (verdict.status, verdict.output) != ("ok", entry["output"])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_program_sees_what_another_left(single: Sandbox) -> None:
+    entries = rows("state", "pair")
+    assert len(entries) >= 30
+    calls = [
+        (entry[part], entry["input"]) for entry in entries for part in ("look", "poison", "look")
+    ]
+    verdicts = list(single.check_many(calls))
+    wrong = []
+    for number, entry in enumerate(entries):
+        before, _, after = verdicts[3 * number : 3 * number + 3]
+        if not before.output == after.output == entry["output"]:
+            wrong.append(f"{entry['name']}: {before.output}, then {after} != {entry['output']}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_answers_get_their_scores(strict: Sandbox) -> None:
+    entries = rows("answers", "answer")
+    tasks = [
+        Task(
+            entry["kind"],
+            entry.get("program", ""),
+            output=entry.get("output"),
+            inputs=tuple(entry.get("inputs", ())),
+            outputs=tuple(entry.get("outputs", ())),
+            visible=entry.get("visible", 0),
+        )
+        for entry in entries
+    ]
+    grades = strict.grade_many(zip(tasks, [entry["answer"] for entry in entries], strict=True))
+    wrong = [
+        f"{entry['kind']}, {entry['name']}: {grade}"
+        for entry, grade in zip(entries, grades, strict=True)
+        if grade.score != entry["score"] or not grade.reason
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_proposals_get_their_status(sandbox: Sandbox) -> None:
+    entries = rows("proposals", "proposal")
+    proposals = [
+        Proposal(
+            entry["kind"],
+            entry["program"],
+            input=entry.get("input"),
+            inputs=tuple(entry.get("inputs", ())),
+            message=entry.get("message", ""),
+        )
+        for entry in entries
+    ]
+    wrong = []
+    for entry, found in zip(entries, sandbox.validate_many(proposals), strict=True):
+        good = found.status == entry["status"]
+        told = found.task is not None if found.status == Status.OK else bool(found.reason)
+        if not (good and told):
+            wrong.append(f"{entry['name']}: {found.status} ({found.reason})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_command_gives_the_same_verdicts_in_order(tmp_path: Path) -> None:
+    greedy = [entry for name in GREEDY for entry in HOSTILE[name][::8]]
+    others = [entry for name, some in HOSTILE.items() if name not in GREEDY for entry in some]
+    entries = [*greedy, *others, *(entry for some in BENIGN.values() for entry in some)]
+    tasks, verdicts = tmp_path / "tasks.jsonl", tmp_path / "verdicts.jsonl"
+    with tasks.open("w", encoding="utf-8") as file:
+        for number, (program, given) in enumerate(pairs(entries)):
+            row = {"id": number, "program": program, "input": given}
+            file.write(json.dumps(row) + "\n")
+    command = [sys.executable, "-m", "code_verifier", "check", str(tasks), "--out", str(verdicts)]
+    done = subprocess.run(
+        [*command, "--workers", "2", "--wall-s", "2"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in verdicts.read_text("utf-8").splitlines()]
+    assert [row["id"] for row in found] == list(range(len(entries)))
+    wrong = [
+        f"{entry['name']}: {row}"
+        for entry, row in zip(entries, found, strict=True)
+        if (row["output"] != entry["output"] if "output" in entry else row["status"] == "ok")
+    ]
+    assert not wrong, "\n".join(wrong)
