@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from code_verifier import __version__
-from code_verifier.cli_metrics import metrics
+from code_verifier.cli_metrics import compare, coverage, metrics
 from code_verifier.commands import Finite, clean_exit, job_options, stream, tell
 from code_verifier.compare import Comparison
 from code_verifier.doctor import diagnose
@@ -96,7 +96,7 @@ def main() -> None:
     """
 
 
-for command in (metrics,):
+for command in (metrics, coverage, compare):
     main.add_command(command)
 
 
