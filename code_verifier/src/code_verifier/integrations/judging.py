@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 
 from code_verifier.records import Grade, Status, Task
 from code_verifier.sandbox import Sandbox
@@ -28,12 +28,17 @@ class Judge:
                 self._sandbox = Sandbox(workers=os.cpu_count() or 1)
             return self._sandbox
 
-    def scores(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[float | None]:
+    def scores(self, pairs: Sequence[tuple[Task, str]]) -> list[float | None]:
         """The score of each (task, answer), in order; None for a fault of the sandbox.
 
         Pairs are judged in parallel, and equal ones once.
         """
-        return map(self.score, self.sandbox().grade_many(pairs))
+        different = list(dict.fromkeys(pairs))
+        if not different:
+            return []
+        grades = self.sandbox().grade_many(different)
+        found = dict(zip(different, map(self.score, grades), strict=True))
+        return [found[pair] for pair in pairs]
 
     def score(self, grade: Grade) -> float | None:
         """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""

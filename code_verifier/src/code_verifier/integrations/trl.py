@@ -52,7 +52,7 @@ class _TaskReward:
             if answer is not None:
                 pairs[index] = (task, answer)
         rewards: list[float | None] = [0.0] * len(completions)
-        for index, score in zip(pairs, self._judge.scores(pairs.values()), strict=True):
+        for index, score in zip(pairs, self._judge.scores(list(pairs.values())), strict=True):
             rewards[index] = score
         return rewards
 
