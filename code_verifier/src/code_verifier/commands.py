@@ -76,7 +76,7 @@ def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
             tell("interrupted; finished results are kept")
             code = 128 + number
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
             code = 128 + 13
         except OSError as error:
             place = f" {error.filename}:" if error.filename else ""

@@ -118,7 +118,11 @@ class RowFile:
 def open_rows(path: Path) -> Iterator[RowFile]:
     """A JSON Lines file, `-` for standard input; gzip is unpacked, whatever the name."""
     if str(path) == "-":
-        yield RowFile(cast(BinaryIO, sys.stdin.buffer), "standard input", None)
+        stdin = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
+        try:
+            yield RowFile(cast(BinaryIO, stdin), "standard input", None)
+        finally:
+            stdin.detach()
         return
     if path.is_dir():
         raise FileError(f"{path} is a folder; expected a JSON Lines file")
