@@ -1,4 +1,4 @@
-"""A task of the `verifiers` package (0.2 or newer), rewarded by the sandbox.
+"""A task of the `verifiers` package (0.4 or newer), rewarded by the sandbox.
 
 Needs `pip install populab-code-verifier[verifiers]`. No model is called: the replies below stand
 for one. In a taskset of your own, `CodeTask` is the part to keep.

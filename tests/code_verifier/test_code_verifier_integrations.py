@@ -170,8 +170,8 @@ def test_trl_trains_with_the_reward() -> None:
 
 @pytest.mark.skipif(find_spec("verifiers") is None, reason="needs verifiers")
 def test_verifiers_scores_with_the_reward() -> None:
-    if tuple(map(int, version("verifiers").split(".")[:2])) < (0, 2):
-        pytest.skip("this release of verifiers is older than 0.2")
+    if tuple(map(int, version("verifiers").split(".")[:2])) < (0, 4):
+        pytest.skip("this release of verifiers is older than 0.4")
     scores = [line.split()[0] for line in run_example("verifiers_rubric.py").splitlines()]
     assert scores == ["1.0", "0.0", "0.0"]
 

@@ -1,6 +1,6 @@
 """Reward functions for the `verifiers` package. This module does not import it.
 
-Since its release 0.2 (`import verifiers.v1 as vf`), with the task's row in the task data:
+With its API v1 (`import verifiers.v1 as vf`), with the task's row in the task data:
 
     class CodeData(vf.TaskData):
         row: dict[str, Any]  # {"kind", "program"?, "output"?, "inputs"?, "outputs"?, "visible"?}
@@ -12,7 +12,7 @@ Since its release 0.2 (`import verifiers.v1 as vf`), with the task's row in the 
         async def right(self, task, trace):
             return await reward(task, trace)
 
-Before it, with the row in the dataset's column `info`:
+With the `Rubric` of releases before 0.2, with the row in the dataset's column `info`:
 
     rubric = vf.Rubric(funcs=[rubric_function()])
 """
