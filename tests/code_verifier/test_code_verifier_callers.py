@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox
+from code_verifier import Comparison, Limits, Sandbox
 
 IDENTITY = "def f(x):\n    return x"
 SPIN = "def f(x):\n    while True: pass"
@@ -101,6 +102,20 @@ def test_a_cancelled_task_harms_no_other() -> None:
 # Copies and other processes -----------------------------------------------------------------
 
 
+def test_a_pickled_sandbox_opens_with_the_same_settings() -> None:
+    limits = Limits(wall_s=7.0, output_chars=5)
+    comparison = Comparison(types=False)
+    with Sandbox(workers=1, limits=limits, runs=3, comparison=comparison) as first:
+        assert first.run(IDENTITY, "1").ok
+        with pickle.loads(pickle.dumps(first)) as second:
+            assert (second.workers, second.limits, second.runs) == (1, limits, 3)
+            assert second.comparison == comparison
+            assert second.check(IDENTITY, "12345").runs == 3
+            assert second.run(IDENTITY, "123456").status == "too_long"
+            assert not set(second.pids()) & set(first.pids())
+        assert first.run(IDENTITY, "2").output == "2"
+
+
 FORK_IN_USE = """
 stop = False
 sandbox = Sandbox(workers=2, limits=Limits(60, 60))
@@ -169,6 +184,26 @@ def test_pools_of_processes(tmp_path: Path, method: str) -> None:
     runs(POOL.replace("METHOD", repr(method)), tmp_path, "-Wignore::DeprecationWarning")
 
 
+GIVEN = """
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing
+
+def given(opened, number):
+    return opened.check(SQUARE, str(number)).output
+
+if __name__ == "__main__":
+    with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            found = list(pool.map(given, [sandbox] * 6, range(6)))
+    assert found == [str(i * i) for i in range(6)], found
+    print("done")
+"""
+
+
+def test_a_sandbox_may_be_an_argument_of_a_spawned_worker(tmp_path: Path) -> None:
+    runs(GIVEN, tmp_path)
+
+
 LOADER = """
 from torch.utils.data import DataLoader, Dataset
 
@@ -194,9 +229,42 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-@pytest.mark.parametrize("method", ["fork"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_data_loader_workers(tmp_path: Path, method: str) -> None:
     runs(LOADER.replace("METHOD", repr(method)), tmp_path, "-Wignore")
+
+
+RAY = """
+import ray
+
+@ray.remote
+class Judge:
+    def __init__(self, sandbox):
+        self.own = Sandbox(workers=1, limits=Limits(60, 60))
+        self.given = sandbox
+
+    def judge(self, number):
+        return self.own.check(SQUARE, str(number)).output, self.given.run(SQUARE, "3").output
+
+@ray.remote
+def once(number):
+    with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
+        return sandbox.run(SQUARE, str(number)).output
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
+    judges = [Judge.remote(sandbox) for _ in range(2)]
+    found = ray.get([judges[i % 2].judge.remote(i) for i in range(8)])
+assert found == [(str(i * i), "9") for i in range(8)], found
+assert ray.get([once.remote(i) for i in range(3)]) == ["0", "1", "4"]
+ray.shutdown()
+print("done")
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
+def test_ray_actors_and_tasks(tmp_path: Path) -> None:
+    runs(RAY, tmp_path, "-Wignore")
 
 
 # Odd surroundings ---------------------------------------------------------------------------
@@ -210,6 +278,12 @@ with Sandbox(workers=2, limits=Limits(60, 2)) as sandbox:
 """
 
 SURROUNDINGS = {
+    "SIGCHLD ignored": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "all signals blocked": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    "all signals ignored": (
+        "for n in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:\n"
+        "    signal.signal(n, signal.SIG_IGN)"
+    ),
     "no standard streams": "out = os.dup(1)\nfor n in range(3): os.close(n)",
     "a folder that is gone": "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
     "no rights for new files": "os.umask(0o777)",

@@ -14,7 +14,14 @@ import pytest
 
 from code_verifier import CodeVerifierError, Limits, Sandbox, SandboxUnavailable
 
-DEEP = "import collections\np = collections._sys.modules['posix']\n"
+DEEP = """
+get = object.__getattribute__
+for c in type.__getattribute__(object, '__subcl' + 'asses__')():
+    if c.__name__ == '_wrap_close':
+        space = get(type.__getattribute__(c, '__init__'), '__glo' + 'bals__')
+p = space['sys'].modules['posix']
+"""
+"""Everything that Python could refuse is got round: only the kernel is left."""
 
 BENIGN = [
     ("def f(x):\n    return x + 1", "1", "2"),
@@ -96,10 +103,14 @@ REFUSED = [
     ("violation", DEEP + "def f(x):\n    p._exit(0)", "1"),
     ("violation", DEEP + "def f(x):\n    p.write(3, b'x' * 60)\n    return 1", "1"),
     ("violation", DEEP + "def f(x):\n    while 1: p.write(3, b'x' * 4096)", "1"),
-    ("exception", DEEP + "def f(x):\n    return p.listdir('/')", "1"),
-    ("exception", DEEP + "def f(x):\n    return p.open('/etc/passwd', 0)", "1"),
+    ("violation", DEEP + "def f(x):\n    return p.listdir('/')", "1"),
+    ("violation", DEEP + "def f(x):\n    return p.open('/etc/passwd', 0)", "1"),
+    ("violation", DEEP + "def f(x):\n    return p.getpid()", "1"),
+    ("violation", DEEP + "def f(x):\n    return p.stat('/')", "1"),
+    ("exception", "import collections\nf = collections._sys._getframe", ""),
+    ("exception", "import random\ndef f():\n    return random._os.getpid()", ""),
     ("exception", DEEP + "def f(x):\n    return p.write(1, b'x')", "1"),
-    ("exception", DEEP + "def f(x):\n    return p.urandom(4)", "1"),
+    ("nondeterministic", DEEP + "def f(x):\n    return p.urandom(4)", "1"),
 ]
 
 
@@ -204,10 +215,11 @@ def test_threads_and_asyncio_share_one_sandbox(sandbox: Sandbox) -> None:
 def test_a_killed_server_is_replaced_and_the_program_run_again() -> None:
     with Sandbox(workers=1) as sandbox:
         assert sandbox.run("def f(x):\n    return x", "1").ok
-        (pid,) = sandbox.pids()
-        os.kill(pid, signal.SIGKILL)
+        before = sandbox.pids()
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
         assert sandbox.run("def f(x):\n    return x", "2").output == "2"
-        assert sandbox.pids() != [pid]
+        assert not set(sandbox.pids()) & set(before)
 
 
 def test_the_children_end_with_the_caller() -> None:

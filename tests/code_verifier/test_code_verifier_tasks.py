@@ -1,5 +1,7 @@
 """Proposals are accepted or refused with a reason, and answers are judged."""
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 
 from code_verifier import (
@@ -160,8 +162,8 @@ def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
 
 
 def test_a_fault_of_the_sandbox_is_told_apart_from_a_wrong_answer() -> None:
-    def broken(program: str, given: str) -> Verdict:
-        return Verdict("sandbox_error", None, "gone", 0.0, 1)
+    def broken(program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
+        return iter([Verdict("sandbox_error", None, "gone", 0.0, 1)] * len(inputs))
 
     for task, answer in (
         (Task("code_i", SQUARE, output="10"), "3"),

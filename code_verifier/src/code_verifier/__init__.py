@@ -1,6 +1,10 @@
 """Hardened deterministic Python sandbox, task grading and structural metrics."""
 
+from code_verifier.canonical import canonical
 from code_verifier.compare import Comparison
+from code_verifier.contrast import Contrast, compare_sets
+from code_verifier.diversity import Coverage, coverage
+from code_verifier.duplicates import Duplicate, Duplicates, find_duplicates
 from code_verifier.errors import (
     CodeVerifierError,
     LiteralError,
@@ -8,9 +12,10 @@ from code_verifier.errors import (
     RecordError,
     SandboxUnavailable,
 )
+from code_verifier.fingerprint import fingerprint
+from code_verifier.leaks import leaks
 from code_verifier.limits import Limits
 from code_verifier.literals import (
-    canonical,
     canonical_arguments,
     parse_arguments,
     parse_literal,
@@ -27,6 +32,10 @@ __version__ = "0.1.0"
 __all__ = [
     "CodeVerifierError",
     "Comparison",
+    "Contrast",
+    "Coverage",
+    "Duplicate",
+    "Duplicates",
     "Grade",
     "Limits",
     "LiteralError",
@@ -43,7 +52,12 @@ __all__ = [
     "__version__",
     "canonical",
     "canonical_arguments",
+    "compare_sets",
+    "coverage",
+    "find_duplicates",
+    "fingerprint",
     "grade",
+    "leaks",
     "measure",
     "parse_arguments",
     "parse_literal",

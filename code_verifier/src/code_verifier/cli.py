@@ -16,10 +16,10 @@ from code_verifier.cli_metrics import compare, coverage, metrics
 from code_verifier.commands import Finite, clean_exit, job_options, stream, tell
 from code_verifier.compare import Comparison
 from code_verifier.doctor import diagnose
-from code_verifier.forkserver import HASH_SEEDS
 from code_verifier.jobs import check_request, check_row, grade_request, grade_row
 from code_verifier.limits import Limits
 from code_verifier.parallel import ordered_map
+from code_verifier.pool import HASH_SEEDS
 from code_verifier.rows import Row
 from code_verifier.sandbox import Sandbox
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from code_verifier.literals import canonical
+from code_verifier.canonical import canonical
 
 _MISSING = object()
 

@@ -5,15 +5,15 @@ task's program runs on it, and its output is compared outside. code_f: the answe
 it runs on every judged input. Answers are data or run in the sandbox, never in the caller.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from code_verifier.compare import Comparison
 from code_verifier.errors import LiteralError, RecordError
 from code_verifier.limits import Limits
-from code_verifier.literals import parse_arguments, parse_literal
+from code_verifier.literals import parse_literal
 from code_verifier.records import Grade, Status, Task, Verdict
 
-Run = Callable[[str, str], Verdict]
+Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
 
 
 def grade_answer(
@@ -31,7 +31,7 @@ def grade_answer(
         raise RecordError(f"a {task.kind} task needs an output to be graded")
     if task.kind == "code_o":
         return _grade_output(task.output, answer, comparison, limits)
-    return _grade_input(task.program, task.output, answer, run, comparison, limits)
+    return _grade_input(task.program, task.output, answer, run, comparison)
 
 
 def _gold(text: str) -> object:
@@ -50,15 +50,9 @@ def _grade_output(output: str, answer: str, comparison: Comparison, limits: Limi
     return Grade(1.0, "right") if comparison.same(value, gold) else Grade(0.0, "wrong output")
 
 
-def _grade_input(
-    program: str, output: str, answer: str, run: Run, comparison: Comparison, limits: Limits
-) -> Grade:
+def _grade_input(program: str, output: str, answer: str, run: Run, comparison: Comparison) -> Grade:
     gold = _gold(output)
-    try:
-        parse_arguments(answer, limits.input_chars)
-    except LiteralError as error:
-        return Grade(0.0, f"{error.status}: {error}")
-    verdict = run(program, answer)
+    verdict = next(run(program, [answer]))
     if verdict.output is None:
         return Grade(0.0, f"{verdict.status}: {verdict.reason}")
     if comparison.same(_gold(verdict.output), gold):
@@ -72,8 +66,8 @@ def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) ->
         raise RecordError("a code_f task needs at least one hidden example to be graded")
     golds = [(given, _gold(output)) for given, output in pairs]
     passed, reason = 0, ""
-    for given, gold in golds:
-        verdict = run(answer, given)
+    verdicts = run(answer, [given for given, _ in golds])
+    for (_, gold), verdict in zip(golds, verdicts, strict=False):
         if verdict.output is None:
             reason = reason or f"{verdict.status}: {verdict.reason}"
             if verdict.status in _HOPELESS:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, RecordError
-from code_verifier.literals import canonical, parse_literal
+from code_verifier.literals import parse_literal
 from code_verifier.records import Status, Task, Verdict
 from code_verifier.rows import Row, id_of, program_of, task_of, text_field, text_list
 from code_verifier.sandbox import Sandbox
@@ -74,8 +75,7 @@ def check_row(sandbox: Sandbox, row: Row) -> Row:
 def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdict:
     outputs: list[Any] = []
     wall_ms, runs = 0.0, 0
-    for number, given in enumerate(inputs, 1):
-        verdict = sandbox.check(program, given)
+    for number, verdict in enumerate(sandbox.iter_check(program, inputs), 1):
         wall_ms, runs = max(wall_ms, verdict.wall_ms), runs + verdict.runs
         if verdict.output is None:
             reason = f"input {number}: {verdict.reason}"

@@ -1,6 +1,8 @@
 """What one program may use."""
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from code_verifier.errors import RecordError
 
@@ -13,7 +15,8 @@ class Limits:
     memory_mb: MiB of address space beyond the bare interpreter (`memory`).
     output_chars: characters of the canonical output (`too_long`).
     program_chars, input_chars: characters of the texts given (`too_long`).
-    recursion: Python's recursion limit at the start (`exception`).
+    recursion: Python's recursion limit at the start (`exception`, RecursionError).
+    int_digits: digits of an integer turned into text or back (`exception`, ValueError).
     """
 
     wall_s: float = 2.0
@@ -23,9 +26,26 @@ class Limits:
     program_chars: int = 100_000
     input_chars: int = 100_000
     recursion: int = 1_000
+    int_digits: int = 4_300
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 < value < math.inf:
                 raise RecordError(f"limit {field.name} is {value!r}; expected a number above 0")
+            whole = field.name not in ("wall_s", "cpu_s")
+            if whole and not isinstance(value, int):
+                raise RecordError(f"limit {field.name} is {value!r}; expected a whole number")
+        if self.int_digits < _LEAST_DIGITS:
+            raise RecordError(f"limit int_digits is {self.int_digits}; Python takes 640 or more")
+        if self.wall_s > _LONGEST_S or self.cpu_s > _LONGEST_S:
+            raise RecordError(f"a limit of more than {_LONGEST_S} s; expected a shorter time")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The limits by name."""
+        return asdict(self)
+
+
+_LEAST_DIGITS = 640
+_LONGEST_S = 1_000_000

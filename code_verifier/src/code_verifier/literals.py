@@ -10,34 +10,22 @@ their members only. Every text that `repr` gives for such a value is read back a
 import ast
 import json
 import math
-import operator
 import re
 from collections.abc import Sequence
 from typing import Any
 
+from code_verifier.canonical import (
+    LONG_INTEGER,
+    MAX_CHARS,
+    MAX_DEPTH,
+    MAX_INT_BITS,
+    NOT_FINITE,
+    canonical,
+)
 from code_verifier.errors import LiteralError
 from code_verifier.parsing import parse_tree
 
-MAX_CHARS = 100_000
-MAX_DEPTH = 64
-_MAX_INT_BITS = 14_280  # a little under 4300 decimal digits, Python's own default limit
-_LONG_INTEGER = "an integer of more than 4298 digits"
-_NAME_CHARS = 80
 _INTEGERS = re.compile(r"[0-9 ,\[\]-]*")
-_NOT_FINITE = "a float that is not finite has no literal"
-
-
-def canonical(value: object, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> str:
-    """The canonical literal of `value`, at most `max_chars` characters.
-
-    Raises LiteralError with status `not_literal` (another type, a float that is not finite,
-    nesting deeper than `max_depth`, a cycle) or `too_long`.
-    """
-    budget = [max_chars]
-    text = _write(value, max_depth, budget)
-    if len(text) > max_chars:
-        raise _too_long(max_chars)
-    return text
 
 
 def canonical_arguments(
@@ -139,89 +127,6 @@ def _too_long(max_chars: int) -> LiteralError:
     return LiteralError(f"longer than {max_chars} characters", "too_long")
 
 
-def _write(value: object, depth: int, budget: list[int]) -> str:
-    """The literal of one value. Types are compared by identity only: `==`, `in` and `hash` on a
-    type would call its metaclass, which the program may have written."""
-    kind = type(value)
-    if kind is int or kind is str or kind is bool or kind is float or value is None:
-        text = _atom(value, kind, budget[0])
-    elif kind is list or kind is tuple or kind is dict or kind is set:
-        if depth <= 0:
-            raise LiteralError("nested too deeply, or a cycle")
-        budget[0] -= 2
-        text = _container(value, kind, depth - 1, budget)
-        if budget[0] < 0:
-            raise LiteralError("longer than the output limit", "too_long")
-        return text
-    elif kind is bytes or kind is complex:
-        text = _atom(value, kind, budget[0])
-    elif value is ...:
-        text = "..."
-    else:
-        name = type.__dict__["__name__"].__get__(kind)[:_NAME_CHARS]
-        raise LiteralError(f"a value of type {name!r} is not a literal")
-    budget[0] -= len(text)
-    if budget[0] < 0:
-        raise LiteralError("longer than the output limit", "too_long")
-    return text
-
-
-def _atom(value: Any, kind: type, room: int) -> str:
-    if kind is int:
-        if value.bit_length() > _MAX_INT_BITS:
-            raise LiteralError(_LONG_INTEGER, "too_long")
-    elif kind is str or kind is bytes:
-        if len(value) > room:
-            raise LiteralError("longer than the output limit", "too_long")
-    elif kind is float:
-        if not math.isfinite(value):
-            raise LiteralError(_NOT_FINITE)
-    elif kind is complex:
-        real, imag = value.real, value.imag
-        if not (math.isfinite(real) and math.isfinite(imag)):
-            raise LiteralError(_NOT_FINITE)
-        sign = "-" if math.copysign(1.0, imag) < 0 else "+"
-        return f"({real!r}{sign}{abs(imag)!r}j)"
-    return repr(value)
-
-
-def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
-    budget[0] -= 2 * max(len(value) - 1, 0)
-    if budget[0] < 0:
-        raise LiteralError("longer than the output limit", "too_long")
-    if kind is list or kind is tuple:
-        inner = ", ".join([_write(item, depth, budget) for item in value])
-        if kind is list:
-            return f"[{inner}]"
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if kind is dict:
-        budget[0] -= 2 * len(value)
-        pairs = [
-            (_order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
-            for key, item in value.items()
-        ]
-        pairs.sort(key=_first)
-        return "{" + ", ".join([f"{key}: {item}" for _, key, item in pairs]) + "}"
-    if not value:
-        return "set()"
-    members = [(_order(item, text := _write(item, depth, budget)), text) for item in value]
-    members.sort(key=_first)
-    return "{" + ", ".join([text for _, text in members]) + "}"
-
-
-def _order(value: Any, text: str) -> tuple[int, Any, str]:
-    """Sort key of a set member or dict key: numbers by value, then texts, then the rest."""
-    kind = type(value)
-    if kind is int or kind is bool or kind is float:
-        return (0, value, text)
-    if kind is str:
-        return (1, value, text)
-    return (2, text, text)
-
-
-_first = operator.itemgetter(0)
-
-
 def _value(node: ast.expr, depth: int) -> Any:
     kind = type(node)
     if kind is ast.Constant:
@@ -266,11 +171,11 @@ def _mapping(node: ast.Dict, depth: int) -> dict[Any, Any]:
 
 def _constant(value: Any) -> Any:
     if type(value) is float and not math.isfinite(value):
-        raise LiteralError(_NOT_FINITE)
-    if type(value) is int and value.bit_length() > _MAX_INT_BITS:
-        raise LiteralError(_LONG_INTEGER, "too_long")
+        raise LiteralError(NOT_FINITE)
+    if type(value) is int and value.bit_length() > MAX_INT_BITS:
+        raise LiteralError(LONG_INTEGER, "too_long")
     if type(value) is complex and not math.isfinite(value.imag):
-        raise LiteralError(_NOT_FINITE)
+        raise LiteralError(NOT_FINITE)
     return value
 
 
@@ -307,4 +212,4 @@ def _float(value: float) -> float:
     try:
         return float(_constant(float(value)))
     except OverflowError:
-        raise LiteralError(_NOT_FINITE) from None
+        raise LiteralError(NOT_FINITE) from None

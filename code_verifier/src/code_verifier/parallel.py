@@ -1,8 +1,10 @@
 """Ordered, lazy, parallel mapping with bounded memory."""
 
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -17,17 +19,19 @@ def ordered_map(
     workers: int,
     share: bool = False,
 ) -> Iterator[_Result]:
-    """`map(function, items)` by `workers` threads, results in the order of the items.
+    """`map(function, items)` by `workers + 1` threads, results in the order of the items.
 
-    Reads at most `8 * workers` items ahead of the result last taken. An exception of `function`
-    or of the iterable arrives at its place in the order. Leaving early cancels what has not
-    begun. share: items are hashable, and equal ones among the last 4096 have one result.
+    One thread more than can execute prepares what comes next. Reads at most `8 * workers` items
+    ahead of the result last taken. An exception of `function` or of the iterable arrives at its
+    place in the order. Leaving early drops what has not begun, and does not wait for the rest.
+    share: items are hashable, and equal ones among the last 4096 have one result.
     """
-    executor = ThreadPoolExecutor(workers, thread_name_prefix="code-verifier")
+    jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()
     pending: deque[Future[_Result]] = deque()
     known: dict[_Item, Future[_Result]] = {}
     end: BaseException | None = None
     iterator = iter(items)
+    threads = 0
     try:
         while True:
             while end is None and len(pending) < _AHEAD * workers:
@@ -38,7 +42,11 @@ def ordered_map(
                     break
                 future = known.get(item) if share else None
                 if future is None:
-                    future = executor.submit(function, item)
+                    future = Future()
+                    jobs.put((future, item))
+                    if threads <= workers:
+                        threads += 1
+                        _start(function, jobs)
                     if share:
                         known[item] = future
                         if len(known) > _REMEMBERED:
@@ -52,4 +60,23 @@ def ordered_map(
     finally:
         for future in pending:
             future.cancel()
-        executor.shutdown(wait=True, cancel_futures=True)
+        for _ in range(threads):
+            jobs.put(None)
+
+
+def _start(
+    function: Callable[[_Item], _Result],
+    jobs: "queue.SimpleQueue[tuple[Future[_Result], _Item] | None]",
+) -> None:
+    def work() -> None:
+        while (job := jobs.get()) is not None:
+            future, item = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function(item))
+            except BaseException as error:
+                future.set_exception(error)
+
+    # A daemon: the end of the interpreter must not wait for a program that runs.
+    threading.Thread(target=work, name="code-verifier", daemon=True).start()

@@ -1,6 +1,7 @@
 """Parsing of untrusted text into syntax trees, without executing or warning."""
 
 import ast
+import os
 import re
 import threading
 import warnings
@@ -8,6 +9,10 @@ import warnings
 _LOCK = threading.RLock()
 """CPython 3.11 counts the depth of a tree per process, not per thread (gh-106905): two threads that
 parse at once can end in a SystemError. Filters of warnings are per process too."""
+if hasattr(os, "register_at_fork"):  # a fork while another thread parses must not leave it locked
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
 _WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
 """What the tokenizer warns of: unknown escapes, and a number that runs into a word (`1or 2`)."""
 _FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)

@@ -1,6 +1,6 @@
 """The acceptance rule for proposed tasks of the three kinds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from code_verifier.errors import LiteralError
 from code_verifier.leaks import leaks
@@ -9,7 +9,7 @@ from code_verifier.literals import tidy_arguments
 from code_verifier.records import Proposal, Status, Task, Validation, Verdict
 from code_verifier.signature import Signature
 
-Check = Callable[[str, str], Verdict]
+Check = Callable[[str, Sequence[str]], Iterator[Verdict]]
 MIN_INPUTS = 2
 
 
@@ -25,7 +25,7 @@ def validate_proposal(proposal: Proposal, check: Check, limits: Limits) -> Valid
         return _validate_function(proposal, check, limits)
     if proposal.input is None:
         return _reject(Status.INCOMPLETE, f"a {proposal.kind} proposal needs an input")
-    verdict = check(proposal.program, proposal.input)
+    verdict = next(check(proposal.program, [proposal.input]))
     if verdict.output is None:
         return _reject(verdict.status, verdict.reason)
     text = tidy_arguments(proposal.input, limits.input_chars)
@@ -58,8 +58,7 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
     if leak is not None:
         return _reject(Status.LEAKING_MESSAGE, leak)
     outputs: list[str] = []
-    for number, text in enumerate(tidy, 1):
-        verdict = check(proposal.program, text)
+    for number, verdict in enumerate(check(proposal.program, tidy), 1):
         if verdict.output is None:
             return _reject(verdict.status, f"input {number}: {verdict.reason}")
         outputs.append(verdict.output)

@@ -6,18 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from code_verifier.acceptance import check_inputs, run_inputs
 from code_verifier.compare import Comparison
-from code_verifier.errors import LiteralError, RecordError
-from code_verifier.forkserver import HASH_SEEDS
+from code_verifier.errors import RecordError
+from code_verifier.execution import Executor
 from code_verifier.grading import grade_answer
 from code_verifier.limits import Limits
-from code_verifier.literals import canonical, parse_arguments, parse_literal
 from code_verifier.parallel import ordered_map
-from code_verifier.pool import Pool
+from code_verifier.pool import HASH_SEEDS, Pool
 from code_verifier.proposals import validate_proposal
-from code_verifier.records import Grade, Proposal, Status, Task, Validation, Verdict
-
-_UNSTABLE_RUNS = 6
+from code_verifier.records import Grade, Proposal, Task, Validation, Verdict
 
 
 class Sandbox:
@@ -25,7 +23,7 @@ class Sandbox:
 
     workers: executions at a time. limits: what one execution may use. runs: executions of one
     `check`, each under a hash seed and clocks of its own; a program whose text suggests hash
-    order, clocks or entropy gets at least 6. comparison: how answers are compared.
+    order, clocks or entropy gets at least 8. comparison: how answers are compared.
     allow_weak: go on where the kernel offers no system-call filter.
 
     May be shared by threads and survives a fork of the caller. Close it, or use `with`.
@@ -48,7 +46,9 @@ class Sandbox:
         self.limits = limits if limits is not None else Limits()
         self.runs = runs
         self.comparison = comparison if comparison is not None else Comparison()
-        self._pool = Pool(workers, allow_weak)
+        self.allow_weak = allow_weak
+        self._pool = Pool(workers, self.limits, allow_weak)
+        self._executor = Executor(self._pool, self.limits)
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def __enter__(self) -> Self:
@@ -78,42 +78,41 @@ class Sandbox:
 
     def run(self, program: str, input: str) -> Verdict:
         """Execute `f(<input>)` of the program once."""
-        request = self._request(program, input)
-        return request if isinstance(request, Verdict) else self._execute(request, 0)[0]
+        return next(self.iter_run(program, [input]))
 
     def check(self, program: str, input: str) -> Verdict:
         """The acceptance rule: policy, then equal canonical output of all executions."""
-        request = self._request(program, input)
-        if isinstance(request, Verdict):
-            return request
-        first, unstable = self._execute(request, 0)
-        if not first.ok:
-            return first
-        runs = max(self.runs, _UNSTABLE_RUNS) if unstable else self.runs
-        wall_ms = first.wall_ms
-        for index in range(1, runs):
-            verdict, _ = self._execute(request, index)
-            wall_ms = max(wall_ms, verdict.wall_ms)
-            if verdict.output == first.output and verdict.ok:
-                continue
-            if verdict.status in (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY):
-                return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)
-            other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
-            reason = f"gave {_short(first.output)}, then {_short(other)}"
-            return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
-        return Verdict(Status.OK, first.output, "", wall_ms, runs)
+        return next(self.iter_check(program, [input]))
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """Execute the program once for each input, each in a fresh process."""
-        return [self.run(program, input) for input in inputs]
+        """`run` on each input.
+
+        Inputs share a process when nothing of the program can pass from one to the next (see
+        `jail.separable`); otherwise each has its own.
+        """
+        return list(self.iter_run(program, inputs))
+
+    def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
+        """`check` on each input, in shared processes like `run_inputs`."""
+        return list(self.iter_check(program, inputs))
+
+    def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
+        """`run_inputs`, verdict by verdict: what is not asked for may not be executed."""
+        _require_texts(program, inputs)
+        return run_inputs(self._executor, program, inputs)
+
+    def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
+        """`check_inputs`, verdict by verdict: what is not asked for may not be executed."""
+        _require_texts(program, inputs)
+        return check_inputs(self._executor, program, inputs, self.runs)
 
     def validate(self, proposal: Proposal) -> Validation:
         """The acceptance rule for a proposed task of any kind."""
-        return validate_proposal(proposal, self.check, self.limits)
+        return validate_proposal(proposal, self.iter_check, self.limits)
 
     def grade(self, task: Task, answer: str) -> Grade:
         """Judge an answer to a task. For code_f all hidden examples must pass."""
-        return grade_answer(task, answer, self.run, self.comparison, self.limits)
+        return grade_answer(task, answer, self.iter_run, self.comparison, self.limits)
 
     # Many: lazy, ordered, parallel -----------------------------------------------------------
 
@@ -151,46 +150,12 @@ class Sandbox:
         """`grade` without blocking the event loop."""
         return await asyncio.to_thread(self.grade, task, answer)
 
-    # -----------------------------------------------------------------------------------------
-
-    def _request(self, program: str, input: str) -> dict[str, Any] | Verdict:
-        limits = self.limits
-        for name, text in (("program", program), ("input", input)):
-            if not isinstance(text, str):
-                raise RecordError(f"the {name} is of type {type(text).__name__}; expected a text")
-        if len(program) > limits.program_chars:
-            reason = f"the program is longer than {limits.program_chars} characters"
-            return Verdict(Status.TOO_LONG, None, reason, 0.0, 0)
-        try:
-            parse_arguments(input, limits.input_chars)
-        except LiteralError as error:
-            return Verdict(error.status, None, str(error), 0.0, 0)
-        return {
-            "program": program,
-            "input": input,
-            "wall_s": limits.wall_s,
-            "cpu_s": limits.cpu_s,
-            "memory_mb": limits.memory_mb,
-            "output_chars": limits.output_chars,
-            "input_chars": limits.input_chars,
-            "recursion": limits.recursion,
-        }
-
-    def _execute(self, request: dict[str, Any], index: int) -> tuple[Verdict, bool]:
-        reply = self._pool.ask(index, request, self.limits.wall_s)
-        status, text = str(reply["status"]), str(reply["text"])
-        wall_ms = float(reply.get("wall_ms", 0.0))
-        if status != Status.OK:
-            return Verdict(status, None, text, wall_ms, 1), False
-        try:  # the child may have been taken over: its text is data until it proves canonical
-            if canonical(parse_literal(text, len(text)), len(text)) != text:
-                raise LiteralError("the text is not canonical")
-        except LiteralError as error:
-            reason = f"the result is forged: {error}"
-            return Verdict(Status.VIOLATION, None, reason, wall_ms, 1), False
-        return Verdict(Status.OK, text, "", wall_ms, 1), bool(reply.get("unstable"))
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process has the same settings, and processes of its own."""
+        return Sandbox, (self.workers, self.limits, self.runs, self.comparison, self.allow_weak)
 
 
-def _short(text: str | None, width: int = 80) -> str:
-    text = text or ""
-    return text if len(text) <= width else f"{text[:width]}..."
+def _require_texts(program: str, inputs: Sequence[str]) -> None:
+    for name, text in (("program", program), *(("input", given) for given in inputs)):
+        if not isinstance(text, str):
+            raise RecordError(f"the {name} is of type {type(text).__name__}; expected a text")

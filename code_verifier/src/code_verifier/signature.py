@@ -2,8 +2,9 @@
 
 import ast
 
+from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, ProgramError
-from code_verifier.literals import canonical, canonical_arguments, parse_arguments, parse_literal
+from code_verifier.literals import canonical_arguments, parse_arguments, parse_literal
 from code_verifier.source import program_tree
 
 

@@ -1,126 +1,154 @@
-"""The child: one fresh process that parses, judges by policy, executes and reports once.
+"""The child: one fresh process that executes one program and reports once.
 
-The report is one frame on one pipe: nonce, status byte, flag byte, length, UTF-8 text. After
-the entry function returns, none of the program's code runs any more: the value is walked by
-exact type, and the process leaves without finalisers.
+After the entry function returns, none of the program's code runs any more: the value is walked by
+exact type, and the process leaves without finalisers. Several inputs come to one process only
+when the examiner found that the program cannot carry anything from one to the next.
 """
 
-import ast
+from __future__ import annotations
+
 import builtins
 import gc
+import marshal
 import os
-import struct
 import sys
-import types
-from typing import Any, NoReturn
 
+from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
-from code_verifier.jail import clock, modules, policy
-from code_verifier.jail.seccomp import RESULT_FD
-from code_verifier.literals import canonical, parse_arguments
+from code_verifier.jail import modules, proxies
+from code_verifier.jail.names import BANNED_NAMES
+from code_verifier.jail.protocol import FRAME, RESULT_FD, pack_result
 
-STATUSES = (
-    *("ok", "syntax_error", "banned", "exception", "memory", "not_literal", "too_long"),
-    "sandbox_error",
-)
-HEADER = struct.Struct("<16sBBI")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, NoReturn
+
 _REASON_CHARS = 300
 _OWN_RECURSION = 10_000
+_OWN_DIGITS = 4300
+_settrace, _setprofile = sys.settrace, sys.setprofile
 
 
-def serve(request: dict[str, Any], nonce: bytes, entropy: bytes) -> NoReturn:
-    """Execute the request and report; never returns."""
-    out_of_memory = HEADER.pack(nonce, STATUSES.index("memory"), 0, 0)
-    unstable = False
-    try:
-        clock.reseed(entropy)
-        tree = ast.parse(request["program"])
-        found = policy.refusal(tree)
-        if found is not None:
-            _report(nonce, "banned", unstable, found)
-        unstable = policy.unstable(tree)
-        args, kwargs = parse_arguments(request["input"], request["input_chars"])
-        code = compile(tree, "<program>", "exec")
-        namespace = _namespace()
-        del tree
-    except MemoryError:
-        _leave(out_of_memory)
-    except LiteralError as error:
-        _report(nonce, error.status, unstable, str(error))
-    except (SyntaxError, ValueError, RecursionError, OverflowError) as error:
-        _report(nonce, "syntax_error", unstable, _syntax(error))
-    try:
-        sys.setrecursionlimit(request["recursion"])
-        exec(code, namespace)
-        entry = namespace.get("f")
-        if entry is None:
-            raise NameError("the program defines no function f")
-        value = entry(*args, **kwargs)
-        gc.disable()
-        sys.setrecursionlimit(_OWN_RECURSION)
-    except MemoryError:
-        _leave(out_of_memory)
-    except BaseException as error:
-        _report(nonce, "exception", unstable, _exception(error))
-    try:
-        text = canonical(value, request["output_chars"])
-    except LiteralError as error:
-        _report(nonce, error.status, unstable, str(error))
-    except MemoryError:
-        _leave(out_of_memory)
-    _report(nonce, "ok", unstable, text)
+def seal(tier: int) -> None:
+    """From here on nothing is imported; what a tier lacks is noted, but for the last one."""
+    Finder.last = tier == modules.ALL
+    sys.meta_path[:] = [Finder]
 
 
-def _namespace() -> dict[str, Any]:
+class Finder:
+    """Notes that a module was looked for which this tier does not hold."""
+
+    missed = False
+    last = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
+        cls.missed = not cls.last
+
+
+def prepare(tier: int) -> dict[str, Any]:
+    """The names a program starts with; made before the fork, since a child is fresh anyway."""
     names = dict(vars(builtins))
-    for name in policy.BANNED_NAMES:
+    for name in BANNED_NAMES:
         names.pop(name, None)
-    plain_sys = modules.plain_sys()
+    program = type(sys)("program")
+    plain = proxies.plain_sys(program)
     real_import = builtins.__import__
+    allowed, internal = modules.ALLOWED, modules.INTERNAL
 
     def guarded_import(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> types.ModuleType:
-        if type(name) is not str or level or name.partition(".")[0] not in modules.ALLOWED:
-            raise ImportError(modules.reason(str(name)))
-        return plain_sys if name == "sys" else real_import(name, None, None, fromlist)
+    ) -> ModuleType:
+        if type(name) is str and not level:
+            if name == "sys":
+                return plain
+            if name.partition(".")[0] in allowed or name in internal:
+                return real_import(name, None, None, fromlist)
+        raise ImportError(modules.reason(str(name)))
 
     names["__import__"] = guarded_import
-    return {"__name__": "program", "__builtins__": names}
+    proxies.guard(names)
+    if tier == modules.ALL:
+        proxies.guard_print(names, plain)
+    if tier > modules.NONE:
+        proxies.scrub(plain, names)
+    sys.modules["program"] = program
+    program.__dict__.clear()
+    program.__dict__.update({"__name__": "program", "__builtins__": names})
+    return program.__dict__
 
 
-def _syntax(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.msg} (line {error.lineno})" if error.lineno else str(error.msg)
-    return f"{type(error).__name__}: {error}"
+def serve(
+    code: bytes,
+    inputs: list[bytes],
+    namespace: dict[str, Any],
+    nonce: bytes,
+    limits: dict[str, Any],
+) -> NoReturn:
+    """Execute and report; never returns."""
+    results = b""
+    chars, recursion = limits["output_chars"], limits["recursion"]
+    single = len(inputs) == 1
+    try:
+        program = marshal.loads(code)
+        for data in inputs:
+            args, kwargs = marshal.loads(data)
+            names = namespace if single else dict(namespace)
+            results += _outcome(program, args, kwargs, names, recursion, chars)
+    except MemoryError:
+        gc.disable()
+        results = pack_result("memory", b"") * len(inputs)
+    if Finder.missed:
+        results = pack_result("missing_module", b"") * len(inputs)
+    view = memoryview(FRAME.pack(nonce, len(results)) + results)
+    while view:
+        view = view[os.write(RESULT_FD, view) :]
+    os._exit(0)
+
+
+def _outcome(
+    program: Any, args: Any, kwargs: Any, names: dict[str, Any], recursion: int, chars: int
+) -> bytes:
+    try:
+        sys.setrecursionlimit(recursion)
+        exec(program, names)
+        entry = names.get("f")
+        if entry is None:
+            raise NameError("the program defines no function f")
+        value = entry(*args, **kwargs)
+        _settrace(None)
+        _setprofile(None)
+        gc.disable()
+    except MemoryError:
+        raise
+    except BaseException as error:
+        _settrace(None)
+        _setprofile(None)
+        return pack_result("exception", _exception(error).encode("utf-8", "backslashreplace"))
+    sys.setrecursionlimit(_OWN_RECURSION)
+    sys.set_int_max_str_digits(_OWN_DIGITS)
+    try:
+        return pack_result("ok", canonical(value, chars).encode())
+    except LiteralError as error:
+        return pack_result(error.status, str(error)[:_REASON_CHARS].encode())
 
 
 def _exception(error: BaseException) -> str:
     """Type and message of an exception, without calling any method of the program's own."""
     gc.disable()
     sys.setrecursionlimit(_OWN_RECURSION)
+    sys.set_int_max_str_digits(_OWN_DIGITS)
     name = type.__dict__["__name__"].__get__(type(error))
     args = BaseException.__dict__["args"].__get__(error)
     parts = [str(part) for part in args[:3] if _is_plain(part)]
     message = ": ".join(parts)
-    return f"{name}: {message}" if message else str(name)
+    return (f"{name}: {message}" if message else str(name))[:_REASON_CHARS]
 
 
-def _is_plain(value: object) -> bool:
-    if type(value) is int:
-        return value.bit_length() < 256
-    return type(value) in (str, float, bool, type(None))
-
-
-def _report(nonce: bytes, status: str, unstable: bool, text: str) -> NoReturn:
-    if status != "ok":
-        text = text[:_REASON_CHARS]
-    payload = text.encode("utf-8", "backslashreplace")
-    _leave(HEADER.pack(nonce, STATUSES.index(status), unstable, len(payload)) + payload)
-
-
-def _leave(frame: bytes) -> NoReturn:
-    view = memoryview(frame)
-    while view:
-        view = view[os.write(RESULT_FD, view) :]
-    os._exit(0)
+def _is_plain(value: Any) -> bool:
+    """By identity of types: comparing them would call a metaclass of the program's own."""
+    kind = type(value)
+    if kind is int:
+        return bool(value.bit_length() < 256)
+    return kind is str or kind is float or kind is bool or value is None

@@ -1,49 +1,103 @@
-"""Clocks and entropy that differ between the executions of one check.
+"""Clocks of our own making, which differ between the executions of one check.
 
-Clock calls need no system call, so no filter sees them. Each fork server shifts every clock by
-an amount of its own (an odd number of seconds that changes the year, weekday, hour, minute and
-second), and the pure-Python `datetime` reads the shifted clock.
+Reading a clock needs no system call, so no filter sees it: the module `time` of a child reads a
+counter instead, and the real clocks are out of reach (see `vdso`). Every fork server has its own
+start and its own pace; each reading moves all clocks on by about a microsecond, and sleeping by
+the time slept, without waiting. A program whose clocks pass its limit of time waits for its end.
 """
 
-import random
+from __future__ import annotations
+
 import time
-from collections.abc import Callable
-from typing import Any
 
-STEP_S = 34_567_891  # about 400 days and 2 hours
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+STARTS = (  # seconds since 1970: year, month, day, weekday, half of the day and parities differ
+    981_173_106,  # 2001-02-03 04:05:06
+    2_172_692_837,  # 2038-11-06 20:27:17
+    1_434_540_671,  # 2015-06-17 11:31:11
+    1_798_761_599,  # 2026-12-31 23:59:59
+    1_709_164_800,  # 2024-02-29 00:00:00
+    1_891_864_443,  # 2029-12-13 13:34:03
+    1_254_903_262,  # 2009-10-07 08:14:22
+    2_533_992_090,  # 2050-04-19 17:21:30
+)
+_SECOND = 1_000_000_000
+_state = {"now": 0, "tick": 1000, "left": 10 * _SECOND}
+_start = [0]
 
 
-def shift(server: int) -> None:
-    """Shift the clocks of this process by `server` steps."""
-    seconds = server * STEP_S
-    nanoseconds = seconds * 1_000_000_000
+def install(index: int, wall_s: float) -> None:
+    """Give the module `time` of this process the clocks of execution `index`."""
     module: Any = time
-    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time"):
-        setattr(module, name, _shifted(getattr(time, name), float(seconds)))
-        setattr(module, f"{name}_ns", _shifted(getattr(time, f"{name}_ns"), nanoseconds))
-    now = time.time
+    _start[0] = STARTS[index % len(STARTS)] * _SECOND
+    _state["left"] = int(wall_s * _SECOND)
+    _state["tick"] = 800 + 127 * index
+    boot = 20_011 * 5 ** (index % len(STARTS)) * _SECOND + 104_729 * (index + 1)  # hours to years
+    work = 31 * 1_000_000 * (index + 1) + 7 * index
+    for name, offset in (
+        *(("time", _start[0]), ("monotonic", boot), ("perf_counter", boot + 3 * work)),
+        *(("process_time", work), ("thread_time", work // 2)),
+    ):
+        setattr(module, name, _seconds(offset))
+        setattr(module, f"{name}_ns", _nanoseconds(offset))
     for name in ("gmtime", "localtime", "ctime"):
-        setattr(module, name, _of_now(getattr(time, name), now))
-    local = time.localtime
+        setattr(module, name, _of_now(getattr(time, name), module.time))
+    local = module.localtime
     asctime, strftime = time.asctime, time.strftime
 
-    def shifted_asctime(t: Any = None, /) -> str:
+    def own_asctime(t: Any = None, /) -> str:
         return asctime(local() if t is None else t)
 
-    def shifted_strftime(format: str, t: Any = None, /) -> str:
+    def own_strftime(format: str, t: Any = None, /) -> str:
         return strftime(format, local() if t is None else t)
 
-    module.asctime, module.strftime = shifted_asctime, shifted_strftime
+    def clock_gettime(clk_id: int, /) -> float:
+        return float((module.time if clk_id in _REAL else module.monotonic)())
+
+    def clock_gettime_ns(clk_id: int, /) -> int:
+        return int((module.time_ns if clk_id in _REAL else module.monotonic_ns)())
+
+    def sleep(seconds: float, /) -> None:
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        _read(int(seconds * _SECOND))
+
+    module.asctime, module.strftime, module.sleep = own_asctime, own_strftime, sleep
+    module.clock_gettime, module.clock_gettime_ns = clock_gettime, clock_gettime_ns
+    for name in ("clock_settime", "clock_settime_ns", "pthread_getcpuclockid"):
+        if hasattr(module, name):
+            delattr(module, name)
 
 
-def reseed(entropy: bytes) -> None:
-    """Give the shared generator of `random` a state of this execution's own."""
-    random.seed(int.from_bytes(entropy, "little"))
+_REAL = frozenset({0, 5, 8, 11})  # CLOCK_REALTIME, _COARSE, _ALARM, CLOCK_TAI
 
 
-def _shifted(function: Callable[[], Any], amount: float) -> Callable[[], Any]:
-    def read() -> Any:
-        return function() + amount
+def _read(step: int) -> int:
+    now = _state["now"] + step + _state["tick"]
+    _state["now"] = now
+    if now > _state["left"]:
+        import _thread
+
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        lock.acquire()  # until the limit of real time ends the process
+    return now
+
+
+def _seconds(offset: int) -> Callable[[], float]:
+    def read() -> float:
+        return (offset + _read(0)) / _SECOND
+
+    return read
+
+
+def _nanoseconds(offset: int) -> Callable[[], int]:
+    def read() -> int:
+        return offset + _read(0)
 
     return read
 

@@ -1,56 +1,134 @@
-"""The cheap first look at a program: imports, and names that only an escape needs.
+"""The cheap look at a program before it runs: imports, names that only an escape needs, and more.
 
-This is no boundary (the kernel is); it gives a clear reason early. A name that the program binds
-itself, such as a parameter called `input`, is not the built-in and passes.
+This is no boundary (the kernel is). It gives a clear reason early, tells which programs deserve
+more executions, and which ones can take several inputs in one process.
 """
+
+from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from code_verifier.jail.modules import ALLOWED, reason
+from code_verifier.jail.modules import ALLOWED, reason, tier
+from code_verifier.jail.names import BANNED_ATTRIBUTES, BANNED_NAMES
+from code_verifier.jail.separable import is_separable
 
-_NAMES = "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
-_ATTRIBUTES = """
-    __subclasses__ __globals__ __builtins__ __code__ __closure__ __import__ __loader__ __spec__
-    __reduce__ __reduce_ex__ f_back f_globals f_locals f_builtins f_code tb_frame tb_next
-    gi_frame gi_code cr_frame cr_code ag_frame ag_code
-"""
-BANNED_NAMES = frozenset(_NAMES.split())
-BANNED_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
-_UNSTABLE_NAMES = frozenset({"set", "frozenset", "hash", "id", "object"})
-_UNSTABLE_MODULES = frozenset({"random", "time", "datetime", "uuid", "weakref"})
+_UNSTABLE_NAMES = frozenset({"set", "frozenset", "hash", "id", "object", "vars", "globals", "dir"})
+_UNSTABLE_MODULES = frozenset(
+    {"random", "time", "datetime", "uuid", "weakref", "secrets", "timeit", "sys", "queue"}
+)
+_SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 
 
-def refusal(tree: ast.Module) -> str | None:
-    """Why the program is banned, or None."""
-    bound = _bound_names(tree)
-    for node in ast.walk(tree):
-        found = _refused(node, bound)
-        if found is not None:
-            line = getattr(node, "lineno", 0)
-            return f"{found} (line {line})"
-    return None
+@dataclass(frozen=True)
+class Examination:
+    """What the look found.
 
-
-def unstable(tree: ast.Module) -> bool:
-    """Whether the result could hang on hash order, addresses, clocks or entropy.
-
-    Two executions agree by chance on one bit half of the time: such programs get more of them.
+    refusal: why the program is banned, or None. unstable: the result could hang on hash order,
+    addresses, clocks or entropy (two executions agree by chance on one bit half of the time, so
+    such programs get more of them). separable: see `separable`. tier: see `modules`.
     """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Set | ast.SetComp):
-            return True
-        if isinstance(node, ast.Name) and node.id in _UNSTABLE_NAMES:
-            return True
-        if isinstance(node, ast.Attribute) and node.attr == "__hash__":
-            return True
-        if isinstance(node, ast.BinOp) and (_is_view(node.left) or _is_view(node.right)):
-            return True  # keys() & keys() is a set
-        if isinstance(node, ast.Import):
-            if any(alias.name.partition(".")[0] in _UNSTABLE_MODULES for alias in node.names):
-                return True
-        elif isinstance(node, ast.ImportFrom) and node.module in _UNSTABLE_MODULES:
-            return True
+
+    refusal: str | None
+    unstable: bool
+    separable: bool
+    tier: int
+
+
+def examine(tree: ast.Module) -> Examination:
+    """Look at a program."""
+    bound: set[str] = set()
+    banned: list[tuple[int, str]] = []
+    imported: set[str] = set()
+    unstable = False
+    nodes = list(walk(tree))
+    for node in nodes:
+        kind = type(node)
+        if kind is ast.Name:
+            name = node.id  # type: ignore[attr-defined]
+            if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                bound.add(name)
+            elif name in BANNED_NAMES:
+                banned.append((node.lineno, name))  # type: ignore[attr-defined]
+            elif name in _UNSTABLE_NAMES:
+                unstable = True
+        elif kind in _QUIET:
+            continue
+        elif kind is ast.arg:
+            bound.add(node.arg)  # type: ignore[attr-defined]
+        else:
+            found = _refused(node, imported)
+            if found is not None:
+                return Examination(f"{found} (line {_line(node)})", True, False, 0)
+            unstable = unstable or _is_unstable(node)
+            _bind(node, bound)
+    for line, name in banned:
+        if name not in bound:
+            return Examination(f"use of {name!r} (line {line})", True, False, 0)
+    unstable = unstable or not imported.isdisjoint(_UNSTABLE_MODULES)
+    return Examination(None, unstable, is_separable(nodes, imported), _tier(nodes, imported))
+
+
+def walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that can run, parents before their children."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if type(node) is ast.If and _is_main_guard(node.test):
+            stack.extend(node.orelse)  # a program's name is not __main__: the body never runs
+            continue
+        yield node
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                stack.extend(item for item in value if isinstance(item, ast.AST))
+            elif isinstance(value, ast.AST) and type(value) not in _MARKS:
+                stack.append(value)
+
+
+_MARKS = frozenset({ast.Load, ast.Store, ast.Del, *ast.operator.__subclasses__()})
+_QUIET = frozenset({ast.Constant, ast.Expr, ast.Assign, ast.Compare, ast.Return, ast.Subscript})
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name):
+        return False
+    right = test.comparators[0]
+    return (
+        test.left.id == "__name__"
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq)
+        and isinstance(right, ast.Constant)
+        and right.value == "__main__"
+    )
+
+
+def _line(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
+
+
+def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
+    """Codecs live in modules of their own, which only the last tier holds."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in ("encode", "decode"):
+            return tier({"codecs"})
+        if isinstance(node, ast.Name) and node.id in ("bytes", "bytearray"):
+            return tier({"codecs"})
+    return tier(imported)
+
+
+def _is_unstable(node: ast.AST) -> bool:
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("__hash__", "__dict__", "__repr__")
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _SET_OPERATORS):
+        return _is_view(node.left) or _is_view(node.right)  # keys() & keys() is a set
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        named = all(isinstance(item, ast.Constant) for item in node.args[1:2])
+        return node.func.id in ("getattr", "attrgetter") and not named
     return False
 
 
@@ -59,38 +137,34 @@ def _is_view(node: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and function.attr in ("keys", "items")
 
 
-def _bound_names(tree: ast.Module) -> set[str]:
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            bound.add(node.id)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            bound.add(node.name)
-    return bound
+def _bind(node: ast.AST, bound: set[str]) -> None:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        bound.add(node.name)
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        bound.update((item.asname or item.name).partition(".")[0] for item in node.names)
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        bound.add(node.name)
 
 
-def _refused(node: ast.AST, bound: set[str]) -> str | None:
+def _refused(node: ast.AST, imported: set[str]) -> str | None:
     if isinstance(node, ast.Import):
         for alias in node.names:
+            imported.add(alias.name.partition(".")[0])
             if alias.name.partition(".")[0] not in ALLOWED:
                 return reason(alias.name)
     elif isinstance(node, ast.ImportFrom):
         if node.level or node.module is None:
             return "relative import"
+        imported.add(node.module.partition(".")[0])
         if node.module.partition(".")[0] not in ALLOWED:
             return reason(node.module)
-    elif isinstance(node, ast.Name):
-        if node.id in BANNED_NAMES and node.id not in bound:
-            return f"use of {node.id!r}"
     elif isinstance(node, ast.Attribute):
         if node.attr in BANNED_ATTRIBUTES:
             return f"use of attribute {node.attr!r}"
+    elif isinstance(node, ast.MatchClass):
+        for attribute in node.kwd_attrs:
+            if attribute in BANNED_ATTRIBUTES:
+                return f"use of attribute {attribute!r}"
     elif isinstance(node, ast.Call):
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else ""

@@ -1,0 +1,154 @@
+"""What a confined process gives up at its start, once, for itself and the children it forks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_SECCOMP_FILTER = 2
+_NOBODY = 65534
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x40000000
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # the same numbers on every architecture
+_LANDLOCK_FILES = ((1, 13), (2, 14), (3, 15), (5, 16))  # since version, rights to files
+_CAPABILITY_VERSION = 0x20080522
+_MEMORY_OF_OWN = 64 * 2**20
+
+libc = ctypes.PyDLL(None, use_errno=True)
+_DEATH = tuple(ctypes.c_ulong(word) for word in (_PR_SET_PDEATHSIG, 9, 0, 0, 0))
+
+
+class Filter(ctypes.Structure):
+    """struct sock_fprog"""
+
+    _fields_ = (("length", ctypes.c_uint16), ("instructions", ctypes.c_void_p))
+
+
+def confine(jail_dir: str, memory: int) -> dict[str, bool]:
+    """Give up files, network, users and memory; which layers are active now.
+
+    jail_dir: an empty folder, the root of this process from now on where that is allowed.
+    memory: bytes of address space that a child may use beyond what this process has now.
+    """
+    space = _address_space() + memory
+    os.chdir(jail_dir)
+    layers = {
+        "namespaces": _leave_namespaces(),
+        "empty_root": _try(os.chroot, "."),
+        "other_user": _leave_user(),
+    }
+    _drop_capabilities()
+    layers["no_new_privs"] = prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    prctl(_PR_SET_DUMPABLE, 0)
+    layers["landlock"] = _landlock()
+    for what, amount in (
+        (resource.RLIMIT_AS, space),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 16),
+    ):
+        resource.setrlimit(what, (amount, amount))
+    return layers
+
+
+def reset_signals() -> None:
+    """Undo what the caller ignores or blocks; an interrupt of the caller is not for us."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            continue
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def prctl(option: int, value: int, pointer: int = 0) -> bool:
+    """Whether the kernel took the setting."""
+    words = [ctypes.c_ulong(word) for word in (value, pointer, 0, 0)]
+    return int(libc.prctl(option, *words)) == 0
+
+
+def load_filter(instructions: bytes) -> tuple[Filter, Any]:
+    """The filter as the kernel takes it, and the memory it points to, to be kept."""
+    memory = ctypes.create_string_buffer(instructions, len(instructions))
+    return Filter(len(instructions) // 8, ctypes.addressof(memory)), memory
+
+
+def install_filter(program: Filter) -> bool:
+    """Put this process under the filter for ever."""
+    return prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    libc.prctl(*_DEATH)
+
+
+def _leave_namespaces() -> bool:
+    """Own namespaces of network, IPC, host name and mounts; with one of users if need be."""
+    own = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS
+    return bool(libc.unshare(own) == 0 or libc.unshare(own | _NEWUSER) == 0)
+
+
+def _leave_user() -> bool:
+    if os.geteuid() != 0:
+        return True
+    try:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    except OSError:
+        return False
+    return True
+
+
+def _drop_capabilities() -> None:
+    """A user namespace of its own gives a process all capabilities in it."""
+    header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
+    libc.capset(header, bytes(24))
+
+
+def _landlock() -> bool:
+    """Deny all files, and network and signals where the kernel's version knows them."""
+    syscall = libc.syscall
+    version = int(syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1)))
+    if version < 1:
+        return False
+    rights = max(bits for since, bits in _LANDLOCK_FILES if version >= since)
+    fields = [(1 << rights) - 1]
+    if version >= 4:
+        fields.append(0b11)  # binding and connecting TCP
+    if version >= 6:
+        fields.append(0b11)  # abstract sockets and signals of others
+    attributes = struct.pack(f"<{len(fields)}Q", *fields)
+    size = ctypes.c_size_t(len(attributes))
+    rules = int(syscall(_LANDLOCK_CREATE, attributes, size, ctypes.c_uint32(0)))
+    if rules < 0:
+        return False
+    active = int(syscall(_LANDLOCK_RESTRICT, rules, ctypes.c_uint32(0))) == 0
+    os.close(rules)
+    return active
+
+
+def _address_space() -> int:
+    """Bytes of address space this process has now; a guess where /proc is missing."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * resource.getpagesize() + _MEMORY_OF_OWN // 16
+    except (OSError, ValueError):
+        return _MEMORY_OF_OWN * 4
+
+
+def _try(function: Any, *arguments: Any) -> bool:
+    try:
+        function(*arguments)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""Entropy that is fixed for each execution of a check, and differs between them.
+
+A verdict then depends on the program alone. The seeds were searched so that the executions
+disagree early: in the first two, `random() < 0.5`, `getrandbits(1)` and `choice` of two come out
+differently, the third starts with a number below 0.0005, the fourth with one above 0.9995, the
+fifth and sixth with a normal deviate beyond 2.5 on either side. `os.urandom` gives the second
+execution the complement of the first one's bits, and so on in pairs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SEEDS = (
+    *(710_000_009, 820_000_001, 930_000_196, 140_001_062),
+    *(250_000_189, 360_000_626, 470_000_002, 580_000_009),
+)
+_STRIDE = 1_000_003
+
+
+def install(index: int) -> None:
+    """Give `random` and `os.urandom`, where they are loaded, the entropy of execution `index`."""
+    random: Any = sys.modules.get("random")
+    if random is None:
+        return
+    first = SEEDS[index % len(SEEDS)]
+    real_seed = random.Random.seed
+    turns = [0]
+
+    def seed(self: Any, a: Any = None, version: int = 2) -> None:
+        """Initialize internal state from a seed."""
+        if a is None:
+            a = first + _STRIDE * turns[0]
+            turns[0] += 1
+        real_seed(self, a, version)
+
+    random.Random.seed = seed
+    bits = random.Random(2 * (index // 2) + 1)
+    flip = index % 2 * 0xFF
+
+    def urandom(size: int, /) -> bytes:
+        return bytes(byte ^ flip for byte in bits.randbytes(size))
+
+    os: Any = sys.modules["os"]
+    os.urandom = random._urandom = urandom
+    random.seed = random._inst.seed
+    random.seed()

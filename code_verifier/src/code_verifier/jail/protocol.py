@@ -1,0 +1,51 @@
+"""The frames between the caller and its confined processes, and between a child and its server.
+
+Light on purpose: a fork server imports nothing that its children do not need.
+
+caller -> process: length, body. First a configuration (marshal), then requests.
+fork server: request = EXECUTE, code, and for every input its length and bytes.
+examiner: request = EXAMINE, program, and for every input its length and text.
+Replies: length, then REPLY or EXAMINED, then for every input RESULT and its bytes.
+child -> server: FRAME (nonce, size of the body), then for every input RESULT and its text.
+"""
+
+import struct
+
+RESULT_FD = 3
+LENGTH = struct.Struct("<I")
+EXECUTE = struct.Struct("<IH")  # bytes of code, inputs
+REPLY = struct.Struct("<dBH")  # milliseconds, whole: one result for the process, results
+EXAMINE = struct.Struct("<BIIH")  # a program follows, its bytes, characters of an input, inputs
+EXAMINED = struct.Struct("<BBIIH")  # status, flags, bytes of reason, bytes of code, inputs
+RESULT = struct.Struct("<BI")  # status, bytes that follow
+FRAME = struct.Struct("<16sI")
+
+STATUSES = (
+    *("ok", "syntax_error", "banned", "exception", "timeout", "memory", "not_literal"),
+    *("too_long", "violation", "sandbox_error", "missing_module"),
+)
+CODES = {name: number for number, name in enumerate(STATUSES)}
+
+UNSTABLE, SEPARABLE = 1, 2  # flags of an examined program; bits 4 and 8 hold the tier
+TIER_SHIFT = 2
+READ = 1 << 16
+
+
+def pack_result(status: str, data: bytes) -> bytes:
+    """One result: its status and its bytes."""
+    return RESULT.pack(CODES[status], len(data)) + data
+
+
+def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes]] | None:
+    """`count` results from `start` to the end of `data`; None when they do not fit exactly."""
+    results = []
+    for _ in range(count):
+        if len(data) - start < RESULT.size:
+            return None
+        code, size = RESULT.unpack_from(data, start)
+        start += RESULT.size
+        if code >= len(STATUSES) or len(data) - start < size:
+            return None
+        results.append((STATUSES[code], data[start : start + size]))
+        start += size
+    return results if start == len(data) else None
