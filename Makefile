@@ -52,6 +52,8 @@ test-slow: env
 	$(BIN)/python -m pytest -m slow
 
 bench: env
+	$(BIN)/python tests/benchmarks/sandbox_throughput.py
+	$(BIN)/python tests/benchmarks/sandbox_soak.py
 	$(BIN)/python tests/benchmarks/joint_learner.py
 	$(BIN)/python tests/benchmarks/training_step.py
 	$(BIN)/python tests/benchmarks/fixed_tasks.py

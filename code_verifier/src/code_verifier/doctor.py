@@ -13,8 +13,11 @@ _COSTS = {
     "rlimits": "a program could use all memory or processor time",
     "no_new_privs": "a program could gain rights through set-uid files",
     "seccomp": "a program could reach files, the network and other processes",
-    "other_user": "a program that escapes has your rights; without root this is your own user",
-    "empty_root": "a program that escapes the filter could see files; needs root to set up",
+    "clocks": "a program could read the real date and time, and be accepted by chance",
+    "landlock": "a hole in the filter would reach files and TCP ports",
+    "namespaces": "a hole in the filter would reach the network and other processes' memory",
+    "other_user": "a program that escapes is root",
+    "empty_root": "a program that escapes could see files; only root can set it up",
 }
 
 

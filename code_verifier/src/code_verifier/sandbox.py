@@ -1,10 +1,9 @@
 """The sandbox: run programs in fresh processes, and check that they are deterministic."""
 
-import asyncio
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from code_verifier.acceptance import check_inputs, run_inputs
 from code_verifier.compare import Comparison
@@ -16,6 +15,8 @@ from code_verifier.parallel import ordered_map
 from code_verifier.pool import HASH_SEEDS, Pool
 from code_verifier.proposals import validate_proposal
 from code_verifier.records import Grade, Proposal, Task, Validation, Verdict
+
+_Result = TypeVar("_Result")
 
 
 class Sandbox:
@@ -136,23 +137,29 @@ class Sandbox:
 
     async def arun(self, program: str, input: str) -> Verdict:
         """`run` without blocking the event loop."""
-        return await asyncio.to_thread(self.run, program, input)
+        return await _in_thread(self.run, program, input)
 
     async def acheck(self, program: str, input: str) -> Verdict:
         """`check` without blocking the event loop."""
-        return await asyncio.to_thread(self.check, program, input)
+        return await _in_thread(self.check, program, input)
 
     async def avalidate(self, proposal: Proposal) -> Validation:
         """`validate` without blocking the event loop."""
-        return await asyncio.to_thread(self.validate, proposal)
+        return await _in_thread(self.validate, proposal)
 
     async def agrade(self, task: Task, answer: str) -> Grade:
         """`grade` without blocking the event loop."""
-        return await asyncio.to_thread(self.grade, task, answer)
+        return await _in_thread(self.grade, task, answer)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process has the same settings, and processes of its own."""
         return Sandbox, (self.workers, self.limits, self.runs, self.comparison, self.allow_weak)
+
+
+async def _in_thread(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    import asyncio  # only those who use it pay for it
+
+    return await asyncio.to_thread(function, *arguments)
 
 
 def _require_texts(program: str, inputs: Sequence[str]) -> None:
