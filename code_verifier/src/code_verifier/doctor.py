@@ -15,7 +15,7 @@ _COSTS = {
     "seccomp": "a program could reach files, the network and other processes",
     "clocks": "a program could read the real date and time, and be accepted by chance",
     "landlock": "a hole in the filter would reach files and TCP ports",
-    "namespaces": "a hole in the filter would reach the network and other processes' memory",
+    "namespaces": "a hole in the filter would reach the network and shared memory",
     "other_user": "a program that escapes is root",
     "empty_root": "a program that escapes could see files; only root can set it up",
 }

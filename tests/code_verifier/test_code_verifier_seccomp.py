@@ -1,0 +1,207 @@
+"""The system-call filters, interpreted here on made-up calls: what they allow, fail and kill."""
+
+import errno
+import struct
+
+import pytest
+
+from code_verifier.jail.seccomp import TABLES, build
+
+KILL, FAIL, ALLOW = 0x80000000, 0x00050000 | errno.EPERM, 0x7FFF0000
+X86, ARM = 0xC000003E, 0xC00000B7
+I386, OLD_ARM, RISCV = 0x40000003, 0x40000028, 0xC00000F3
+ARCHES = {"x86_64": X86, "aarch64": ARM}
+FILE, EXECUTABLE = 1 << 32, 4
+
+
+def numbers(text: str) -> dict[str, int]:
+    """System-call numbers by name, from a text of both in turn."""
+    words = text.split()
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+
+# By hand from the kernel's headers: x86/entry/syscalls/syscall_64.tbl and asm-generic/unistd.h.
+ALLOWED = {
+    "x86_64": numbers(
+        """
+        munmap 11 brk 12 rt_sigprocmask 14 rt_sigreturn 15 sched_yield 24 mremap 25 madvise 28
+        nanosleep 35 exit 60 futex 202 clock_nanosleep 230 exit_group 231 getrandom 318
+        """
+    ),
+    "aarch64": numbers(
+        """
+        munmap 215 brk 214 rt_sigprocmask 135 rt_sigreturn 139 sched_yield 124 mremap 216
+        madvise 233 nanosleep 101 exit 93 futex 98 clock_nanosleep 115 exit_group 94 getrandom
+        278
+        """
+    ),
+}
+REFUSED = {
+    "x86_64": numbers(
+        """
+        close 3 fstat 5 poll 7 lseek 8 ioctl 16 fcntl 72 rt_sigaction 13 sigaltstack 131
+        gettimeofday 96 time 201 clock_gettime 228 clock_getres 229
+        """
+    ),
+    "aarch64": numbers(
+        """
+        close 57 fstat 80 ppoll 73 lseek 62 ioctl 29 fcntl 25 rt_sigaction 134 sigaltstack 132
+        gettimeofday 169 clock_gettime 113 clock_getres 114
+        """
+    ),
+}
+READ, WRITE = {"x86_64": 0, "aarch64": 63}, {"x86_64": 1, "aarch64": 64}
+MAPPING = {"x86_64": {"mmap": 9, "mprotect": 10}, "aarch64": {"mmap": 222, "mprotect": 226}}
+KILLED = {
+    "x86_64": numbers(
+        """
+        open 2 stat 4 lstat 6 access 21 openat 257 openat2 437 creat 85 unlink 87 readlink 89
+        getdents64 217 statx 332 chdir 80 getcwd 79 chroot 161 mount 165 umount2 166 pivot_root
+        155 readv 19 writev 20 pread64 17 pwrite64 18 sendfile 40 splice 275 pwritev2 328
+        vmsplice 278 dup 32 dup2 33 dup3 292 pipe 22 socket 41 connect 42 bind 49 sendto 44
+        recvmsg 47 socketpair 53 clone 56 fork 57 vfork 58 execve 59 execveat 322 clone3 435
+        wait4 61 kill 62 tkill 200 tgkill 234 pidfd_send_signal 424 ptrace 101 process_vm_readv
+        310 process_vm_writev 311 prctl 157 seccomp 317 bpf 321 perf_event_open 298 userfaultfd
+        323 keyctl 250 add_key 248 unshare 272 setns 308 io_uring_setup 425 io_uring_enter 426
+        memfd_create 319 shmget 29 shmat 30 modify_ldt 154 arch_prctl 158 personality 135
+        setrlimit 160 prlimit64 302 setuid 105 setresuid 117 getpid 39 getuid 102 uname 63
+        sysinfo 99 times 100 getcpu 309 getrusage 98 setitimer 38 alarm 37 timer_create 222
+        timerfd_create 283 sched_setaffinity 203 sched_getaffinity 204 pkey_mprotect 329 reboot
+        169
+        """
+    ),
+    "aarch64": numbers(
+        """
+        openat 56 openat2 437 newfstatat 79 faccessat 48 unlinkat 35 readlinkat 78 getdents64 61
+        statx 291 chdir 49 getcwd 17 chroot 51 mount 40 umount2 39 pivot_root 41 readv 65 writev
+        66 pread64 67 pwrite64 68 sendfile 71 splice 76 dup 23 dup3 24 pipe2 59 socket 198
+        connect 203 bind 200 sendto 206 recvmsg 212 clone 220 execve 221 execveat 281 clone3 435
+        wait4 260 kill 129 tkill 130 tgkill 131 pidfd_send_signal 424 ptrace 117
+        process_vm_readv 270 process_vm_writev 271 prctl 167 seccomp 277 bpf 280 perf_event_open
+        241 userfaultfd 282 keyctl 219 unshare 97 setns 268 io_uring_setup 425 io_uring_enter
+        426 memfd_create 279 personality 92 prlimit64 261 setuid 146 getpid 172 uname 160
+        sysinfo 179 times 153 getcpu 168 getrusage 165 setitimer 103 timer_create 107
+        timerfd_create 85 pkey_mprotect 288 reboot 142
+        """
+    ),
+}
+
+
+def decide(program: bytes, arch: int, number: int, *args: int) -> int:
+    """What a filter answers: an interpreter of the part of classic BPF that filters may use."""
+    six = (*args, *(0,) * (6 - len(args)))
+    data = struct.pack("<iIQ6Q", number - (1 << 32) * (number >> 31), arch, 0, *six)
+    lines = list(struct.iter_unpack("<HBBI", program))
+    accumulator, at = 0, 0
+    while True:
+        code, yes, no, value = lines[at]
+        at += 1
+        if code == 0x20:  # LD W ABS
+            assert value % 4 == 0
+            (accumulator,) = struct.unpack_from("<I", data, value)
+        elif code == 0x15:  # JEQ
+            at += yes if accumulator == value else no
+        elif code == 0x35:  # JGE
+            at += yes if accumulator >= value else no
+        elif code == 0x45:  # JSET
+            at += yes if accumulator & value else no
+        elif code == 0x05:  # JA
+            at += value
+        elif code == 0x06:  # RET
+            return value
+        else:
+            raise AssertionError(f"an instruction that the kernel would refuse: {code:#x}")
+
+
+def built(machine: str, write_fd: int = 3, read_fd: int | None = None) -> bytes:
+    program = build(write_fd, read_fd, machine=machine)
+    assert program is not None
+    assert len(program) % 8 == 0
+    assert len(program) // 8 <= 4096  # BPF_MAXINSNS
+    return program
+
+
+machines = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+
+
+@machines
+def test_every_number_gets_what_the_table_says(machine: str) -> None:
+    program = built(machine)
+    allowed = set(ALLOWED[machine].values()) | set(MAPPING[machine].values()) | {WRITE[machine]}
+    refused = set(REFUSED[machine].values()) | {READ[machine]}
+    for number in [*range(2048), 5000, 0x3FFFFFFF]:
+        expected = ALLOW if number in allowed else FAIL if number in refused else KILL
+        assert decide(program, ARCHES[machine], number, 3) == expected, number
+
+
+@machines
+@pytest.mark.parametrize("descriptors", [(3, None), (1, 0)], ids=["child", "examiner"])
+def test_what_reaches_outside_kills(machine: str, descriptors: tuple[int, int | None]) -> None:
+    program = built(machine, *descriptors)
+    answers = {
+        name: decide(program, ARCHES[machine], number, *arguments)
+        for name, number in KILLED[machine].items()
+        for arguments in ((), (3,), (1, 1, 1, 1, 1, 1))
+    }
+    assert {name for name, answer in answers.items() if answer != KILL} == set()
+
+
+@machines
+def test_other_architectures_are_killed(machine: str) -> None:
+    program = built(machine)
+    for arch in {X86, ARM, I386, OLD_ARM, RISCV, 0} - {ARCHES[machine]}:
+        for number in (*range(512), WRITE[machine]):
+            assert decide(program, arch, number, 3) == KILL
+
+
+def test_the_x32_numbers_are_killed() -> None:
+    program = built("x86_64")
+    for number in range(1024):
+        assert decide(program, X86, 0x40000000 | number, 3) == KILL
+    for number in (-1, -1024, 1 << 30, (1 << 31) - 1, 1 << 31, (1 << 32) - 1):
+        assert decide(program, X86, number % (1 << 32), 3) == KILL
+
+
+@machines
+def test_a_child_writes_to_one_descriptor_and_reads_none(machine: str) -> None:
+    program, arch = built(machine), ARCHES[machine]
+    for fd in (0, 1, 2, 3, 4, 15, 255, 2**31, 2**32 - 1, FILE, FILE | 3, 3 << 32, 2**64 - 1):
+        assert decide(program, arch, WRITE[machine], fd) == (ALLOW if fd == 3 else FAIL), fd
+        assert decide(program, arch, READ[machine], fd) == FAIL, fd
+
+
+@machines
+def test_the_examiner_reads_and_writes_one_descriptor_each(machine: str) -> None:
+    program, arch = built(machine, 1, 0), ARCHES[machine]
+    for fd in (0, 1, 2, 3, 255, FILE, FILE | 1, 2**64 - 1):
+        assert decide(program, arch, WRITE[machine], fd) == (ALLOW if fd == 1 else FAIL), fd
+        assert decide(program, arch, READ[machine], fd) == (ALLOW if fd == 0 else FAIL), fd
+    for number in ALLOWED[machine].values():
+        assert decide(program, arch, number) == ALLOW
+
+
+@machines
+@pytest.mark.parametrize("call", ["mmap", "mprotect"])
+def test_no_memory_becomes_executable(machine: str, call: str) -> None:
+    program, arch, number = built(machine), ARCHES[machine], MAPPING[machine][call]
+    for protection in range(16):
+        expected = FAIL if protection & EXECUTABLE else ALLOW
+        assert decide(program, arch, number, 0, 4096, protection) == expected
+        high = protection | 0xFFFF << 40  # the kernel looks at the low bits
+        assert decide(program, arch, number, 0, 4096, high) == expected
+
+
+@machines
+def test_jumps_stay_inside_and_end(machine: str) -> None:
+    lines = list(struct.iter_unpack("<HBBI", built(machine)))
+    for at, (code, yes, no, value) in enumerate(lines):
+        if code in (0x15, 0x35, 0x45):
+            assert at + 1 + max(yes, no) < len(lines)
+        elif code == 0x05:
+            assert at + 1 + value < len(lines)
+    assert lines[-1][0] == 0x06
+
+
+def test_other_machines_get_no_filter() -> None:
+    assert build(3, machine="riscv64") is None
+    assert set(TABLES) == {"x86_64", "aarch64"}
