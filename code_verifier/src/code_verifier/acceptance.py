@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from code_verifier.execution import Executor, Program
 from code_verifier.records import Status, Verdict
 
-UNSTABLE_RUNS = 8
+UNSTABLE_RUNS, HASHING_RUNS = 8, 16
 _SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
 _NO_WITNESS = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 
@@ -16,23 +16,25 @@ def check_inputs(
     executor: Executor, program: str, inputs: Sequence[str], runs: int
 ) -> Iterator[Verdict]:
     """The verdict of every input, when asked for: policy, then equal outputs of all executions."""
-    return _over(executor, program, inputs, runs, UNSTABLE_RUNS)
+    return _over(executor, program, inputs, runs, True)
 
 
 def run_inputs(executor: Executor, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
     """The verdict of every input after one execution, when asked for."""
-    return _over(executor, program, inputs, 1, 1)
+    return _over(executor, program, inputs, 1, False)
 
 
 def _over(
-    executor: Executor, text: str, inputs: Sequence[str], runs: int, unstable_runs: int
+    executor: Executor, text: str, inputs: Sequence[str], runs: int, more: bool
 ) -> Iterator[Verdict]:
     program, arguments = executor.examine(text, inputs)
     if isinstance(program, Verdict):
         yield from [program] * len(inputs)
         return
-    if program.unstable:
-        runs = max(runs, unstable_runs)
+    if more and program.unstable:
+        runs = max(runs, UNSTABLE_RUNS)
+    if more and program.hashing:
+        runs = max(runs, HASHING_RUNS)
     data = [given for given in arguments if isinstance(given, bytes)]
     together: Iterator[Verdict | None] = iter(())
     if len(data) > 1 and program.separable:

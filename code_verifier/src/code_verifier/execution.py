@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
@@ -12,10 +12,12 @@ from code_verifier.jail.protocol import (
     EXAMINE,
     EXAMINED,
     EXECUTE,
+    HASHING,
     LENGTH,
     REPLY,
     SEPARABLE,
     STATUSES,
+    TIER_MASK,
     TIER_SHIFT,
     UNSTABLE,
     unpack_results,
@@ -37,6 +39,7 @@ class Program:
 
     code: bytes
     unstable: bool
+    hashing: bool
     separable: bool
     tier: int
 
@@ -90,7 +93,11 @@ class Executor:
         else:
             code = reply[EXAMINED.size + told : start]
             found = Program(
-                code, bool(flags & UNSTABLE), bool(flags & SEPARABLE), flags >> TIER_SHIFT
+                code,
+                unstable=bool(flags & UNSTABLE),
+                hashing=bool(flags & HASHING),
+                separable=bool(flags & SEPARABLE),
+                tier=flags >> TIER_SHIFT & TIER_MASK,
             )
         if known is None:
             if len(self._known) >= _REMEMBERED:
@@ -101,8 +108,12 @@ class Executor:
         results = unpack_results(reply, start, count)
         if results is None or len(results) != len(inputs):
             return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
+        if any(name == _UNORDERED for name, _ in results):
+            found = replace(found, unstable=True)
         return found, [
-            data if name == Status.OK else _refused(name, data.decode("utf-8", "replace"))
+            data
+            if name in (Status.OK, _UNORDERED)
+            else _refused(name, data.decode("utf-8", "replace"))
             for name, data in results
         ]
 
@@ -161,7 +172,7 @@ class Executor:
         return Verdict(Status.OK, text, "", wall_ms, 1)
 
 
-_MISSING = "missing_module"
+_MISSING, _UNORDERED = "missing_module", "unordered"
 
 
 def _refused(status: str, reason: str) -> Verdict:

@@ -17,11 +17,14 @@ from code_verifier.jail.protocol import RESULT_FD
 from code_verifier.limits import Limits
 from code_verifier.process import Process, ProcessLost
 
-HASH_SEEDS = (1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007)
+HASH_SEEDS = (
+    *(1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007),
+    *(11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991),
+)
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
 _RETRIES = 1
 _EXAMINER_MEMORY = 1 << 30
-_KINDS = len(HASH_SEEDS) * TIERS + 1
+_KEPT = 24
 _PER_WORKER = 6
 
 Kind = tuple[int, int]
@@ -135,7 +138,7 @@ class Pool:
             else:
                 process = self._made(kind)
                 self._all.add(process)
-                if len(self._all) > _KINDS + self._width * _PER_WORKER:
+                if len(self._all) > _KEPT + self._width * _PER_WORKER:
                     surplus = self._surplus()
         if surplus is not None:
             surplus.close()

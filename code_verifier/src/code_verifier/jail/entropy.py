@@ -27,7 +27,8 @@ def install(index: int) -> None:
     random: Any = sys.modules.get("random")
     if random is None:
         return
-    first = SEEDS[index % len(SEEDS)]
+    turn, place = divmod(index, len(SEEDS))
+    first = SEEDS[place] + turn
     real_seed = random.Random.seed
     turns = [0]
 

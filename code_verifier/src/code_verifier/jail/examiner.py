@@ -23,6 +23,7 @@ from code_verifier.jail.protocol import (
     CODES,
     EXAMINE,
     EXAMINED,
+    HASHING,
     LENGTH,
     SEPARABLE,
     TIER_SHIFT,
@@ -90,11 +91,12 @@ def _answer(request: bytes) -> bytes:
 
 def _examine(text: str) -> tuple[str, int, str, bytes]:
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(text.removeprefix("\ufeff"))
         found = policy.examine(tree)
         if found.refusal is not None:
             return "banned", 0, found.refusal, b""
-        flags = UNSTABLE * found.unstable | SEPARABLE * found.separable | found.tier << TIER_SHIFT
+        flags = UNSTABLE * found.unstable | HASHING * found.hashing
+        flags |= SEPARABLE * found.separable | found.tier << TIER_SHIFT
         return "ok", flags, "", marshal.dumps(compile(tree, "<program>", "exec"))
     except _FAILURES as error:
         return "syntax_error", 0, _syntax(error), b""
@@ -102,11 +104,19 @@ def _examine(text: str) -> tuple[str, int, str, bytes]:
 
 def _arguments(data: bytes, chars: int) -> bytes:
     try:
-        return pack_result(
-            "ok", marshal.dumps(parse_arguments(data.decode("utf-8", "surrogatepass"), chars))
-        )
+        args, kwargs = parse_arguments(data.decode("utf-8", "surrogatepass"), chars)
+        status = "unordered" if b"{" in data and _holds_set([args, kwargs]) else "ok"
+        return pack_result(status, marshal.dumps((args, kwargs)))
     except LiteralError as error:
         return pack_result(error.status, str(error).encode("utf-8", "backslashreplace"))
+
+
+def _holds_set(value: Any) -> bool:
+    if isinstance(value, set):
+        return len(value) > 1
+    if isinstance(value, dict):
+        return any(map(_holds_set, value)) or any(map(_holds_set, value.values()))
+    return isinstance(value, list | tuple) and any(map(_holds_set, value))
 
 
 def _syntax(error: Exception) -> str:

@@ -13,15 +13,16 @@ _COMMON = """
     __future__ bisect collections copy functools heapq itertools math operator re string typing
 """
 _ALLOWED = """
-    abc array ast base64 binascii calendar cmath codecs colorsys contextlib contextvars csv
+    abc array ast base64 binascii bz2 calendar cmath codecs colorsys contextlib contextvars csv
     dataclasses datetime decimal difflib enum fnmatch fractions graphlib hashlib hmac html io
-    ipaddress json keyword numbers pprint queue random reprlib secrets shlex statistics struct sys
-    textwrap time timeit token types unicodedata uuid warnings weakref zlib
+    ipaddress json keyword lzma ntpath numbers pathlib posixpath pprint queue random reprlib
+    secrets shlex statistics struct sys textwrap time timeit token types unicodedata urllib uuid
+    warnings weakref zlib
 """
 _WITH_COMMON = "collections.abc types weakref copyreg"
 INTERNAL = frozenset({"_strptime", "copyreg", "locale", "_collections_abc"})
 """What C code imports by itself, through the program's own import function."""
-_ALSO = "html.entities html.parser json.decoder _strptime encodings.idna locale"
+_ALSO = "urllib.parse html.entities html.parser json.decoder _strptime encodings.idna locale"
 _CODECS = """
     utf_8 utf_8_sig ascii latin_1 iso8859_1 iso8859_15 utf_7 utf_16 utf_16_le utf_16_be utf_32
     utf_32_le utf_32_be cp1252 cp1251 cp437 rot_13 hex_codec base64_codec punycode unicode_escape
@@ -38,6 +39,13 @@ COMMON = frozenset(_COMMON.split())
 ALLOWED = frozenset(_ALLOWED.split()) | COMMON
 NONE, SOME, ALL = range(3)
 TIERS = 3
+
+
+def may_import(name: str) -> bool:
+    """Whether programs may import the module of this dotted name."""
+    if name.partition(".")[0] == "urllib":
+        return name in ("urllib", "urllib.parse")  # the others reach out
+    return name.partition(".")[0] in ALLOWED
 
 
 def tier(imported: set[str]) -> int:

@@ -10,12 +10,18 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from code_verifier.jail.modules import ALLOWED, reason, tier
+from code_verifier.jail.modules import SYS_NAMES, may_import, reason, tier
 from code_verifier.jail.names import BANNED_ATTRIBUTES, BANNED_NAMES
 from code_verifier.jail.separable import is_separable
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
-_UNSTABLE_NAMES = frozenset({"set", "frozenset", "hash", "id", "object", "vars", "globals", "dir"})
+_HASHING_NAMES = frozenset({"hash", "id", "object", "vars", "globals", "dir"})
+_UNSTABLE_NAMES = frozenset({"set", "frozenset"})
+_OUTSIDE_MODULES = """
+    os sys posix builtins subprocess socket threading importlib inspect signal shutil
+"""
+_OUTSIDE = frozenset(_OUTSIDE_MODULES.split())
+_SYS_READABLE = SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
 _UNSTABLE_MODULES = frozenset(
     {"random", "time", "datetime", "uuid", "weakref", "secrets", "timeit", "sys", "queue"}
 )
@@ -26,13 +32,15 @@ _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 class Examination:
     """What the look found.
 
-    refusal: why the program is banned, or None. unstable: the result could hang on hash order,
-    addresses, clocks or entropy (two executions agree by chance on one bit half of the time, so
-    such programs get more of them). separable: see `separable`. tier: see `modules`.
+    refusal: why the program is banned, or None. unstable: the result could hang on the order of
+    sets, clocks or entropy; hashing: on single bits of hashes or addresses (two executions agree
+    by chance on one bit half of the time, so such programs get more of them). separable: see
+    `separable`. tier: see `modules`.
     """
 
     refusal: str | None
     unstable: bool
+    hashing: bool
     separable: bool
     tier: int
 
@@ -42,7 +50,9 @@ def examine(tree: ast.Module) -> Examination:
     bound: set[str] = set()
     banned: list[tuple[int, str]] = []
     imported: set[str] = set()
-    unstable = False
+    unstable = hashing = False
+    modules: dict[str, str] = {}
+    attributes: list[ast.Attribute] = []
     nodes = list(walk(tree))
     for node in nodes:
         kind = type(node)
@@ -54,6 +64,8 @@ def examine(tree: ast.Module) -> Examination:
                 banned.append((node.lineno, name))  # type: ignore[attr-defined]
             elif name in _UNSTABLE_NAMES:
                 unstable = True
+            elif name in _HASHING_NAMES:
+                hashing = True
         elif kind in _QUIET:
             continue
         elif kind is ast.arg:
@@ -61,14 +73,41 @@ def examine(tree: ast.Module) -> Examination:
         else:
             found = _refused(node, imported)
             if found is not None:
-                return Examination(f"{found} (line {_line(node)})", True, False, 0)
+                return _banned(found, _line(node))
             unstable = unstable or _is_unstable(node)
+            hashing = hashing or _is_hashing(node)
             _bind(node, bound)
+            if kind is ast.Import:
+                for alias in node.names:  # type: ignore[attr-defined]
+                    modules[alias.asname or alias.name.partition(".")[0]] = alias.name
+            elif kind is ast.Attribute and type(node.value) is ast.Name:  # type: ignore[attr-defined]
+                attributes.append(node)  # type: ignore[arg-type]
     for line, name in banned:
         if name not in bound:
-            return Examination(f"use of {name!r} (line {line})", True, False, 0)
+            return _banned(f"use of {name!r}", line)
+    for item in attributes:
+        found = _outside(modules.get(item.value.id, ""), item.attr)  # type: ignore[attr-defined]
+        if found is not None:
+            return _banned(found, item.lineno)
     unstable = unstable or not imported.isdisjoint(_UNSTABLE_MODULES)
-    return Examination(None, unstable, is_separable(nodes, imported), _tier(nodes, imported))
+    separable = is_separable(nodes, imported)
+    return Examination(None, unstable, hashing, separable, _tier(nodes, imported))
+
+
+def _banned(reason: str, line: int) -> Examination:
+    return Examination(f"{reason} (line {line})", False, False, False, 0)
+
+
+def _outside(module: str, attribute: str) -> str | None:
+    """Why a program may not use this attribute of an imported module."""
+    if not module:
+        return None
+    if module == "sys" and attribute not in _SYS_READABLE and not attribute.startswith("__"):
+        return f"use of 'sys.{attribute}'"
+    private = attribute.startswith("_") and not attribute.startswith("__")
+    if private or attribute in _OUTSIDE:
+        return f"use of {module + '.' + attribute!r}, which is not part of that module"
+    return None
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
@@ -122,10 +161,14 @@ def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
 def _is_unstable(node: ast.AST) -> bool:
     if isinstance(node, ast.Set | ast.SetComp):
         return True
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("__hash__", "__dict__", "__repr__")
     if isinstance(node, ast.BinOp) and isinstance(node.op, _SET_OPERATORS):
         return _is_view(node.left) or _is_view(node.right)  # keys() & keys() is a set
+    return False
+
+
+def _is_hashing(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("__hash__", "__dict__", "__repr__")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         named = all(isinstance(item, ast.Constant) for item in node.args[1:2])
         return node.func.id in ("getattr", "attrgetter") and not named
@@ -150,14 +193,20 @@ def _refused(node: ast.AST, imported: set[str]) -> str | None:
     if isinstance(node, ast.Import):
         for alias in node.names:
             imported.add(alias.name.partition(".")[0])
-            if alias.name.partition(".")[0] not in ALLOWED:
+            if not may_import(alias.name):
                 return reason(alias.name)
     elif isinstance(node, ast.ImportFrom):
         if node.level or node.module is None:
             return "relative import"
+        for alias in node.names:
+            outside = _outside(node.module, alias.name)
+            if outside is not None and alias.name != "*":
+                return outside
         imported.add(node.module.partition(".")[0])
-        if node.module.partition(".")[0] not in ALLOWED:
+        if not may_import(node.module):
             return reason(node.module)
+        if node.module == "urllib" and any(alias.name != "parse" for alias in node.names):
+            return reason(f"urllib.{node.names[0].name}")
     elif isinstance(node, ast.Attribute):
         if node.attr in BANNED_ATTRIBUTES:
             return f"use of attribute {node.attr!r}"

@@ -22,12 +22,13 @@ FRAME = struct.Struct("<16sI")
 
 STATUSES = (
     *("ok", "syntax_error", "banned", "exception", "timeout", "memory", "not_literal"),
-    *("too_long", "violation", "sandbox_error", "missing_module"),
+    *("too_long", "violation", "sandbox_error", "missing_module", "unordered"),
 )
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
-UNSTABLE, SEPARABLE = 1, 2  # flags of an examined program; bits 4 and 8 hold the tier
-TIER_SHIFT = 2
+# Flags of an examined program; bits 4 and 8 hold the tier. An `unordered` input holds a set.
+UNSTABLE, SEPARABLE, HASHING = 1, 2, 16
+TIER_SHIFT, TIER_MASK = 2, 3
 READ = 1 << 16
 
 
