@@ -17,7 +17,7 @@ _COSTS = {
     "landlock": "a hole in the filter would reach files and TCP ports",
     "namespaces": "a hole in the filter would reach the network and shared memory",
     "other_user": "a program that escapes is root",
-    "empty_root": "a program that escapes could see files; only root can set it up",
+    "empty_root": "a program that escapes could see files; needs root or user namespaces",
 }
 
 

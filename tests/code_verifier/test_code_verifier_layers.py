@@ -1,0 +1,309 @@
+"""Each layer of protection by itself, in a bare process that only calls `confine`."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from code_verifier import Limits, Sandbox, SandboxUnavailable, doctor
+from code_verifier.jail import seccomp
+
+MEMORY = 256 * 2**20
+LAYERS = ("namespaces", "empty_root", "other_user", "no_new_privs", "landlock")
+PROBE = """
+import ctypes, json, os, resource, signal, socket, struct, sys
+from code_verifier.jail import confine
+
+port, memory, jail, skip = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+libc = ctypes.CDLL(None, use_errno=True)
+space = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+if skip:
+    setattr(confine, skip, lambda: False)
+layers = confine.confine(jail, memory)
+
+def attempt(function, *arguments):
+    try:
+        return str(function(*arguments))
+    except OSError as error:
+        return type(error).__name__
+
+def capabilities():
+    header, data = struct.pack("<Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    return list(data.raw) if libc.capget(header, data) == 0 else None
+
+def connect():
+    with socket.socket() as client:
+        client.settimeout(5)
+        client.connect((b"127.0.0.1", port))
+    return "connected"
+
+found = {
+    "layers": layers,
+    "read": attempt(lambda: open("/etc/passwd").read(1)),
+    "list": attempt(os.listdir, "/"),
+    "make": attempt(open, "here", "w"),
+    "own": attempt(os.open, "/proc/self/mem", os.O_RDWR),
+    "connect": attempt(connect),
+    "rename": libc.sethostname(b"elsewhere", 9),
+    "uids": list(os.getresuid()), "gids": list(os.getresgid()), "groups": os.getgroups(),
+    "become root": attempt(os.setuid, 0),
+    "capabilities": capabilities(),
+    "no_new_privs": libc.prctl(39, 0, 0, 0, 0),
+    "dumpable": libc.prctl(3, 0, 0, 0, 0),
+    "limits": {
+        what: resource.getrlimit(getattr(resource, f"RLIMIT_{what}"))
+        for what in ("AS", "FSIZE", "CORE", "NOFILE")
+    },
+    "space": space,
+    "remount": libc.mount(b"none", b"/", b"tmpfs", 0, None),
+}
+sys.stdout.write(json.dumps(found))
+"""
+"""Prints what a process can still do after `confine`."""
+
+
+def probe(folder: Path, port: int = 9, skip: str = "") -> dict[str, object]:
+    folder.chmod(0o755)
+    command = [sys.executable, "-c", PROBE, str(port), str(MEMORY), str(folder), skip]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def confined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = probe(tmp_path_factory.mktemp("jail"), server.getsockname()[1])
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+        yield found
+
+
+def require(confined: dict[str, object], *layers: str) -> None:
+    active = confined["layers"]
+    assert isinstance(active, dict)
+    if not any(active[layer] for layer in layers):
+        pytest.skip(f"this kernel or container does not offer {' or '.join(layers)}")
+
+
+def test_confine_reports_every_layer(confined: dict[str, object]) -> None:
+    assert set(LAYERS) == set(confined["layers"])  # type: ignore[call-overload]
+
+
+def test_no_file_can_be_opened(confined: dict[str, object]) -> None:
+    require(confined, "landlock", "empty_root")
+    for what in ("read", "list", "make", "own"):
+        assert str(confined[what]).endswith("Error") or confined[what] == "[]", what
+
+
+@pytest.mark.parametrize("skip", ["_landlock", "_leave_namespaces"])
+def test_files_stay_closed_with_one_layer_less(tmp_path: Path, skip: str) -> None:
+    found = probe(tmp_path, skip=skip)
+    require(found, "landlock", "empty_root")
+    assert str(found["read"]).endswith("Error")
+    assert str(found["own"]).endswith("Error")
+
+
+def test_landlock_alone_closes_all_files(tmp_path: Path) -> None:
+    script = """
+    import os, sys
+    from code_verifier.jail import confine
+    print(confine._landlock() if confine.prctl(38, 1) else False)
+    for path in ("/etc/passwd", sys.executable, "/proc/self/status", "/"):
+        for mode in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT):
+            try:
+                os.open(path, mode)
+            except OSError as error:
+                continue
+            print("open", path)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True
+    )
+    lines = done.stdout.splitlines()
+    if lines[:1] != ["True"]:
+        pytest.skip("this kernel does not offer Landlock")
+    assert lines == ["True"], done.stderr
+
+
+def test_no_socket_connects(confined: dict[str, object]) -> None:
+    require(confined, "namespaces", "landlock")
+    assert str(confined["connect"]).endswith("Error")
+
+
+def test_the_host_name_outside_stays(confined: dict[str, object]) -> None:
+    require(confined, "namespaces")
+    assert os.uname().nodename != "elsewhere"
+
+
+def test_root_becomes_nobody_without_capabilities(confined: dict[str, object]) -> None:
+    assert confined["capabilities"] == [0] * 24
+    assert str(confined["become root"]).endswith("Error")
+    assert confined["remount"] == -1
+    if os.geteuid() == 0:
+        require(confined, "other_user")
+        assert confined["uids"] == confined["gids"] == [65534] * 3
+        assert confined["groups"] == []
+
+
+def test_no_rights_can_be_gained(confined: dict[str, object]) -> None:
+    assert confined["no_new_privs"] == 1
+    assert confined["dumpable"] == 0
+
+
+def test_resources_are_limited(confined: dict[str, object]) -> None:
+    limits, space = confined["limits"], confined["space"]
+    assert isinstance(limits, dict)
+    assert isinstance(space, int)
+    assert limits["FSIZE"] == limits["CORE"] == [0, 0]
+    assert limits["NOFILE"] == [16, 16]
+    soft, hard = limits["AS"]
+    assert soft == hard
+    assert MEMORY < soft < MEMORY + 2 * space
+
+
+# Through the sandbox -----------------------------------------------------------------------------
+
+DEEP = """
+get = object.__getattribute__
+for c in type.__getattribute__(object, '__subcl' + 'asses__')():
+    if c.__name__ == '_wrap_close':
+        space = get(type.__getattribute__(c, '__init__'), '__glo' + 'bals__')
+p = space['sys'].modules['posix']
+for c in type.__getattribute__(object, '__subcl' + 'asses__')():
+    if c.__name__ == 'BuiltinImporter':
+        fresh = c
+"""
+"""Everything that Python could refuse is got round: only the kernel is left."""
+
+REAL_CLOCK = (
+    "import random\n" + DEEP + "def f():\n    space['sys'].modules.pop('time')\n"
+    "    m = fresh.load_module('time')\n    return {read}\n"
+)
+
+
+def test_a_server_reports_every_layer(sandbox: Sandbox) -> None:
+    names = {"seccomp", "clocks", *LAYERS}
+    assert set(sandbox.layers()) == names
+    assert names | {"fresh_process", "rlimits"} == {x.name for x in doctor.diagnose().layers}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "m.time()",
+        "m.time_ns()",
+        "m.clock_gettime(0)",
+        "m.gmtime()[0]",
+        "m.monotonic()",
+        "m.perf_counter()",
+        "m.process_time()",
+        "m.strftime('%Y')",
+        "p.times().elapsed",
+        "p.uname()",
+        "p.getloadavg()",
+        "p.sched_getaffinity(0)",
+    ],
+)
+def test_real_clocks_are_out_of_reach(sandbox: Sandbox, read: str) -> None:
+    if not sandbox.layers()["clocks"]:
+        pytest.skip("clock calls cannot be taken away on this machine")
+    program = REAL_CLOCK.format(read=read)
+    verdict = sandbox.run(program, "")
+    again = sandbox.run(program, "")
+    assert (verdict.status, verdict.output) == (again.status, again.output)
+    assert verdict.output in (None, "0", "0.0", "1969", "1970", "'1969'", "'1970'"), verdict
+    assert verdict.status in ("ok", "exception", "violation")
+
+
+SOURCES = [
+    "import random\ndef f(): return random.random()",
+    "import random\ndef f(): return random.SystemRandom().random()",
+    "import uuid\ndef f(): return str(uuid.uuid4())",
+    "import secrets\ndef f(): return secrets.token_hex(8)",
+    "import time\ndef f(): return time.time()",
+    "import time\ndef f(): return time.monotonic_ns()",
+    "import datetime\ndef f(): return str(datetime.datetime.now())",
+    "def f(): return hash('a')",
+    "def f(): return list({'a', 'b', 'c', 'd', 'e'})",
+]
+
+
+@pytest.mark.parametrize("program", SOURCES)
+def test_a_verdict_depends_on_the_program_alone(program: str) -> None:
+    verdicts = []
+    for _ in range(2):
+        with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0)) as fresh:
+            verdicts.append(fresh.check(program, ""))
+    first, second = verdicts
+    assert first.status == "nondeterministic"
+    assert (first.status, first.reason, first.runs) == (second.status, second.reason, second.runs)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(): return id([])",
+        "def f(): return str(object())",
+        "class A: pass\ndef f():\n    a = [A() for _ in range(9)]\n"
+        "    return [a.index(x) for x in set(a)]",
+    ],
+)
+def test_addresses_differ_between_executions(sandbox: Sandbox, program: str) -> None:
+    assert sandbox.check(program, "").status == "nondeterministic"
+
+
+# A machine without the filter --------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*arguments: object, **options: object) -> None:
+        return None
+
+    monkeypatch.setattr(seccomp, "build", build)
+
+
+@pytest.mark.usefixtures("without_filter")
+def test_without_seccomp_the_default_refuses() -> None:
+    with (
+        Sandbox(workers=1) as sandbox,
+        pytest.raises(SandboxUnavailable, match=r"lacks seccomp.*--allow-weak"),
+    ):
+        sandbox.run("def f(x):\n    return x", "1")
+
+
+@pytest.mark.usefixtures("without_filter")
+def test_weak_mode_runs_and_keeps_the_other_layers() -> None:
+    limits = Limits(wall_s=30.0, cpu_s=0.5, memory_mb=64)
+    with Sandbox(workers=1, limits=limits, allow_weak=True) as sandbox:
+        layers = sandbox.layers()
+        assert not layers["seccomp"]
+        assert not layers["clocks"]
+        assert layers["no_new_privs"]
+        assert sandbox.check("def f(x):\n    return x + 1", "1").output == "2"
+        fork = sandbox.run("import random\n" + DEEP + "def f(): return p.fork()", "")
+        assert (fork.status, fork.reason[:15]) == ("exception", "BlockingIOError")
+        assert sandbox.run("def f():\n    while True: pass", "").status == "timeout"
+        assert sandbox.run("def f(): return [0] * 10**8", "").status == "memory"
+        deep = "import random\n" + DEEP + "def f(): return p.open('/etc/passwd', 0)"
+        if layers["empty_root"] or layers["landlock"]:
+            assert sandbox.run(deep, "").status == "exception"
+
+
+@pytest.mark.usefixtures("without_filter")
+def test_doctor_says_what_is_missing() -> None:
+    found = doctor.diagnose()
+    missing = {layer.name: layer for layer in found.layers if not layer.active}
+    assert not found.works
+    assert {"seccomp", "clocks"} <= set(missing)
+    assert missing["seccomp"].required
+    assert all(layer.cost for layer in found.layers)
