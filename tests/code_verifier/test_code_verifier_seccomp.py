@@ -108,7 +108,7 @@ def decide(program: bytes, arch: int, number: int, *args: int) -> int:
         elif code == 0x05:  # JA
             at += value
         elif code == 0x06:  # RET
-            return value
+            return int(value)
         else:
             raise AssertionError(f"an instruction that the kernel would refuse: {code:#x}")
 
