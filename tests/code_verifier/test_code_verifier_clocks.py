@@ -53,7 +53,7 @@ BENIGN = [
         "'2024-03-01 00:00:00'",
     ),
     (
-        "from datetime import date\ndef f():\n    return (date(2024, 3, 1) - date(2024, 2, 1)).days",
+        "from datetime import date as d\ndef f():\n    return (d(2024, 3, 1) - d(2024, 2, 1)).days",
         "29",
     ),
     (
