@@ -88,14 +88,13 @@ def serve(
 ) -> NoReturn:
     """Execute and report; never returns."""
     results = b""
-    chars, recursion = limits["output_chars"], limits["recursion"]
     single = len(inputs) == 1
     try:
         program = marshal.loads(code)
         for data in inputs:
             args, kwargs = marshal.loads(data)
             names = namespace if single else dict(namespace)
-            results += _outcome(program, args, kwargs, names, recursion, chars)
+            results += _outcome(program, args, kwargs, names, limits)
     except MemoryError:
         gc.disable()
         results = pack_result("memory", b"") * len(inputs)
@@ -108,9 +107,12 @@ def serve(
 
 
 def _outcome(
-    program: Any, args: Any, kwargs: Any, names: dict[str, Any], recursion: int, chars: int
+    program: Any, args: Any, kwargs: Any, names: dict[str, Any], limits: dict[str, Any]
 ) -> bytes:
+    recursion, digits = limits["recursion"], limits["int_digits"]
     try:
+        gc.enable()
+        sys.set_int_max_str_digits(digits)
         sys.setrecursionlimit(recursion)
         exec(program, names)
         entry = names.get("f")
@@ -129,7 +131,7 @@ def _outcome(
     sys.setrecursionlimit(_OWN_RECURSION)
     sys.set_int_max_str_digits(_OWN_DIGITS)
     try:
-        return pack_result("ok", canonical(value, chars).encode())
+        return pack_result("ok", canonical(value, limits["output_chars"]).encode())
     except LiteralError as error:
         return pack_result(error.status, str(error)[:_REASON_CHARS].encode())
 

@@ -53,7 +53,7 @@ def examine(tree: ast.Module) -> Examination:
     unstable = hashing = False
     modules: dict[str, str] = {}
     attributes: list[ast.Attribute] = []
-    nodes = list(walk(tree))
+    nodes = list(walk(tree, _main_guards(tree)))
     for node in nodes:
         kind = type(node)
         if kind is ast.Name:
@@ -90,7 +90,7 @@ def examine(tree: ast.Module) -> Examination:
         if found is not None:
             return _banned(found, item.lineno)
     unstable = unstable or not imported.isdisjoint(_UNSTABLE_MODULES)
-    separable = is_separable(nodes, imported)
+    separable = not hashing and is_separable(nodes, imported)
     return Examination(None, unstable, hashing, separable, _tier(nodes, imported))
 
 
@@ -110,13 +110,16 @@ def _outside(module: str, attribute: str) -> str | None:
     return None
 
 
-def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that can run, parents before their children."""
+def walk(tree: ast.AST, guards: frozenset[int] = frozenset()) -> Iterator[ast.AST]:
+    """All nodes that can run, parents before their children.
+
+    guards: the `id` of every If whose body never runs.
+    """
     stack = [tree]
     while stack:
         node = stack.pop()
-        if type(node) is ast.If and _is_main_guard(node.test):
-            stack.extend(node.orelse)  # a program's name is not __main__: the body never runs
+        if id(node) in guards:
+            stack.extend(node.orelse)  # type: ignore[attr-defined]
             continue
         yield node
         for field in node._fields:
@@ -129,6 +132,31 @@ def walk(tree: ast.AST) -> Iterator[ast.AST]:
 
 _MARKS = frozenset({ast.Load, ast.Store, ast.Del, *ast.operator.__subclasses__()})
 _QUIET = frozenset({ast.Constant, ast.Expr, ast.Assign, ast.Compare, ast.Return, ast.Subscript})
+
+
+def _main_guards(tree: ast.Module) -> frozenset[int]:
+    """The `if __name__ == "__main__"` of the module: a program has another name.
+
+    None when the program could give itself that name.
+    """
+    guards = [node for node in tree.body if isinstance(node, ast.If) and _is_main_guard(node.test)]
+    if not guards:
+        return frozenset()
+    for node in walk(tree):
+        if isinstance(node, ast.Name):
+            renamed = node.id in ("globals", "vars", "locals", "setattr")
+            bound = node.id == "__name__" and not isinstance(node.ctx, ast.Load)
+            if renamed or bound:
+                return frozenset()
+        elif "__name__" in _bound_by(node):
+            return frozenset()
+    return frozenset(map(id, guards))
+
+
+def _bound_by(node: ast.AST) -> list[str]:
+    """Names in the fields of a node that is no Name."""
+    fields = (getattr(node, field, None) for field in ("name", "asname", "arg", "rest", "attr"))
+    return [*getattr(node, "names", ()), *fields]
 
 
 def _is_main_guard(test: ast.expr) -> bool:

@@ -29,6 +29,13 @@ _UNTOUCHED = ("importlib", "_frozen_importlib", "zipimport", "os", "posix", "cod
 _KEPT = frozenset({"urandom", "fspath", "name", "PathLike"})  # of os
 
 
+class _Bound:
+    def method(self) -> None: ...
+
+
+_Method: Any = type(_Bound().method)
+
+
 def guard(names: dict[str, Any]) -> None:
     """Have the names of a program look up no attribute that only an escape needs."""
     real_get, real_has, real_set, real_del = getattr, hasattr, setattr, delattr
@@ -38,29 +45,29 @@ def guard(names: dict[str, Any]) -> None:
         if isinstance(name, str) and str.__str__(name) in hidden:
             raise AttributeError(f"attribute {str.__str__(name)!r} is out of reach")
 
-    def own_getattr(object: Any, name: str, /, *default: Any) -> Any:
+    def own_getattr(_: Any, object: Any, name: str, /, *default: Any) -> Any:
         refuse(name)
         return real_get(object, name, *default)
 
-    def own_hasattr(object: Any, name: str, /) -> bool:
+    def own_hasattr(_: Any, object: Any, name: str, /) -> bool:
         refuse(name)
         return real_has(object, name)
 
-    def own_setattr(object: Any, name: str, value: Any, /) -> None:
+    def own_setattr(_: Any, object: Any, name: str, value: Any, /) -> None:
         refuse(name)
         real_set(object, name, value)
 
-    def own_delattr(object: Any, name: str, /) -> None:
+    def own_delattr(_: Any, object: Any, name: str, /) -> None:
         refuse(name)
         real_del(object, name)
 
     for function in (own_getattr, own_hasattr, own_setattr, own_delattr):
-        function.__name__ = function.__qualname__ = function.__name__[4:]
-        names[function.__name__] = function
+        name = function.__name__ = function.__qualname__ = function.__name__[4:]
+        names[name] = _Method(function, ...)  # takes no attributes, like the real one
     _guard_operator(refuse)
     formatting: Any = sys.modules.get("string")
     if formatting is not None:
-        formatting.__dict__["getattr"] = own_getattr  # for Formatter.get_field
+        formatting.__dict__["getattr"] = names["getattr"]  # for Formatter.get_field
 
 
 def _guard_operator(refuse: Any) -> None:
@@ -87,13 +94,13 @@ def guard_print(names: dict[str, Any], plain: ModuleType) -> None:
     """Have `print` write to the `sys.stdout` that programs see and may replace."""
     real_print = print
 
-    def own_print(*values: Any, file: Any = None, **options: Any) -> None:
+    def own_print(_: Any, /, *values: Any, file: Any = None, **options: Any) -> None:
         target = file if file is not None else plain.__dict__.get("stdout")
         if target is not None:
             real_print(*values, file=target, **options)
 
     own_print.__name__ = own_print.__qualname__ = "print"
-    names["print"] = own_print
+    names["print"] = _Method(own_print, ...)
 
 
 def plain_sys(program: ModuleType) -> ModuleType:

@@ -2,23 +2,20 @@
 
 Every input starts with names and values of its own: the module is executed again, and the
 arguments are read again. What is left is what lies outside of the program: imported modules and
-classes. A program is separable when it imports only modules without state of their own, and has
-no means of changing one: no attribute is set while anything is imported, and none of the names
-below occurs. Everything else gets a process per input.
+classes, and the caches behind them. A program is separable when it imports only modules without
+any of these, has no means of changing what it imports, and cannot see what a cache or the memory
+of an earlier input would show. Everything else gets a process per input.
 """
 
 from __future__ import annotations
 
 import ast
 
-_PURE_MODULES = """
-    __future__ bisect cmath collections fractions functools heapq itertools math re string typing
-"""
+_PURE_MODULES = "__future__ bisect cmath collections functools heapq itertools math"
 _CHANGING_NAMES = """
     setattr delattr getattr vars globals locals dir id attrgetter methodcaller register wraps
-    update_wrapper total_ordering overload get_overloads clear_overloads final no_type_check
-    no_type_check_decorator runtime_checkable dataclass_transform override purge __import__
-    Formatter get_field get_type_hints ForwardRef
+    update_wrapper total_ordering get_cache_token abc UserDict UserList UserString ChainMap
+    __import__ __del__
 """
 _PURE = frozenset(_PURE_MODULES.split())
 _CHANGING = frozenset(_CHANGING_NAMES.split())
@@ -27,25 +24,60 @@ _HARMLESS = frozenset({"__init__", "__name__"})
 
 def is_separable(nodes: list[ast.AST], imported: set[str]) -> bool:
     """Whether the program of these nodes cannot carry anything from one input to the next."""
-    if not imported <= _PURE:
+    if not imported - {"typing"} <= _PURE:
         return False
+    if "typing" in imported and not _only_annotates(nodes):
+        return False
+    generators = guarded = False
     for node in nodes:
-        kind = type(node)
-        if kind is ast.Name:
-            if node.id in _CHANGING:  # type: ignore[attr-defined]
-                return False
-        elif kind is ast.Attribute:
-            name: str = node.attr  # type: ignore[attr-defined]
-            if name in _CHANGING or (name.startswith("_") and name not in _HARMLESS and imported):
-                return False
-            if name.startswith("__") and name not in _HARMLESS:
-                return False
-            if imported and type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
-                return False
-        elif kind is ast.MatchClass:
-            return False  # a pattern reads attributes by names of the program's choice
-        elif kind is ast.alias:
-            parts = node.name.split(".")  # type: ignore[attr-defined]
-            if not _CHANGING.isdisjoint(parts) or any(part[:1] == "_" for part in parts[1:]):
-                return False
-    return True
+        if _carries(node, bool(imported)):
+            return False
+        generators = generators or isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
+        guarded = guarded or isinstance(node, ast.Try | ast.TryStar | ast.With)
+    return not (generators and guarded)  # a suspended generator's last words come at any time
+
+
+def _carries(node: ast.AST, imports: bool) -> bool:
+    """Whether this node could change what is shared, or see a change."""
+    if isinstance(node, ast.Name):
+        return node.id in _CHANGING
+    if isinstance(node, ast.Attribute):
+        if node.attr in _CHANGING or (node.attr.startswith("__") and node.attr not in _HARMLESS):
+            return True
+        private = node.attr.startswith("_") and node.attr not in _HARMLESS
+        return imports and (private or not isinstance(node.ctx, ast.Load))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name in _CHANGING
+    if isinstance(node, ast.ImportFrom):
+        future = node.module == "__future__"
+        return any(alias.name == "*" or alias.name.startswith("_") for alias in node.names) or (
+            not future and "." in (node.module or "")
+        )
+    if isinstance(node, ast.alias):
+        return not _CHANGING.isdisjoint(node.name.split("."))
+    if isinstance(node, ast.Compare):  # interned or not: that hangs on what ran before
+        sides = [node.left, *node.comparators]
+        constant = any(isinstance(side, ast.Constant) for side in sides)
+        return any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) and not constant
+    return isinstance(node, ast.MatchClass)  # reads attributes by names of the program's choice
+
+
+def _only_annotates(nodes: list[ast.AST]) -> bool:
+    """Whether what comes from `typing` occurs in annotations only, and no class of the program's
+    own, which the caches of `typing` would compare with those of earlier inputs."""
+    names: set[str] = set()
+    notes: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) or (isinstance(node, ast.Name) and node.id == "type"):
+            return False
+        if isinstance(node, ast.ImportFrom) and node.module == "typing":
+            names.update(alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            found = (item for item in node.names if item.name.partition(".")[0] == "typing")
+            names.update((item.asname or item.name).partition(".")[0] for item in found)
+        note = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        if isinstance(note, ast.AST):
+            notes.update(id(part) for part in ast.walk(note))
+    return not any(
+        isinstance(node, ast.Name) and node.id in names and id(node) not in notes for node in nodes
+    )
