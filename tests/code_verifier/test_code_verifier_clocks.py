@@ -155,7 +155,7 @@ def test_waiting_past_the_limit_is_a_timeout(quick: Sandbox, program: str) -> No
 def test_clocks_of_two_executions_share_nothing() -> None:
     import time
 
-    assert len(STARTS) == 8
+    assert len(set(STARTS)) == len(STARTS) >= 8
     told = [time.gmtime(start) for start in STARTS]
     for field in ("tm_year", "tm_mon", "tm_mday", "tm_hour", "tm_min", "tm_sec", "tm_yday"):
         assert getattr(told[0], field) != getattr(told[1], field), field

@@ -103,9 +103,156 @@ def test_programs_that_could_leave_something_get_processes_of_their_own(
 
 
 CARRYING = {
+    "hasattr attr": (
+        "def f(x):\n"
+        "    try:\n"
+        "        return hasattr.n\n"
+        "    except AttributeError:\n"
+        "        hasattr.n = x\n"
+        "        return 0",
+    ),
+    "print attr": (
+        "b = bytes\n"
+        "def f(x):\n"
+        "    try:\n"
+        "        return print.n\n"
+        "    except AttributeError:\n"
+        "        print.n = x\n"
+        "        return 0",
+    ),
+    "from re import __all__": (
+        "from re import __all__ as c\ndef f(x):\n    c.append(x)\n    return c[-3:]",
+    ),
+    "re.enum.sys.modules": (
+        "import re\n"
+        "def f(x):\n"
+        "    m = re.enum.sys.modules\n"
+        "    m[x] = x\n"
+        "    return sorted(k for k in m if type(k) is int)",
+    ),
+    "global_enum": (
+        "import re\n"
+        "def f(x):\n"
+        "    try:\n"
+        "        return Q\n"
+        "    except NameError:\n"
+        "        pass\n"
+        "    class A(re.enum.IntFlag):\n"
+        "        Q = x\n"
+        "    re.enum.global_enum(A)\n"
+        "    return 0",
+    ),
+    "abc hook": (
+        "from collections.abc import Sized\n"
+        "def f(x):\n"
+        "    seen = isinstance(2.5, Sized) if x > 1 else None\n"
+        "    class A(Sized):\n"
+        "        @classmethod\n"
+        "        def __subclasshook__(cls, C): return True\n"
+        "    isinstance(2.5, Sized)\n"
+        "    return seen",
+    ),
+    "Fraction hook": (
+        "from fractions import Fraction\n"
+        "def f(x):\n"
+        "    seen = isinstance(2.5, Fraction) if x > 1 else None\n"
+        "    class A(Fraction):\n"
+        "        @classmethod\n"
+        "        def __subclasshook__(cls, C): return True\n"
+        "    isinstance(2.5, Fraction)\n"
+        "    return seen",
+    ),
+    "gc del": (
+        "n = 0\n"
+        "class A:\n"
+        "    def __del__(s):\n"
+        "        global n\n"
+        "        n += 1\n"
+        "def f(x):\n"
+        "    for _ in range(5000):\n"
+        "        a = A(); a.me = a\n"
+        "    return n",
+    ),
+    "gc generator": (
+        "n = 0\n"
+        "def g(box):\n"
+        "    global n\n"
+        "    try:\n"
+        "        yield box\n"
+        "    finally:\n"
+        "        n += 1\n"
+        "def f(x):\n"
+        "    for _ in range(5000):\n"
+        "        box = []\n"
+        "        box.append(g(box)); next(box[0])\n"
+        "    return n",
+    ),
     "annotated": (
         "import typing\ndef f(x):\n    return repr(typing.Annotated[int, x])",
         *("1", "True", "1.0"),
+    ),
+    "typing cache eq": (
+        "import typing\n"
+        "class M(type):\n"
+        "    def __eq__(a, b): return True\n"
+        "    def __hash__(a): return 7\n"
+        "def f(x):\n"
+        "    class A(metaclass=M):\n"
+        "        n = x\n"
+        "    return typing.get_args(typing.List[A])[0].n",
+    ),
+    "re cache eq": (
+        "import re\n"
+        "class M(type):\n"
+        "    def __eq__(a, b): return True\n"
+        "    def __hash__(a): return 7\n"
+        "def f(x):\n"
+        "    class S(str, metaclass=M):\n"
+        "        n = x\n"
+        "        def __eq__(a, b): return True\n"
+        "        def __hash__(a): return 7\n"
+        "    return re.compile(S('a')).pattern.n",
+    ),
+    "re cache flags": (
+        "import re\ndef f(x):\n    return re.compile('a', x).flags",
+        *("2", "2.0", "True"),
+    ),
+    "re pattern is": (
+        "import re\n"
+        "def f(x):\n"
+        "    s = ''.join(['a', 'b', str(x)])\n"
+        "    return re.compile(s).pattern is s",
+        *("1", "1", "1"),
+    ),
+    "namedtuple intern": (
+        "from collections import namedtuple\n"
+        "def f(x):\n"
+        "    s = ''.join(['a', 'b', str(x)])\n"
+        "    return namedtuple(s, 'q').__name__ is s",
+        *("1", "1", "1"),
+    ),
+    "EXCLUDED": (
+        "import typing\n"
+        "def f(x):\n"
+        "    typing.EXCLUDED_ATTRIBUTES.append(x)\n"
+        "    return typing.EXCLUDED_ATTRIBUTES[-2:]",
+    ),
+    "main guard": (
+        "__name__ = '__main__'\n"
+        "if __name__ == '__main__':\n"
+        "    import math\n"
+        "    def f(x):\n"
+        "        old = math.floor(1.5)\n"
+        "        math.floor = lambda y: x\n"
+        "        return old",
+    ),
+    "main guard param": (
+        "def f(x, __name__='__main__'):\n"
+        "    if __name__ == '__main__':\n"
+        "        import math\n"
+        "        old = math.floor(1.5)\n"
+        "        math.floor = lambda y: x\n"
+        "        return old",
     ),
     "memory seen": (
         "big = [0] * 12_000_000\n"
@@ -125,6 +272,19 @@ CARRYING = {
         "import typing\ndef f(x):\n    return repr(typing.Union[(int, str) if x else (str, int)])",
         *("1", "0", "1"),
     ),
+    "union eq order": (
+        "import typing\n"
+        "def f(x):\n"
+        "    a = typing.Union[(int, str) if x else (str, int)]\n"
+        "    return repr(typing.List[a])",
+        *("1", "0", "1"),
+    ),
+    "callable": (
+        "import typing\n"
+        "def f(x):\n"
+        "    return repr(typing.Callable[[typing.Annotated[int, x]], int])",
+        *("1", "True", "0"),
+    ),
     "literal": (
         "import typing\ndef f(x):\n    return repr(typing.Literal[x])",
         *("1", "True", "0"),
@@ -132,6 +292,10 @@ CARRYING = {
     "list of literal": (
         "import typing\ndef f(x):\n    return repr(typing.List[typing.Literal[x]])",
         *("1", "True", "0"),
+    ),
+    "literal order": (
+        "import typing\ndef f(x):\n    return repr(typing.Optional[typing.Literal[x]])",
+        *("(1,2)", "(2,1)", "(True,2)"),
     ),
     "generic": (
         "import typing\n"
@@ -145,6 +309,7 @@ CARRYING = {
         "import typing\ndef f(x):\n    return repr(typing.Tuple[x])",
         *("()", "((),)", "()"),
     ),
+    "digits": ("def f(n):\n    return len(str(10 ** n))", "1", "3000", "1500"),
 }
 """Attempts to carry something from one input to the next, by the way taken."""
 
