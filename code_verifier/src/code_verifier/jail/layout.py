@@ -1,27 +1,43 @@
 """Places of small objects in memory, mixed per fork server.
 
 The kernel places a process's memory at random in whole pages; here the free places inside the
-pages are mixed as well, so that the low bits and the order of `id()` differ between executions.
+pages are mixed as well, and so are the lists of places that the interpreter keeps for reuse, so
+that the low bits and the order of `id()` differ between executions. Objects of the interpreter
+itself, such as built-in types, keep their places within a page: the build decides on these.
 """
 
 from __future__ import annotations
 
-_CLASSES, _PER_CLASS, _UNIT = 32, 16, 16
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_MAKERS: tuple[tuple[Callable[[int], Any], int], ...] = (
+    (lambda number: object(), 300),
+    (lambda number: number + 1_000_003, 300),
+    (lambda number: [], 80),
+    (lambda number: {}, 80),
+    (lambda number: number + 0.5, 100),
+    (lambda number: (number,), 60),
+    (lambda number: (number, number), 60),
+    (lambda number: lambda: number, 40),
+    *((lambda number, size=size: bytes(size), 16) for size in range(24, 480, 16)),
+    *((lambda number, size=size: bytes(size), 3) for size in range(600, 4200, 400)),
+)
+_kept: list[list[Any]] = []
 
 
 def shuffle(index: int) -> None:
     """Leave holes for small objects in an order that depends on `index`."""
     state = 2_654_435_761 * (index + 1) % 2**32
-    kept = []
-    for size in range(1, _CLASSES + 1):
-        blocks = [bytes(max(size * _UNIT - 40, 1)) for _ in range(_PER_CLASS)]
-        while len(blocks) > _PER_CLASS // 2:
+    for make, count in _MAKERS:
+        made: list[Any] = [make(number) for number in range(count)]
+        for place in range(count - 1, 0, -1):  # Fisher-Yates
             state = (1_664_525 * state + 1_013_904_223) % 2**32
-            del blocks[(state >> 16) % len(blocks)]
-        kept.append(blocks)
-    _kept.append(kept)
-    for size in range(600, 4200, 400):  # larger objects lie in another place
-        _kept.append([[bytes(size + 16 * ((index * 37 + size) % 101)) for _ in range(3)]])
-
-
-_kept: list[list[list[bytes]]] = []
+            other = (state >> 8) % (place + 1)
+            made[place], made[other] = made[other], made[place]
+        kept = count // 3 + index % 3
+        for place in range(kept, count):
+            made[place] = None
+        _kept.append(made[:kept])

@@ -20,6 +20,10 @@ _CHANGING_NAMES = """
 _PURE = frozenset(_PURE_MODULES.split())
 _CHANGING = frozenset(_CHANGING_NAMES.split())
 _HARMLESS = frozenset({"__init__", "__name__"})
+_PLAIN_NOTE = (
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load),
+    *(ast.BinOp, ast.BitOr),
+)
 
 
 def is_separable(nodes: list[ast.AST], imported: set[str]) -> bool:
@@ -56,9 +60,15 @@ def _carries(node: ast.AST, imports: bool) -> bool:
     if isinstance(node, ast.alias):
         return not _CHANGING.isdisjoint(node.name.split("."))
     if isinstance(node, ast.Compare):  # interned or not: that hangs on what ran before
-        sides = [node.left, *node.comparators]
-        constant = any(isinstance(side, ast.Constant) for side in sides)
-        return any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops) and not constant
+        left = node.left
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            constant = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
+            if isinstance(operator, ast.Is | ast.IsNot) and not constant:
+                return True
+            left = right
+        return False
+    if isinstance(node, ast.Call):  # a class made by hand can have a finaliser
+        return isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) != 1
     return isinstance(node, ast.MatchClass)  # reads attributes by names of the program's choice
 
 
@@ -77,7 +87,10 @@ def _only_annotates(nodes: list[ast.AST]) -> bool:
             names.update((item.asname or item.name).partition(".")[0] for item in found)
         note = getattr(node, "annotation", None) or getattr(node, "returns", None)
         if isinstance(note, ast.AST):
-            notes.update(id(part) for part in ast.walk(note))
+            parts = list(ast.walk(note))
+            if not all(isinstance(part, _PLAIN_NOTE) for part in parts):
+                return False
+            notes.update(map(id, parts))
     return not any(
         isinstance(node, ast.Name) and node.id in names and id(node) not in notes for node in nodes
     )

@@ -64,7 +64,6 @@ class Server:
         clock.install(config["index"], self.wall_s)
         modules.preload(config["tier"])
         entropy.install(config["index"])
-        layout.shuffle(config["index"])
         sys.set_int_max_str_digits(self.limits["int_digits"])
         hidden = vdso.disable()
         self.layers = confine.confine(config["jail_dir"], self.limits["memory_mb"] * 2**20)
@@ -87,6 +86,7 @@ class Server:
         self.poller.register(0, 0)  # hang-up only: the caller is gone
         gc.collect()
         gc.freeze()
+        layout.shuffle(config["index"])
 
     def _try_filter(self, program: confine.Filter) -> bool:
         """Whether a child under the filter still lives to leave by itself."""
