@@ -1,0 +1,336 @@
+"""Crossovers on updates: against the dense answer, whatever the gauge, rank, scale or threads."""
+
+import numpy
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lora_evo import (
+    Adapter,
+    LoraEvoError,
+    Slot,
+    cross,
+    cross_directory,
+    cross_with_report,
+    distance,
+    save_adapter,
+    verify,
+)
+from lora_evo.noise import stream
+from lora_evo.operators import OPERATORS
+from lora_evo.operators.average import AVERAGE
+from lora_evo.operators.dare import DARE
+from lora_evo.operators.extrapolate import EXTRAPOLATE
+from lora_evo.operators.factor_average import FACTOR_AVERAGE
+from lora_evo.operators.factor_dare import FACTOR_DARE
+from lora_evo.operators.factor_extrapolate import FACTOR_EXTRAPOLATE
+from lora_evo.operators.factor_xes import FACTOR_XES
+from lora_evo.operators.svd_subspace import SVD_SUBSPACE
+from lora_evo.operators.xes import XES
+
+ON_UPDATES = {
+    "average": {},
+    "extrapolate": {},
+    "svd_subspace": {},
+    "dare": {},
+    "xes": {"fitness": [0.2, 0.7]},
+}
+FACTOR_WISE = {
+    "factor_average": {},
+    "factor_extrapolate": {},
+    "factor_dare": {},
+    "factor_xes": {"fitness": [0.2, 0.7]},
+}
+CROSSOVERS = (
+    *(AVERAGE, EXTRAPOLATE, SVD_SUBSPACE, DARE, XES),
+    *(FACTOR_AVERAGE, FACTOR_EXTRAPOLATE, FACTOR_DARE, FACTOR_XES),
+)
+each_on_updates = pytest.mark.parametrize("operator", ON_UPDATES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_by_name():
+    """The crossovers can be called by name here, whether or not the package lists them."""
+    missing = [operator for operator in CROSSOVERS if operator.name not in OPERATORS]
+    with pytest.MonkeyPatch.context() as patch:
+        for operator in missing:
+            patch.setitem(OPERATORS, operator.name, operator)
+        yield
+
+
+def dense(slot):
+    return slot.scale * slot.B.double() @ slot.A.double()
+
+
+def regauged(adapter, seed, flips=False):
+    """The same updates by other factors: signs flipped, or any change of basis."""
+    noise = torch.Generator().manual_seed(seed)
+    slots = {}
+    for path, slot in adapter.slots.items():
+        turn = torch.randn(slot.rank, slot.rank, generator=noise, dtype=torch.float64)
+        turn = torch.linalg.qr(turn).Q * (0.5 + torch.rand(slot.rank, generator=noise).double())
+        if flips:
+            turn = torch.diag(torch.sign(turn.diagonal()))
+        a, b = torch.linalg.solve(turn, slot.A.double()), slot.B.double() @ turn
+        slots[path] = Slot(a, b, slot.scale)
+    return Adapter(adapter.config, slots)
+
+
+def doubled(adapter):
+    slots = {p: Slot(s.A.double(), s.B.double(), s.scale) for p, s in adapter.slots.items()}
+    return Adapter(adapter.config, slots)
+
+
+def dense_children(operator, parents, path, seed, settings):
+    """The child before truncation, from dense matrices and numpy alone."""
+    updates = [dense(parent.slots[path]).numpy() for parent in parents]
+    one, two = updates
+    if operator == "average":
+        return (one + two) / 2
+    if operator == "extrapolate":
+        eta = settings["eta"]
+        return two + eta * (one - two)
+    if operator == "xes":
+        return (one + two) / 2 + 0.5 * (two - one) / 2
+    if operator == "dare":
+        u, s, vt = numpy.linalg.svd(two - one, full_matrices=False)
+        places = sum(parent.slots[path].rank for parent in parents)
+        kept = stream(seed, path, "drop", "1").random(places) >= 0.3
+        return one + 0.5 * (u[:, :places] * s[:places] * kept / 0.7) @ vt[:places]
+    places = max(parent.slots[path].rank for parent in parents)
+    first = stream(seed, path, "triplet").random(places) < 0.5
+    whole = numpy.zeros_like(one)
+    for update, own in ((one, first), (two, ~first)):
+        u, s, vt = numpy.linalg.svd(update)
+        whole += (u[:, :places] * s[:places] * own) @ vt[:places]
+    return whole
+
+
+@each_on_updates
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**40), other=st.sampled_from(["small", "rslora", "wide", "patterns"]))
+def test_a_child_is_the_truncated_dense_answer(make_adapter, operator, seed, other):
+    more = {
+        "small": {"r": 2, "alpha": 3},
+        "rslora": {"r": 4, "use_rslora": True},
+        "wide": {"r": 9, "alpha": 1},
+        "patterns": {
+            "rank_pattern": {"q_proj": 3, "v_proj": 6},
+            "alpha_pattern": {"v_proj": 2},
+        },
+    }[other]
+    parents = [
+        doubled(make_adapter(seed % 97, inputs=14, outputs=17, layers=1)),
+        doubled(make_adapter(seed % 97 + 1, inputs=14, outputs=17, layers=1, **more)),
+    ]
+    given = {"eta": 1.3} if operator == "extrapolate" else ON_UPDATES[operator]
+    child = cross_with_report(parents, operator, seed, **given)
+    for path, slot in child.adapter.slots.items():
+        assert slot.rank == parents[0].slots[path].rank
+        assert slot.scale == parents[0].slots[path].scale
+        assert slot.A.dtype == torch.float64
+        whole = dense_children(operator, parents, path, seed, given)
+        u, s, vt = numpy.linalg.svd(whole)
+        exact = (u[:, :4] * s[:4]) @ vt[:4]
+        assert numpy.abs(dense(slot).numpy() - exact).max() < 1e-9 * s[0]
+        trace = child.lineage.modules[path]
+        lost = numpy.linalg.norm(s[4:]) / numpy.linalg.norm(s)
+        assert trace.truncation_loss == pytest.approx(lost, abs=1e-8)
+        own = dense(parents[0].slots[path]).numpy()
+        change = numpy.linalg.norm(exact - own) / numpy.linalg.norm(own)
+        assert trace.relative_change == pytest.approx(change, rel=1e-6)
+    assert child.adapter.config == parents[0].config
+
+
+@each_on_updates
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**40), flips=st.booleans())
+def test_a_parent_crossed_with_itself_is_itself(make_adapter, operator, seed, flips):
+    parent = make_adapter(seed % 50)
+    child = cross([parent, parent], operator, seed, **ON_UPDATES[operator])
+    for path, slot in child.slots.items():
+        assert torch.equal(slot.A, parent.slots[path].A)
+        assert torch.equal(slot.B, parent.slots[path].B)
+    # Equal in what it does, by other factors.
+    twin = regauged(parent, seed % 1000, flips)
+    assert distance(cross([twin, parent], operator, seed, **ON_UPDATES[operator]), parent) < 1e-6
+
+
+@each_on_updates
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**40), flips=st.booleans())
+def test_children_do_not_depend_on_the_gauge(make_adapter, operator, seed, flips):
+    parents = [doubled(make_adapter(seed % 50)), doubled(make_adapter(seed % 50 + 1, r=5))]
+    others = [regauged(parent, seed % 1000 + 7, flips) for parent in parents]
+    given = ON_UPDATES[operator]
+    child = cross(parents, operator, seed, **given)
+    assert distance(child, parents[0]) > 0.01
+    assert distance(child, cross(others, operator, seed, **given)) < 1e-7
+
+
+@each_on_updates
+def test_fresh_parents_and_dead_pairs(make_adapter, operator):
+    full, fresh = make_adapter(1, r=6), make_adapter(2, zero=True)
+    given = ON_UPDATES[operator]
+    both = cross_with_report([fresh, make_adapter(3, zero=True)], operator, 0, **given)
+    assert both.lineage.relative_change == 0.0
+    for pair in ([full, fresh], [fresh, full]):
+        child = cross(pair, operator, 3, **given)
+        for slot in child.slots.values():
+            assert bool(torch.isfinite(slot.B).all())
+            assert bool((slot.A.norm(dim=1) > 0.01).all())
+    assert all(float(slot.B.norm()) == 0.0 for slot in both.adapter.slots.values())
+    assert all(bool((slot.A.norm(dim=1) > 0.01).all()) for slot in both.adapter.slots.values())
+
+
+def test_gauge_of_the_child_is_that_of_a_fresh_lora(make_adapter):
+    parents = [make_adapter(1), make_adapter(2)]
+    for path, slot in cross(parents, "average", 0).slots.items():
+        gram = slot.A.double() @ slot.A.double().T
+        length = float(parents[0].slots[path].A.double().norm()) ** 2 / slot.rank
+        torch.testing.assert_close(
+            gram, length * torch.eye(slot.rank, dtype=torch.float64), atol=1e-6, rtol=1e-6
+        )
+
+
+def test_generations_of_crossing_keep_every_rank_alive(make_adapter):
+    family = [make_adapter(seed, r=8, layers=1) for seed in range(3)]
+    for generation in range(20):
+        operator = list(ON_UPDATES)[generation % len(ON_UPDATES)]
+        report = cross_with_report(
+            [family[-1], family[-3]], operator, generation, **ON_UPDATES[operator]
+        )
+        family.append(report.adapter)
+        assert all(row.rank == 8 for row in report.lineage.modules.values())
+
+
+def test_weights_and_more_parents(make_adapter):
+    parents = [doubled(make_adapter(seed, layers=1, r=2 + seed)) for seed in (6, 1, 2)]
+    child = cross(parents, "average", 0, weights=[2, 1, 1])
+    for path, slot in child.slots.items():
+        one, two, three = (dense(parent.slots[path]) for parent in parents)
+        u, s, vt = torch.linalg.svd(one / 2 + two / 4 + three / 4)
+        torch.testing.assert_close(dense(slot), (u[:, :8] * s[:8]) @ vt[:8])
+    for operator in ("svd_subspace", "dare", "average"):
+        first = cross(parents, operator, 0, weights=[1, 0, 0])
+        assert distance(first, parents[0]) < 1e-9
+    best = cross(parents, "xes", 0, fitness=[1, 1, 1])
+    assert distance(best, cross(parents, "average", 0)) < 1e-9
+
+
+def test_fitness_tells_the_better_parent(make_adapter):
+    pair = [make_adapter(1), make_adapter(2)]
+    assert distance(cross(pair, "extrapolate", 0, eta=1), pair[0]) == 0.0
+    assert distance(cross(pair, "extrapolate", 0, eta=1, fitness=[0, 3]), pair[1]) < 1e-6
+    assert distance(cross(pair, "xes", 0, eta=1, fitness=[0, 3]), pair[1]) < 1e-6
+    assert distance(cross(pair, "xes", 0, eta=1, weights=[3, 0]), pair[0]) > 0.01
+    drawn = {
+        cross_with_report(pair, "extrapolate", seed).lineage.relative_change for seed in range(5)
+    }
+    assert len(drawn) == 5
+
+
+def test_dropping_is_right_on_the_mean(make_adapter):
+    pair = [doubled(make_adapter(seed, layers=1, r=8)) for seed in (1, 2)]
+    whole = [make_adapter(0, layers=1, r=16, inputs=24)]
+    base = Adapter(
+        whole[0].config,
+        {
+            path: Slot(
+                torch.cat((slot.A, slot.A)),
+                torch.cat((slot.B, torch.zeros_like(slot.B)), dim=1)
+                * slot.scale
+                / whole[0].config.scale(path),
+                whole[0].config.scale(path),
+            )
+            for path, slot in pair[0].slots.items()
+        },
+    )
+    total = {path: torch.zeros(32, 24, dtype=torch.float64) for path in base.slots}
+    for seed in range(200):
+        for path, slot in cross([base, pair[1]], "dare", seed).slots.items():
+            total[path] += dense(slot) / 200
+    for path, mean in total.items():
+        exact = (dense(pair[0].slots[path]) + dense(pair[1].slots[path])) / 2
+        # Its standard error: |difference| / 2 * sqrt(p / (1 - p) / 200) = 2 % of the difference.
+        gap = torch.linalg.matrix_norm(mean - exact)
+        assert gap < 0.05 * torch.linalg.matrix_norm(
+            dense(pair[0].slots[path]) - dense(pair[1].slots[path])
+        )
+
+
+@pytest.mark.parametrize("operator", ON_UPDATES | FACTOR_WISE)
+def test_files_are_the_same_for_any_threads_and_verify(make_adapter, tmp_path, operator):
+    dtype = torch.bfloat16
+    save_adapter(make_adapter(1, layers=3, dtype=dtype), tmp_path / "a")
+    unequal = {"r": 6, "alpha": 5} if operator in ON_UPDATES else {}
+    save_adapter(make_adapter(2, layers=3, dtype=dtype, **unequal), tmp_path / "b")
+    given = (ON_UPDATES | FACTOR_WISE)[operator]
+    for threads in (1, 2):
+        cross_directory(
+            operator,
+            [tmp_path / "a", tmp_path / "b"],
+            tmp_path / f"child{threads}",
+            seed=5,
+            threads=threads,
+            **given,
+        )
+    one, two = (
+        {file.name: file.read_bytes() for file in (tmp_path / f"child{threads}").iterdir()}
+        for threads in (1, 2)
+    )
+    assert one == two
+    assert verify(tmp_path / "child1", [tmp_path / "a", tmp_path / "b"]).identical
+
+
+@pytest.mark.parametrize("operator", FACTOR_WISE)
+def test_factor_forms_have_the_flaws_they_are_kept_for(make_adapter, operator):
+    parents = [make_adapter(1), make_adapter(2)]
+    given = FACTOR_WISE[operator]
+    plain = cross(parents, operator, 0, **given)
+    turned = cross([parents[0], regauged(parents[1], 3)], operator, 0, **given)
+    if operator == "factor_xes":
+        assert distance(plain, parents[1]) < 1e-6  # two parents: a copy of the better one
+    else:
+        assert distance(plain, turned) > 0.05
+    again = cross([parents[0], parents[0]], operator, 0, **given)
+    if operator == "factor_dare":
+        assert distance(again, parents[0]) > 0.5
+    else:
+        assert distance(again, parents[0]) < 1e-6
+    with pytest.raises(LoraEvoError, match="needs equal ranks"):
+        cross([parents[0], make_adapter(2, r=3)], operator, 0, **given)
+
+
+def test_factor_average_is_the_mean_of_factors_under_one_scale(make_adapter):
+    parents = [doubled(make_adapter(1)), doubled(make_adapter(2, alpha=2))]
+    for path, slot in cross(parents, "factor_average", 0, weights=[1, 3]).slots.items():
+        one, two = (parent.slots[path] for parent in parents)
+        torch.testing.assert_close(slot.A, one.A / 4 + two.A * 3 / 4)
+        torch.testing.assert_close(slot.B, one.B / 4 + two.B / 4 * 3 / 4)
+
+
+@pytest.mark.parametrize(
+    ("operator", "settings", "message"),
+    [
+        ("xes", {}, "how fit the parents are"),
+        ("xes", {"fitness": "high"}, "expected a list of 2 numbers"),
+        ("xes", {"fitness": [1]}, "1 fitness value"),
+        ("xes", {"fitness": [1, float("nan")]}, "finite"),
+        ("xes", {"fitness": [1, 2], "eta": -1}, "eta is -1"),
+        ("extrapolate", {"eta": "far"}, "eta is 'far'"),
+        ("extrapolate", {"eta_low": 1.5, "eta_high": 1.2}, "eta_high is 1.2"),
+        ("extrapolate", {"weights": [1, 2]}, "takes no weights"),
+        ("dare", {"p": 1.0}, "p is 1.0"),
+        ("factor_dare", {"p": True}, "p is True"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make_adapter, operator, settings, message):
+    with pytest.raises(LoraEvoError, match=message):
+        cross([make_adapter(1), make_adapter(2)], operator, 0, **settings)
+
+
+def test_extrapolation_wants_two_parents(make_adapter):
+    with pytest.raises(LoraEvoError, match="got 3 parents"):
+        cross([make_adapter(seed) for seed in range(3)], "extrapolate", 0)
