@@ -79,7 +79,9 @@ def operators(as_json: bool) -> None:
         return
     for row in rows:
         settings = [] if row["strength"] is None else [f"--strength {row['strength']}"]
-        settings += [f"--set {name}={value}" for name, value in row["parameters"].items()]
+        settings += [
+            f"--set {name}={json.dumps(value)}" for name, value in row["parameters"].items()
+        ]
         click.echo(f"{row['name']} ({row['kind']}): {row['summary']}")
         click.echo(f"    preserves {row['preserves']}; optimiser moments: {row['moments']}")
         click.echo(f"    defaults: {' '.join(settings)}")

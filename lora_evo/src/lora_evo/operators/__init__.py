@@ -2,12 +2,34 @@
 
 from collections.abc import Mapping
 
+from lora_evo.operators.average import AVERAGE
+from lora_evo.operators.dare import DARE
+from lora_evo.operators.extrapolate import EXTRAPOLATE
+from lora_evo.operators.factor_average import FACTOR_AVERAGE
+from lora_evo.operators.factor_dare import FACTOR_DARE
+from lora_evo.operators.factor_extrapolate import FACTOR_EXTRAPOLATE
+from lora_evo.operators.factor_xes import FACTOR_XES
 from lora_evo.operators.operator import Operator
 from lora_evo.operators.slot_swap import SLOT_SWAP
 from lora_evo.operators.svd_structured import SVD_STRUCTURED
+from lora_evo.operators.svd_subspace import SVD_SUBSPACE
+from lora_evo.operators.xes import XES
 
 OPERATORS: Mapping[str, Operator] = {
-    operator.name: operator for operator in (SVD_STRUCTURED, SLOT_SWAP)
+    operator.name: operator
+    for operator in (
+        SVD_STRUCTURED,
+        SLOT_SWAP,
+        SVD_SUBSPACE,
+        DARE,
+        EXTRAPOLATE,
+        AVERAGE,
+        XES,
+        FACTOR_AVERAGE,
+        FACTOR_DARE,
+        FACTOR_EXTRAPOLATE,
+        FACTOR_XES,
+    )
 }
 
 __all__ = ["OPERATORS", "Operator"]
