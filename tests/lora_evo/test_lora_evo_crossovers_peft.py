@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from lora_evo import cross, load_adapter, save_adapter
-from lora_evo.operators import OPERATORS
 from lora_evo.operators.average import AVERAGE
 from lora_evo.operators.dare import DARE
 from lora_evo.operators.extrapolate import EXTRAPOLATE
@@ -38,10 +37,8 @@ def trained_by_peft(folder, seed, **settings):
 
 
 @pytest.mark.parametrize("operator", [AVERAGE, EXTRAPOLATE, SVD_SUBSPACE, DARE, XES])
-def test_children_reload_with_the_same_forward(tmp_path, monkeypatch, operator):
+def test_children_reload_with_the_same_forward(tmp_path, operator):
     peft = pytest.importorskip("peft")
-    if operator.name not in OPERATORS:
-        monkeypatch.setitem(OPERATORS, operator.name, operator)
     trained_by_peft(tmp_path / "a", 1, r=4, lora_alpha=8, rank_pattern={"v_proj": 3})
     trained_by_peft(tmp_path / "b", 2, r=6, lora_alpha=3, use_rslora=True)
     parents = [load_adapter(tmp_path / name) for name in "ab"]
