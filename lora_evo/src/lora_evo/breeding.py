@@ -14,9 +14,9 @@ from lora_evo.content import combine, slot_digest
 from lora_evo.distance import check_same_ends
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage, ModuleTrace, describe
-from lora_evo.operators import OPERATORS
+from lora_evo.operators import Operator
 from lora_evo.operators.operator import Recipe, SlotChild
-from lora_evo.plan import Order, Parent, checked_order, request_for
+from lora_evo.plan import Order, Parent, checked_order, operator_of, request_for
 from lora_evo.thin import one_thread
 
 
@@ -40,7 +40,7 @@ class Growth:
 
 def mutate(
     adapter: Adapter,
-    operator: str,
+    operator: str | Operator,
     seed: int,
     strength: float | None = None,
     **parameters: object,
@@ -48,14 +48,15 @@ def mutate(
     """A changed copy of an adapter, with its configuration, ranks and dtypes.
 
     The same adapter, operator, seed and parameters always give the same child; see
-    `lora_evo.OPERATORS` for what `strength` and the parameters mean. Raises `LoraEvoError`.
+    `lora_evo.OPERATORS` for what `strength` and the parameters mean. `operator` is a name, built in
+    or a plug-in's, or an `Operator` itself. Raises `LoraEvoError`.
     """
     return mutate_with_report(adapter, operator, seed, strength, **parameters).adapter
 
 
 def cross(
     parents: Sequence[Adapter],
-    operator: str,
+    operator: str | Operator,
     seed: int,
     weights: Sequence[float] | None = None,
     **parameters: object,
@@ -69,7 +70,7 @@ def cross(
 
 def mutate_with_report(
     adapter: Adapter,
-    operator: str,
+    operator: str | Operator,
     seed: int,
     strength: float | None = None,
     **parameters: object,
@@ -81,7 +82,7 @@ def mutate_with_report(
 
 def cross_with_report(
     parents: Sequence[Adapter],
-    operator: str,
+    operator: str | Operator,
     seed: int,
     weights: Sequence[float] | None = None,
     **parameters: object,
@@ -110,7 +111,7 @@ def grow(parents: Sequence[Parent], order: Order, threads: int = 1) -> Iterator[
     if isinstance(threads, bool) or threads < 1:
         raise LoraEvoError(f"threads is {threads!r}; expected a whole number of at least 1")
     request = request_for(order, parents)
-    recipe = OPERATORS[order.operator].prepare(request)
+    recipe = operator_of(order).prepare(request)
     with one_thread():
         if threads == 1:
             for path in request.paths:

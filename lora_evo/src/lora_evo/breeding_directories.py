@@ -18,11 +18,12 @@ from lora_evo.directory import (
 )
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
+from lora_evo.operators import Operator
 from lora_evo.plan import Order, checked_order
 
 
 def mutate_directory(
-    operator: str,
+    operator: str | Operator,
     parent_dir: PathLike,
     out_dir: PathLike,
     *,
@@ -42,7 +43,7 @@ def mutate_directory(
 
 
 def cross_directory(
-    operator: str,
+    operator: str | Operator,
     parent_dirs: Sequence[PathLike],
     out_dir: PathLike,
     *,

@@ -13,7 +13,8 @@ import numpy
 import torch
 
 from lora_evo.errors import FileDamage
-from lora_evo.plan import Order
+from lora_evo.plan import Order, operator_named
+from lora_evo.plugins import plugin_behind
 
 LINEAGE_FILE = "lineage.json"
 _FORMAT = 1
@@ -42,6 +43,8 @@ class Lineage:
 
     `generation` is 1 + the largest of the parents' (0 for an adapter without lineage).
     `moments_valid`: whether optimiser moments may be carried over, each module's from its source.
+    `plugin`: the distribution that brought the operator, with its version among `versions`; None
+    for a built-in operator and for one given as an object.
     """
 
     operator: str
@@ -57,6 +60,7 @@ class Lineage:
     truncation_loss: float
     modules: Mapping[str, ModuleTrace]
     versions: Mapping[str, str]
+    plugin: str | None = None
 
     @property
     def order(self) -> Order:
@@ -106,6 +110,14 @@ def describe(
     """Sum up a finished child; numbers are kept to 9 digits. `norms`: the first parent's |D|."""
     from lora_evo import __version__
 
+    versions = {
+        "lora_evo": __version__,
+        "numpy": numpy.__version__,
+        "torch": torch.__version__,
+    }
+    behind = plugin_behind(order.given or operator_named(order.operator))
+    if behind is not None:
+        versions[behind.distribution] = behind.version
     rows = {
         path: ModuleTrace(
             relative_change=_digits(row.relative_change),
@@ -129,7 +141,8 @@ def describe(
         relative_change=_digits(_total_change(modules, norms)),
         truncation_loss=max(row.truncation_loss for row in rows.values()),
         modules=rows,
-        versions={"lora_evo": __version__, "numpy": numpy.__version__, "torch": torch.__version__},
+        versions=versions,
+        plugin=None if behind is None else behind.distribution,
     )
 
 

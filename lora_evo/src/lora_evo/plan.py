@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lora_evo.adapter import Slot
 from lora_evo.config import AdapterConfig
 from lora_evo.distance import check_same_modules
 from lora_evo.errors import LoraEvoError
+from lora_evo.foreign import guarded
 from lora_evo.operators import OPERATORS, Operator
 from lora_evo.operators.operator import Request
+from lora_evo.plugins import known_operators, plugin, plugin_behind
 
 
 class Parent(Protocol):
@@ -30,18 +32,22 @@ class Parent(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """Which operator with which settings; complete once `checked_order` has filled defaults in."""
+    """Which operator with which settings; complete once `checked_order` has filled defaults in.
+
+    `given` is the operator itself where it was ordered as an object, not by name.
+    """
 
     operator: str
     seed: int
     strength: float | None
     weights: tuple[float, ...] | None
     parameters: Mapping[str, Any]
+    given: Operator | None = field(default=None, repr=False, compare=False)
 
 
 def checked_order(
     kind: str,
-    operator: str,
+    operator: str | Operator,
     seed: int,
     strength: float | None,
     weights: Sequence[float] | None,
@@ -54,7 +60,7 @@ def checked_order(
         raise LoraEvoError(f"seed is {seed!r}; expected a whole number of at least 0")
     check_names(found, parameters)
     if found.default_strength is None and strength is not None:
-        raise LoraEvoError(f"{operator} takes no strength; leave it out")
+        raise LoraEvoError(f"{found.name} takes no strength; leave it out")
     if strength is None:
         strength = found.default_strength
     elif isinstance(strength, bool) or not isinstance(strength, int | float):
@@ -64,18 +70,18 @@ def checked_order(
             f"strength is {strength}; expected a relative change of at least 0, for example 0.15"
         )
     return Order(
-        operator=operator,
+        operator=found.name,
         seed=seed,
         strength=None if strength is None else float(strength),
         weights=None if weights is None else _checked_weights(weights, parents),
         parameters={**found.defaults, **parameters},
+        given=operator if isinstance(operator, Operator) else None,
     )
 
 
 def request_for(order: Order, parents: Sequence[Parent]) -> Request:
     """Join an order and its parents; refuse parents that do not belong together."""
-    kind = OPERATORS[order.operator].kind
-    if kind == "crossover" and len(parents) < 2:
+    if operator_of(order).kind == "crossover" and len(parents) < 2:
         raise LoraEvoError(f"{order.operator} crosses at least two parents; got {len(parents)}")
     first = parents[0]
     for number, other in enumerate(parents[1:], start=2):
@@ -91,18 +97,71 @@ def request_for(order: Order, parents: Sequence[Parent]) -> Request:
     )
 
 
-def find_operator(name: str, kind: str) -> Operator:
-    """The operator called `name`, which must be of the kind asked for."""
-    found = OPERATORS.get(name)
-    if found is None:
-        raise LoraEvoError(
-            f"there is no operator {name!r}{_suggestion(name, OPERATORS)}; "
-            f"known: {', '.join(OPERATORS)}"
-        )
+def operator_of(order: Order) -> Operator:
+    """The operator to run for an order; one that is not built in runs behind a guard."""
+    found = order.given or operator_named(order.operator)
+    if OPERATORS.get(found.name) is found:
+        return found
+    behind = plugin_behind(found)
+    return guarded(found, f"{behind.distribution} {behind.version}" if behind else "home-made")
+
+
+def find_operator(wanted: str | Operator, kind: str) -> Operator:
+    """The operator of this name, or this very object, which must be of the kind asked for."""
+    found = _checked_object(wanted) if isinstance(wanted, Operator) else operator_named(wanted)
     if found.kind != kind:
         verb = "mutate" if found.kind == "mutation" else "cross"
-        raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{verb}`")
+        raise LoraEvoError(f"{found.name} is a {found.kind}, not a {kind}; use `{verb}`")
     return found
+
+
+def operator_named(name: str) -> Operator:
+    """The built-in operator called `name`, else the plug-in's; raises `LoraEvoError`."""
+    if not isinstance(name, str):
+        raise LoraEvoError(
+            f"the operator is given as a {type(name).__name__}; expected its name or an Operator"
+        )
+    if name in OPERATORS:
+        return OPERATORS[name]
+    offered = plugin(name)
+    if offered is not None:
+        return offered.usable()
+    known = known_operators()
+    raise LoraEvoError(
+        f"there is no operator {name!r}{_suggestion(name, known)}; known: {', '.join(known)}"
+    )
+
+
+def recorded_operator(name: str, distribution: str | None, versions: Mapping[str, str]) -> Operator:
+    """The operator that a lineage names; says which plug-in to install where it is not here."""
+    if name not in OPERATORS and plugin(name) is None:
+        if distribution is not None:
+            wanted = f"{distribution} {versions.get(distribution, '')}".strip()
+            raise LoraEvoError(
+                f"its operator {name!r} comes with the plug-in {wanted}, which is not installed "
+                "here; install that distribution first"
+            )
+        raise LoraEvoError(
+            f"its operator {name!r} is not known here: it was given as an object, or by a newer "
+            "version; only built-in operators and installed plug-ins can be run again"
+        )
+    return operator_named(name)
+
+
+def _checked_object(operator: Operator) -> Operator:
+    """Refuse an object under the name of another operator: its lineage would lie."""
+    if operator.name in OPERATORS and OPERATORS[operator.name] is not operator:
+        raise LoraEvoError(
+            f"the operator given is called {operator.name!r} like a built-in one, but is another; "
+            "give it a name of its own"
+        )
+    offered = plugin(operator.name)
+    if offered is not None and offered.operator is not operator:
+        raise LoraEvoError(
+            f"the operator given is called {operator.name!r} like one of the plug-in "
+            f"{offered.distribution}, but is another; give it a name of its own"
+        )
+    return operator
 
 
 def check_names(operator: Operator, parameters: Mapping[str, Any]) -> None:

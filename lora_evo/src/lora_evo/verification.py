@@ -16,8 +16,7 @@ from lora_evo.directory import PathLike, content_hash, open_adapter
 from lora_evo.distance import Gap, slot_gap, total_gap
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage, read_lineage
-from lora_evo.operators import OPERATORS
-from lora_evo.plan import checked_order
+from lora_evo.plan import checked_order, recorded_operator
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,12 @@ def _find_parents(
 def _remake(
     lineage: Lineage, child: Path, folders: list[Path]
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
-    if lineage.operator not in OPERATORS:
-        raise LoraEvoError(f"{child}: its operator {lineage.operator!r} is not known here")
+    try:
+        operator = recorded_operator(lineage.operator, lineage.plugin, lineage.versions)
+    except LoraEvoError as error:
+        raise LoraEvoError(f"{child}: {error}") from error
     order = checked_order(
-        OPERATORS[lineage.operator].kind,
+        operator.kind,
         lineage.operator,
         lineage.seed,
         lineage.strength,

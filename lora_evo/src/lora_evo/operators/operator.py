@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lora_evo.adapter import Slot
 from lora_evo.config import AdapterConfig
+from lora_evo.errors import LoraEvoError
+
+# Names that the doors of this package give to their own arguments.
+RESERVED = frozenset(
+    ("adapter", "operator", "parent", "parent_dir", "parent_dirs", "parents", "out", "out_dir")
+    + ("overwrite", "seed", "strength", "threads", "weights")
+)
+)
 
 
 @dataclass(frozen=True)
 class Request:
-    """Everything an operator may depend on besides the weights themselves."""
+    """Everything an operator may depend on besides the weights themselves.
+
+    `paths` are all modules of the child, `configs` those of the parents in order; `strength` is
+    None for operators without one, `weights` when none were given. `parameters` holds a value for
+    every name in the operator's `defaults`, unchecked: `prepare` checks them.
+    """
 
     paths: tuple[str, ...]
     configs: tuple[AdapterConfig, ...]
@@ -50,8 +64,12 @@ class Operator:
     """An evolutionary operator.
 
     `prepare` checks the request and returns the recipe, which maps a module path and the parents'
-    slots there to the child's slot; recipes for different modules may run in any order.
-    `default_strength` is None for operators without a strength.
+    slots there to the child's slot; recipes for different modules may run in any order, and in
+    threads. Slots of parents must not be changed. `defaults` names the parameters, with values
+    that JSON can hold; `default_strength` is None for operators without a strength. `moments` says
+    in a word what becomes of the optimiser moments.
+
+    Raises `LoraEvoError` when a field cannot be what it is for.
     """
 
     name: str
@@ -62,3 +80,37 @@ class Operator:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     default_strength: float | None = None
     moments: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise LoraEvoError(
+                f"an operator is named {self.name!r}; expected letters, digits and underscores"
+            )
+        if self.kind not in ("mutation", "crossover"):
+            raise LoraEvoError(
+                f"{self.name} is of kind {self.kind!r}; expected 'mutation' or 'crossover'"
+            )
+        if not callable(self.prepare):
+            raise LoraEvoError(
+                f"{self.name}.prepare is {self.prepare!r}; expected a function of a Request"
+            )
+        strength = self.default_strength
+        if strength is not None and (
+            isinstance(strength, bool) or not isinstance(strength, int | float) or not strength >= 0
+        ):
+            raise LoraEvoError(
+                f"{self.name}.default_strength is {strength!r}; expected a number of at least 0, "
+                "or None"
+            )
+        for name in self.defaults:
+            if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
+                raise LoraEvoError(
+                    f"{self.name} has a parameter {name!r}; expected a plain name other than "
+                    f"{', '.join(sorted(RESERVED))}"
+                )
+        try:
+            json.dumps(dict(self.defaults), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise LoraEvoError(
+                f"the defaults of {self.name} cannot be written as JSON ({error})"
+            ) from error
