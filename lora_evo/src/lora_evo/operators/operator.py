@@ -16,7 +16,6 @@ RESERVED = frozenset(
     ("adapter", "operator", "parent", "parent_dir", "parent_dirs", "parents", "out", "out_dir")
     + ("overwrite", "seed", "strength", "threads", "weights")
 )
-)
 
 
 @dataclass(frozen=True)
