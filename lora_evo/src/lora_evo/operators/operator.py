@@ -12,10 +12,9 @@ from lora_evo.config import AdapterConfig
 from lora_evo.errors import LoraEvoError
 
 # Names that the doors of this package give to their own arguments.
-RESERVED = frozenset(
-    ("adapter", "operator", "parent", "parent_dir", "parent_dirs", "parents", "out", "out_dir")
-    + ("overwrite", "seed", "strength", "threads", "weights")
-)
+_SETTINGS = ("overwrite", "seed", "strength", "threads", "weights")
+_PLACES = ("adapter", "out", "out_dir", "parent", "parent_dir", "parent_dirs", "parents")
+RESERVED = frozenset(("operator", *_SETTINGS, *_PLACES))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""The singular components of an update, held by their small parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lora_evo.adapter import Slot
+from lora_evo.noise import stream
+from lora_evo.operators.operator import SlotChild
+from lora_evo.spectrum import effective_rank, numerical_rank
+from lora_evo.thin import Thin, prepared, thin
+
+# A singular value below this share of the largest one is none: masked before, or never trained.
+NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """B = Q_B R_B, A^T = Q_A R_A and R_B R_A^T = u diag(values) v^T.
+
+    `left` and `right` hold B and A^T; `u` [min(out, r)]^2 and `v` [min(in, r)]^2 are orthogonal,
+    float64, the sign of each pair fixed by a probe vector so that it depends on D alone (as long as
+    the values differ). `values`, largest first, are the singular values of B A, and s = `scale`.
+    """
+
+    left: Thin
+    right: Thin
+    u: torch.Tensor
+    v: torch.Tensor
+    values: torch.Tensor
+    scale: float
+
+    @property
+    def size(self) -> float:
+        """Frobenius norm of B A."""
+        return float(torch.linalg.vector_norm(self.values))
+
+    @property
+    def alive(self) -> torch.Tensor:
+        """Which values count as a rank: above a millionth of the largest [k], bool."""
+        return (self.values > 0) & (self.values > NEGLIGIBLE * self.values[0])
+
+    def child(self, slot: Slot, change: float, values: torch.Tensor) -> SlotChild:
+        """The finished module `slot`, whose B A has the singular values `values` (any order)."""
+        spectrum = torch.sort(values, descending=True).values * self.scale
+        return SlotChild(
+            slot=slot,
+            source=0,
+            relative_change=change,
+            effective_rank=effective_rank(spectrum),
+            rank=numerical_rank(spectrum),
+            moments_valid=False,
+            parent_norm=self.size * self.scale,
+        )
+
+
+def components(slot: Slot, seed: int, path: str) -> Components:
+    """Split a module into its singular components."""
+    left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
+    u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
+    probe = torch.from_numpy(stream(seed, path, "sign").standard_normal(len(left.factor)))
+    signs = torch.where(left.seen_from(probe) @ u < 0, -1.0, 1.0).double()
+    v = vt.T.clone()
+    paired = len(values)
+    v[:, :paired] *= signs[:paired]
+    return Components(left, right, u * signs, v, values, slot.scale)
+
+
+def along(basis: Thin, small: torch.Tensor) -> torch.Tensor:
+    """Q W for the orthonormal Q [n, k] of `basis` and W = `small` [k, m]: float32 or float64."""
+    if basis.q is not None:
+        return basis.q.mm(small)
+    solved = torch.linalg.solve_triangular(basis.upper, small, upper=True)
+    return basis.factor.to(basis.precision).mm(solved.to(basis.precision))

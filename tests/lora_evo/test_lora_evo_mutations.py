@@ -1,0 +1,338 @@
+"""The mutations besides svd_structured: exact strength, live ranks, what each of them keeps."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lora_evo import Adapter, LoraEvoError, Slot, mutate, mutate_with_report
+from lora_evo.operators import OPERATORS
+from lora_evo.operators.component_masking import COMPONENT_MASKING, masked_values
+from lora_evo.operators.full_gaussian import FULL_GAUSSIAN
+from lora_evo.operators.layer_selective_gaussian import LAYER_SELECTIVE_GAUSSIAN, choose
+from lora_evo.operators.neftune import NEFTUNE
+from lora_evo.operators.subspace_rotation import SUBSPACE_ROTATION
+from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
+
+MUTATIONS = [
+    operator.name
+    for operator in (
+        SUBSPACE_ROTATION,
+        COMPONENT_MASKING,
+        FULL_GAUSSIAN,
+        LAYER_SELECTIVE_GAUSSIAN,
+        NEFTUNE,
+    )
+]
+PATH = "model.layers.0.self_attn.q_proj"
+DOUBLE = torch.float64
+few = settings(max_examples=25, deadline=None)
+each_mutation = pytest.mark.parametrize("name", MUTATIONS)
+
+
+def dense(slot):
+    return slot.scale * slot.B.double() @ slot.A.double()
+
+
+def change(parent, child):
+    before = dense(parent)
+    return float(torch.linalg.norm(dense(child) - before) / torch.linalg.norm(before))
+
+
+def with_factors(adapter, turn):
+    return Adapter(
+        adapter.config,
+        {path: Slot(*turn(slot.A, slot.B), slot.scale) for path, slot in adapter.slots.items()},
+    )
+
+
+def with_gauge(adapter, seed, stretch=1.0):
+    """The same updates from other factors (B G, G^-1 A), G far from orthogonal."""
+
+    def turn(a, b):
+        noise = torch.Generator().manual_seed(seed)
+        gauge = torch.randn(len(a), len(a), generator=noise, dtype=DOUBLE)
+        gauge = stretch * (torch.linalg.qr(gauge).Q + 0.1 * gauge)
+        return torch.linalg.solve(gauge, a.double()).to(a.dtype), (b.double() @ gauge).to(b.dtype)
+
+    return with_factors(adapter, turn)
+
+
+def test_all_are_registered():
+    assert all(OPERATORS[name].kind == "mutation" for name in MUTATIONS)
+    assert all(0 < OPERATORS[name].default_strength < 1 for name in MUTATIONS)
+
+
+@each_mutation
+@pytest.mark.parametrize("rank", [2, 4, 16, 32])
+def test_the_update_of_every_touched_module_changes_by_the_strength(make_adapter, name, rank):
+    for number, strength in enumerate((0.003, 0.05, 0.15, 0.5, 0.95)):
+        parent = make_adapter(rank + number, r=rank, inputs=40, outputs=56)
+        if number % 2:
+            parent = with_gauge(parent, number, stretch=0.3)
+        child = mutate_with_report(parent, name, number, strength)
+        assert child.adapter.config == parent.config
+        touched = 0
+        for path, slot in child.adapter.slots.items():
+            assert slot.A.shape == parent.slots[path].A.shape
+            assert slot.B.shape == parent.slots[path].B.shape
+            told = child.lineage.modules[path].relative_change
+            assert told == pytest.approx(change(parent.slots[path], slot), rel=1e-3, abs=1e-6)
+            if told:
+                assert told == pytest.approx(strength, rel=1e-5)
+                touched += 1
+        assert touched == (1 if name == "layer_selective_gaussian" else 4)
+
+
+@few
+@given(
+    name=st.sampled_from(MUTATIONS),
+    seed=st.integers(0, 2**63),
+    strength=st.floats(1e-4, 0.999),
+    rank=st.sampled_from([2, 3, 5, 12]),
+    rslora=st.booleans(),
+)
+def test_any_seed_reaches_any_strength(make_adapter, name, seed, strength, rank, rslora):
+    parent = make_adapter(seed % 1000, r=rank, dtype=DOUBLE, use_rslora=rslora, layers=1)
+    child = mutate(parent, name, seed, strength)
+    changes = [change(parent.slots[path], slot) for path, slot in child.slots.items()]
+    assert max(changes) == pytest.approx(strength, rel=1e-5)
+    assert all(dead_pairs(slot) == 0 for slot in child.slots.values())
+
+
+@each_mutation
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_strength_zero_gives_the_parent_back(make_adapter, name, dtype):
+    parent = make_adapter(1, dtype=dtype)
+    child = mutate_with_report(parent, name, 1, 0)
+    for path, slot in child.adapter.slots.items():
+        assert torch.equal(slot.A, parent.slots[path].A)
+        assert torch.equal(slot.B, parent.slots[path].B)
+        assert slot.A.data_ptr() != parent.slots[path].A.data_ptr()
+    assert child.lineage.relative_change == 0
+    assert child.lineage.moments_valid
+    assert {row.rank for row in child.lineage.modules.values()} == {4}
+
+
+@each_mutation
+def test_a_fresh_adapter_stays_as_it_is(make_adapter, name):
+    parent = make_adapter(6, zero=True)
+    child = mutate_with_report(parent, name, 1, 0.3)
+    for path, slot in child.adapter.slots.items():
+        assert torch.equal(slot.A, parent.slots[path].A)
+        assert torch.equal(slot.B, parent.slots[path].B)
+        assert dead_pairs(slot) == 0
+    assert child.lineage.relative_change == 0
+
+
+@pytest.mark.parametrize("name", ["subspace_rotation", "component_masking"])
+@few
+@given(seed=st.integers(0, 10**6), stretch=st.floats(0.01, 100))
+def test_gauge_does_not_matter(make_adapter, name, seed, stretch):
+    parent = make_adapter(seed % 97, dtype=DOUBLE, layers=1)
+    other = with_gauge(parent, seed, stretch)
+    signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=DOUBLE)
+    flipped = with_factors(parent, lambda a, b: (signs[:, None] * a, b * signs))
+    one, two, three = (mutate(p, name, seed, 0.2).slots for p in (parent, other, flipped))
+    for path in one:
+        assert change(one[path], two[path]) < 1e-7
+        assert change(one[path], three[path]) < 1e-7
+
+
+@pytest.mark.parametrize("name", ["full_gaussian", "neftune"])
+def test_a_common_rescaling_does_not_matter_to_noise_but_the_gauge_does(make_adapter, name):
+    parent = make_adapter(5, dtype=DOUBLE)
+    rescaled = with_factors(parent, lambda a, b: (a / 50, b * 50))
+    one, two = (mutate(p, name, 3, 0.2).slots[PATH] for p in (parent, rescaled))
+    assert change(one, two) < 1e-7
+    assert change(one, mutate(with_gauge(parent, 1), name, 3, 0.2).slots[PATH]) > 0.01
+
+
+def test_rotation_keeps_spectrum_spaces_and_balance(make_adapter):
+    parent = make_adapter(2, dtype=DOUBLE)
+    slot, child = parent.slots[PATH], mutate(parent, "subspace_rotation", 5, 0.6).slots[PATH]
+    torch.testing.assert_close(singular_values(child), singular_values(slot), rtol=1e-9, atol=0.0)
+    q = torch.linalg.qr(slot.B).Q
+    assert torch.allclose(q @ (q.T @ child.B), child.B, atol=1e-14)
+    q = torch.linalg.qr(slot.A.T).Q
+    assert torch.allclose(q @ (q.T @ child.A.T), child.A.T, atol=1e-14)
+    mild = mutate(parent, "subspace_rotation", 5, 0.15).slots[PATH]
+    assert 0.8 < mild.A.norm() / slot.A.norm() < 1.25
+    assert 0.8 < mild.B.norm() / slot.B.norm() < 1.25
+
+
+def test_rotation_turns_equal_values_too(make_adapter):
+    """U and V turned alike would leave such an update where it is, at rank 2 for ever."""
+    parent = make_adapter(3, r=2, dtype=DOUBLE, layers=1)
+    parent = with_factors(
+        parent, lambda a, b: (torch.linalg.qr(a.T).Q.T.contiguous(), torch.linalg.qr(b).Q)
+    )
+    for seed in range(20):
+        child = mutate(parent, "subspace_rotation", seed, 0.9)
+        assert change(parent.slots[PATH], child.slots[PATH]) == pytest.approx(0.9, rel=1e-6)
+
+
+def test_rotation_keeps_the_spaces_of_an_update_short_of_rank(make_adapter):
+    parent = with_factors(
+        make_adapter(4, dtype=DOUBLE), lambda a, b: (a, torch.cat((b[:, :3], 0 * b[:, :1]), dim=1))
+    )
+    child = mutate(parent, "subspace_rotation", 5, 0.4)
+    for path, slot in child.slots.items():
+        q = torch.linalg.qr(parent.slots[path].B[:, :3]).Q
+        update = dense(slot)
+        assert torch.allclose(q @ (q.T @ update), update, atol=1e-14)
+        assert dead_pairs(slot) == 0
+
+
+def test_masking_starts_masked_components_afresh(make_adapter):
+    parent = make_adapter(2, r=8, dtype=DOUBLE)
+    child = mutate_with_report(parent, "component_masking", 5, 0.4, tail=0)
+    for path, slot in child.adapter.slots.items():
+        fresh = (slot.B == 0).all(dim=0)
+        assert 1 <= int(fresh.sum()) < 8
+        assert numerical_rank(singular_values(slot)) == 8 - int(fresh.sum())
+        assert child.lineage.modules[path].rank == 8 - int(fresh.sum())
+        lengths = slot.A.norm(dim=1)
+        torch.testing.assert_close(lengths, lengths[:1].expand(8))
+        assert slot.A.norm() == pytest.approx(float(parent.slots[path].A.norm()), rel=1e-9)
+        # What is left are singular directions of the parent.
+        u, _, vt = torch.linalg.svd(dense(parent.slots[path]), full_matrices=False)
+        inner = u[:, :8].T @ dense(slot) @ vt[:8].T
+        assert torch.allclose(inner, torch.diag(inner.diagonal()), atol=1e-13)
+
+
+def test_masking_prefers_the_tail_by_its_parameter():
+    values = torch.tensor([8.0, 4.0, 2.0, 1.0], dtype=DOUBLE)
+    values /= values.norm()
+    hits = {}
+    for tail in (0.0, 2.0):
+        noise = torch.Generator().manual_seed(0)
+        points = torch.rand(300, 4, dtype=DOUBLE, generator=noise)
+        # The third or the fourth fits into this strength, but not both.
+        masked = [masked_values(values, -row.log(), 0.22, tail)[1] for row in points]
+        hits[tail] = torch.stack(masked).double().mean(dim=0)
+    assert hits[0.0][:2].tolist() == hits[2.0][:2].tolist() == [0, 0]
+    assert hits[0.0][3] == pytest.approx(0.5, abs=0.1)
+    assert hits[2.0][3] == pytest.approx(0.8, abs=0.1)
+
+
+@few
+@given(
+    sizes=st.lists(st.floats(1e-9, 1), min_size=1, max_size=8),
+    strength=st.floats(1e-4, 1 - 1e-12),
+    seed=st.integers(0, 1000),
+)
+def test_masking_spends_exactly_the_strength(sizes, strength, seed):
+    values = torch.tensor(sorted(sizes, reverse=True), dtype=DOUBLE)
+    values /= values.norm()
+    draws = torch.empty(len(values), dtype=DOUBLE).exponential_(
+        generator=torch.Generator().manual_seed(seed)
+    )
+    kept, masked = masked_values(values, draws, strength, 1.0)
+    assert float((kept - values).norm()) == pytest.approx(strength, rel=1e-6)
+    assert bool((kept[masked] == 0).all())
+    assert bool((kept >= 0).all())
+
+
+def test_masking_takes_even_everything_alive_without_touching_the_rest():
+    values = torch.tensor([1.0, 1e-8], dtype=DOUBLE)
+    kept, masked = masked_values(values, torch.ones(2, dtype=DOUBLE), 1.0, 1.0)
+    assert masked.tolist() == [True, False]
+    assert kept.tolist() == [0.0, 1e-8]
+
+
+def test_layer_selective_touches_its_share_alone(make_adapter):
+    parent = make_adapter(2, layers=6)
+    child = mutate_with_report(parent, "layer_selective_gaussian", 5, 0.2, share=0.25)
+    whole = mutate(parent, "full_gaussian", 5, 0.2)
+    touched = {p for p, row in child.lineage.modules.items() if row.relative_change}
+    assert len(touched) == 3
+    for path, slot in child.adapter.slots.items():
+        source = whole if path in touched else parent
+        assert torch.equal(slot.A, source.slots[path].A)
+        assert torch.equal(slot.B, source.slots[path].B)
+    assert not child.lineage.moments_valid
+    layers = mutate_with_report(
+        parent, "layer_selective_gaussian", 5, 0.2, share=0.5, level="layer"
+    )
+    touched = {p for p, row in layers.lineage.modules.items() if row.relative_change}
+    assert len(touched) == 6
+    assert len({path.split(".")[2] for path in touched}) == 3
+
+
+@few
+@given(share=st.floats(0.001, 1), count=st.integers(1, 40), seed=st.integers(0, 99))
+def test_the_choice_does_not_depend_on_the_order(share, count, seed):
+    units = [f"layers.{number}" for number in range(count)]
+    chosen = choose(units, share, seed)
+    assert chosen == choose(units[::-1], share, seed)
+    assert len(chosen) == max(1, round(share * count))
+
+
+def test_neftune_leaves_b_and_draws_uniform_noise(make_adapter):
+    parent = make_adapter(2, r=8, inputs=500, dtype=DOUBLE)
+    child = mutate(parent, "neftune", 5, 0.2)
+    for path, slot in child.slots.items():
+        assert torch.equal(slot.B, parent.slots[path].B)
+        noise = slot.A - parent.slots[path].A
+        # Uniform on (-b, b): the largest is sqrt(3) times the root mean square, and no more.
+        assert float(noise.abs().max() / noise.square().mean().sqrt()) == pytest.approx(
+            math.sqrt(3), rel=0.03
+        )
+
+
+def test_gaussian_noise_keeps_the_relative_size_of_the_factors(make_adapter):
+    parent = make_adapter(2, r=8, inputs=400, outputs=400, dtype=DOUBLE)
+    child = mutate(parent, "full_gaussian", 5, 0.2).slots[PATH]
+    slot = parent.slots[PATH]
+    steps = [
+        float((new - old).norm() / old.norm())
+        for new, old in ((child.A, slot.A), (child.B, slot.B))
+    ]
+    assert steps[0] == pytest.approx(steps[1], rel=0.1)
+
+
+@each_mutation
+@pytest.mark.parametrize(
+    ("given_", "words"),
+    [
+        ({"strength": -0.1}, "at least 0"),
+        ({"strength": 1.0}, "below 1"),
+        ({"strength": math.nan}, "strength is nan"),
+        ({"strength": math.inf}, "strength is inf"),
+        ({"strength": True}, "expected a number"),
+        ({"strength": "0.1"}, "expected a number"),
+        ({"epsilon": 0.1}, "no parameter 'epsilon'"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_refusals(make_adapter, name, given_, words):
+    with pytest.raises(LoraEvoError, match=words):
+        mutate(make_adapter(), name, **{"seed": 1, **given_})
+
+
+@pytest.mark.parametrize(
+    ("name", "given_", "words"),
+    [
+        ("component_masking", {"tail": -1}, "tail is -1; expected a number from 0 to 10"),
+        ("component_masking", {"tail": True}, "tail is True"),
+        ("component_masking", {"tail": math.nan}, "tail is nan"),
+        ("layer_selective_gaussian", {"share": 0}, "share is 0; expected above 0"),
+        ("layer_selective_gaussian", {"share": 1.5}, "share is 1.5"),
+        ("layer_selective_gaussian", {"share": "all"}, "share is 'all'"),
+        ("layer_selective_gaussian", {"shaer": 1}, "did you mean 'share'"),
+        ("layer_selective_gaussian", {"level": "block"}, "expected 'module' or 'layer'"),
+    ],
+)
+def test_refusals_of_parameters(make_adapter, name, given_, words):
+    with pytest.raises(LoraEvoError, match=words):
+        mutate(make_adapter(), name, 1, **given_)
+
+
+def test_rotation_refuses_an_update_of_rank_one(make_adapter):
+    with pytest.raises(LoraEvoError, match=r"q_proj has rank 1.*svd_structured"):
+        mutate(make_adapter(r=1), "subspace_rotation", 1)
+    other = mutate_with_report(make_adapter(r=1), "subspace_rotation", 1, 0)
+    assert other.lineage.relative_change == 0
