@@ -1,0 +1,339 @@
+"""Behaviour on probe prompts, with PEFT and merged dense weights as judges."""
+
+import math
+
+import pytest
+import torch
+
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
+from lora_evo.probe import probe
+from lora_evo.probe_model import open_base
+from lora_evo.probe_rows import ProbeRow, TokenRow, read_probes, tokenised
+
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+LETTERS = "Ġabcdefghijklmnopqrstuvwxyz"
+TARGETS = ["q_proj", "v_proj", "down_proj"]
+ROWS = [
+    ProbeRow(1, "the cat sat on", " the mat"),
+    ProbeRow(2, "dog", " ran to the mat and slept"),
+    ProbeRow(3, "a", "b"),
+]
+PLAIN = [ProbeRow(row.line, row.prompt) for row in ROWS]
+
+
+def tokenizer_of_letters(start=False):
+    """One token per letter; with `start`, a special token goes before every text."""
+    vocabulary = {token: number for number, token in enumerate(["<s>", "</s>", *LETTERS])}
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    )
+    if start:
+        inner.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 0)]
+        )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="</s>"
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a random model (base), two adapters of unequal rank (p, q) and a child (c)."""
+    folder = tmp_path_factory.mktemp("probe")
+    tokenizer_of_letters().save_pretrained(folder / "base")
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        vocab_size=len(LETTERS) + 2, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
+    )  # fmt: skip
+    model = transformers.Qwen2ForCausalLM(config)
+    model.save_pretrained(folder / "base")
+    for name, rank, seed in (("p", 3, 1), ("q", 2, 2)):
+        save_adapter(adapter_on(model, rank, seed, TARGETS), folder / name)
+    child = mutate(load_adapter(folder / "p"), "svd_structured", seed=1, strength=0.4)
+    save_adapter(child, folder / "c")
+    return folder
+
+
+def adapter_on(model, rank, seed, targets):
+    config = AdapterConfig.new(
+        r=rank, lora_alpha=2, target_modules=targets, use_rslora=True, base_model_name_or_path="b"
+    )
+    noise = torch.Generator().manual_seed(seed)
+    slots = {}
+    for path, module in model.named_modules():
+        if config.targets(path) and "." in path:
+            width = getattr(module, "in_features", None) or module.num_embeddings
+            depth = getattr(module, "out_features", None) or module.embedding_dim
+            a = torch.randn(rank, width, generator=noise) / width**0.5
+            b = 0.3 * torch.randn(depth, rank, generator=noise)
+            slots[path] = Slot(a, b, config.scale(path))
+    return Adapter(config, slots)
+
+
+def load(home):
+    return transformers.AutoModelForCausalLM.from_pretrained(home / "base", dtype=torch.float32)
+
+
+def letters(text):
+    return [LETTERS.index(letter) + 2 for letter in text.replace(" ", "Ġ")]
+
+
+@torch.no_grad()
+def distributions(model, row, skip=4):
+    """Log-probabilities [positions, vocabulary] of one row, alone and unpadded, by the model."""
+    prompt, answer = letters(row.prompt), letters(row.completion or "")
+    logits = model.eval()(torch.tensor([prompt + answer])).logits[0].double()
+    if answer:
+        part = slice(len(prompt) - 1, len(prompt) + len(answer) - 1)
+    else:
+        part = slice(min(skip, len(prompt)) - 1, None)
+    return logits[part].log_softmax(-1), answer
+
+
+def kl(p, q):
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def ask(home, rows, child="c", parents=("p",), **options):
+    base = open_base(home / "base", device="cpu")
+    adapters = {name: load_adapter(home / name) for name in parents}
+    return probe(base, adapters, load_adapter(home / child), rows, **options)
+
+
+def expected(models, rows):
+    base, parent, child = ([distributions(m, row) for row in rows] for m in models)
+    kls = torch.cat([kl(p[0], c[0]) for p, c in zip(parent, child, strict=True)])
+    scales = torch.cat([kl(b[0], p[0]) for b, p in zip(base, parent, strict=True)])
+    losses = [
+        torch.cat([-d.gather(1, torch.tensor(a)[:, None])[:, 0] for d, a in side])
+        for side in (base, parent, child)
+        if side[0][1]
+    ]
+    return kls, scales, losses
+
+
+def check(found, kls, scales, losses):
+    assert found.tokens == len(kls)
+    assert found.kl == pytest.approx(float(kls.mean()), rel=1e-4)
+    assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
+    assert found.kl_ratio == pytest.approx(float(kls.mean() / scales.mean()), rel=1e-4)
+    if losses:
+        means = [float(loss.mean()) for loss in losses]
+        assert (found.nll_base, found.nll_parent, found.nll_child) == pytest.approx(means, rel=1e-4)
+        assert found.nll_change == pytest.approx(means[2] - means[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("rows", [ROWS, PLAIN], ids=["completions", "prompts"])
+@pytest.mark.parametrize("merged", [False, True], ids=["applied", "merged"])
+@pytest.mark.filterwarnings("ignore")
+def test_equals_peft(home, rows, merged):
+    peft = pytest.importorskip("peft")
+    models = [load(home)]
+    for name in ("p", "c"):
+        model = peft.PeftModel.from_pretrained(load(home), home / name)
+        models.append(model.merge_and_unload() if merged else model)
+    found = ask(home, rows)["p"]
+    assert found.kl > 1e-3
+    check(found, *expected(models, rows))
+    assert [row.tokens for row in found.rows] == ([8, 25, 1] if rows is ROWS else [11, 1, 1])
+    assert (found.nll_base is None) == (rows is PLAIN)
+
+
+def merged_by_hand(home, name):
+    model = load(home)
+    with torch.no_grad():
+        for path, slot in load_adapter(home / name).slots.items():
+            model.get_submodule(path).weight += slot.scale * slot.B @ slot.A
+    return model
+
+
+def test_several_parents_and_any_batch_size(home):
+    both = ask(home, ROWS, parents=("p", "q"), batch_size=3)
+    for name in ("p", "q"):
+        models = [load(home), merged_by_hand(home, name), merged_by_hand(home, "c")]
+        check(both[name], *expected(models, ROWS))
+        alone = ask(home, ROWS, parents=(name,), batch_size=1)[name]
+        assert both[name].kl == pytest.approx(alone.kl, rel=1e-5)
+        assert both[name].activation_change == pytest.approx(alone.activation_change, rel=1e-5)
+    assert both["q"].kl > both["p"].kl
+
+
+def test_activation_change_is_the_one_on_the_inputs_seen(home):
+    """X gathered by pre-hooks of this test from the merged parent, every row alone."""
+    parent, child = load_adapter(home / "p"), load_adapter(home / "c")
+    model, seen = merged_by_hand(home, "p"), {path: [] for path in parent.slots}
+    for path, inputs in seen.items():
+        model.get_submodule(path).register_forward_pre_hook(
+            lambda _, args, inputs=inputs: inputs.append(args[0][0].detach().double())
+        )
+    for row in ROWS:
+        distributions(model, row)
+    found = ask(home, ROWS)["p"]
+    changes, sizes = [], []
+    for path, inputs in seen.items():
+        x = torch.cat(inputs).T
+        d, e = (a.slots[path].scale * a.slots[path].B.double() @ a.slots[path].A.double() @ x
+                for a in (parent, child))  # fmt: skip
+        changes.append(float((e - d).norm()))
+        sizes.append(float(d.norm()))
+        assert found.modules[path] == pytest.approx(changes[-1] / sizes[-1], rel=1e-4)
+    assert found.activation_change == pytest.approx(
+        math.hypot(*changes) / math.hypot(*sizes), rel=1e-4
+    )
+
+
+def test_an_equal_child_has_no_divergence_at_all(home):
+    found = ask(home, ROWS, child="p")["p"]
+    assert (found.kl, found.kl_ratio, found.nll_change, found.activation_change) == (0, 0, 0, 0)
+    assert found.kl_scale > 1e-3
+    save_adapter(mutate(load_adapter(home / "p"), "svd_structured", seed=1, strength=0.0),
+                 home / "same")  # fmt: skip
+    assert ask(home, ROWS, child="same")["p"].kl < 1e-12
+
+
+def test_a_parent_that_does_nothing(home):
+    parent = load_adapter(home / "p")
+    idle = {path: Slot(s.A, torch.zeros_like(s.B), s.scale) for path, s in parent.slots.items()}
+    base = open_base(home / "base", device="cpu")
+    found = probe(base, {"idle": Adapter(parent.config, idle)}, parent, ROWS)["idle"]
+    assert (found.kl_scale, found.kl_ratio, found.activation_change) == (0, None, None)
+    assert found.kl > 1e-3
+
+
+def test_the_model_is_left_as_it_was(home):
+    base = open_base(home / "base", device="cpu")
+    p = load_adapter(home / "p")
+    ids = torch.tensor([[1, 4, 5]])
+    before = base.logits(ids, torch.ones_like(ids)).clone()
+    seen = []
+    probe(base, {"p": p}, load_adapter(home / "c"), ROWS, batch_size=2,
+          progress=lambda done, total: seen.append((done, total)))  # fmt: skip
+    assert torch.equal(base.logits(ids, torch.ones_like(ids)), before)
+    assert seen == [(2, 3), (3, 3)]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_embedding_layers_act_as_in_peft(home):
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=2, lora_alpha=3, target_modules=["embed_tokens"])
+    model = peft.get_peft_model(load(home), config)
+    noise = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if "lora_" in name:
+                value.copy_(0.3 * torch.randn(value.shape, generator=noise))
+    weights = dict(model.named_parameters())
+    stem = "base_model.model.model.embed_tokens.lora_embedding_{}.default"
+    own = AdapterConfig.new(r=2, lora_alpha=3, target_modules=["embed_tokens"])
+    slot = Slot(weights[stem.format("A")].data, weights[stem.format("B")].data, 1.5)
+    adapter = Adapter(own, {"model.embed_tokens": slot})
+    half = Adapter(own, {"model.embed_tokens": Slot(slot.A, slot.B / 2, 1.5)})
+    found = probe(open_base(home / "base", device="cpu"), {"p": adapter}, half, ROWS)["p"]
+    _, scales, _ = expected([load(home), model, model], ROWS)
+    assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
+    assert found.activation_change == pytest.approx(0.5, rel=1e-5)
+
+
+def test_adapters_of_another_model_are_refused(home, make_adapter):
+    base = open_base(home / "base", device="cpu")
+    p = load_adapter(home / "p")
+    far, wide = make_adapter(1, inputs=16, outputs=16, layers=3), make_adapter(1)
+    far = Adapter(far.config, {path: far.slots[path] for path in far.paths if "q_proj" in path})
+    for adapter, reason in ((far, "layers.2.*does not have"), (wide, "24 to 32 at .* 16 to")):
+        with pytest.raises(LoraEvoError, match=reason):
+            probe(base, {"p": adapter}, adapter, ROWS)
+    with pytest.raises(LoraEvoError, match="different modules"):
+        probe(base, {"p": p}, wide, ROWS)
+    norm = AdapterConfig.new(r=1, lora_alpha=1, target_modules=["norm"])
+    on_norm = Adapter(norm, {"model.norm": Slot(torch.ones(1, 16), torch.ones(16, 1), 1.0)})
+    with pytest.raises(LoraEvoError, match="Qwen2RMSNorm"):
+        probe(base, {"p": on_norm}, on_norm, ROWS)
+
+
+def test_values_that_overflow_are_named(home):
+    p = load_adapter(home / "p")
+    huge = {path: Slot(s.A * 1e30, s.B * 1e30, s.scale) for path, s in p.slots.items()}
+    base = open_base(home / "base", device="cpu")
+    with pytest.raises(LoraEvoError, match=r"line 2: .* not finite"):
+        probe(base, {"p": p}, Adapter(p.config, huge), [ROWS[1]])
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (ProbeRow(7, "a" * 60, "b" * 5), "line 7 has 65 tokens"),
+        (ProbeRow(7, "a", "1"), "line 7: the completion has no tokens"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_named(home, row, reason):
+    with pytest.raises(LoraEvoError, match=reason):
+        ask(home, [ROWS[0], row])
+
+
+def test_prompt_and_completion_become_tokens_apart():
+    found = tokenised(
+        [ProbeRow(1, "abc", "de"), ProbeRow(2, "abcdef"), ProbeRow(3, "a")],
+        tokenizer_of_letters(start=True), skip=4, longest=None, vocabulary=29,
+    )  # fmt: skip
+    assert found == [
+        TokenRow(1, (0, 3, 4, 5, 6, 7), 3, 4, (6, 7)),
+        TokenRow(2, (0, 3, 4, 5, 6, 7, 8), 3, 6, None),
+        TokenRow(3, (0, 3), 1, 1, None),
+    ]
+    with pytest.raises(LoraEvoError, match=r"line 1 gives token 28, the model knows 28"):
+        tokenised([ProbeRow(1, "z")], tokenizer_of_letters(), skip=4, longest=None, vocabulary=28)
+    with pytest.raises(LoraEvoError, match="line 1: the prompt has no tokens"):
+        tokenised([ProbeRow(1, "1")], tokenizer_of_letters(), skip=4, longest=None, vocabulary=29)
+
+
+def test_odd_settings_are_refused(home):
+    for name in ("skip", "batch_size"):
+        with pytest.raises(LoraEvoError, match=f"{name} is 0"):
+            ask(home, ROWS, **{name: 0})
+    for options, reason in (
+        ({"dtype": "int8"}, "dtype"),
+        ({"device": "abacus"}, "device 'abacus'"),
+    ):
+        with pytest.raises(LoraEvoError, match=reason):
+            open_base(home / "base", **options)
+    with pytest.raises(LoraEvoError, match=r"no config\.json"):
+        open_base(home / "p")
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "no such thing"}')
+    with pytest.raises(LoraEvoError, match="cannot load"):
+        open_base(tmp_path)
+
+
+def test_rows_are_read_with_their_lines(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    text = '{"prompt": "a"}\n\n{"prompt": "b", "completion": "c", "d": 1}\n{"prompt": "\u2028"}\n'
+    file.write_text(text, encoding="utf-8")
+    assert read_probes(file) == [ProbeRow(1, "a"), ProbeRow(3, "b", "c"), ProbeRow(4, "\u2028")]
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"", "holds no rows"),
+        (b'{"prompt": "a"}\n{"prompt": ', "line 2 is not JSON"),
+        (b'{"prompt": "a"}\n["a"]', "line 2 is a list"),
+        (b'\n{"completion": "a"}', "line 2: prompt is None"),
+        (b'{"prompt": ""}', "line 1: prompt is ''"),
+        (b'{"prompt": "a", "completion": ""}', "line 1: completion is ''"),
+        (b'{"prompt": "a", "completion": [1]}', "line 1: completion is"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_bad_rows_are_named_by_line(tmp_path, payload, reason):
+    (tmp_path / "rows.jsonl").write_bytes(payload)
+    with pytest.raises(LoraEvoError, match=reason):
+        read_probes(tmp_path / "rows.jsonl")
+    with pytest.raises(LoraEvoError, match="is not a file"):
+        read_probes(tmp_path)
