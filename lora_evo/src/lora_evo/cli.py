@@ -19,7 +19,8 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.family import family, tree
 from lora_evo.inspection import inspect_directory
 from lora_evo.lineage import Lineage
-from lora_evo.operators import OPERATORS, Operator
+from lora_evo.operator_page import operator_page, operator_pages, table
+from lora_evo.operators import Operator
 from lora_evo.plan import check_names, find_operator
 from lora_evo.verification import verify as verify_child
 
@@ -58,33 +59,22 @@ def main() -> None:
 
 
 @main.command()
+@click.argument("name", required=False)
 @_json
 @_guarded
-def operators(as_json: bool) -> None:
-    """List the operators, what they preserve and their parameters."""
-    rows: list[dict[str, Any]] = [
-        {
-            "name": operator.name,
-            "kind": operator.kind,
-            "summary": operator.summary,
-            "preserves": operator.preserves,
-            "strength": operator.default_strength,
-            "parameters": dict(operator.defaults),
-            "moments": operator.moments,
-        }
-        for operator in OPERATORS.values()
-    ]
-    if as_json:
-        _print_json(rows)
-        return
-    for row in rows:
-        settings = [] if row["strength"] is None else [f"--strength {row['strength']}"]
-        settings += [
-            f"--set {name}={json.dumps(value)}" for name, value in row["parameters"].items()
-        ]
-        click.echo(f"{row['name']} ({row['kind']}): {row['summary']}")
-        click.echo(f"    preserves {row['preserves']}; optimiser moments: {row['moments']}")
-        click.echo(f"    defaults: {' '.join(settings)}")
+def operators(name: str | None, as_json: bool) -> None:
+    """List the operators, or describe the one called NAME: formula, source, what it preserves."""
+    if name is not None:
+        page = operator_page(name)
+        if as_json:
+            _print_json({**page.to_dict(), "description": page.description})
+        else:
+            click.echo(page.text())
+    elif as_json:
+        _print_json([page.to_dict() for page in operator_pages()])
+    else:
+        click.echo(table(operator_pages()))
+        click.echo("More about one of them: lora-evo operators NAME")
 
 
 def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
