@@ -1,4 +1,4 @@
-"""Directories that appear whole or not at all."""
+"""Directories and single files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -44,6 +44,32 @@ def directory_in_place_of(target: Path, *, overwrite: bool) -> Iterator[Path]:
         raise
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text file (UTF-8) so that readers see the old one or the new one, never a part.
+
+    Folders above it are made; an existing file is replaced. Raises `LoraEvoError` when `path` is
+    a folder, or has a file where a folder should be; after an error no draft is left behind.
+    """
+    path = Path(os.path.abspath(path))
+    if path.is_dir():
+        raise LoraEvoError(f"{path} is a folder; expected the name of a file to write")
+    _refuse_file_above(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.chmod(0o666 & ~_umask())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
     """Raise `LoraEvoError` when writing to `target` would clobber something."""
     if target.exists() and not target.is_dir():
@@ -52,6 +78,10 @@ def refuse_existing(target: Path, *, overwrite: bool) -> None:
         raise LoraEvoError(
             f"{target} exists already; choose another output, remove it, or ask for overwriting"
         )
+    _refuse_file_above(target)
+
+
+def _refuse_file_above(target: Path) -> None:
     for parent in target.parents:
         if parent.exists():
             if not parent.is_dir():
