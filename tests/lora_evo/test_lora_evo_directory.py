@@ -170,7 +170,7 @@ def put(key, value):
         (put(KEY, torch.full((4, 24), float("nan"))), "NaN or infinite"),
         (put(KEY, torch.full((4, 24), float("inf"))), "NaN or infinite"),
         (put(KEY, torch.ones(5, 24)), "does not fit together"),
-        (put(KEY, torch.ones(4, 24, 3, 3)), "convolutions"),
+        (put(KEY, torch.ones(4, 24, 3, 3)), "a convolution"),
         (put(KEY, torch.ones(4, 24, dtype=torch.int8)), "I8"),
         (put(KEY, torch.ones(4, 0)), "empty"),
         (put("base_model.model.lm_head.weight", torch.ones(2)), "save_embedding_layers"),

@@ -10,20 +10,23 @@ import torch
 
 from lora_evo.config import AdapterConfig
 from lora_evo.errors import LoraEvoError
+from lora_evo.layout import LINEAR, Layout
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """The factors of one linear module; its update is `scale * B @ A`.
+    """The factors of one module; its update as a matrix is `scale * B @ A`.
 
-    A: [r, in], B: [out, r].
+    A: [r, n], B: [m, r], for every kind of layer; `layout` says which, and how the factors lie in
+    the file (n = in and m = out for a linear layer).
     """
 
     A: torch.Tensor
     B: torch.Tensor
     scale: float
+    layout: Layout = LINEAR
 
     @property
     def rank(self) -> int:
@@ -63,6 +66,11 @@ class Adapter:
 def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
     """Refuse a slot whose shapes, dtype, rank or scale do not fit its configuration."""
     check_shapes(config, path, tuple(slot.A.shape), tuple(slot.B.shape))
+    if slot.A.shape[1] % math.prod(slot.layout.kernel):
+        raise LoraEvoError(
+            f"lora_A of {path} is {list(slot.A.shape)}, which is not a multiple of its layout's "
+            f"kernel {list(slot.layout.kernel)}"
+        )
     for name, factor in (("A", slot.A), ("B", slot.B)):
         if factor.dtype not in DTYPES:
             raise LoraEvoError(
@@ -78,11 +86,11 @@ def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
 
 
 def check_shapes(config: AdapterConfig, path: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    """Refuse factor shapes that are not a linear pair of the configured rank."""
+    """Refuse shapes of (flattened) factors that are not a pair of the configured rank."""
     if len(a) != 2 or len(b) != 2:
         raise LoraEvoError(
-            f"{path} has lora_A of shape {list(a)} and lora_B of shape {list(b)}; only linear "
-            "layers ([r, in] and [out, r]) can be evolved, not convolutions"
+            f"{path} has A of shape {list(a)} and B of shape {list(b)}; a slot holds matrices, "
+            "[r, n] and [m, r]: flatten the kernel and set the slot's layout"
         )
     if a[0] != b[1]:
         raise LoraEvoError(

@@ -13,6 +13,7 @@ from lora_evo.adapter import Adapter, Slot, check_finite
 from lora_evo.content import combine, slot_digest
 from lora_evo.distance import check_same_ends
 from lora_evo.errors import LoraEvoError
+from lora_evo.layout import check_same_layouts
 from lora_evo.lineage import Lineage, ModuleTrace, describe
 from lora_evo.operators import Operator
 from lora_evo.operators.operator import Recipe, SlotChild
@@ -166,6 +167,7 @@ def trace(
 
 def _grow_one(parents: Sequence[Parent], recipe: Recipe, path: str) -> Growth:
     slots = [parent.slot(path) for parent in parents]
+    check_same_layouts(path, [slot.layout for slot in slots])
     for other in slots[1:]:
         check_same_ends(path, slots[0], other)
     child = recipe(path, slots)
@@ -179,8 +181,9 @@ def _grow_one(parents: Sequence[Parent], recipe: Recipe, path: str) -> Growth:
 
 
 def _stored_like(path: str, parent: Slot, slot: Slot) -> Slot:
-    """The child's slot in the parent's dtype and on its device, in memory of its own."""
-    stored = Slot(_like(parent.A, slot.A), _like(parent.B, slot.B), parent.scale)
+    """The child's slot in the parent's layout and dtype, on its device, in memory of its own."""
+    a, b = _like(parent.A, slot.A), _like(parent.B, slot.B)
+    stored = Slot(a, b, parent.scale, parent.layout)
     try:
         check_finite(path, stored)
     except LoraEvoError as error:

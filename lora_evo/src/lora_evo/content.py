@@ -14,12 +14,13 @@ _PREFIX = "blake2b:"
 
 
 def slot_digest(slot: Slot) -> str:
-    """Hash of both factors of a slot: dtype, shape and bytes."""
+    """Hash of both factors of a slot: dtype, shape and bytes; and of its layout, unless linear."""
     digest = hashlib.blake2b(digest_size=32)
     for factor in (slot.A, slot.B):
         digest.update(f"{factor.dtype}{list(factor.shape)}".encode())
         flat = factor.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().data)
+    digest.update(slot.layout.mark())
     return digest.hexdigest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,20 +10,20 @@ from pathlib import Path
 
 import torch
 
-from lora_evo.adapter import Adapter, Slot, check_finite, check_shapes, check_slot
+from lora_evo.adapter import Adapter, Slot, check_finite, check_slot
 from lora_evo.atomic import directory_in_place_of
 from lora_evo.config import AdapterConfig
 from lora_evo.content import combine, slot_digest
 from lora_evo.errors import FileDamage, LoraEvoError
+from lora_evo.layout import Layout
 from lora_evo.tensor_file import PICKLE_WAY_OUT, TensorFile, TensorWriter
+from lora_evo.tensor_names import layouts_in, tensor_names
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
-_PREFIX = "base_model.model."
-_KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
 
 PathLike = str | os.PathLike[str]
-Layout = list[tuple[str, torch.dtype, tuple[int, ...]]]
+Tensors = list[tuple[str, torch.dtype, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -33,26 +32,29 @@ class AdapterReader:
 
     directory: Path
     config: AdapterConfig
-    paths: tuple[str, ...]
+    layouts: Mapping[str, Layout]
     file: TensorFile
 
-    def layout(self) -> Layout:
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Module paths in sorted order."""
+        return tuple(self.layouts)
+
+    def layout(self) -> Tensors:
         """Names, dtypes and shapes of all tensors, without reading them."""
         with _naming(self.directory):
             return [
                 (name, self.file.dtype(name), self.file.infos[name].shape)
-                for path in self.paths
-                for name in (tensor_name(path, "A"), tensor_name(path, "B"))
+                for path, layout in self.layouts.items()
+                for name in tensor_names(path, layout)
             ]
 
     def slot(self, path: str) -> Slot:
         """Read, check and return the slot at `path`."""
+        layout = self.layouts[path]
         with _naming(self.directory):
-            slot = Slot(
-                A=self.file.read(tensor_name(path, "A")),
-                B=self.file.read(tensor_name(path, "B")),
-                scale=self.config.scale(path),
-            )
+            a, b = (self.file.read(name) for name in tensor_names(path, layout))
+            slot = Slot(a.flatten(1), b.flatten(1), self.config.scale(path), layout)
             check_slot(self.config, path, slot)
             check_finite(path, slot)
         return slot
@@ -79,8 +81,9 @@ def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
         file = TensorFile(folder / WEIGHTS_FILE)
     with file:
         with _naming(folder):
-            paths = _paths(config, file)
-        yield AdapterReader(folder, config, paths, file)
+            shapes = {name: info.shape for name, info in file.infos.items()}
+            layouts = layouts_in(config, shapes, WEIGHTS_FILE)
+        yield AdapterReader(folder, config, layouts, file)
 
 
 def load_adapter(directory: PathLike) -> Adapter:
@@ -113,70 +116,30 @@ def content_hash(directory: PathLike) -> str:
         return combine(reader.config, digests)
 
 
-def slot_writer(folder: Path, layout: Layout) -> TensorWriter:
+def slot_writer(folder: Path, layout: Tensors) -> TensorWriter:
     """A writer for the weights file of `folder`; slots may then come in any order."""
     return TensorWriter(folder / WEIGHTS_FILE, layout)
 
 
-def layout_of(slots: Mapping[str, Slot]) -> Layout:
+def layout_of(slots: Mapping[str, Slot]) -> Tensors:
     """Names, dtypes and shapes of the tensors that hold these slots."""
     return [
-        (tensor_name(path, half), factor.dtype, tuple(factor.shape))
+        (name, factor.dtype, shape)
         for path, slot in slots.items()
-        for half, factor in (("A", slot.A), ("B", slot.B))
+        for name, shape, factor in _stored(path, slot)
     ]
 
 
 def write_slot(writer: TensorWriter, path: str, slot: Slot) -> None:
     """Write both halves of one slot."""
-    writer.write(tensor_name(path, "A"), slot.A)
-    writer.write(tensor_name(path, "B"), slot.B)
+    for name, shape, factor in _stored(path, slot):
+        writer.write(name, factor.reshape(shape))
 
 
-def tensor_name(path: str, half: str) -> str:
-    """The name PEFT gives to lora_A or lora_B of the module at `path`."""
-    return f"{_PREFIX}{path}.lora_{half}.weight"
-
-
-def _paths(config: AdapterConfig, file: TensorFile) -> tuple[str, ...]:
-    """Module paths in sorted order, from tensor names that must pair up."""
-    halves: dict[str, set[str]] = {}
-    for name in file.infos:
-        match = _KEY.fullmatch(name)
-        if match is None:
-            raise LoraEvoError(_unknown(name))
-        halves.setdefault(match["path"], set()).add(match["half"])
-    if not halves:
-        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors")
-    for path, found in halves.items():
-        if len(found) == 1:
-            (half,) = found
-            other = "B" if half == "A" else "A"
-            raise LoraEvoError(f"half a pair: {path} has lora_{half} but no lora_{other}")
-        a, b = (file.infos[tensor_name(path, half)].shape for half in "AB")
-        check_shapes(config, path, a, b)
-    return tuple(sorted(halves))
-
-
-def _unknown(name: str) -> str:
-    reasons = {
-        "lora_magnitude_vector": "it belongs to DoRA; fold the adapter into the base model",
-        "lora_embedding_": "it belongs to an embedding layer; leave embeddings out of "
-        "target_modules (only linear layers can be evolved)",
-        "modules_to_save": "it is a whole trained module; train without modules_to_save",
-        "base_layer": "it is a weight of the base model; save with save_embedding_layers=False",
-        "embed_tokens.weight": "it is a weight of the base model; save with "
-        "save_embedding_layers=False",
-        "lm_head.weight": "it is a weight of the base model; save with save_embedding_layers=False",
-        ".bias": "it is a bias; train with bias='none'",
-    }
-    for part, reason in reasons.items():
-        if part in name:
-            return f"unexpected tensor {name}: {reason}"
-    return (
-        f"unknown tensor {name}: expected only names like "
-        f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
-    )
+def _stored(path: str, slot: Slot) -> Iterator[tuple[str, tuple[int, ...], torch.Tensor]]:
+    """Name, shape in the file and flattened values of both factors."""
+    shapes = slot.layout.stored(slot.A.shape, slot.B.shape)
+    yield from zip(tensor_names(path, slot.layout), shapes, (slot.A, slot.B), strict=True)
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from lora_evo.thin import one_thread
 class ModuleView:
     """One module: sizes, norms of factors and update, and how much of its rank is in use.
 
-    `rank` counts rank-one pairs, `numerical_rank` singular values above a millionth of the
+    `inputs` and `outputs` are the sides of the update as a matrix (a kernel counts with the
+    inputs); `rank` counts rank-one pairs, `numerical_rank` singular values above a millionth of the
     largest, `dead` the pairs whose two halves are zero and can never learn again.
     """
 
@@ -28,6 +29,7 @@ class ModuleView:
     alpha: float
     scale: float
     dtype: str
+    layout: str
     norm_a: float
     norm_b: float
     norm_update: float
@@ -69,6 +71,7 @@ def inspect_directory(directory: PathLike) -> AdapterView:
                 alpha=float(reader.config.alpha(path)),
                 scale=slot.scale,
                 dtype=str(slot.A.dtype).removeprefix("torch."),
+                layout=str(slot.layout),
                 norm_a=float(torch.linalg.matrix_norm(slot.A.double())),
                 norm_b=float(torch.linalg.matrix_norm(slot.B.double())),
                 norm_update=float(torch.linalg.vector_norm(values)),
