@@ -1,0 +1,194 @@
+"""The zero-step proxies against the dense answers they stand for."""
+
+import math
+
+import pytest
+import torch
+
+from lora_evo import Adapter, LoraEvoError, Slot, cross_directory, mutate, save_adapter
+from lora_evo.parents import moments_of, parents_on_disk
+from lora_evo.retention import retention, retention_of_directories
+from lora_evo.verdict import verdict
+
+
+def dense(slot):
+    return slot.scale * slot.B.double() @ slot.A.double()
+
+
+def changed(adapter, change):
+    return Adapter(adapter.config, {path: change(slot) for path, slot in adapter.slots.items()})
+
+
+def rotated(slot, seed=5):
+    """The same update in another gauge, and of other norms of A and B."""
+    turn = torch.randn(slot.rank, slot.rank, generator=torch.Generator().manual_seed(seed)).double()
+    turn += 3 * torch.eye(slot.rank)
+    return Slot(turn @ slot.A.double(), slot.B.double() @ torch.linalg.inv(turn), slot.scale)
+
+
+def dense_overlap(one, two):
+    """Mean squared cosine between column spaces, from projectors of dense matrices."""
+    bases = []
+    for matrix in (one, two):
+        u, s, _ = torch.linalg.svd(matrix, full_matrices=False)
+        bases.append(u[:, s > 1e-6 * s[0]])
+    p, q = (basis @ basis.T for basis in bases)
+    return float((p * q).sum()) / min(basis.shape[1] for basis in bases)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_every_number_equals_the_dense_one(make_adapter, dtype):
+    parent = make_adapter(1, dtype=dtype)
+    child = make_adapter(2, r=7, alpha=5, use_rslora=True, dtype=dtype)
+    found = retention(parent, child)
+    assert list(found.modules) == list(parent.paths)
+    for path, row in found.modules.items():
+        d, e = dense(parent.slots[path]), dense(child.slots[path])
+        s, t = torch.linalg.svdvals(d), torch.linalg.svdvals(e)
+        assert row.relative_change == pytest.approx(float((e - d).norm() / d.norm()), rel=1e-9)
+        assert row.cosine == pytest.approx(float((e * d).sum() / e.norm() / d.norm()), abs=1e-12)
+        assert row.norm_ratio == pytest.approx(float(e.norm() / d.norm()), rel=1e-9)
+        assert row.spectrum_distance == pytest.approx(float((s - t).norm() / d.norm()), rel=1e-6)
+        assert row.column_overlap == pytest.approx(dense_overlap(d, e), rel=1e-6)
+        assert row.row_overlap == pytest.approx(dense_overlap(d.T, e.T), rel=1e-6)
+        for side, matrix, values, slot in (
+            (row.parent, d, s, parent.slots[path]),
+            (row.child, e, t, child.slots[path]),
+        ):
+            assert side.norm == pytest.approx(float(matrix.norm()), rel=1e-9)
+            assert side.norm_a == pytest.approx(float(slot.A.double().norm()))
+            assert side.norm_b == pytest.approx(float(slot.B.double().norm()))
+            shares = values[: slot.rank] / values.sum()
+            entropy = -float((shares * shares.log()).sum())
+            assert side.effective_rank == pytest.approx(math.exp(entropy), rel=1e-4)
+            assert (side.rank, side.numerical_rank, side.dead) == (slot.rank, slot.rank, 0)
+
+
+def test_the_whole_is_the_concatenation(make_adapter):
+    parent, child = make_adapter(1), make_adapter(2, r=3)
+    whole = retention(parent, child).whole
+    d = torch.cat([dense(parent.slots[path]).flatten() for path in parent.paths])
+    e = torch.cat([dense(child.slots[path]).flatten() for path in parent.paths])
+    assert whole.relative_change == pytest.approx(float((e - d).norm() / d.norm()), rel=1e-9)
+    assert whole.cosine == pytest.approx(float(e @ d / e.norm() / d.norm()), abs=1e-12)
+    assert whole.norm_ratio == pytest.approx(float(e.norm() / d.norm()), rel=1e-9)
+    assert whole.parent.norm == pytest.approx(float(d.norm()))
+    assert (whole.parent.rank, whole.child.rank) == (16, 12)
+    assert whole.parent.numerical_rank == 16
+    assert 4 < whole.parent.effective_rank < 16
+
+
+def test_a_copy_keeps_everything(make_adapter):
+    parent = make_adapter(1)
+    found = retention(parent, parent)
+    for row in (found.whole, *found.modules.values()):
+        assert (row.relative_change, row.cosine, row.norm_ratio) == (0, 1, 1)
+        assert row.spectrum_distance == 0
+        assert row.column_overlap == pytest.approx(1, abs=1e-12)
+        assert row.row_overlap == pytest.approx(1, abs=1e-12)
+        assert row.parent == row.child
+
+
+def test_gauge_shows_only_in_the_norms_of_the_factors(make_adapter):
+    parent, child = (make_adapter(seed, dtype=torch.float64) for seed in (1, 2))
+    plain = retention(parent, child).whole
+    turned = retention(changed(parent, rotated), changed(child, lambda s: rotated(s, 6))).whole
+    for name in (
+        "relative_change",
+        "cosine",
+        "norm_ratio",
+        "spectrum_distance",
+        "column_overlap",
+        "row_overlap",
+    ):
+        assert getattr(turned, name) == pytest.approx(getattr(plain, name), rel=1e-8), name
+    assert turned.child.effective_rank == pytest.approx(plain.child.effective_rank, rel=1e-8)
+    assert turned.child.norm_a > 2 * plain.child.norm_a
+    same = retention(parent, changed(parent, rotated)).whole
+    assert same.relative_change < 1e-12
+    assert same.cosine == pytest.approx(1, abs=1e-14)
+
+
+def test_what_kind_of_change_it_was(make_adapter):
+    parent = make_adapter(1)
+    longer = retention(parent, changed(parent, lambda s: Slot(s.A, 1.25 * s.B, s.scale))).whole
+    assert longer.relative_change == pytest.approx(0.25, rel=1e-5)
+    assert longer.spectrum_distance == pytest.approx(0.25, rel=1e-5)
+    assert longer.cosine == pytest.approx(1, abs=1e-12)
+    back = retention(parent, changed(parent, lambda s: Slot(s.A, -s.B, s.scale))).whole
+    assert (back.relative_change, back.cosine) == (pytest.approx(2), pytest.approx(-1))
+    assert back.spectrum_distance == pytest.approx(0, abs=1e-7)
+    elsewhere = changed(parent, lambda s: Slot(s.A, torch.roll(s.B, 7, 0), s.scale))
+    turned = retention(parent, elsewhere).whole
+    assert turned.row_overlap == pytest.approx(1, abs=1e-9)
+    assert turned.column_overlap < 0.5
+    assert turned.spectrum_distance < 1e-6 < turned.relative_change
+
+
+def test_dead_pairs_and_zero_updates(make_adapter):
+    def masked(slot):
+        keep = torch.ones(slot.rank)
+        keep[:3] = 0
+        return Slot(slot.A * keep[:, None], slot.B * keep, slot.scale)
+
+    parent, zero = make_adapter(1), make_adapter(3, zero=True)
+    row = retention(parent, changed(parent, masked)).whole
+    assert (row.parent.dead, row.child.dead) == (0, 12)
+    assert (row.parent.numerical_rank, row.child.numerical_rank) == (16, 4)
+    row = retention(zero, parent).whole
+    assert row.relative_change is row.cosine is row.norm_ratio is row.column_overlap is None
+    assert (row.parent.effective_rank, row.parent.numerical_rank, row.parent.dead) == (0, 0, 0)
+    row = retention(parent, zero).whole
+    assert (row.relative_change, row.norm_ratio, row.spectrum_distance) == pytest.approx((1, 0, 1))
+    assert row.cosine is row.row_overlap is None
+    row = retention(zero, zero).whole
+    assert (row.relative_change, row.cosine, row.norm_ratio) == (0, None, None)
+
+
+def test_directories_give_the_same_and_name_their_faults(make_adapter, tmp_path):
+    parent = make_adapter(1)
+    child = mutate(parent, "svd_structured", seed=1, strength=0.3)
+    save_adapter(parent, tmp_path / "p")
+    save_adapter(child, tmp_path / "c")
+    found = retention_of_directories(tmp_path / "p", tmp_path / "c")
+    assert found == retention(parent, child)
+    assert found.whole.relative_change == pytest.approx(0.3, rel=1e-4)
+    save_adapter(make_adapter(1, layers=1), tmp_path / "short")
+    with pytest.raises(LoraEvoError, match="different modules"):
+        retention_of_directories(tmp_path / "p", tmp_path / "short")
+    save_adapter(make_adapter(1, outputs=8), tmp_path / "narrow")
+    with pytest.raises(LoraEvoError, match="same base model"):
+        retention_of_directories(tmp_path / "p", tmp_path / "narrow")
+    path = parent.paths[0]
+    parent.slots[path].A[0, 0] = math.nan
+    with pytest.raises(LoraEvoError, match="NaN"):
+        retention(parent, child)
+
+
+def test_parents_and_moments_from_the_lineage(make_adapter, tmp_path):
+    for seed in (1, 2):
+        save_adapter(make_adapter(seed), tmp_path / f"p{seed}")
+    parents = [tmp_path / "p2", tmp_path / "p1"]
+    cross_directory("slot_swap", parents, tmp_path / "c", seed=1)
+    assert parents_on_disk(tmp_path / "c") == parents
+    (tmp_path / "far").mkdir()
+    (tmp_path / "p1").rename(tmp_path / "far" / "p1")
+    (tmp_path / "c").rename(tmp_path / "far" / "c")
+    with pytest.raises(LoraEvoError, match="--parent"):
+        parents_on_disk(tmp_path / "far" / "c")
+    assert parents_on_disk(tmp_path / "far" / "c", [tmp_path]) == [
+        tmp_path / "p2",
+        tmp_path / "far" / "p1",
+    ]
+    with pytest.raises(LoraEvoError, match=r"no lineage\.json"):
+        parents_on_disk(tmp_path / "p2")
+    assert moments_of(tmp_path / "p2") is None
+    born = moments_of(tmp_path / "far" / "c")
+    assert (born.valid_at_birth, born.trained) == (True, False)
+    save_adapter(make_adapter(9), tmp_path / "far" / "c", overwrite=True)
+    assert moments_of(tmp_path / "far" / "c").trained is True
+
+
+def test_verdicts():
+    assert [verdict(x) for x in (0.1, 0.3, 0.5, None)] == ["mild", "borderline", "strong", "strong"]
+    assert [verdict(9, x) for x in (0, 0.15, 0.3)] == ["mild", "borderline", "strong"]
