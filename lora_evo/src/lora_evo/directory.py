@@ -16,11 +16,11 @@ from lora_evo.config import AdapterConfig
 from lora_evo.content import combine, slot_digest
 from lora_evo.errors import FileDamage, LoraEvoError
 from lora_evo.layout import Layout
-from lora_evo.tensor_file import PICKLE_WAY_OUT, TensorFile, TensorWriter
+from lora_evo.shards import WEIGHTS_FILE, TensorShards, open_weights
+from lora_evo.tensor_file import TensorFile, TensorWriter
 from lora_evo.tensor_names import layouts_in, tensor_names
 
 CONFIG_FILE = "adapter_config.json"
-WEIGHTS_FILE = "adapter_model.safetensors"
 
 PathLike = str | os.PathLike[str]
 Tensors = list[tuple[str, torch.dtype, tuple[int, ...]]]
@@ -33,7 +33,7 @@ class AdapterReader:
     directory: Path
     config: AdapterConfig
     layouts: Mapping[str, Layout]
-    file: TensorFile
+    file: TensorFile | TensorShards
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -62,7 +62,10 @@ class AdapterReader:
 
 @contextmanager
 def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
-    """Open a PEFT LoRA directory; every fault of its layout raises `LoraEvoError` naming it."""
+    """Open a PEFT LoRA directory, its weights in one file or in shards.
+
+    Every fault of its layout raises `LoraEvoError` naming it.
+    """
     folder = Path(directory)
     if not folder.is_dir():
         raise LoraEvoError(f"{folder} is not a folder; expected a PEFT adapter directory")
@@ -74,11 +77,7 @@ def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
         except UnicodeDecodeError as error:
             raise FileDamage(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
         config = AdapterConfig.from_json(text)
-        if not (folder / WEIGHTS_FILE).is_file():
-            if (folder / "adapter_model.bin").is_file():
-                raise FileDamage(f"the weights are a pickle (adapter_model.bin); {PICKLE_WAY_OUT}")
-            raise FileDamage(f"there is no {WEIGHTS_FILE} beside {CONFIG_FILE}")
-        file = TensorFile(folder / WEIGHTS_FILE)
+        file = open_weights(folder)
     with file:
         with _naming(folder):
             shapes = {name: info.shape for name, info in file.infos.items()}
