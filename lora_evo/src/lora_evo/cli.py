@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
 
 from lora_evo import __version__
 from lora_evo.breeding_directories import cross_directory, mutate_directory
+from lora_evo.cli_frame import (
+    FOLDER,
+    change_text,
+    guarded,
+    json_option,
+    print_json,
+    print_table,
+)
+from lora_evo.cli_retention import retention
 from lora_evo.directory import load_adapter
 from lora_evo.distance import gaps, total_gap
 from lora_evo.errors import LoraEvoError
@@ -24,33 +32,6 @@ from lora_evo.operators import Operator
 from lora_evo.plan import check_names, find_operator
 from lora_evo.verification import verify as verify_child
 
-P = ParamSpec("P")
-_FOLDER = click.Path(path_type=Path)
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
-
-def _guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """End refusals in one line on stderr and exit code 2, trouble with the disk in 1."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except LoraEvoError as error:
-            _fail(" ".join(str(error).split()), 2)
-        except BrokenPipeError:
-            sys.stderr.close()
-            sys.exit(1)
-        except OSError as error:
-            _fail(f"{error.strerror or error}: {error.filename or 'while writing'}", 1)
-
-    return run
-
-
-def _fail(message: str, code: int) -> None:
-    click.echo(f"lora-evo: {message}", err=True)
-    sys.exit(code)
-
 
 @click.group()
 @click.version_option(__version__, prog_name="lora-evo")
@@ -58,20 +39,23 @@ def main() -> None:
     """Evolve LoRA adapters: children from PEFT directories, without the base model."""
 
 
+main.add_command(retention)
+
+
 @main.command()
 @click.argument("name", required=False)
-@_json
-@_guarded
+@json_option
+@guarded
 def operators(name: str | None, as_json: bool) -> None:
     """List the operators, or describe the one called NAME: formula, source, what it preserves."""
     if name is not None:
         page = operator_page(name)
         if as_json:
-            _print_json({**page.to_dict(), "description": page.description})
+            print_json({**page.to_dict(), "description": page.description})
         else:
             click.echo(page.text())
     elif as_json:
-        _print_json([page.to_dict() for page in operator_pages()])
+        print_json([page.to_dict() for page in operator_pages()])
     else:
         click.echo(table(operator_pages()))
         click.echo("More about one of them: lora-evo operators NAME")
@@ -79,12 +63,12 @@ def operators(name: str | None, as_json: bool) -> None:
 
 def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        _json,
+        json_option,
         click.option("--overwrite", is_flag=True, help="Replace an existing output."),
         click.option("--threads", type=int, default=1, show_default=True, help="Same child."),
         click.option("--set", "settings", multiple=True, metavar="K=V", help="A parameter."),
         click.option("--seed", type=int, required=True, help="At least 0."),
-        click.option("--out", type=_FOLDER, required=True, help="The child's new directory."),
+        click.option("--out", type=FOLDER, required=True, help="The child's new directory."),
     ):
         command = option(command)
     return command
@@ -92,10 +76,10 @@ def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @main.command()
 @click.argument("operator")
-@click.argument("parent", type=_FOLDER)
+@click.argument("parent", type=FOLDER)
 @click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
 @_birth_options
-@_guarded
+@guarded
 def mutate(
     operator: str,
     parent: Path,
@@ -123,10 +107,10 @@ def mutate(
 
 @main.command()
 @click.argument("operator")
-@click.argument("parents", type=_FOLDER, nargs=-1, required=True)
+@click.argument("parents", type=FOLDER, nargs=-1, required=True)
 @click.option("--weights", metavar="W,W,...", help="One number for each parent.")
 @_birth_options
-@_guarded
+@guarded
 def cross(
     operator: str,
     parents: tuple[Path, ...],
@@ -153,14 +137,14 @@ def cross(
 
 
 @main.command()
-@click.argument("directory", type=_FOLDER)
-@_json
-@_guarded
+@click.argument("directory", type=FOLDER)
+@json_option
+@guarded
 def inspect(directory: Path, as_json: bool) -> None:
     """Show ranks, norms and dead pairs of every module."""
     view = inspect_directory(directory)
     if as_json:
-        _print_json(view.to_dict())
+        print_json(view.to_dict())
         return
     config = view.config
     click.echo(
@@ -176,14 +160,14 @@ def inspect(directory: Path, as_json: bool) -> None:
         )
         for path, module in view.modules.items()
     ]  # fmt: skip
-    _print_table(header, rows)
+    print_table(header, rows)
 
 
 @main.command()
-@click.argument("first", type=_FOLDER)
-@click.argument("second", type=_FOLDER)
-@_json
-@_guarded
+@click.argument("first", type=FOLDER)
+@click.argument("second", type=FOLDER)
+@json_option
+@guarded
 def distance(first: Path, second: Path, as_json: bool) -> None:
     """Gauge-free relative distance of two adapters' updates (symmetric; 0 to 2)."""
     parts = gaps(load_adapter(first), load_adapter(second))
@@ -193,7 +177,7 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
             path: {"distance": gap.distance, "relative_change": gap.relative_change}
             for path, gap in parts.items()
         }
-        _print_json(
+        print_json(
             {
                 "distance": whole.distance,
                 "relative_change": whole.relative_change,
@@ -202,17 +186,18 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
         )
         return
     rows = [
-        (path, f"{gap.distance:.6g}", _change(gap.relative_change)) for path, gap in parts.items()
+        (path, f"{gap.distance:.6g}", change_text(gap.relative_change))
+        for path, gap in parts.items()
     ]
-    rows.append(("all", f"{whole.distance:.6g}", _change(whole.relative_change)))
-    _print_table(("module", "distance", "change"), rows)
+    rows.append(("all", f"{whole.distance:.6g}", change_text(whole.relative_change)))
+    print_table(("module", "distance", "change"), rows)
 
 
 @main.command()
-@click.argument("child", type=_FOLDER)
-@click.argument("parents", type=_FOLDER, nargs=-1)
-@_json
-@_guarded
+@click.argument("child", type=FOLDER)
+@click.argument("parents", type=FOLDER, nargs=-1)
+@json_option
+@guarded
 def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
     """Re-make CHILD from its lineage and compare bit for bit.
 
@@ -220,7 +205,7 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
     """
     result = verify_child(child, list(parents) or None)
     if as_json:
-        _print_json(result.to_dict())
+        print_json(result.to_dict())
     elif result.identical:
         click.echo(f"{child}: identical to the child made again from its parents")
     else:
@@ -234,16 +219,16 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("directories", type=_FOLDER, nargs=-1, required=True)
-@_json
-@_guarded
+@click.argument("directories", type=FOLDER, nargs=-1, required=True)
+@json_option
+@guarded
 def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     """Draw the family tree of all adapters at or below DIRECTORIES."""
     members = family(directories)
     if not members:
         raise LoraEvoError(f"no adapters under {', '.join(map(str, directories))}")
     if as_json:
-        _print_json([member.to_dict() for member in members])
+        print_json([member.to_dict() for member in members])
     else:
         click.echo(tree(members))
 
@@ -276,27 +261,10 @@ def _weights(text: str) -> list[float]:
 
 def _print_birth(record: Lineage, out: Path, as_json: bool) -> None:
     if as_json:
-        _print_json(record.to_dict())
+        print_json(record.to_dict())
         return
     click.echo(
         f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
-        f"{len(record.modules)} modules, relative change {_change(record.relative_change)}, "
+        f"{len(record.modules)} modules, relative change {change_text(record.relative_change)}, "
         f"optimiser moments {'valid' if record.moments_valid else 'to be reset'}"
     )
-
-
-def _change(value: float | None) -> str:
-    return "from zero" if value is None else f"{value:.6g}"
-
-
-def _print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=1, sort_keys=True, allow_nan=False))
-
-
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    cells = [[str(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    for row in cells:
-        name = row[0].ljust(widths[0])
-        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        click.echo("  ".join((name, *rest)))

@@ -1,0 +1,150 @@
+"""`lora-evo retention`: what it prints, how it ends, and its limits as a gate in scripts."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from lora_evo import cross_directory, mutate_directory, save_adapter
+from lora_evo.cli import main
+
+
+@pytest.fixture
+def home(tmp_path, make_adapter, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_adapter(make_adapter(1), tmp_path / "p1")
+    save_adapter(make_adapter(2), tmp_path / "p2")
+    save_adapter(make_adapter(3, zero=True), tmp_path / "zero")
+    mutate_directory("svd_structured", "p1", "c", seed=1, strength=0.25)
+    cross_directory("slot_swap", ["c", "p2"], "d", seed=2)
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "ab"}\n')
+    return tmp_path
+
+
+def call(*words, code=0):
+    result = CliRunner().invoke(main, ["retention", *(str(word) for word in words)])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_the_parents_come_from_the_lineage(home):
+    out = call("c").stdout
+    assert "c against " in out
+    assert "p1: borderline, relative change 0.25, numerical rank 16 to 16 of 16" in out
+    assert "optimiser moments: to be reset" in out
+    table = [line.split() for line in out.splitlines() if line.startswith(("module", "all"))]
+    assert table[0][:4] == ["module", "change", "cosine", "norm"]
+    assert table[1][:2] == ["all", "0.25"]
+    both = call("d").stdout
+    assert both.count(" against ") == 2
+    assert "optimiser moments: valid" in both
+
+
+def test_named_parents_and_json(home):
+    found = json.loads(call("c", "--parent", "p1", "--parent", "p2", "--json").stdout)
+    assert list(found["parents"]) == ["p1", "p2"]
+    assert (found["moments_valid_at_birth"], found["trained_since_birth"]) == (False, False)
+    assert found["exceeded"] == []
+    near, far = found["parents"]["p1"], found["parents"]["p2"]
+    assert near["whole"]["relative_change"] == pytest.approx(0.25, rel=1e-4)
+    assert near["whole"]["column_overlap"] == pytest.approx(1, abs=1e-6)
+    assert len(near["modules"]) == 4
+    assert near["modules"]["model.layers.0.self_attn.q_proj"]["child"]["rank"] == 4
+    assert (near["verdict"], far["verdict"]) == ("borderline", "strong")
+    assert near["probe"] is None
+    unbred = json.loads(call("p2", "--parent", "zero", "--json").stdout)
+    assert unbred["moments_valid_at_birth"] is None
+    assert unbred["parents"]["zero"]["whole"]["relative_change"] is None
+
+
+def test_a_limit_holds_for_the_closest_parent(home):
+    call("c", "--max-change", 0.26)
+    call("c", "--parent", "p2", "--parent", "p1", "--max-change", 0.26)
+    result = call("c", "--max-change", 0.24, code=1)
+    assert result.stderr.splitlines() == [
+        "lora-evo: c: relative change 0.25 to the closest parent is above 0.24"
+    ]
+    found = json.loads(call("c", "--parent", "p2", "--max-change", 0.3, "--json", code=1).stdout)
+    assert len(found["exceeded"]) == 1
+    assert "undefined" in call("p1", "--parent", "zero", "--max-change", 9, code=1).stderr
+    call("zero", "--parent", "p1", "--max-change", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("p1", "no lineage.json, so its parents are not known; name them with --parent"),
+        ("nowhere", "nowhere"),
+        ("c --parent nowhere", "not a folder"),
+        ("c --parent p1 --parent ../{home}/p1", "given twice"),
+        ("c --model base", "--model and --probes belong together"),
+        ("c --probes rows.jsonl", "--model and --probes belong together"),
+        ("c --max-kl-ratio 0.1", "needs --model and --probes"),
+        ("c --max-change -1", "at least 0"),
+        ("c --max-change nan", "at least 0"),
+        ("c --model p1 --probes nowhere.jsonl", "nowhere.jsonl is not a file"),
+        ("c --model p1 --probes bad.jsonl", "bad.jsonl line 2: prompt is 3"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(home, words, reason):
+    (home / "bad.jsonl").write_text('{"prompt": "ab"}\n{"prompt": 3}\n')
+    result = call(*words.format(home=home.name).split(), code=2)
+    assert reason in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_parent_that_is_gone_is_named(home):
+    (home / "p1").rename(home / "p1-before")
+    save_adapter_again = home / "p1-before" / "adapter_model.safetensors"
+    save_adapter_again.write_bytes(save_adapter_again.read_bytes()[:-8])
+    stderr = call("c", code=2).stderr
+    assert "holds its parent blake2b:" in stderr
+    assert "truncated" in stderr
+
+
+def test_without_transformers_the_way_to_install_it_is_said(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    result = call("c", "--model", "p1", "--probes", "rows.jsonl", code=2)
+    assert 'pip install "populab-lora-evo[probe]"' in result.stderr
+
+
+def test_with_a_model(home, make_adapter):
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    letters = {letter: number for number, letter in enumerate("abcdefgh")}
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=letters, merges=[]))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    )
+    transformers.PreTrainedTokenizerFast(tokenizer_object=inner).save_pretrained(home / "base")
+    config = transformers.Qwen2Config(
+        vocab_size=8, hidden_size=32, intermediate_size=16, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=16,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
+    )  # fmt: skip
+    transformers.Qwen2ForCausalLM(config).save_pretrained(home / "base")
+    save_adapter(make_adapter(1, inputs=32, alpha=800), home / "p")
+    mutate_directory("svd_structured", "p", "m", seed=1, strength=0.2)
+    rows = [{"prompt": "abcdefg"}, {"prompt": "abc", "completion": "def"}]
+    (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("m", "--model", "base", "--probes", "rows.jsonl", "--device", "cpu")
+    found = json.loads(call(*words, "--json").stdout)
+    ((name, row),) = found["parents"].items()
+    assert name.endswith("p")
+    assert (row["probe"]["prompts"], row["probe"]["tokens"]) == (2, 7)
+    assert [line["line"] for line in row["probe"]["rows"]] == [1, 2]
+    ratio = row["probe"]["kl_ratio"]
+    assert 0 < ratio < 1
+    result = call(*words, "--max-kl-ratio", ratio * 1.01)
+    assert f"ratio {ratio:.4g} (2 prompts, 7 tokens)" in result.stdout
+    assert "loss on completions" in result.stdout
+    assert "on inputs" in result.stdout
+    assert result.stderr == ""
+    assert "KL ratio" in call(*words, "--max-kl-ratio", ratio * 0.99, code=1).stderr
+    (home / "base" / "model.safetensors").unlink()
+    result = call(*words, code=2)
+    assert "cannot load the model" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
