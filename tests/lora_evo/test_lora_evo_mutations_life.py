@@ -5,6 +5,7 @@ import torch
 
 from lora_evo import (
     Adapter,
+    Slot,
     load_adapter,
     mutate,
     mutate_directory,
@@ -36,7 +37,7 @@ def trained(slot, seed):
     grad_a, grad_b = gradients(slot, seed)
     size = slot.A.double().norm() + slot.B.double().norm()
     step = 0.01 * size / (grad_a.norm() + grad_b.norm())
-    return type(slot)(
+    return Slot(
         (slot.A.double() - step * grad_a).to(slot.A.dtype),
         (slot.B.double() - step * grad_b).to(slot.B.dtype),
         slot.scale,
@@ -85,6 +86,39 @@ def test_noise_depends_on_seed_and_module_alone(make_adapter, name):
     twins = Adapter(parent.config, dict.fromkeys(parent.slots, parent.slots[PATH]))
     same = mutate(twins, name, 3, **every).slots
     assert len({float(slot.A.sum()) for slot in same.values()}) == len(same)
+
+
+@each_mutation
+def test_views_give_the_same_child_as_copies_and_stay_as_they_are(make_adapter, name):
+    parent = make_adapter(11, r=12)
+    slots = {
+        path: Slot(slot.A.T.contiguous().T, slot.B.T.contiguous().T, slot.scale)
+        for path, slot in parent.slots.items()
+    }
+    for slot in slots.values():
+        slot.A.requires_grad_(True)
+    child = mutate(Adapter(parent.config, slots), name, 3)
+    wanted = mutate(parent, name, 3)
+    for path, slot in child.slots.items():
+        assert torch.equal(slot.A, wanted.slots[path].A)
+        assert torch.equal(slot.B, wanted.slots[path].B)
+        assert not slot.A.requires_grad
+        assert torch.equal(slots[path].A, parent.slots[path].A)
+
+
+@each_mutation
+@pytest.mark.parametrize("size", [1e-25, 1e-9, 1e9, 1e15])
+def test_factors_of_any_size(make_adapter, name, size):
+    parent = make_adapter(12, r=8)
+    slots = {path: Slot(s.A, s.B * size, s.scale) for path, s in parent.slots.items()}
+    parent = Adapter(parent.config, slots)
+    child = mutate_with_report(parent, name, 3, 0.2)
+    assert relative_change(parent, child.adapter) == pytest.approx(
+        child.lineage.relative_change, rel=1e-3
+    )
+    assert max(row.relative_change for row in child.lineage.modules.values()) == pytest.approx(
+        0.2, rel=1e-5
+    )
 
 
 @each_mutation

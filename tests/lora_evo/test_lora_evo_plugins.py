@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,11 @@ from lora_evo import (
     cross,
     mutate,
     mutate_directory,
-    read_lineage,
     save_adapter,
     verify,
 )
 from lora_evo.cli import main
-from lora_evo.operators import OPERATORS, Operator, SlotChild, measured, unchanged
+from lora_evo.operators import OPERATORS, Operator
 from lora_evo.plugins import forget, known_operators, plugin, plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lora_evo" / "plugin"
@@ -248,18 +246,36 @@ EARLY = on("early", lambda request: 1 / 0)
 LATE = on("late", late)
 NARROW = on("narrow", narrow)
 BARE = on("bare", lambda request: lambda path, slots: slots[0])
+def telling(name, **told):
+    def prepare(request):
+        return lambda path, slots: SlotChild(**{**vars(unchanged(slots[0])), **told})
+    return on(name, prepare)
+ENDLESS = telling("endless", relative_change=float("nan"))
+NEGATIVE = telling("negative", truncation_loss=-1.0)
+HALF = telling("half", rank=2.5)
+ORPHAN = telling("orphan", source=1)
+PERHAPS = telling("perhaps", moments_valid="yes")
+WHOLE = telling("whole", slot=Slot([1], [1], 1.0))
 """
 
 
 def test_faults_while_running_are_one_line_and_leave_nothing(site, home):
-    names = {name: f"faulty:{name.upper()}" for name in ("early", "late", "narrow", "bare")}
-    install(site, "faulty-dist", "2.1", names, {"faulty": FAULTY})
-    for name, words in {
+    faults = {
         "early": "while it was prepared: ZeroDivisionError",
         "late": "failed at model.layers.1.self_attn.q_proj: KeyError: 'oops'",
         "narrow": "its A is [1, 24]; expected [4, 24]",
         "bare": "it is a Slot; expected a SlotChild",
-    }.items():
+        "endless": "its relative_change is nan",
+        "negative": "its truncation_loss is -1.0",
+        "half": "its rank is 2.5",
+        "orphan": "its source is 1",
+        "perhaps": "its moments_valid is 'yes'",
+        "whole": "its A is list; expected floats",
+    }
+    install(
+        site, "faulty-dist", "2.1", {n: f"faulty:{n.upper()}" for n in faults}, {"faulty": FAULTY}
+    )
+    for name, words in faults.items():
         refusal = call("mutate", name, "p", "--out", "c", "--seed", 1, code=2).stderr
         assert words in refusal
         assert f"{name} (faulty-dist 2.1)" in refusal
@@ -267,64 +283,25 @@ def test_faults_while_running_are_one_line_and_leave_nothing(site, home):
     assert sorted(path.name for path in home.iterdir()) == ["p"]
 
 
-def halved(**changes):
-    def prepare(request):
-        def recipe(path, slots) -> SlotChild:
-            slot = slots[0]
-            return measured(path, slot, replace(slot, B=slot.B * request.parameters["factor"]))
+def test_a_distribution_without_metadata_has_no_name(site, make_adapter):
+    install(
+        site, "good", "1", {"gentle": "good3:make"}, {"good3": ONE_MODULE.format(name="gentle")}
+    )
+    (site / "good-1.dist-info" / "METADATA").unlink()
+    forget()
+    assert mutate(make_adapter(1), "gentle", 1).paths
+    assert (plugin("gentle").distribution, plugin("gentle").version) == (
+        "a distribution without a name",
+        "?",
+    )
 
-        return recipe
 
-    fields = {"name": "halved", "kind": "mutation", "summary": "s", "preserves": "p"}
-    return Operator(**{**fields, "prepare": prepare, "defaults": {"factor": 0.5}, **changes})
-
-
-def test_an_operator_object_needs_no_name_in_any_list(site, home, make_adapter):
-    parent = make_adapter(1)
-    child = mutate(parent, halved(), 1)
-    for path, slot in child.slots.items():
-        assert torch.equal(slot.B, parent.slots[path].B / 2)
-    same = mutate(parent, OPERATORS["svd_structured"], 1)
-    named = mutate(parent, "svd_structured", 1)
-    assert all(torch.equal(same.slots[path].B, slot.B) for path, slot in named.slots.items())
-    record = mutate_directory(halved(), home / "p", home / "c", seed=1, factor=0.25)
-    assert (record.operator, record.plugin) == ("halved", None)
-    assert record.relative_change == pytest.approx(0.75, rel=1e-6)
-    assert read_lineage(home / "c") == record
-    with pytest.raises(LoraEvoError, match="'halved' is not known here: it was given as an object"):
-        verify(home / "c")
-    with pytest.raises(LoraEvoError, match="like a built-in one, but is another"):
-        mutate(parent, halved(name="neftune"), 1)
+def test_the_object_of_a_plugin_is_as_good_as_its_name(site, home, make_adapter):
     install_example(site)
+    fields = {"kind": "mutation", "summary": "s", "preserves": "p", "prepare": lambda request: None}
+    other = Operator(name="rank_one_noise", **fields)
     with pytest.raises(LoraEvoError, match="of the plug-in rank-one-noise, but is another"):
-        mutate(parent, halved(name="rank_one_noise"), 1)
+        mutate(make_adapter(1), other, 1)
     known = known_operators()["rank_one_noise"]
     assert mutate_directory(known, home / "p", home / "d", seed=1).plugin == "rank-one-noise"
     assert verify(home / "d").identical
-    with pytest.raises(LoraEvoError, match="given as a int"):
-        mutate(parent, 3, 1)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"name": "two words"}, "named 'two words'"),
-        ({"kind": "merge"}, "kind 'merge'"),
-        ({"prepare": None}, "expected a function"),
-        ({"default_strength": -1}, "default_strength is -1"),
-        ({"default_strength": float("nan")}, "default_strength is nan"),
-        ({"defaults": {"seed": 1}}, "a parameter 'seed'"),
-        ({"defaults": {"a b": 1}}, "a parameter 'a b'"),
-        ({"defaults": {"a": {1, 2}}}, "cannot be written as JSON"),
-        ({"defaults": {"a": float("inf")}}, "cannot be written as JSON"),
-    ],
-)
-def test_operators_that_cannot_be_are_refused_when_they_are_made(changes, words):
-    with pytest.raises(LoraEvoError, match=words):
-        halved(**changes)
-
-
-def test_unchanged_is_at_hand_for_authors(make_adapter):
-    slot = make_adapter(1).slots["model.layers.0.self_attn.q_proj"]
-    assert unchanged(slot).relative_change == 0.0
-    assert measured("q", slot, slot).relative_change == 0.0

@@ -84,22 +84,21 @@ def _offers() -> Mapping[str, tuple[EntryPoint, ...]]:
 @cache
 def _loaded(name: str) -> Plugin:
     offers = sorted(_offers()[name], key=_origin)
-    distribution, version = _origin(offers[0])
+    operator, problem = None, None
     if name in OPERATORS:
         problem = "a built-in operator has this name; call the entry point and its operator else"
-        return Plugin(name, distribution, version, None, problem)
-    if len(offers) > 1:
+    elif len(offers) > 1:
         others = ", ".join(" ".join(_origin(entry)) for entry in offers[1:])
         problem = f"{others} offers an operator of this name too; uninstall one of them"
-        return Plugin(name, distribution, version, None, problem)
-    try:
-        return Plugin(name, distribution, version, _operator(offers[0]), None)
-    except (Exception, SystemExit) as error:
-        # Whatever the code of a plug-in does on import must not take the built-in ones along.
-        problem = " ".join(f"{type(error).__name__}: {error}".split())
-        if isinstance(error, LoraEvoError):
+    else:
+        try:
+            operator = _operator(offers[0])
+        except LoraEvoError as error:
             problem = str(error)
-        return Plugin(name, distribution, version, None, problem)
+        except (Exception, SystemExit) as error:
+            # Whatever the code of a plug-in does on import must not take the built-in ones along.
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+    return Plugin(name, *_origin(offers[0]), operator, problem)
 
 
 def _operator(entry: EntryPoint) -> Operator:
@@ -120,7 +119,10 @@ def _operator(entry: EntryPoint) -> Operator:
 
 
 def _origin(entry: EntryPoint) -> tuple[str, str]:
-    """Name and version of the distribution that an entry point belongs to."""
-    if entry.dist is None:
-        return "unknown distribution", "?"
-    return entry.dist.name, entry.dist.version
+    """Name and version of the distribution of an entry point; damaged metadata may lack them."""
+    try:
+        name = entry.dist.metadata["Name"] if entry.dist else None
+        version = entry.dist.metadata["Version"] if entry.dist else None
+    except Exception:
+        name = version = None
+    return name or "a distribution without a name", version or "?"

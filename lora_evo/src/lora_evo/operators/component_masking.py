@@ -30,6 +30,7 @@ from lora_evo.operators.fitness import checked_number
 from lora_evo.operators.joint_core import unchanged
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
 from lora_evo.operators.strength import checked_strength
+from lora_evo.thin import prepared
 
 
 def _prepare(request: Request) -> Recipe:
@@ -51,7 +52,7 @@ def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> Slo
     values = parts.values / parts.size
     draws = torch.from_numpy(stream(seed, path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
-    length = float(torch.linalg.vector_norm(slot.A.detach(), dtype=torch.float64)) / slot.rank**0.5
+    length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
     a = _padded(along(parts.right, parts.v * length), slot.rank).T
     b = _padded(
         along(parts.left, parts.u[:, : len(kept)] * (kept * (parts.size / length))), slot.rank

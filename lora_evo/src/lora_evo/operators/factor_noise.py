@@ -39,9 +39,10 @@ def with_noise(
     norm = float(torch.linalg.vector_norm(singular_values(slot)))
     if norm == 0.0:
         return unchanged(slot)
-    size_a, size_b = _root_mean_square(slot.A), _root_mean_square(slot.B)
+    a, b = prepared(slot.A), prepared(slot.B)
+    size_a, size_b = _root_mean_square(a), _root_mean_square(b)
     precision = _precision(slot, size_a, size_b)
-    a, b = prepared(slot.A).to(precision), prepared(slot.B).to(precision)
+    a, b = a.to(precision), b.to(precision)
     e = toward_a.to(precision) * size_a
     squared = [float(((b.T @ b).double() * (e @ e.T).double()).sum()), 0.0, 0.0]
     f = None
@@ -83,7 +84,7 @@ def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tens
 
 
 def _root_mean_square(factor: torch.Tensor) -> float:
-    norm = torch.linalg.vector_norm(factor.detach(), dtype=torch.float64)
+    norm = torch.linalg.vector_norm(factor, dtype=torch.float64)
     return float(norm) / math.sqrt(factor.numel())
 
 
