@@ -12,7 +12,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.thin import one_thread, prepared
 
 # Below this share of the squared norms the Gram formula has lost its digits; QR takes over.
-_CANCELLED = 1e-8
+CANCELLED = 1e-8
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     norms = math.sqrt(max(one, 0.0)), math.sqrt(max(two, 0.0))
     if first.scale == second.scale and _equal(first, second):
         return Gap(*norms, 0.0)
-    if squared > _CANCELLED * (one + two):
+    if squared > CANCELLED * (one + two):
         return Gap(*norms, math.sqrt(squared))
     left = torch.linalg.qr(torch.cat((b1, -b2), dim=1), mode="r").R
     right = torch.linalg.qr(torch.cat((a1, a2)).T, mode="r").R

@@ -1,0 +1,196 @@
+"""Population matrices against the dense updates they stand for."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, distance, save_adapter
+from lora_evo.angles import column_angles, row_angles
+from lora_evo.diversity import diversity, diversity_of_directories, effective_members
+from lora_evo.names import module_type, telling_names
+
+WIDE = {"inputs": 24, "outputs": 32}
+
+
+def dense(adapter):
+    return torch.cat(
+        [(adapter.slots[p].scale * adapter.slots[p].B.double() @ adapter.slots[p].A.double())
+         .flatten() for p in adapter.paths]
+    )  # fmt: skip
+
+
+def changed(adapter, change):
+    return Adapter(adapter.config, {path: change(slot) for path, slot in adapter.slots.items()})
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 99), st.integers(1, 6), st.floats(0.5, 20), st.booleans()),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_equals_dense_for_any_ranks_and_scales(make_adapter, rows):
+    members = [make_adapter(s, r=r, alpha=a, use_rslora=x, **WIDE) for s, r, a, x in rows]
+    found = diversity(members)
+    flat = [dense(member) for member in members]
+    assert found.norms == pytest.approx([float(x.norm()) for x in flat], rel=1e-9)
+    for i, one in enumerate(flat):
+        for j, two in enumerate(flat):
+            gap = (one - two).norm() / ((one.norm() ** 2 + two.norm() ** 2) / 2).sqrt()
+            assert found.distances[i][j] == pytest.approx(float(gap), rel=1e-6, abs=1e-12)
+            cosine = float(one @ two / (one.norm() * two.norm()))
+            assert found.cosines[i][j] == pytest.approx(cosine, abs=1e-9)
+    unit = torch.stack([x / x.norm() for x in flat])
+    values = torch.linalg.svdvals(unit) ** 2 / len(flat)
+    values = values[values > 1e-15]
+    wanted = float(torch.exp(-(values * values.log()).sum()))
+    assert found.effective_members == pytest.approx(wanted, rel=1e-6)
+
+
+def test_agrees_with_the_distance_of_two(make_adapter):
+    members = [make_adapter(seed, r=seed) for seed in (2, 3, 4)]
+    found = diversity(members, ["a", "b", "c"])
+    assert found.distances[0][2] == pytest.approx(distance(members[0], members[2]), rel=1e-12)
+    assert found.names == ("a", "b", "c")
+    pairs = {(i, j): found.distances[i][j] for i in range(3) for j in range(i + 1, 3)}
+    assert found.mean_distance == pytest.approx(sum(pairs.values()) / 3)
+    assert found.closest == min(pairs, key=pairs.get)
+    assert found.farthest == max(pairs, key=pairs.get)
+
+
+def test_gauge_and_signs_of_pairs_do_not_count(make_adapter):
+    members = [make_adapter(seed, dtype=torch.float64) for seed in (1, 2, 3)]
+    signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)[:, None]
+    other = [changed(m, lambda s: Slot(s.A * signs * 3, s.B * signs.T / 3, s.scale))
+             for m in members]  # fmt: skip
+    one, two = diversity(members, spaces=True), diversity(other, spaces=True)
+    for i in range(3):
+        assert one.distances[i] == pytest.approx(two.distances[i], rel=1e-12)
+        assert one.overlaps.rows[i] == pytest.approx(two.overlaps.rows[i], rel=1e-9)
+    assert max(diversity([members[0], other[0]]).distances[0]) < 1e-13
+
+
+def test_equal_members_are_exactly_zero_apart(make_adapter):
+    found = diversity([make_adapter(1, r=5) for _ in range(4)], spaces=True)
+    assert found.distances == ((0.0,) * 4,) * 4
+    assert found.cosines == ((1.0,) * 4,) * 4
+    assert found.effective_members == pytest.approx(1, abs=1e-9)
+    assert found.module_types["q_proj"].distance_share == 0
+    assert found.overlaps.columns[0] == pytest.approx([1] * 4, abs=1e-12)
+
+
+def test_members_on_one_line_are_one_in_effect(make_adapter):
+    parent = make_adapter(1, dtype=torch.float64)
+    line = [changed(parent, lambda s, k=k: Slot(s.A, s.B * k, s.scale)) for k in (1, 3, -0.5)]
+    found = diversity(line)
+    assert found.effective_members == pytest.approx(1, abs=1e-6)
+    assert found.norms[1] == pytest.approx(3 * found.norms[0])
+    assert found.cosines[0][2] == pytest.approx(-1)
+
+
+def orthogonal(place, size=4):
+    """Adapters that each write to a direction of their own."""
+    config = AdapterConfig.new(r=1, lora_alpha=1, target_modules=["q_proj", "o_proj"])
+    a = torch.eye(size)[place : place + 1] * (1 + place)
+    slots = {f"layers.0.{name}": Slot(a, a.T.clone(), 1.0) for name in ("q_proj", "o_proj")}
+    return Adapter(config, slots)
+
+
+def test_orthogonal_members_all_count():
+    found = diversity([orthogonal(place) for place in range(4)], spaces=True)
+    assert found.effective_members == pytest.approx(4)
+    assert found.distances[0][3] == pytest.approx(2**0.5)
+    assert found.overlaps.columns[1] == pytest.approx([0, 1, 0, 0])
+    assert [kind.effective_members for kind in found.module_types.values()] == pytest.approx([4, 4])
+    assert sum(kind.distance_share for kind in found.module_types.values()) == pytest.approx(1)
+
+
+def test_effective_members_of_two_pairs_of_twins():
+    twins = torch.block_diag(torch.ones(2, 2), torch.ones(2, 2))
+    assert effective_members(twins) == pytest.approx(2)
+
+
+def test_zero_updates(make_adapter):
+    members = [make_adapter(1, zero=True), make_adapter(2, zero=True), make_adapter(3)]
+    found = diversity(members, spaces=True)
+    assert found.distances[0][:2] == (0, 0)
+    assert found.distances[0][2] == pytest.approx(2**0.5)
+    assert found.cosines[0] == (1, 1, 0)
+    assert found.norms[0] == 0
+    assert found.overlaps.rows[0] == (None, None, None)
+    assert found.overlaps.rows[2][2] == 1
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert diversity(members[:2]).effective_members == pytest.approx(1)
+
+
+def test_overlaps_are_the_means_of_principal_angles(make_adapter):
+    one, two = make_adapter(1, r=3), make_adapter(2, r=5)
+    found = diversity([one, two], spaces=True).overlaps
+    for matrix, angles in ((found.columns, column_angles), (found.rows, row_angles)):
+        parts = [angles(one.slots[path], two.slots[path]).overlap for path in one.paths]
+        assert matrix[0][1] == pytest.approx(sum(parts) / len(parts), rel=1e-9)
+        assert matrix[0][1] == matrix[1][0]
+
+
+def test_types_share_the_distance(make_adapter):
+    one = make_adapter(1)
+    other = changed(one, lambda s: s)
+    path = "model.layers.0.self_attn.v_proj"
+    slot = one.slots[path]
+    other = Adapter(one.config, {**other.slots, path: Slot(slot.A, slot.B * 2, slot.scale)})
+    kinds = diversity([one, other]).module_types
+    assert list(kinds) == ["q_proj", "v_proj"]
+    assert kinds["q_proj"].distance_share == 0
+    assert kinds["v_proj"].distance_share == pytest.approx(1)
+    assert kinds["v_proj"].modules == 2
+
+
+def test_directories_give_the_same_and_tell_their_progress(make_adapter, tmp_path):
+    members = [make_adapter(seed, r=seed) for seed in (2, 3, 4)]
+    folders = [tmp_path / f"m{place}" for place in range(3)]
+    for member, folder in zip(members, folders, strict=True):
+        save_adapter(member, folder)
+    steps = []
+    found = diversity_of_directories(folders, spaces=True, progress=lambda *at: steps.append(at))
+    assert found.names == ("m0", "m1", "m2")
+    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert found == diversity(members, found.names, spaces=True)
+
+
+def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
+    one = make_adapter(1)
+    with pytest.raises(LoraEvoError, match="at least two"):
+        diversity([one])
+    with pytest.raises(LoraEvoError, match="3 names for 2"):
+        diversity([one, one], ["a", "b", "c"])
+    with pytest.raises(LoraEvoError, match="twice"):
+        diversity([one, one], ["a", "a"])
+    bases = [make_adapter(1, base=None), one, make_adapter(1, base="other")]
+    with pytest.raises(LoraEvoError, match="b was trained on tiny and c on other"):
+        diversity(bases, ["a", "b", "c"])
+    with pytest.raises(LoraEvoError, match=r"a and b: .*different modules"):
+        diversity([one, make_adapter(1, layers=1)], ["a", "b"])
+    with pytest.raises(LoraEvoError, match="same base model"):
+        diversity([one, make_adapter(1, outputs=8)])
+    save_adapter(one, tmp_path / "p")
+    with pytest.raises(LoraEvoError, match="given twice"):
+        diversity_of_directories([tmp_path / "p", tmp_path / "x" / ".." / "p"])
+
+
+def test_names_tell_folders_apart(tmp_path):
+    folders = [tmp_path / "a" / "x", tmp_path / "b" / "x", tmp_path / "b" / "y"]
+    assert telling_names(folders) == ["a/x", "b/x", "b/y"]
+    assert telling_names(folders[1:]) == ["x", "y"]
+    assert telling_names([]) == []
+
+
+def test_module_types():
+    assert module_type("model.layers.0.self_attn.q_proj") == "q_proj"
+    assert module_type("attn.to_out.0") == "to_out"
+    assert module_type("lm_head") == "lm_head"
+    assert module_type("0") == "0"
