@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lora_evo.adapter import Adapter, Slot, check_finite
+from lora_evo.config import AdapterConfig
 from lora_evo.content import combine, slot_digest
 from lora_evo.distance import check_same_ends
 from lora_evo.errors import LoraEvoError
@@ -137,13 +138,17 @@ def trace(
     order: Order,
     grown: Sequence[Growth],
     generations: Sequence[int],
+    config: AdapterConfig | None = None,
 ) -> Lineage:
-    """The lineage of a child from its finished modules (their tensors are not looked at)."""
+    """The lineage of a child from its finished modules (their tensors are not looked at).
+
+    `config` is the child's, by default the first parent's.
+    """
     hashes = [
         combine(parent.config, {growth.path: growth.parent_digests[index] for growth in grown})
         for index, parent in enumerate(parents)
     ]
-    config = parents[0].config
+    config = config or parents[0].config
     modules = {
         growth.path: ModuleTrace(
             relative_change=growth.child.relative_change,

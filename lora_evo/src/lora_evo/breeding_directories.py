@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from lora_evo.atomic import directory_in_place_of, refuse_existing
+from lora_evo.atomic import directory_in_place_of
 from lora_evo.breeding import Growth, grow, trace
 from lora_evo.directory import (
     CONFIG_FILE,
@@ -19,6 +19,7 @@ from lora_evo.directory import (
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
 from lora_evo.operators import Operator
+from lora_evo.output import check_output
 from lora_evo.plan import Order, checked_order
 
 
@@ -71,9 +72,7 @@ def cross_directory(
 
 
 def _breed(parents: list[Path], out: Path, order: Order, threads: int, overwrite: bool) -> Lineage:
-    refuse_existing(out, overwrite=overwrite)
-    if out.resolve() in [parent.resolve() for parent in parents]:
-        raise LoraEvoError(f"{out} is a parent of this child; write the child somewhere else")
+    check_output(out, parents, overwrite=overwrite)
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
         known = [read_lineage(parent) for parent in parents]

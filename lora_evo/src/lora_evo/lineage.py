@@ -18,6 +18,7 @@ from lora_evo.plugins import plugin_behind
 
 LINEAGE_FILE = "lineage.json"
 _FORMAT = 1
+RESIZE = "resize"  # the operator of a child that is its parent at another rank
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class ModuleTrace:
 
     `relative_change` = |D' - D| / |D| against the first parent, before rounding to the storage
     dtype; None when the first parent's update was zero and the child's is not. `effective_rank`
-    and `rank` (numerical) are the child's; `truncation_loss` is the share of the squared norm lost
-    to the rank; `source` counts the parents from 0.
+    and `rank` (numerical) are the child's; `truncation_loss` is the Frobenius norm of
+    what the rank cut off over that of the whole; `source` counts the parents from 0.
     """
 
     relative_change: float | None
@@ -115,7 +116,8 @@ def describe(
         "numpy": numpy.__version__,
         "torch": torch.__version__,
     }
-    behind = plugin_behind(order.given or operator_named(order.operator))
+    bred = order.operator != RESIZE
+    behind = plugin_behind(order.given or operator_named(order.operator)) if bred else None
     if behind is not None:
         versions[behind.distribution] = behind.version
     rows = {

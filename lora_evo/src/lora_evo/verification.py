@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,11 +12,12 @@ from lora_evo.breeding import Growth, grow, trace
 from lora_evo.breeding_directories import without_tensors
 from lora_evo.candidates import adapter_folders, by_content
 from lora_evo.content import slot_digest
-from lora_evo.directory import PathLike, content_hash, open_adapter
+from lora_evo.directory import AdapterReader, PathLike, content_hash, open_adapter
 from lora_evo.distance import Gap, slot_gap, total_gap
 from lora_evo.errors import LoraEvoError
-from lora_evo.lineage import Lineage, read_lineage
+from lora_evo.lineage import RESIZE, Lineage, read_lineage
 from lora_evo.plan import checked_order, recorded_operator
+from lora_evo.resize import regrowth
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def verify(
                 f"it was made with {_versions(lineage)}, and made again with {_versions(remade)}"
             )
     elif content != remade.content_hash:
-        problems.append("adapter_config.json differs from the first parent's")
+        problems.append("adapter_config.json is not what the parents' ones give")
     recorded = {**lineage.to_dict(), "versions": None, "generation": None}
     again = {**remade.to_dict(), "versions": None, "generation": None}
     if not differing and recorded != again:
@@ -111,6 +112,11 @@ def _find_parents(
 def _remake(
     lineage: Lineage, child: Path, folders: list[Path]
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
+    if lineage.operator == RESIZE:
+        with open_adapter(folders[0]) as parent, open_adapter(child) as reader:
+            plan = regrowth(parent, lineage.seed, lineage.parameters)
+            gaps, grown, differing = _compared(plan.grow(), parent, reader)
+            return plan.trace(grown, 0), gaps, differing
     try:
         operator = recorded_operator(lineage.operator, lineage.plugin, lineage.versions)
     except LoraEvoError as error:
@@ -124,22 +130,30 @@ def _remake(
         lineage.parameters,
         len(folders),
     )
-    gaps: dict[str, Gap] = {}
-    differing: list[str] = []
-    grown: list[Growth] = []
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
         reader = stack.enter_context(open_adapter(child))
-        if reader.paths != readers[0].paths:
-            raise LoraEvoError(f"{child} sits on other modules than its first parent")
-        for growth in grow(readers, order):
-            there = reader.slot(growth.path)
-            gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
-            if slot_digest(there) != growth.digest:
-                differing.append(growth.path)
-            grown.append(without_tensors(growth))
+        gaps, grown, differing = _compared(grow(readers, order), readers[0], reader)
         remade = trace(readers, order, grown, generations=(0,) * len(readers))
     return remade, gaps, differing
+
+
+def _compared(
+    growths: Iterator[Growth], first: AdapterReader, reader: AdapterReader
+) -> tuple[dict[str, Gap], list[Growth], list[str]]:
+    """Distances of all modules made again from those in the child; which differ in any bit."""
+    if reader.paths != first.paths:
+        raise LoraEvoError(f"{reader.directory} sits on other modules than its first parent")
+    gaps: dict[str, Gap] = {}
+    grown: list[Growth] = []
+    differing: list[str] = []
+    for growth in growths:
+        there = reader.slot(growth.path)
+        gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
+        if slot_digest(there) != growth.digest:
+            differing.append(growth.path)
+        grown.append(without_tensors(growth))
+    return gaps, grown, differing
 
 
 def _versions(lineage: Lineage) -> str:

@@ -35,7 +35,7 @@ def _prepare(request: Request) -> Recipe:
                 raise LoraEvoError(
                     f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} in "
                     f"parent {number}; slot_swap moves factors whole: give it parents of equal "
-                    "rank, or resize one first"
+                    "rank, or bring one to the other's with `lora-evo resize` first"
                 )
     weights = request.weights or (1.0,) * len(request.configs)
     units = {path: unit_of(path, level) for path in request.paths}
