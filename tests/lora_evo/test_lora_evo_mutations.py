@@ -163,15 +163,36 @@ def test_rotation_keeps_spectrum_spaces_and_balance(make_adapter):
     assert 0.8 < mild.B.norm() / slot.B.norm() < 1.25
 
 
-def test_rotation_turns_equal_values_too(make_adapter):
-    """U and V turned alike would leave such an update where it is, at rank 2 for ever."""
+def test_rotation_turns_equal_values_by_small_angles(make_adapter):
+    """U and V turned alike would leave such an update where it is: the two must turn apart."""
     parent = make_adapter(3, r=2, dtype=DOUBLE, layers=1)
     parent = with_factors(
         parent, lambda a, b: (torch.linalg.qr(a.T).Q.T.contiguous(), torch.linalg.qr(b).Q)
     )
+    slot = parent.slots[PATH]
     for seed in range(20):
-        child = mutate(parent, "subspace_rotation", seed, 0.9)
-        assert change(parent.slots[PATH], child.slots[PATH]) == pytest.approx(0.9, rel=1e-6)
+        child = mutate(parent, "subspace_rotation", seed, 0.15).slots[PATH]
+        assert change(slot, child) == pytest.approx(0.15, rel=1e-6)
+        assert float((child.B - slot.B).norm() / slot.B.norm()) < 0.1501
+        assert float((child.A - slot.A).norm() / slot.A.norm()) < 0.1501
+
+
+def test_rotation_draws_again_where_a_draw_turns_back_too_soon(make_adapter, monkeypatch):
+    first = torch.tensor([1.0, 1e-4, 1e-4], dtype=DOUBLE)
+    parent = make_adapter(1, r=3, dtype=DOUBLE, layers=1)
+    parent = with_factors(parent, lambda a, b: (a, b * first))
+
+    def all_turned():
+        for seed in range(228, 263):
+            child = mutate(parent, "subspace_rotation", seed, 0.999)
+            assert change(parent.slots[PATH], child.slots[PATH]) == pytest.approx(0.999, rel=1e-6)
+
+    all_turned()
+    monkeypatch.setattr("lora_evo.operators.subspace_rotation._DRAWS", 1)
+    with pytest.raises(
+        LoraEvoError, match=r"no rotation .* \(rank 3\) by 0.999 .* smaller strength"
+    ):
+        all_turned()
 
 
 def test_rotation_keeps_the_spaces_of_an_update_short_of_rank(make_adapter):

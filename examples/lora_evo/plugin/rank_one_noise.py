@@ -11,6 +11,7 @@ A module with D = 0 stays as it is.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -50,7 +51,7 @@ def prepare(request: Request) -> Recipe:
         moved = slot.B.double() @ g
         size = abs(slot.scale) * float(moved.norm() * x.norm())
         grown = slot.A.double() + (strength * norm / size) * torch.outer(g, x)
-        return measured(path, slot, Slot(grown, slot.B, slot.scale))
+        return measured(path, slot, replace(slot, A=grown))
 
     return recipe
 
