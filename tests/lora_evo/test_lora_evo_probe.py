@@ -7,7 +7,7 @@ import torch
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
 from lora_evo.probe import probe
-from lora_evo.probe_model import open_base
+from lora_evo.probe_model import Tally, count_change, open_base
 from lora_evo.probe_rows import ProbeRow, TokenRow, read_probes, tokenised
 
 transformers = pytest.importorskip("transformers")
@@ -237,6 +237,40 @@ def test_embedding_layers_act_as_in_peft(home):
     _, scales, _ = expected([load(home), model, model], ROWS)
     assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
     assert found.activation_change == pytest.approx(0.5, rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_hold_their_weight_turned_act_as_in_peft(home, tmp_path):
+    peft = pytest.importorskip("peft")
+    config = transformers.GPT2Config(
+        vocab_size=29, n_positions=64, n_embd=16, n_layer=1, n_head=2, initializer_range=0.3,
+        bos_token_id=None, eos_token_id=None, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0,
+    )  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).eval()
+    model.save_pretrained(tmp_path / "base")
+    tokenizer_of_letters().save_pretrained(tmp_path / "base")
+    own = AdapterConfig.new(r=2, lora_alpha=3, target_modules=["c_attn"])
+    noise = torch.Generator().manual_seed(1)
+    slot = Slot(torch.randn(2, 16, generator=noise), torch.randn(48, 2, generator=noise), 1.5)
+    adapter = Adapter(own, {"transformer.h.0.attn.c_attn": slot})
+    save_adapter(adapter, tmp_path / "p")
+    found = probe(open_base(tmp_path / "base", device="cpu"), {"p": adapter}, adapter, ROWS)["p"]
+    reference = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "base")
+    worn = peft.PeftModel.from_pretrained(reference, tmp_path / "p")
+    _, scales, _ = expected([model, worn, worn], ROWS)
+    assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
+    assert found.kl_scale > 1e-3
+
+
+def test_padding_is_not_counted_where_it_can_be_told():
+    change, difference = torch.ones(2, 3, 4), 2 * torch.ones(2, 3, 4)
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    for shape in ((2, 3, 4), (6, 4)):
+        tally = Tally()
+        count_change(tally, change.reshape(shape), difference.reshape(shape), mask)
+        assert (tally.parent, tally.difference) == (16, 64)
+    count_change(tally, torch.ones(5, 4), torch.zeros(5, 4), mask)
+    assert (tally.parent, tally.difference) == (36, 64)
 
 
 def test_adapters_of_another_model_are_refused(home, make_adapter):

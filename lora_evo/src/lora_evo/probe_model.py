@@ -89,7 +89,7 @@ class BaseModel:
             def add(_module: object, inputs: tuple[torch.Tensor, ...], output: Any) -> Any:
                 change = updates[path](inputs[0])
                 if other is not None and tallies is not None and mask is not None:
-                    _count(tallies[path], change, other[path](inputs[0]) - change, mask)
+                    count_change(tallies[path], change, other[path](inputs[0]) - change, mask)
                 return output + change.to(output.dtype)
 
             return add
@@ -198,7 +198,7 @@ def _ends(module: torch.nn.Module) -> tuple[int, int] | None:
     return None
 
 
-def _count(
+def count_change(
     tally: Tally, change: torch.Tensor, difference: torch.Tensor, mask: torch.Tensor
 ) -> None:
     """Add the squares of the real tokens; all rows count where tokens were sorted otherwise."""

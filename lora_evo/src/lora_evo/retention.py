@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from lora_evo.adapter import Adapter, Slot
+from lora_evo.angles import Spaces, spaces
 from lora_evo.directory import PathLike, open_adapter
 from lora_evo.distance import Gap, check_same_modules, slot_gap, total_gap
-from lora_evo.spectrum import dead_pairs, effective_rank, numerical_rank
-from lora_evo.thin import one_thread, prepared
+from lora_evo.spectrum import dead_pairs, effective_rank
+from lora_evo.thin import one_thread
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,6 @@ class _Measured:
     spectra: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Spaces:
-    """D = `columns` diag(`values`) `rows`^T: [out, k], [k] (largest first), [in, k], float64."""
-
-    columns: torch.Tensor
-    values: torch.Tensor
-    rows: torch.Tensor
-
-
 def retention(parent: Adapter, child: Adapter) -> Retention:
     """Compare a child with a parent without the base model and without any dense update.
 
@@ -119,7 +111,7 @@ def _compare(
 
 def _module(path: str, parent: Slot, child: Slot) -> _Measured:
     gap = slot_gap(path, parent, child)
-    before, after = _spaces(parent), _spaces(child)
+    before, after = spaces(parent), spaces(child)
     size = max(len(before.values), len(after.values))
     spectra = float(torch.linalg.vector_norm(_padded(before, size) - _padded(after, size)))
     comparison = _comparison(
@@ -173,15 +165,6 @@ def _cosine(gap: Gap) -> float | None:
     return min(1.0, max(-1.0, 1.0 - across / (2 * gap.first * gap.second)))
 
 
-def _spaces(slot: Slot) -> _Spaces:
-    """B = Q_B R_B and A^T = Q_A R_A; the SVD of s R_B R_A^T turns the Qs into singular bases."""
-    left = torch.linalg.qr(prepared(slot.B).double())
-    right = torch.linalg.qr(prepared(slot.A).double().T)
-    u, values, vh = torch.linalg.svd(slot.scale * left.R @ right.R.T, full_matrices=False)
-    count = numerical_rank(values)
-    return _Spaces(left.Q @ u[:, :count], values[:count], right.Q @ vh[:count].T)
-
-
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
     """Mean cos^2 between the spans of orthonormal [n, k1] and [n, k2]: |Q1^T Q2|^2 / min(k)."""
     least = min(first.shape[1], second.shape[1])
@@ -190,7 +173,7 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
     return min(1.0, float((first.T @ second).square().sum()) / least)
 
 
-def _condition(slot: Slot, held: _Spaces, norm: float) -> Condition:
+def _condition(slot: Slot, held: Spaces, norm: float) -> Condition:
     return Condition(
         norm=norm,
         norm_a=float(torch.linalg.matrix_norm(slot.A.detach().double())),
@@ -214,7 +197,7 @@ def _together(rows: list[Condition]) -> Condition:
     )
 
 
-def _padded(held: _Spaces, size: int) -> torch.Tensor:
+def _padded(held: Spaces, size: int) -> torch.Tensor:
     return torch.nn.functional.pad(held.values, (0, size - len(held.values)))
 
 
