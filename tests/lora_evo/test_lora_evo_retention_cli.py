@@ -101,7 +101,7 @@ def test_a_parent_that_is_gone_is_named(home):
     save_adapter_again = home / "p1-before" / "adapter_model.safetensors"
     save_adapter_again.write_bytes(save_adapter_again.read_bytes()[:-8])
     stderr = call("c", code=2).stderr
-    assert "holds its parent blake2b:" in stderr
+    assert "holds its parent sha256:" in stderr
     assert "truncated" in stderr
 
 

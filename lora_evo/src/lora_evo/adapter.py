@@ -10,6 +10,7 @@ import torch
 
 from lora_evo.config import AdapterConfig
 from lora_evo.errors import LoraEvoError
+from lora_evo.finite import all_finite
 from lora_evo.layout import LINEAR, Layout
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -114,7 +115,7 @@ def check_shapes(config: AdapterConfig, path: str, a: tuple[int, ...], b: tuple[
 def check_finite(path: str, slot: Slot) -> None:
     """Refuse NaN and infinity, naming the tensor."""
     for name, factor in (("A", slot.A), ("B", slot.B)):
-        if not bool(torch.isfinite(factor).all()):
+        if not all_finite(factor):
             bad = int((~torch.isfinite(factor)).sum())
             raise LoraEvoError(
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "

@@ -98,7 +98,7 @@ def _breed(parents: list[Adapter], order: Order) -> Child:
     slots: dict[str, Slot] = {}
     grown: list[Growth] = []
     for growth in grow(parents, order):
-        slots[growth.path] = growth.child.slot
+        slots[growth.path] = _own(growth.child.slot, [p.slots[growth.path] for p in parents])
         grown.append(growth)
     lineage = trace(parents, order, grown, generations=(0,) * len(parents))
     return Child(Adapter(parents[0].config, slots), lineage)
@@ -175,29 +175,53 @@ def _grow_one(parents: Sequence[Parent], recipe: Recipe, path: str) -> Growth:
     check_same_layouts(path, [slot.layout for slot in slots])
     for other in slots[1:]:
         check_same_ends(path, slots[0], other)
+    digests = tuple(slot_digest(slot) for slot in slots)
     child = recipe(path, slots)
-    finished = replace(child, slot=_stored_like(path, slots[0], child.slot))
+    stored = _stored_like(path, slots, child.slot)
+    moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
     return Growth(
         path=path,
-        child=finished,
-        digest=slot_digest(finished.slot),
-        parent_digests=tuple(slot_digest(slot) for slot in slots),
+        child=replace(child, slot=stored),
+        digest=digests[moved[0]] if moved else slot_digest(stored),
+        parent_digests=digests,
     )
 
 
-def _stored_like(path: str, parent: Slot, slot: Slot) -> Slot:
-    """The child's slot in the parent's layout and dtype, on its device, in memory of its own."""
-    a, b = _like(parent.A, slot.A), _like(parent.B, slot.B)
-    stored = Slot(a, b, parent.scale, parent.layout)
+def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:
+    """The child's slot in the first parent's layout and dtype, and on its device.
+
+    A factor that is a parent's, whole and in that dtype, is handed on as it is, not copied.
+    """
+    first = parents[0]
+    a, b = _like(first.A, slot.A), _like(first.B, slot.B)
+    stored = Slot(a, b, first.scale, first.layout)
+    if any(stored.A is parent.A and stored.B is parent.B for parent in parents):
+        return stored
     try:
         check_finite(path, stored)
     except LoraEvoError as error:
         raise LoraEvoError(
-            f"the child's {path} does not fit in {str(parent.A.dtype).removeprefix('torch.')}: "
+            f"the child's {path} does not fit in {str(first.A.dtype).removeprefix('torch.')}: "
             "values overflow; use a smaller strength, or parents stored in a wider type"
         ) from error
     return stored
 
 
 def _like(parent: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    return factor.detach().to(parent.device, parent.dtype, copy=True).contiguous()
+    if factor.dtype == parent.dtype and factor.device == parent.device:
+        return factor if factor.is_contiguous() else factor.detach().contiguous()
+    return factor.detach().to(parent.device, parent.dtype).contiguous()
+
+
+def _own(slot: Slot, parents: Sequence[Slot]) -> Slot:
+    """The slot in memory of its own, not a parent's."""
+    theirs = {_memory(factor) for parent in parents for factor in (parent.A, parent.B)}
+    a, b = (
+        factor.clone() if _memory(factor) in theirs else factor
+        for factor in (slot.A.detach(), slot.B.detach())
+    )
+    return replace(slot, A=a, B=b)
+
+
+def _memory(factor: torch.Tensor) -> int:
+    return factor.untyped_storage().data_ptr()

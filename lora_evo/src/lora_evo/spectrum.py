@@ -31,10 +31,11 @@ def singular_values(slot: Slot) -> torch.Tensor:
 
 def effective_rank(values: torch.Tensor) -> float:
     """exp of the entropy of the normalised singular values (Roy & Vetterli 2007); 0 for none."""
-    total = float(values.sum())
+    plain = [value for value in values.tolist() if value > 0.0]
+    total = math.fsum(plain)
     if total == 0.0:
         return 0.0
-    shares = [float(value) / total for value in values if float(value) > 0.0]
+    shares = [value / total for value in plain]
     return math.exp(-sum(share * math.log(share) for share in shares))
 
 

@@ -27,8 +27,9 @@ import torch
 
 from lora_evo.adapter import Slot
 from lora_evo.operators.operator import Recipe, SlotChild
+from lora_evo.span import Span, span
 from lora_evo.spectrum import effective_rank, numerical_rank
-from lora_evo.thin import Thin, prepared, thin
+from lora_evo.thin import prepared, thin
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,8 @@ class JointCore:
     """
 
     first: Slot
-    left: Thin
-    right: Thin
+    left: Span
+    right: Span
     updates: tuple[torch.Tensor, ...]
 
     def child(self, wanted: torch.Tensor) -> SlotChild:
@@ -55,8 +56,8 @@ class JointCore:
         change = float(torch.linalg.matrix_norm(nearest - own))
         length = float(torch.linalg.matrix_norm(prepared(slot.A).double())) / slot.rank**0.5
         length = length or 1.0
-        a = _spread(self.right, vt[: slot.rank].T * length).T
-        b = _spread(self.left, u[:, :kept] * (values[:kept] / (length * slot.scale)))
+        a = self.right.spread(vt[: slot.rank].T * length).T
+        b = self.left.spread(u[:, :kept] * (values[:kept] / (length * slot.scale)))
         return SlotChild(
             slot=Slot(_filled(a, slot.rank, 0), _filled(b, slot.rank, 1), slot.scale),
             source=0,
@@ -72,24 +73,21 @@ class JointCore:
 def join(slots: Sequence[Slot]) -> JointCore:
     """Bring the parents' updates of one module into common bases; ranks and scales may differ."""
     # Scales stay out of the factorisation, where they would only spoil the condition of the stack.
-    left = thin(torch.cat([_wide(slot.B) for slot in slots], dim=1))
-    right = thin(torch.cat([_wide(slot.A) for slot in slots]).T)
-    ranks = [slot.rank for slot in slots]
-    lows = left.upper.split_with_sizes(ranks, dim=1)
-    highs = right.upper.split_with_sizes(ranks, dim=1)
-    parts = zip(slots, lows, highs, strict=True)
+    left = span([prepared(slot.B) for slot in slots])
+    right = span([prepared(slot.A).T for slot in slots])
+    parts = zip(slots, left.uppers, right.uppers, strict=True)
     updates = tuple((slot.scale * low) @ high.T for slot, low, high in parts)
     return JointCore(slots[0], left, right, updates)
 
 
 def alike(slots: Sequence[Slot]) -> bool:
-    """Whether all slots hold the same numbers, bit for bit."""
+    """Whether all slots hold the same numbers."""
     first = slots[0]
     return all(
         slot.scale == first.scale
         and slot.rank == first.rank
-        and torch.equal(slot.A, first.A)
-        and torch.equal(slot.B, first.B)
+        and _equal(slot.A, first.A)
+        and _equal(slot.B, first.B)
         for slot in slots[1:]
     )
 
@@ -119,18 +117,9 @@ def blend(coefficients: Sequence[float]) -> Recipe:
     return recipe
 
 
-def _wide(factor: torch.Tensor) -> torch.Tensor:
-    """In main memory; in float32 at least, which holds every number of the narrower types."""
-    plain = prepared(factor)
-    return plain if plain.dtype == torch.float64 else plain.float()
-
-
-def _spread(basis: Thin, small: torch.Tensor) -> torch.Tensor:
-    """Q `small` for the Q of F = Q R: [n, columns of small]."""
-    if basis.q is not None:
-        return basis.q.mm(small)
-    mixed = torch.linalg.solve_triangular(basis.upper, small, upper=True)
-    return basis.factor.to(basis.precision).mm(mixed.to(basis.precision))
+def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
+    # The first row tells most unequal tensors apart, without reading the rest.
+    return torch.equal(one[:1], two[:1]) and torch.equal(one, two)
 
 
 def _filled(factor: torch.Tensor, size: int, side: int) -> torch.Tensor:

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from lora_evo.errors import LoraEvoError
 
 _TOLERANCE = 1e-7
+_SECANTS = 30
+_TRIES = 200
 
 
 def solve_step(change: Callable[[float], float], target: float) -> float:
     """A step e > 0 with change(e) = target to a relative 1e-7; `change` is continuous from 0.
 
-    Doubles the step until the change exceeds the target, then closes in by regula falsi in the
-    Illinois form (Dowell & Jarratt 1971). Raises `LoraEvoError` when no step changes enough.
+    Small changes are about proportional to the step, so that secants need few trials; they are
+    kept within a bracket, and after thirty of them, bisection is left. `change` is called last
+    with the step that is returned. Raises `LoraEvoError` when no step changes enough.
     """
-    low, below = 0.0, -target
-    high = target
-    above = change(high) - target
-    for _ in range(60):
-        if above >= 0:
-            break
-        low, below = high, above
-        high *= 2
-        above = change(high) - target
-    if not above >= 0:
-        raise LoraEvoError(f"no step reaches a relative change of {target}; ask for less")
-    side = 0
-    for _ in range(200):
-        if abs(above) <= _TOLERANCE * target:
-            break
-        middle = high - above * (high - low) / (above - below)
-        gap = change(middle) - target
-        if abs(gap) <= _TOLERANCE * target:
-            return middle
+    low, high = 0.0, math.inf
+    before, gap_before = 0.0, -target
+    step = target
+    for tried in range(_TRIES):
+        gap = change(step) - target
+        if abs(gap) <= _TOLERANCE * target or high - low <= _TOLERANCE * 1e-8 * step:
+            return step
         if gap > 0:
-            high, above = middle, gap
-            below = below / 2 if side > 0 else below
-            side = 1
+            high = step
         else:
-            low, below = middle, gap
-            above = above / 2 if side < 0 else above
-            side = -1
-    return high
+            low = step
+        rise = gap - gap_before
+        guess = step - gap * (step - before) / rise if rise else low
+        before, gap_before = step, gap
+        if high == math.inf:
+            step = min(max(guess, 1.01 * low), 2 * low) if guess > low else 2 * low
+        elif tried < _SECANTS and low < guess < high:
+            step = guess
+        else:
+            step = (low + high) / 2
+        if step > target * 2.0**60:
+            break
+    raise LoraEvoError(f"no step reaches a relative change of {target}; ask for less")

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from lora_evo.adapter import Slot
@@ -31,6 +32,8 @@ from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
 from lora_evo.operators.step import solve_step
 from lora_evo.spectrum import effective_rank, numerical_rank
 from lora_evo.thin import Thin, prepared, thin
+
+_PROBE = 1021
 
 
 def _prepare(request: Request) -> Recipe:
@@ -65,41 +68,63 @@ def _mutate(path: str, slot: Slot, seed: int, strength: float, rotation: float) 
     if strength == 0.0 or size == 0.0:
         values = s * slot.scale
         return SlotChild(slot, 0, 0.0, effective_rank(values), numerical_rank(values), True, norm)
-    u, v = _with_fixed_signs(left, u, vt.T, seed, path)
-    columns = slot.rank
-    skew_u = _skew(len(u), columns, seed, path, "B") * rotation
-    skew_v = _skew(len(v), columns, seed, path, "A") * rotation
-    z = torch.from_numpy(stream(seed, path, "S").standard_normal(len(s)))
-    spectrum = torch.zeros(len(u), len(v), dtype=torch.float64)
-    spectrum.diagonal().copy_(s / size)
-
-    def change(step: float) -> float:
-        turned = cayley(step * skew_u) @ spectrum
-        turned[:, : len(s)] *= torch.exp(step * z)
-        return float(torch.linalg.matrix_norm(turned @ cayley(step * skew_v).T - spectrum))
-
-    step = solve_step(change, strength)
+    noise = stream(seed, path, "S")
+    z = torch.from_numpy(noise.standard_normal(len(s)))
+    skew_u, skew_v = (_skew(noise, len(basis), slot.rank, rotation) for basis in (u, vt))
+    u, v = _with_fixed_signs(left, u, vt.T, noise)
+    turns = _Turns(s / size, z, skew_u, skew_v)
+    step = solve_step(turns.change, strength)
+    change = turns.change(step)
     grown = torch.exp(step * z / 2)
-    b = left.turned(_conjugated(u, cayley(step * skew_u), grown))
-    a = right.turned(_conjugated(v, cayley(step * skew_v), grown)).T
+    b = left.turned(_conjugated(u, turns.turn_u, grown))
+    a = right.turned(_conjugated(v, turns.turn_v, grown)).T
     values = torch.sort(s * torch.exp(step * z), descending=True).values * slot.scale
     child = Slot(a, b, slot.scale)
-    return SlotChild(
-        child, 0, change(step), effective_rank(values), numerical_rank(values), False, norm
-    )
+    return SlotChild(child, 0, change, effective_rank(values), numerical_rank(values), False, norm)
+
+
+class _Turns:
+    """|D' - D| / |D| as a function of the step, with the rotations of the step asked for last."""
+
+    def __init__(
+        self, shares: torch.Tensor, z: torch.Tensor, skew_u: torch.Tensor, skew_v: torch.Tensor
+    ) -> None:
+        self._shares, self._z = shares, z
+        self._skews = (skew_u, skew_v)
+        self._both = torch.stack(self._skews) if len(skew_u) == len(skew_v) else None
+        self._step = 0.0
+        self._change = 0.0
+        self.turn_u = torch.eye(len(skew_u), dtype=torch.float64)
+        self.turn_v = torch.eye(len(skew_v), dtype=torch.float64)
+
+    def change(self, step: float) -> float:
+        """|U R_U S exp(e z) R_V^T V^T - U S V^T| in units of |S|, for e = `step`."""
+        if step == self._step:
+            return self._change
+        if self._both is None:
+            self.turn_u, self.turn_v = (cayley(step * skew) for skew in self._skews)
+        else:
+            self.turn_u, self.turn_v = cayley(step * self._both)
+        count = len(self._shares)
+        grown = self._shares * torch.exp(step * self._z)
+        moved = (self.turn_u[:, :count] * grown) @ self.turn_v[:, :count].T
+        moved.diagonal().sub_(self._shares)
+        self._step, self._change = step, float(torch.linalg.matrix_norm(moved))
+        return self._change
 
 
 def cayley(skew: torch.Tensor) -> torch.Tensor:
-    """(I - K/2)^-1 (I + K/2): orthogonal for skew-symmetric K."""
-    eye = torch.eye(len(skew), dtype=skew.dtype)
-    turned: torch.Tensor = torch.linalg.solve(eye - skew / 2, eye + skew / 2)
+    """(I - K/2)^-1 (I + K/2): orthogonal for skew-symmetric K [..., n, n]."""
+    eye = torch.eye(skew.shape[-1], dtype=skew.dtype)
+    half = skew / 2
+    turned: torch.Tensor = torch.linalg.solve(eye - half, eye + half)
     return turned
 
 
-def _skew(size: int, rank: int, seed: int, path: str, name: str) -> torch.Tensor:
-    """Skew noise whose rows have expected length 1/sqrt(2), whatever the rank."""
-    noise = torch.from_numpy(stream(seed, path, name).standard_normal((size, size)))
-    return noise.sub(noise.T).div((4 * rank) ** 0.5)
+def _skew(noise: np.random.Generator, size: int, rank: int, rotation: float) -> torch.Tensor:
+    """Skew noise whose rows have expected length rotation / sqrt(2), whatever the rank."""
+    drawn = torch.from_numpy(noise.standard_normal((size, size)))
+    return drawn.sub(drawn.T).mul(rotation / (4 * rank) ** 0.5)
 
 
 def _conjugated(basis: torch.Tensor, turn: torch.Tensor, grown: torch.Tensor) -> torch.Tensor:
@@ -110,10 +135,13 @@ def _conjugated(basis: torch.Tensor, turn: torch.Tensor, grown: torch.Tensor) ->
 
 
 def _with_fixed_signs(
-    left: Thin, u: torch.Tensor, v: torch.Tensor, seed: int, path: str
+    left: Thin, u: torch.Tensor, v: torch.Tensor, noise: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Flip pairs of singular vectors so that each left one points along a probe vector."""
-    probe = torch.from_numpy(stream(seed, path, "sign").standard_normal(len(left.factor)))
+    """Flip pairs of singular vectors so that each left one points along a probe vector.
+
+    The probe repeats a short stretch of noise, which is as good as any fixed vector.
+    """
+    probe = torch.from_numpy(np.resize(noise.standard_normal(_PROBE), len(left.factor)))
     signs = torch.where(left.seen_from(probe) @ u < 0, -1.0, 1.0).double()
     paired = min(len(u), len(v))
     v = v.clone()
