@@ -159,6 +159,9 @@ def test_directories_give_the_same_and_name_their_faults(make_adapter, tmp_path)
     save_adapter(make_adapter(1, outputs=8), tmp_path / "narrow")
     with pytest.raises(LoraEvoError, match="same base model"):
         retention_of_directories(tmp_path / "p", tmp_path / "narrow")
+    save_adapter(make_adapter(1, base="other"), tmp_path / "foreign")
+    with pytest.raises(LoraEvoError, match="parent was trained on tiny, the child on other"):
+        retention_of_directories(tmp_path / "p", tmp_path / "foreign")
     path = parent.paths[0]
     parent.slots[path].A[0, 0] = math.nan
     with pytest.raises(LoraEvoError, match="NaN"):

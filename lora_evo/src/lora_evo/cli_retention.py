@@ -14,6 +14,7 @@ import click
 from lora_evo.cli_frame import FOLDER, guarded, json_option, print_json, print_table
 from lora_evo.directory import load_adapter
 from lora_evo.errors import LoraEvoError
+from lora_evo.names import telling_names
 from lora_evo.parents import Moments, moments_of, parents_on_disk
 from lora_evo.probe import Behaviour, probe
 from lora_evo.probe_model import open_base
@@ -84,7 +85,9 @@ def retention(
     """
     _check_limits(max_change, max_kl_ratio, model, probes)
     folders = list(parents) or parents_on_disk(child)
-    names = _names(folders)
+    names = telling_names(folders)  # refuses a parent given twice
+    if parents:
+        names = [str(parent) for parent in parents]
     compared = {
         name: retention_of_directories(folder, child)
         for name, folder in zip(names, folders, strict=True)
@@ -127,14 +130,6 @@ def _check_limits(
     for name, value in (("--max-change", max_change), ("--max-kl-ratio", max_kl_ratio)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise LoraEvoError(f"{name} is {value}; expected a number of at least 0")
-
-
-def _names(parents: Sequence[Path]) -> list[str]:
-    places = [parent.resolve() for parent in parents]
-    for index, place in enumerate(places):
-        if place in places[:index]:
-            raise LoraEvoError(f"--parent {parents[index]} is given twice; name each parent once")
-    return [str(parent) for parent in parents]
 
 
 def _probe(

@@ -13,8 +13,10 @@ import torch
 
 from lora_evo.adapter import Adapter, Slot
 from lora_evo.angles import Spaces, spaces
+from lora_evo.config import AdapterConfig
 from lora_evo.directory import PathLike, open_adapter
 from lora_evo.distance import Gap, check_same_modules, slot_gap, total_gap
+from lora_evo.errors import LoraEvoError
 from lora_evo.spectrum import dead_pairs, effective_rank
 from lora_evo.thin import one_thread
 
@@ -85,9 +87,9 @@ def retention(parent: Adapter, child: Adapter) -> Retention:
     """Compare a child with a parent without the base model and without any dense update.
 
     Ranks and alphas may differ. Raises `LoraEvoError` when the two do not sit on the same modules
-    of the same shapes, and for NaN or infinite weights.
+    of the same shapes, name different base models, or hold NaN or infinite weights.
     """
-    check_same_modules(set(parent.slots), set(child.slots))
+    _check_pair(parent.config, set(parent.slots), child.config, set(child.slots))
     return _compare(parent.paths, parent.slot, child.slot)
 
 
@@ -96,8 +98,20 @@ def retention_of_directories(parent: PathLike, child: PathLike) -> Retention:
     with ExitStack() as stack:
         one = stack.enter_context(open_adapter(Path(parent)))
         two = stack.enter_context(open_adapter(Path(child)))
-        check_same_modules(set(one.paths), set(two.paths))
+        _check_pair(one.config, set(one.paths), two.config, set(two.paths))
         return _compare(one.paths, one.slot, two.slot)
+
+
+def _check_pair(
+    parent: AdapterConfig, modules: set[str], child: AdapterConfig, others: set[str]
+) -> None:
+    one, two = parent.base_model_name_or_path, child.base_model_name_or_path
+    if one and two and one != two:
+        raise LoraEvoError(
+            f"the parent was trained on {one}, the child on {two}; expected one base model (or, if "
+            "both names mean the same weights, equal base_model_name_or_path)"
+        )
+    check_same_modules(modules, others)
 
 
 def _compare(
