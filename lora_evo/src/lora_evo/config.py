@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,13 +124,15 @@ class AdapterConfig:
         """Parse the text of an `adapter_config.json`."""
         try:
             raw = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FileDamage(f"adapter_config.json is not JSON: {error}") from error
         if not isinstance(raw, dict):
             raise FileDamage(f"adapter_config.json holds a {type(raw).__name__}, not an object")
         missing = [name for name in ("r", "lora_alpha") if name not in raw]
         if missing:
             raise FileDamage(f"adapter_config.json has no field {' and no '.join(missing)}")
+        if not isinstance(raw.get("use_rslora") or False, bool):
+            raise FileDamage(f"use_rslora is {raw['use_rslora']!r}; expected true or false")
         for name in ("rank_pattern", "alpha_pattern"):
             if not isinstance(raw.get(name) or {}, dict):
                 raise FileDamage(f"{name} is {raw[name]!r}; expected an object, name to number")
@@ -208,7 +211,7 @@ def _check_rank(name: str, rank: object) -> None:
 def _check_alpha(name: str, alpha: object) -> None:
     if isinstance(alpha, bool) or not isinstance(alpha, int | float):
         raise LoraEvoError(f"{name} is {alpha!r}; expected a number")
-    if not math.isfinite(alpha) or alpha <= 0:
+    if not 0 < alpha < math.inf or alpha > sys.float_info.max:
         raise LoraEvoError(f"{name} is {alpha!r}; expected a finite number above 0")
 
 

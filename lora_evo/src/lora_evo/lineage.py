@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy
@@ -19,6 +20,20 @@ from lora_evo.plugins import plugin_behind
 LINEAGE_FILE = "lineage.json"
 _FORMAT = 1
 RESIZE = "resize"  # the operator of a child that is its parent at another rank
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "operator": str,
+    "seed": int,
+    "strength": (int, float, NoneType),
+    "parameters": dict,
+    "generation": int,
+    "content_hash": str,
+    "moments_valid": bool,
+    "relative_change": (int, float, NoneType),
+    "truncation_loss": (int, float),
+    "versions": dict,
+    "plugin": (str, NoneType),
+}
 
 
 @dataclass(frozen=True)
@@ -82,19 +97,28 @@ class Lineage:
         try:
             raw = json.loads(text)
             if raw.pop("format") != _FORMAT:
-                raise FileDamage("the lineage was written by another version of this package")
+                raise FileDamage(
+                    f"{LINEAGE_FILE} was written by another version of this package; upgrade "
+                    "lora_evo to the version that wrote it, or remove the file to start a family"
+                )
             raw["modules"] = {path: ModuleTrace(**row) for path, row in raw["modules"].items()}
             raw["parents"] = tuple(str(parent) for parent in raw["parents"])
             raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
             lineage = cls(**raw)
         except FileDamage:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileDamage(
                 f"{LINEAGE_FILE} is damaged ({error}); remove or restore it"
             ) from error
-        if not isinstance(lineage.generation, int) or not isinstance(lineage.seed, int):
-            raise FileDamage(f"{LINEAGE_FILE} is damaged: generation or seed is not a number")
+        for name, kinds in _KINDS.items():
+            if not isinstance(getattr(lineage, name), kinds):
+                raise FileDamage(
+                    f"{LINEAGE_FILE} is damaged ({name} is {getattr(lineage, name)!r}); "
+                    "remove or restore it"
+                )
+        if not lineage.parents:
+            raise FileDamage(f"{LINEAGE_FILE} is damaged (no parents); remove or restore it")
         return lineage
 
 
