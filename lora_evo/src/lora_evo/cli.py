@@ -20,6 +20,7 @@ from lora_evo.cli_frame import (
     print_json,
     print_table,
 )
+from lora_evo.cli_recovery import recovery
 from lora_evo.cli_resize import resize
 from lora_evo.cli_retention import retention
 from lora_evo.directory import load_adapter
@@ -40,6 +41,7 @@ def main() -> None:
     """Evolve LoRA adapters: children from PEFT directories, without the base model."""
 
 
+main.add_command(recovery)
 main.add_command(resize)
 main.add_command(retention)
 
