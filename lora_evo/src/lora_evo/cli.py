@@ -12,6 +12,7 @@ import click
 
 from lora_evo import __version__
 from lora_evo.breeding_directories import cross_directory, mutate_directory
+from lora_evo.cli_diversity import distance, diversity
 from lora_evo.cli_frame import (
     FOLDER,
     change_text,
@@ -23,8 +24,6 @@ from lora_evo.cli_frame import (
 from lora_evo.cli_recovery import recovery
 from lora_evo.cli_resize import resize
 from lora_evo.cli_retention import retention
-from lora_evo.directory import load_adapter
-from lora_evo.distance import gaps, total_gap
 from lora_evo.errors import LoraEvoError
 from lora_evo.family import family, tree
 from lora_evo.inspection import inspect_directory
@@ -43,6 +42,8 @@ def main() -> None:
 
 main.add_command(recovery)
 main.add_command(resize)
+main.add_command(distance)
+main.add_command(diversity)
 main.add_command(retention)
 
 
@@ -165,36 +166,6 @@ def inspect(directory: Path, as_json: bool) -> None:
         for path, module in view.modules.items()
     ]  # fmt: skip
     print_table(header, rows)
-
-
-@main.command()
-@click.argument("first", type=FOLDER)
-@click.argument("second", type=FOLDER)
-@json_option
-@guarded
-def distance(first: Path, second: Path, as_json: bool) -> None:
-    """Gauge-free relative distance of two adapters' updates (symmetric; 0 to 2)."""
-    parts = gaps(load_adapter(first), load_adapter(second))
-    whole = total_gap(parts)
-    if as_json:
-        modules = {
-            path: {"distance": gap.distance, "relative_change": gap.relative_change}
-            for path, gap in parts.items()
-        }
-        print_json(
-            {
-                "distance": whole.distance,
-                "relative_change": whole.relative_change,
-                "modules": modules,
-            }
-        )
-        return
-    rows = [
-        (path, f"{gap.distance:.6g}", change_text(gap.relative_change))
-        for path, gap in parts.items()
-    ]
-    rows.append(("all", f"{whole.distance:.6g}", change_text(whole.relative_change)))
-    print_table(("module", "distance", "change"), rows)
 
 
 @main.command()

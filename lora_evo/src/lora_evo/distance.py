@@ -39,6 +39,22 @@ class Gap:
             return self.difference / self.first
         return None if self.difference else 0.0
 
+    @property
+    def norm_ratio(self) -> float | None:
+        """Norm of the second over that of the first; None where the first is zero."""
+        return self.second / self.first if self.first else None
+
+    @property
+    def cosine(self) -> float | None:
+        """Cosine of both updates as vectors; None where one of them is zero.
+
+        1 - cos = (d^2 - (n1 - n2)^2) / 2 n1 n2, which keeps the digits of small angles.
+        """
+        if not self.first or not self.second:
+            return None
+        across = self.difference**2 - (self.second - self.first) ** 2
+        return min(1.0, max(-1.0, 1.0 - across / (2 * self.first * self.second)))
+
 
 def distance(first: Adapter, second: Adapter) -> float:
     """Symmetric relative Frobenius distance of the effective updates of two adapters.

@@ -81,6 +81,15 @@ class Diversity:
         """The first of the farthest pairs, as places in `names`."""
         return max(self._pairs(), key=lambda pair: self.distances[pair[0]][pair[1]])
 
+    def nearest(self, place: int) -> int:
+        """The place of the first of those closest to the member at `place`."""
+        others = (other for other in range(len(self.names)) if other != place)
+        return min(others, key=lambda other: self.distances[place][other])
+
+    def mean_distance_of(self, place: int) -> float:
+        """Mean distance of the member at `place` to all others."""
+        return math.fsum(self.distances[place]) / (len(self.names) - 1)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: all fields, the mean distance, and the closest pair by name."""
         one, two = self.closest
