@@ -1,5 +1,6 @@
 """The door for other people's operators: found, named, guarded, on record, and never in the way."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -36,6 +37,7 @@ def make():
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A folder on the import path, to install into; the door looks afresh before and after."""
+    monkeypatch.delitem(sys.modules, "rank_one_noise", raising=False)
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
@@ -139,7 +141,7 @@ def test_the_example_does_what_it_says(site, make_adapter):
     fresh = make_adapter(3, zero=True)
     still = mutate(fresh, "rank_one_noise", 5)
     assert all(torch.equal(still.slots[path].A, slot.A) for path, slot in fresh.slots.items())
-    with pytest.raises(LoraEvoError, match="spread is 'two'"):
+    with pytest.raises(LoraEvoError, match=r"^spread is 'two'"):
         mutate(parent, "rank_one_noise", 5, spread="two")
     with pytest.raises(LoraEvoError, match="did you mean 'spread'"):
         mutate(parent, "rank_one_noise", 5, spraed="all")
@@ -281,6 +283,29 @@ def test_faults_while_running_are_one_line_and_leave_nothing(site, home):
         assert f"{name} (faulty-dist 2.1)" in refusal
         assert len(refusal.splitlines()) == 1
     assert sorted(path.name for path in home.iterdir()) == ["p"]
+
+
+def test_verification_after_the_plugin_changed(site, home):
+    install_example(site)
+    mutate_directory("rank_one_noise", home / "p", home / "c", seed=1)
+    assert verify(home / "c").identical
+
+    def release(version, text):
+        for info in site.glob("*.dist-info"):
+            (info / "METADATA").write_text(f"Name: rank-one-noise\nVersion: {version}\n")
+        (site / "rank_one_noise.py").write_text(text)
+        sys.modules.pop("rank_one_noise", None)
+        importlib.invalidate_caches()
+        forget()
+
+    text = (EXAMPLE / "rank_one_noise.py").read_text()
+    release("0.2.0", text)
+    assert verify(home / "c").identical
+    release("0.30.0", text.replace('"x"', '"another"'))
+    result = verify(home / "c")
+    assert not result.identical
+    assert "rank-one-noise 0.1.0" in result.problems[-1]
+    assert "rank-one-noise 0.30.0" in result.problems[-1]
 
 
 def test_a_distribution_without_metadata_has_no_name(site, make_adapter):

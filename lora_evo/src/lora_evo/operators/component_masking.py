@@ -57,11 +57,11 @@ def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> Slo
     b = _padded(
         along(parts.left, parts.u[:, : len(kept)] * (kept * (parts.size / length))), slot.rank
     )
-    # Where the input is narrower than the rank, the rows of A beyond it start afresh as well.
+    # The columns of B there are zero already. Where the input is narrower than the rank, the rows
+    # of A beyond it start afresh as well.
     for row in (*masked.nonzero().flatten().tolist(), *range(len(parts.v), slot.rank)):
         drawn = torch.from_numpy(stream(seed, path, "fresh", str(row)).standard_normal(a.shape[1]))
         a[row] = drawn * (length / float(torch.linalg.vector_norm(drawn)))
-        b[:, row] = 0.0
     change = float(torch.linalg.vector_norm(kept - values))
     return parts.child(Slot(a, b, slot.scale), change, kept * parts.size)
 
