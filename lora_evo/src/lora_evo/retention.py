@@ -161,22 +161,14 @@ def _comparison(
 ) -> Comparison:
     return Comparison(
         relative_change=gap.relative_change,
-        cosine=_cosine(gap),
-        norm_ratio=gap.second / gap.first if gap.first else None,
+        cosine=gap.cosine,
+        norm_ratio=gap.norm_ratio,
         spectrum_distance=spectra / gap.first if gap.first else None,
         column_overlap=columns,
         row_overlap=rows,
         parent=parent,
         child=child,
     )
-
-
-def _cosine(gap: Gap) -> float | None:
-    """The angle from three sides: 1 - cos = (d^2 - (|D'| - |D|)^2) / 2|D'||D|, exact when small."""
-    if not gap.first or not gap.second:
-        return None
-    across = gap.difference**2 - (gap.second - gap.first) ** 2
-    return min(1.0, max(-1.0, 1.0 - across / (2 * gap.first * gap.second)))
 
 
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
