@@ -25,15 +25,17 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
     size = len(slots)
     widths = [slot.rank for slot in slots]
     starts = [sum(widths[:place]) for place in range(size)]
-    ups = torch.cat([slot.scale * prepared(slot.B).double().T for slot in slots])
-    downs = torch.cat([prepared(slot.A).double() for slot in slots])
+    scales = torch.tensor([slot.scale for slot in slots], dtype=torch.float64)
+    ups = torch.cat([prepared(slot.B) for slot in slots], dim=1).double()
+    downs = torch.cat([prepared(slot.A) for slot in slots]).double()
     products = torch.zeros(size, size, dtype=torch.float64)
     for i, (start, width) in enumerate(zip(starts, widths, strict=True)):
         mine = slice(start, start + width)
-        entries = (ups[mine] @ ups[start:].T) * (downs[mine] @ downs[start:].T)
+        entries = (ups[:, mine].T @ ups[:, start:]) * (downs[mine] @ downs[start:].T)
         blocks = torch.split(entries.sum(0), widths[i:])
         for j, block in enumerate(blocks, start=i):
             products[i, j] = products[j, i] = block.sum()
+    products *= torch.outer(scales, scales)
     products.diagonal().clamp_(min=0.0)
     gaps = torch.zeros_like(products)
     for i in range(size):
