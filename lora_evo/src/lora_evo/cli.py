@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from lora_evo import __version__
+from lora_evo.atomic import write_text_atomically
 from lora_evo.breeding_directories import cross_directory, mutate_directory
 from lora_evo.cli_diversity import distance, diversity
 from lora_evo.cli_frame import (
@@ -26,6 +27,7 @@ from lora_evo.cli_resize import resize
 from lora_evo.cli_retention import retention
 from lora_evo.errors import LoraEvoError
 from lora_evo.family import family, tree
+from lora_evo.family_page import family_page
 from lora_evo.inspection import inspect_directory
 from lora_evo.lineage import Lineage
 from lora_evo.operator_page import operator_page, operator_pages, table
@@ -195,15 +197,20 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 
 @main.command()
 @click.argument("directories", type=FOLDER, nargs=-1, required=True)
+@click.option("--html", type=FOLDER, metavar="FILE", help="Write the tree as a page to FILE.")
 @json_option
 @guarded
-def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
+def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
     """Draw the family tree of all adapters at or below DIRECTORIES."""
     members = family(directories)
     if not members:
         raise LoraEvoError(f"no adapters under {', '.join(map(str, directories))}")
+    if html is not None:
+        write_text_atomically(html, family_page(members))
     if as_json:
         print_json([member.to_dict() for member in members])
+    elif html is not None:
+        click.echo(f"{html}: {len(members)} adapters")
     else:
         click.echo(tree(members))
 

@@ -10,6 +10,7 @@ from typing import Any
 from lora_evo.candidates import adapter_folders
 from lora_evo.directory import PathLike, content_hash
 from lora_evo.lineage import Lineage, read_lineage
+from lora_evo.pedigree import Pedigree, pedigree
 
 
 @dataclass(frozen=True)
@@ -51,57 +52,45 @@ def family(roots: Iterable[PathLike]) -> list[Member]:
 
 def tree(members: list[Member]) -> str:
     """The family as text: every child under its first parent, other parents named beside it."""
-    known: dict[str, Member] = {}
-    for member in members:
-        known.setdefault(member.content, member)
-        if member.lineage is not None:
-            known.setdefault(member.lineage.content_hash, member)
+    links = pedigree(members)
     children: dict[str, list[Member]] = {}
-    roots: list[Member] = []
-    absent: dict[str, list[Member]] = {}
+    for member in members:
+        for parent in links.parents[member.name][:1]:
+            children.setdefault(parent, []).append(member)
+    lines: list[str] = []
     for member in members:
         if member.lineage is None:
-            roots.append(member)
-            continue
-        first = member.lineage.parents[0]
-        if first in known:
-            children.setdefault(known[first].name, []).append(member)
-        else:
-            absent.setdefault(first, []).append(member)
-    lines: list[str] = []
-    for member in roots:
-        lines.append(_label(member, known))
-        lines += _branches(children.get(member.name, []), children, known, "")
-    for content, orphans in sorted(absent.items()):
-        lines.append(f"{_short(content)}  (not here, or trained since)")
-        lines += _branches(orphans, children, known, "")
+            lines.append(_label(member, links))
+            lines += _branches(member.name, children, links)
+    for content in links.missing:
+        if content in children:
+            lines.append(f"{_short(content)}  (not here, or trained since)")
+            lines += _branches(content, children, links)
     return "\n".join(lines)
 
 
-def _branches(
-    members: list[Member],
-    children: dict[str, list[Member]],
-    known: dict[str, Member],
-    indent: str,
-) -> list[str]:
+def _branches(root: str, children: dict[str, list[Member]], links: Pedigree) -> list[str]:
     lines: list[str] = []
-    for number, member in enumerate(members, start=1):
-        last = number == len(members)
-        lines.append(f"{indent}{'└── ' if last else '├── '}{_label(member, known)}")
-        below = children.get(member.name, [])
-        lines += _branches(below, children, known, indent + ("    " if last else "│   "))
+    waiting = [(member, "") for member in reversed(children.get(root, []))]
+    while waiting:
+        member, indent = waiting.pop()
+        ends = member is children[links.parents[member.name][0]][-1]
+        lines.append(f"{indent}{'└── ' if ends else '├── '}{_label(member, links)}")
+        further = indent + ("    " if ends else "│   ")
+        waiting += [(child, further) for child in reversed(children.get(member.name, []))]
     return lines
 
 
-def _label(member: Member, known: dict[str, Member]) -> str:
+def _label(member: Member, links: Pedigree) -> str:
     record = member.lineage
     if record is None:
         return f"{member.name}  {_short(member.content)}  generation 0"
     parts = [member.name, _short(member.content), f"generation {record.generation}"]
     parts.append(f"{record.operator} seed {record.seed}")
-    if len(record.parents) > 1:
-        others = (known[p].name if p in known else _short(p) for p in record.parents[1:])
-        parts.append("with " + ", ".join(others))
+    others = links.parents[member.name][1:]
+    if others:
+        named = (name if name in links.members else _short(name) for name in others)
+        parts.append("with " + ", ".join(named))
     if record.relative_change is not None:
         parts.append(f"change {record.relative_change:.3g}")
     if member.trained:
