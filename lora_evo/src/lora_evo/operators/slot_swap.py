@@ -9,18 +9,22 @@ parent, one unit, drawn too, goes to another, so that a child of unequal parents
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
 import torch
 
 from lora_evo.adapter import Slot
-from lora_evo.distance import slot_gap
+from lora_evo.distance import Gap, slot_gap
 from lora_evo.errors import LoraEvoError
 from lora_evo.noise import uniform
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
-from lora_evo.spectrum import effective_rank, numerical_rank, singular_values
+from lora_evo.spectrum import effective_rank, numerical_rank
+from lora_evo.thin import prepared, thin
 
+# Below this share of the squared norms, their difference loses digits in single precision.
+_CLOSE = 1e-2
 _LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
@@ -52,12 +56,13 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
     same_scale = taken.scale == first.scale
     # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
     b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
-    values = singular_values(taken)
+    own = _Grams(taken)
+    values = own.values()
     if source == 0:
         change: float | None = 0.0
         norm = float(torch.linalg.vector_norm(values))
     else:
-        gap = slot_gap(path, first, taken)
+        gap = _gap(path, first, taken, own)
         change, norm = gap.relative_change, gap.first
     return SlotChild(
         slot=Slot(taken.A, b, first.scale),
@@ -68,6 +73,36 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
         moments_valid=same_scale,
         parent_norm=norm,
     )
+
+
+class _Grams:
+    """Both factors of a slot, split into bases and triangles."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.left, self.right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
+        self.core = self.left.upper.mm(self.right.upper.T).mul(slot.scale)
+
+    def values(self) -> torch.Tensor:
+        """Singular values of the update (float64)."""
+        values: torch.Tensor = torch.linalg.svdvals(self.core)
+        return values
+
+
+def _gap(path: str, first: Slot, taken: Slot, own: _Grams) -> Gap:
+    """As `slot_gap`, in the precision of the factors as long as the updates are not close."""
+    other = _Grams(first)
+    one, two = (float(torch.linalg.matrix_norm(grams.core)) for grams in (other, own))
+    left = _inner(other.left.factor, own.left.factor)
+    right = _inner(other.right.factor, own.right.factor)
+    squared = one**2 + two**2 - 2 * first.scale * taken.scale * float((left * right).sum())
+    if squared > _CLOSE * (one**2 + two**2):
+        return Gap(one, two, math.sqrt(squared))
+    return slot_gap(path, first, taken)
+
+
+def _inner(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    precision = torch.promote_types(one.dtype, two.dtype)
+    return (one.to(precision).T @ two.to(precision)).double()
 
 
 def unit_of(path: str, level: str) -> str:

@@ -1,0 +1,119 @@
+"""populora and PEFT, called on the same adapters; both are optional."""
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from lora_evo import Adapter
+
+POPULORA = {
+    "M1 svd_structured": "mutation_svd_structured",
+    "M2 layer_selective_gaussian": "mutation_layer_selective_gaussian",
+    "M3 component_masking": "mutation_component_masking",
+    "M4 full_gaussian": "mutation_full_gaussian",
+    "M5 neftune": "mutation_neftune_style",
+    "average": "crossover_average",
+    "X1 dare": "crossover_dare",
+    "X2 layer_wise": "crossover_layer_wise",
+    "X3 svd_subspace": "crossover_svd_subspace",
+    "X4 extrapolative": "crossover_extrapolative",
+    "X5 xes": "crossover_xes",
+}
+
+
+def missing() -> list[str]:
+    """Which peers are not installed."""
+    return [name for name in ("populora", "peft") if importlib.util.find_spec(name) is None]
+
+
+def population(parents: list[Adapter]) -> Any:
+    """What populora's operators read: factors of all members stacked, A transposed.
+
+    The last member is the place of the child. populora knows no scale; s goes into B, the best
+    that a user of it could do.
+    """
+    members = [*parents, parents[0]]
+    down, up = {}, {}
+    for path in parents[0].paths:
+        slots = [member.slots[path] for member in members]
+        key = path.replace(".", "_")
+        down[key] = torch.nn.Parameter(
+            torch.stack([slot.A.T for slot in slots]).contiguous(), requires_grad=False
+        )
+        up[key] = torch.nn.Parameter(
+            torch.stack([(slot.scale * slot.B).to(slot.B.dtype) for slot in slots]),
+            requires_grad=False,
+        )
+    return SimpleNamespace(weight_down=down, weight_up=up, device=torch.device("cpu"))
+
+
+def populora_call(name: str, members: Any) -> Callable[[], None]:
+    """One child into the last place of `members`, with populora's default parameters."""
+    operators = importlib.import_module("populora.operators")
+    function = getattr(operators, POPULORA[name])
+    child = len(next(iter(members.weight_down.values()))) - 1
+    places = torch.tensor([child])
+    if name.startswith("M"):
+        return lambda: function(members, places)
+    parents = torch.tensor([[0, 1]])
+    fitness = torch.tensor([1.0, 0.5, 0.0])
+    return lambda: function(members, parents, places, fitnesses=fitness)
+
+
+def populora_updates(members: Any) -> dict[str, torch.Tensor]:
+    """Dense updates of the child, by populora's key."""
+    return {
+        key: members.weight_up[key][-1].double() @ members.weight_down[key][-1].double().T
+        for key in members.weight_down
+    }
+
+
+def peft_updates(parents: list[Adapter], kind: str, weights: list[float]) -> dict[str, Any]:
+    """Dense updates of `add_weighted_adapter` on a model made for the occasion."""
+    peft = importlib.import_module("peft")
+    model = torch.nn.Module()
+    for path, slot in parents[0].slots.items():
+        *walk, last = path.split(".")
+        place = model
+        for name in walk:
+            if not hasattr(place, name):
+                place.add_module(name, torch.nn.Module())
+            place = getattr(place, name)
+        place.add_module(last, torch.nn.Linear(slot.A.shape[1], len(slot.B), bias=False))
+    wrapped: Any = None
+    for index, parent in enumerate(parents):
+        config = peft.LoraConfig(
+            r=parent.config.r,
+            lora_alpha=parent.config.lora_alpha,
+            target_modules=list(parent.config.target_modules or ()),
+        )
+        if wrapped is None:
+            wrapped = peft.PeftModel(model, config, adapter_name=f"p{index}")
+        else:
+            wrapped.add_adapter(f"p{index}", config)
+        for path, slot in parent.slots.items():
+            layer = wrapped.base_model.model.get_submodule(path)
+            layer.lora_A[f"p{index}"].weight.data.copy_(slot.A)
+            layer.lora_B[f"p{index}"].weight.data.copy_(slot.B)
+    names = [f"p{index}" for index in range(len(parents))]
+    extra = {"density": 0.3} if kind.startswith("dare") else {}
+    rank = {"svd_rank": parents[0].config.r} if kind == "svd" else {}
+    wrapped.add_weighted_adapter(names, weights, "child", combination_type=kind, **extra, **rank)
+    return {
+        path: wrapped.base_model.model.get_submodule(path).get_delta_weight("child").double()
+        for path in parents[0].slots
+    }
+
+
+def relative_error(found: dict[str, Any], exact: dict[str, torch.Tensor]) -> float:
+    """|found - exact| / |exact| over all modules; `found` may use populora's keys."""
+    gap = sum(
+        float((found.get(path, found.get(path.replace(".", "_"))) - wanted).norm()) ** 2
+        for path, wanted in exact.items()
+    )
+    return math.sqrt(gap / sum(float(wanted.norm()) ** 2 for wanted in exact.values()))
