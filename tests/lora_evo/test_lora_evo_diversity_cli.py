@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from click.testing import CliRunner
 
-from lora_evo import distance, save_adapter
+from lora_evo import cross_directory, distance, mutate_directory, save_adapter, verify
 from lora_evo.cli import main
 from lora_evo.cli_progress import module_counter
 from lora_evo.diversity import diversity
@@ -158,3 +158,13 @@ def test_progress_counts_modules_on_a_terminal_only(monkeypatch, capsys):
     assert "\rcomparing: 300 of 300 modules" in shown
     assert shown.count("comparing") == 101
     assert shown.endswith("\r\x1b[K")
+
+
+def test_births_and_verification_tell_their_progress(home):
+    steps = []
+    mutate_directory("svd_structured", "pop/m1", "c", seed=1, progress=lambda *at: steps.append(at))
+    cross_directory(
+        "slot_swap", ["pop/m1", "c"], "d", seed=1, progress=lambda *at: steps.append(at)
+    )
+    assert verify("d", ".", progress=lambda *at: steps.append(at)).identical
+    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)] * 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,8 @@ from lora_evo.operators import Operator
 from lora_evo.output import check_output
 from lora_evo.plan import Order, checked_order
 
+Progress = Callable[[int, int], None]
+
 
 def mutate_directory(
     operator: str | Operator,
@@ -32,15 +34,17 @@ def mutate_directory(
     strength: float | None = None,
     threads: int = 1,
     overwrite: bool = False,
+    progress: Progress | None = None,
     **parameters: object,
 ) -> Lineage:
     """Write a mutated child of `parent_dir` to `out_dir`, with its lineage.json.
 
     Bit for bit the child that `mutate` gives. Memory holds a few modules at a time, whatever the
-    adapter's size. Raises `LoraEvoError`, and leaves nothing behind then.
+    adapter's size; `progress` is told how many modules of how many are done. Raises
+    `LoraEvoError`, and leaves nothing behind then.
     """
     order = checked_order("mutation", operator, seed, strength, None, parameters, 1)
-    return _breed([Path(parent_dir)], Path(out_dir), order, threads, overwrite)
+    return _breed([Path(parent_dir)], Path(out_dir), order, threads, overwrite, progress)
 
 
 def cross_directory(
@@ -52,6 +56,7 @@ def cross_directory(
     weights: Sequence[float] | None = None,
     threads: int = 1,
     overwrite: bool = False,
+    progress: Progress | None = None,
     **parameters: object,
 ) -> Lineage:
     """Write a child of two or more adapter directories to `out_dir`, with its lineage.json.
@@ -68,10 +73,17 @@ def cross_directory(
                 f"{parents[index]} is given twice as a parent; name two different adapters, or "
                 "use weights to favour one"
             )
-    return _breed(parents, Path(out_dir), order, threads, overwrite)
+    return _breed(parents, Path(out_dir), order, threads, overwrite, progress)
 
 
-def _breed(parents: list[Path], out: Path, order: Order, threads: int, overwrite: bool) -> Lineage:
+def _breed(
+    parents: list[Path],
+    out: Path,
+    order: Order,
+    threads: int,
+    overwrite: bool,
+    progress: Progress | None,
+) -> Lineage:
     check_output(out, parents, overwrite=overwrite)
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
@@ -83,6 +95,8 @@ def _breed(parents: list[Path], out: Path, order: Order, threads: int, overwrite
             for growth in grow(readers, order, threads):
                 write_slot(writer, growth.path, growth.child.slot)
                 grown.append(without_tensors(growth))
+                if progress is not None:
+                    progress(len(grown), len(readers[0].paths))
         lineage = trace(readers, order, grown, generations)
         (draft / CONFIG_FILE).write_text(readers[0].config.to_json(), encoding="utf-8")
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")

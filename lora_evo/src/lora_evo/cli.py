@@ -22,6 +22,7 @@ from lora_evo.cli_frame import (
     print_json,
     print_table,
 )
+from lora_evo.cli_progress import module_counter
 from lora_evo.cli_recovery import recovery
 from lora_evo.cli_resize import resize
 from lora_evo.cli_retention import retention
@@ -99,16 +100,18 @@ def mutate(
     as_json: bool,
 ) -> None:
     """Write a mutated child of PARENT to --out."""
-    lineage = mutate_directory(
-        operator,
-        parent,
-        out,
-        seed=seed,
-        strength=strength,
-        threads=threads,
-        overwrite=overwrite,
-        **_settings(find_operator(operator, "mutation"), settings),
-    )
+    with module_counter(operator) as progress:
+        lineage = mutate_directory(
+            operator,
+            parent,
+            out,
+            seed=seed,
+            strength=strength,
+            threads=threads,
+            overwrite=overwrite,
+            progress=progress,
+            **_settings(find_operator(operator, "mutation"), settings),
+        )
     _print_birth(lineage, out, as_json)
 
 
@@ -130,16 +133,18 @@ def cross(
     as_json: bool,
 ) -> None:
     """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
-    lineage = cross_directory(
-        operator,
-        parents,
-        out,
-        seed=seed,
-        weights=None if weights is None else _weights(weights),
-        threads=threads,
-        overwrite=overwrite,
-        **_settings(find_operator(operator, "crossover"), settings),
-    )
+    with module_counter(operator) as progress:
+        lineage = cross_directory(
+            operator,
+            parents,
+            out,
+            seed=seed,
+            weights=None if weights is None else _weights(weights),
+            threads=threads,
+            overwrite=overwrite,
+            progress=progress,
+            **_settings(find_operator(operator, "crossover"), settings),
+        )
     _print_birth(lineage, out, as_json)
 
 
@@ -180,7 +185,8 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 
     PARENTS are adapters or folders to search; by default the folder that holds CHILD.
     """
-    result = verify_child(child, list(parents) or None)
+    with module_counter("verifying") as progress:
+        result = verify_child(child, list(parents) or None, progress=progress)
     if as_json:
         print_json(result.to_dict())
     elif result.identical:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_evo.breeding import Growth, grow, trace
-from lora_evo.breeding_directories import without_tensors
+from lora_evo.breeding_directories import Progress, without_tensors
 from lora_evo.candidates import adapter_folders, by_content
 from lora_evo.content import slot_digest
 from lora_evo.directory import AdapterReader, PathLike, content_hash, open_adapter
@@ -40,14 +40,18 @@ class Verification:
 
 
 def verify(
-    child_dir: PathLike, parents: Sequence[PathLike] | PathLike | None = None
+    child_dir: PathLike,
+    parents: Sequence[PathLike] | PathLike | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Verification:
     """Re-make the child in `child_dir` and compare it, streaming module by module.
 
     `parents`: adapter directories, or folders to search for them (by content, whatever their
     names); by default the folder that holds the child. Equal bits are promised for equal versions
-    of torch and numpy on the same kind of processor; elsewhere see `difference`. Raises
-    `LoraEvoError` when the child itself cannot be read or has no lineage.
+    of torch and numpy on the same kind of processor; elsewhere see `difference`. `progress` is
+    told how many modules of how many are done. Raises `LoraEvoError` when the child itself cannot
+    be read or has no lineage.
     """
     child = Path(child_dir)
     content = content_hash(child)
@@ -63,7 +67,7 @@ def verify(
         )
     if missing:
         return Verification(False, None, (), tuple(problems))
-    remade, gaps, differing = _remake(lineage, child, folders)
+    remade, gaps, differing = _remake(lineage, child, folders, progress)
     if differing:
         problems.append(
             f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
@@ -110,12 +114,12 @@ def _find_parents(
 
 
 def _remake(
-    lineage: Lineage, child: Path, folders: list[Path]
+    lineage: Lineage, child: Path, folders: list[Path], progress: Progress | None
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
     if lineage.operator == RESIZE:
         with open_adapter(folders[0]) as parent, open_adapter(child) as reader:
             plan = regrowth(parent, lineage.seed, lineage.parameters)
-            gaps, grown, differing = _compared(plan.grow(), parent, reader)
+            gaps, grown, differing = _compared(plan.grow(), parent, reader, progress)
             return plan.trace(grown, 0), gaps, differing
     try:
         operator = recorded_operator(lineage.operator, lineage.plugin, lineage.versions)
@@ -133,13 +137,16 @@ def _remake(
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
         reader = stack.enter_context(open_adapter(child))
-        gaps, grown, differing = _compared(grow(readers, order), readers[0], reader)
+        gaps, grown, differing = _compared(grow(readers, order), readers[0], reader, progress)
         remade = trace(readers, order, grown, generations=(0,) * len(readers))
     return remade, gaps, differing
 
 
 def _compared(
-    growths: Iterator[Growth], first: AdapterReader, reader: AdapterReader
+    growths: Iterator[Growth],
+    first: AdapterReader,
+    reader: AdapterReader,
+    progress: Progress | None,
 ) -> tuple[dict[str, Gap], list[Growth], list[str]]:
     """Distances of all modules made again from those in the child; which differ in any bit."""
     if reader.paths != first.paths:
@@ -153,6 +160,8 @@ def _compared(
         if slot_digest(there) != growth.digest:
             differing.append(growth.path)
         grown.append(without_tensors(growth))
+        if progress is not None:
+            progress(len(grown), len(first.paths))
     return gaps, grown, differing
 
 
