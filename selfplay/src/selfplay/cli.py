@@ -16,6 +16,7 @@ from selfplay import __version__
 from selfplay.errors import SelfplayError
 from selfplay.nano.cli import nano
 from selfplay.presets import preset_names, preset_text, read_preset
+from selfplay.retention.cli import retention
 
 RUN = click.Path(path_type=Path)
 
@@ -59,6 +60,7 @@ def main() -> None:
 
 
 main.add_command(nano)
+main.add_command(retention)
 
 
 @main.command()
@@ -85,7 +87,7 @@ def train(
     with told_plainly(out):
         from selfplay.config import override, read_config
 
-        data = _read_yaml(config_file) if config_file else read_preset(preset)
+        data = read_yaml(config_file) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
         for assignment in assignments:
             override(data, assignment)
@@ -179,7 +181,8 @@ def presets(name: str | None, as_json: bool) -> None:
                 click.echo(f"{n:10} {text}"[:width])
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a configuration file; one that is no mapping is refused."""
     try:
         data = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
