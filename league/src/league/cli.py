@@ -1,49 +1,25 @@
 """The `league` command."""
 
-import functools
-import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import click
 
 import league as package
 from league import store
+from league.cli_frame import (
+    as_json_option,
+    league_directory,
+    one_line_errors,
+    open_league,
+    print_json,
+)
 from league.config import MATCHERS, LeagueConfig
-from league.errors import LeagueError, LeagueLocked, UnreadableLeague
-from league.league import League
 from league.member import ROLES
 from league.simulate import Simulation, SimulationResult, simulate
 from league.tables import table
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-_directory = click.argument("directory", type=click.Path(path_type=Path))
-
-
-def _one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn our errors into one line: exit code 1 for damaged or busy files, else 2."""
-
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except LeagueError as error:
-            damaged = isinstance(error, UnreadableLeague | LeagueLocked)
-            click.echo(f"league: {' '.join(str(error).split())}", err=True)
-            sys.exit(1 if damaged else 2)
-        except BrokenPipeError:
-            raise  # click ends quietly when the reader has gone
-        except OSError as error:
-            click.echo(f"league: {error}", err=True)
-            sys.exit(1)
-
-    return wrapped
 
 
 @click.group()
@@ -53,16 +29,16 @@ def main() -> None:
 
 
 @main.command()
-@_directory
+@league_directory
 @click.option("--role", type=click.Choice(ROLES), help="Only this role.")
-@_as_json
-@_one_line_errors
+@as_json_option
+@one_line_errors
 def board(directory: Path, role: str | None, as_json: bool) -> None:
     """Show who stands where in the league of DIRECTORY, best first."""
-    opened = _open(directory)
+    opened = open_league(directory)
     boards = {r: opened.leaderboard(r) for r in ([role] if role else ROLES)}
     if as_json:
-        _print_json({r: [row.to_json() for row in rows] for r, rows in boards.items()})
+        print_json({r: [row.to_json() for row in rows] for r, rows in boards.items()})
         return
     header = "role member slot mu sigma lower matches solved valid unsolved reward age parents"
     rows = [
@@ -92,7 +68,7 @@ def board(directory: Path, role: str | None, as_json: bool) -> None:
 
 
 @main.command()
-@_directory
+@league_directory
 @click.option(
     "--what",
     type=click.Choice(["observed", "blended", "tasks"]),
@@ -100,13 +76,13 @@ def board(directory: Path, role: str | None, as_json: bool) -> None:
     show_default=True,
     help="Solve rate as played, as expected by matchmaking, or how many tasks it rests on.",
 )
-@_as_json
-@_one_line_errors
+@as_json_option
+@one_line_errors
 def matrix(directory: Path, what: str, as_json: bool) -> None:
     """Show teachers against students; a dot where two have never met."""
-    payoff = _open(directory).payoff()
+    payoff = open_league(directory).payoff()
     if as_json:
-        _print_json(payoff.to_json())
+        print_json(payoff.to_json())
         return
     cells: Any = getattr(payoff, what)
     rows = [(name, *row) for name, row in zip(payoff.teachers, cells, strict=True)]
@@ -114,12 +90,12 @@ def matrix(directory: Path, what: str, as_json: bool) -> None:
 
 
 @main.command()
-@_directory
-@_as_json
-@_one_line_errors
+@league_directory
+@as_json_option
+@one_line_errors
 def replay(directory: Path, as_json: bool) -> None:
     """Rebuild the state from the event log alone and compare; exit code 1 if it differs."""
-    opened = _open(directory)
+    opened = open_league(directory)
     log = directory / store.EVENTS
     whole = log.read_bytes()[: opened.byte_length]
     rebuilt = store.replayed(opened.config, whole, log)
@@ -132,7 +108,7 @@ def replay(directory: Path, as_json: bool) -> None:
         "equal": equal,
     }
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     else:
         click.echo(table(tuple(summary), [tuple(str(value) for value in summary.values())]))
     if not equal:
@@ -151,8 +127,8 @@ def replay(directory: Path, as_json: bool) -> None:
 @click.option("--tau", type=float, help="How far the model believes it moves  [default: 0.083]")
 @click.option("--matcher", type=click.Choice(MATCHERS), default="sampled", show_default=True)
 @click.option("--seed", default=0, show_default=True)
-@_as_json
-@_one_line_errors
+@as_json_option
+@one_line_errors
 def simulate_command(
     teachers: int,
     students: int,
@@ -184,7 +160,7 @@ def simulate_command(
     if teachers > 1:
         results["one broken teacher"] = simulate(replace(world, broken=True))
     if as_json:
-        _print_json({name: result.to_json() for name, result in results.items()})
+        print_json({name: result.to_json() for name, result in results.items()})
         return
     header = ("league", "RMSE", "coverage", "bias", "broken last")
     click.echo(table(header, [_row(name, result) for name, result in results.items()]))
@@ -197,16 +173,3 @@ def simulate_command(
 def _row(name: str, result: SimulationResult) -> tuple[str, ...]:
     last = "·" if result.broken_last is None else f"{result.broken_last:.2f}"
     return (name, f"{result.rmse:.3f}", f"{result.coverage:.3f}", f"{result.bias:+.3f}", last)
-
-
-def _open(directory: Path) -> League:
-    if not (directory / store.SETTINGS).exists():
-        raise LeagueError(f"no league in {directory}; expected a directory with {store.SETTINGS}")
-    opened = League(directory, read_only=True)
-    for warning in opened.warnings:
-        click.echo(f"league: {warning}", err=True)
-    return opened
-
-
-def _print_json(data: object) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
