@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from lora_evo import (
@@ -20,6 +21,7 @@ from lora_evo import (
     save_adapter,
     verify,
 )
+from lora_evo.cli import main
 from lora_evo.layout import LINEAR, Layout
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -181,6 +183,12 @@ def test_shapes_that_are_no_layer_are_refused(tmp_path, a, b, words):
     save_file(tensors, tmp_path / "p" / WEIGHTS)
     with pytest.raises(LoraEvoError, match=words):
         load_adapter(tmp_path / "p")
+
+
+def test_inspect_names_the_kind_of_layer(tmp_path):
+    folder = saved(tmp_path / "p", Layout("conv", (3, 3)), torch.ones(2, 9), torch.ones(3, 2))
+    shown = CliRunner().invoke(main, ["inspect", str(folder)])
+    assert "conv 3x3" in shown.stdout
 
 
 def test_a_slot_must_fit_its_kernel():

@@ -163,12 +163,24 @@ def inspect(directory: Path, as_json: bool) -> None:
         f"{directory}: r {config.r}, alpha {config.lora_alpha:g}, {len(view.modules)} modules, "
         f"base {config.base_model_name_or_path or 'not named'}, {view.content_hash[:24]}"
     )
-    header = ("module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype")
+    header = (
+        "module",
+        "layer",
+        "in",
+        "out",
+        "rank",
+        "eff.rank",
+        "dead",
+        "|A|",
+        "|B|",
+        "|update|",
+        "dtype",
+    )
     rows = [
         (
-            path, module.inputs, module.outputs, module.rank, f"{module.effective_rank:.2f}",
-            module.dead, f"{module.norm_a:.4g}", f"{module.norm_b:.4g}",
-            f"{module.norm_update:.4g}", module.dtype,
+            path, module.layout, module.inputs, module.outputs, module.rank,
+            f"{module.effective_rank:.2f}", module.dead, f"{module.norm_a:.4g}",
+            f"{module.norm_b:.4g}", f"{module.norm_update:.4g}", module.dtype,
         )
         for path, module in view.modules.items()
     ]  # fmt: skip
