@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators import OPERATORS
-from lora_evo.plan import check_names
+from lora_evo.plan import check_names, operator_named
 
 CONTINUED, RESET = "continued", "reset"
 """The controls: the parent trained on as it is, and a fresh adapter in its place."""
@@ -17,21 +16,12 @@ CONTINUED, RESET = "continued", "reset"
 
 @dataclass(frozen=True)
 class Treatment:
-    """An operator with its settings, as tried."""
+    """An operator with its settings, as tried; it need not be installed to be read about."""
 
     operator: str
     strength: float | None = None
     """None: the operator's default."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.operator in (CONTINUED, RESET):
-            return
-        if self.operator not in OPERATORS:
-            raise LoraEvoError(
-                f"there is no operator {self.operator!r}; known: {', '.join(OPERATORS)}"
-            )
-        check_names(OPERATORS[self.operator], self.parameters)
 
     @property
     def name(self) -> str:
@@ -43,8 +33,14 @@ class Treatment:
     @property
     def parents(self) -> int:
         """How many parents it takes: 1 or 2."""
-        known = OPERATORS.get(self.operator)
-        return 2 if known is not None and known.kind == "crossover" else 1
+        if self.operator in (CONTINUED, RESET):
+            return 1
+        return 2 if operator_named(self.operator).kind == "crossover" else 1
+
+    def check(self) -> None:
+        """Refuse an operator or a parameter that there is not here."""
+        if self.operator not in (CONTINUED, RESET):
+            check_names(operator_named(self.operator), self.parameters)
 
 
 def read_treatment(text: str) -> Treatment:
@@ -64,7 +60,9 @@ def read_treatment(text: str) -> Treatment:
         isinstance(strength, bool) or not isinstance(strength, int | float)
     ):
         raise LoraEvoError(f"{text!r}: strength is {strength!r}, expected a number")
-    return Treatment(operator, strength, values)
+    found = Treatment(operator, strength, values)
+    found.check()
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,6 +115,8 @@ class TrialPlan:
     """Children trained side by side at most."""
 
     def __post_init__(self) -> None:
+        for treatment in self.treatments:
+            treatment.check()
         names = [treatment.name for treatment in self.treatments]
         if not names or len(set(names)) < len(names):
             raise LoraEvoError(f"treatments are {names}; expected one or more different ones")

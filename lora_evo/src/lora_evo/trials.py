@@ -13,7 +13,7 @@ from lora_evo.breeding import cross_with_report, mutate_with_report
 from lora_evo.content import adapter_hash
 from lora_evo.errors import LoraEvoError
 from lora_evo.noise import stream
-from lora_evo.operators import OPERATORS
+from lora_evo.plan import operator_named
 from lora_evo.recovery import RecoveryProtocol, checked_scores, level, recovery_step
 from lora_evo.trial_journal import Journal, Outcome
 from lora_evo.trial_plan import CONTINUED, RESET, Trial, TrialPlan
@@ -110,7 +110,7 @@ def make_child(
             head, treatment.operator, trial.seed, treatment.strength, **settings
         )
     else:
-        if "fitness" in OPERATORS[treatment.operator].defaults:
+        if "fitness" in operator_named(treatment.operator).defaults:
             settings.setdefault("fitness", [fitness[name] for name in trial.parents])
         both = [parents[name] for name in trial.parents]
         child = cross_with_report(both, treatment.operator, trial.seed, **settings)

@@ -7,7 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from code_verifier import Sandbox
-from lora_evo import OPERATORS, Adapter, load_adapter, save_adapter
+from lora_evo import Adapter, load_adapter, save_adapter
+from lora_evo.plugins import known_operators
 from lora_evo.recovery import RecoveryProtocol
 from lora_evo.trial_plan import Pair, Treatment, TrialPlan
 from lora_evo.trials import run_trials
@@ -69,7 +70,7 @@ class RetentionSettings:
 
 def every_operator() -> tuple[Treatment, ...]:
     """All known operators with their default parameters."""
-    return tuple(Treatment(name) for name in OPERATORS)
+    return tuple(Treatment(name) for name in known_operators())
 
 
 def run_experiment(
