@@ -10,6 +10,7 @@ from league.errors import LeagueError
 from league.rating import RatingModel
 
 MATCHERS = ("sampled", "assignment", "uniform")
+SCHEMES = ("batch",)
 FITNESSES = ("rating", "lower_bound", "reward")
 
 F_VAR = (1.0, 1.0)
@@ -24,6 +25,9 @@ class LeagueConfig:
 
     seed: of all random choices. mu, sigma, beta, tau: the TrueSkill model (`RatingModel`). tau
     must match how fast members learn: raise it when they train between matches.
+    scheme: how results become ratings, see `league.schemes`: `batch` (one fractional update per
+    match), `trueskill` (one game per task), `weng_lin` or `elo`. elo_k: the most that one task
+    can move a rating under `elo`, in rating units; Elo's 200 points are one beta here.
     evidence: what share of a task counts as an independent game (tasks of one teacher are alike).
     max_weight: the most games one match can count as.
     matcher: `sampled`, `assignment` or `uniform`. pfsp: the powers (a, b) of the weight
@@ -43,6 +47,8 @@ class LeagueConfig:
     sigma: float = RatingModel.sigma
     beta: float = RatingModel.beta
     tau: float = RatingModel.tau
+    scheme: str = "batch"
+    elo_k: float = 0.16 * RatingModel.beta
     evidence: float = 1.0
     max_weight: float = 64.0
     matcher: str = "sampled"
@@ -62,12 +68,13 @@ class LeagueConfig:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise LeagueError(f"{name} is {value!r}; expected a whole number >= {least}")
         _choice("matcher", self.matcher, MATCHERS)
+        _choice("scheme", self.scheme, SCHEMES)
         _choice("fitness", self.fitness, FITNESSES)
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         numbers = {"pfsp": self.pfsp} | {
             name: (getattr(self, name),)
-            for name in ("evidence", "max_weight", "history_tasks", "child_sigma")
+            for name in ("elo_k", "evidence", "max_weight", "history_tasks", "child_sigma")
         }
         for name, values in numbers.items():
             for value in values:

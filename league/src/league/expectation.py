@@ -5,25 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from league.member import Member
-from league.normal import Floats, log_cdf_pair
+from league.normal import Floats
+from league.schemes import Skills, scheme_of
 from league.state import State
 
 
 def expected_scores(state: State, teachers: Sequence[Member], students: Sequence[Member]) -> Floats:
     """Return the students' expected share of the tasks, shape [teachers, students], in [0, 1].
 
-    By ratings p = Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)); with n faded tasks of
+    By ratings p is what the league's scheme predicts, and by default
+    Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)); with n faded tasks of
     history at mean r it becomes (n r + n0 p) / (n + n0), n0 = config.history_tasks, which picks
     up what one number per member cannot say. The share is the solve rate when all tasks are
     valid; an invalid task counts as won by the student.
     """
     config = state.config
-    teacher_mu = np.array([m.rating.mu for m in teachers])
-    student_mu = np.array([m.rating.mu for m in students])
-    teacher_var = np.array([m.rating.sigma**2 for m in teachers])
-    student_var = np.array([m.rating.sigma**2 for m in students])
-    spread = np.sqrt(2.0 * config.beta**2 + teacher_var[:, None] + student_var[None, :])
-    scores = np.exp(log_cdf_pair((student_mu[None, :] - teacher_mu[:, None]) / spread)[0])
+    teacher_skills = Skills.of([m.rating for m in teachers])
+    column = Skills(teacher_skills.mu[:, None], teacher_skills.sigma[:, None])
+    row = Skills.of([m.rating for m in students])
+    scores = scheme_of(config).predict(column, row)
     rows = {m.name: i for i, m in enumerate(teachers)}
     columns = {m.name: i for i, m in enumerate(students)}
     for (teacher, student), meeting in state.meetings.items():

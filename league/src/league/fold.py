@@ -14,8 +14,8 @@ from league.errors import LeagueError
 from league.inheritance import child_rating
 from league.member import ROLES, TEACHER, Member, teacher_reward
 from league.outcome import Outcome
-from league.posterior import rate_matches
 from league.rating import Rating
+from league.schemes import rate, scheme_of
 from league.state import Meeting, Pair, Replacement, State
 
 Event = Mapping[str, Any]
@@ -133,12 +133,12 @@ def _rate(state: State, pair: Pair, outcome: Outcome) -> None:
         return
     teacher, student = state.members[pair.teacher], state.members[pair.student]
     weight = min(outcome.counted * state.config.evidence, state.config.max_weight)
-    new_teacher, new_student = rate_matches(
+    new_teacher, new_student = rate(
+        scheme_of(state.config),
         [teacher.rating],
         [student.rating],
         np.array([outcome.student_score]),
         np.array([weight]),
-        state.config.model,
     )
     state.members[teacher.name] = replace(teacher, rating=new_teacher[0])
     state.members[student.name] = replace(student, rating=new_student[0])

@@ -1,0 +1,39 @@
+"""Rating schemes: ways to turn results into ratings, chosen by `LeagueConfig.scheme`."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from league.normal import Floats
+from league.rating import Rating
+from league.schemes.batch import Batch
+from league.schemes.scheme import RatingScheme, Skills
+
+if TYPE_CHECKING:
+    from league.config import LeagueConfig
+
+__all__ = ["SCHEMES", "Batch", "RatingScheme", "Skills", "rate", "scheme_of"]
+
+SCHEMES: dict[str, Callable[["LeagueConfig"], RatingScheme]] = {
+    "batch": lambda config: Batch(config.model),
+}
+"""Every scheme by the name that `LeagueConfig.scheme` gives it."""
+
+
+def scheme_of(config: "LeagueConfig") -> RatingScheme:
+    """Return the scheme that a config asks for, with the constants of that config."""
+    return SCHEMES[config.scheme](config)
+
+
+def rate(
+    scheme: RatingScheme,
+    teachers: list[Rating],
+    students: list[Rating],
+    score: Floats,
+    weight: Floats,
+) -> tuple[list[Rating], list[Rating]]:
+    """Return the new ratings of n teachers and n students after one match of each pair.
+
+    score, weight: shape [n], as in `RatingScheme.update`. No member may occur twice.
+    """
+    new = scheme.update(Skills.of(teachers), Skills.of(students), score, weight)
+    return new[0].ratings(), new[1].ratings()
