@@ -178,6 +178,14 @@ def test_a_damaged_lineage(home, name):
         refused(words, reason)
 
 
+def test_a_lineage_that_tells_contents_by_another_hash(home):
+    mutate_directory("svd_structured", "p1", "k", seed=1)
+    file = home / "k" / "lineage.json"
+    kind = content_hash("p1").partition(":")[0]
+    file.write_text(file.read_text().replace(f"{kind}:", "crc32:"))
+    refused("verify k", f"by crc32, this version by {kind}; verify it with lora_evo 0.")
+
+
 @pytest.mark.parametrize("words", ["", "{", "[]", "null", "[" * 200000, "\udcff"])
 def test_a_lineage_that_is_no_record(home, words):
     mutate_directory("svd_structured", "p1", "k", seed=1)

@@ -58,6 +58,12 @@ def verify(
     lineage = read_lineage(child)
     if lineage is None:
         raise LoraEvoError(f"{child} has no lineage.json: it was not bred, so nothing to verify")
+    recorded_hash, hash_here = (text.partition(":")[0] for text in (lineage.content_hash, content))
+    if recorded_hash != hash_here:
+        raise LoraEvoError(
+            f"{child}: its lineage tells contents by {recorded_hash}, this version by {hash_here}; "
+            f"verify it with lora_evo {lineage.versions.get('lora_evo', 'of its time')}"
+        )
     folders, missing = _find_parents(lineage, child, parents)
     problems = list(missing)
     if content != lineage.content_hash:
