@@ -9,7 +9,9 @@ import torch
 from lora_evo.adapter import Slot
 from lora_evo.angles import spaces
 from lora_evo.distance import CANCELLED, check_same_ends, slot_gap
-from lora_evo.thin import prepared
+
+# Columns of the factors that are held in float64 at a time.
+_STRIPE = 2048
 
 
 def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -26,14 +28,13 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
     widths = [slot.rank for slot in slots]
     starts = [sum(widths[:place]) for place in range(size)]
     scales = torch.tensor([slot.scale for slot in slots], dtype=torch.float64)
-    ups = torch.cat([prepared(slot.B) for slot in slots], dim=1).double()
-    downs = torch.cat([prepared(slot.A) for slot in slots]).double()
+    left = _upper_gram([slot.B.detach().T for slot in slots], starts)
+    right = _upper_gram([slot.A.detach() for slot in slots], starts)
     products = torch.zeros(size, size, dtype=torch.float64)
     for i, (start, width) in enumerate(zip(starts, widths, strict=True)):
         mine = slice(start, start + width)
-        entries = (ups[:, mine].T @ ups[:, start:]) * (downs[mine] @ downs[start:].T)
-        blocks = torch.split(entries.sum(0), widths[i:])
-        for j, block in enumerate(blocks, start=i):
+        entries = (left[mine, start:] * right[mine, start:]).sum(0)
+        for j, block in enumerate(torch.split(entries, widths[i:]), start=i):
             products[i, j] = products[j, i] = block.sum()
     products *= torch.outer(scales, scales)
     products.diagonal().clamp_(min=0.0)
@@ -47,6 +48,19 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
                 products[i, j] = products[j, i] = (both - gap) / 2
             gaps[i, j] = gaps[j, i] = gap
     return products, gaps
+
+
+def _upper_gram(factors: Sequence[torch.Tensor], starts: Sequence[int]) -> torch.Tensor:
+    """F F^T (float64) of all factors [r, n] one below the other, in its upper blocks."""
+    total = sum(factor.shape[0] for factor in factors)
+    gram = torch.zeros(total, total, dtype=torch.float64)
+    ends = [*starts[1:], total]
+    for first in range(0, factors[0].shape[1], _STRIPE):
+        stripe = torch.cat([factor[:, first : first + _STRIPE].cpu() for factor in factors])
+        wide = stripe.double()
+        for start, end in zip(starts, ends, strict=True):
+            gram[start:end, start:].addmm_(wide[start:end], wide[start:].T)
+    return gram
 
 
 def space_overlaps(slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:
