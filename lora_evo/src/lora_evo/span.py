@@ -19,6 +19,9 @@ from lora_evo.thin import Thin, product, thin
 # What is left of a factor below this share of its size is rounding: nothing new.
 _NOTHING = {torch.float32: 1e-6, torch.float64: 1e-13}
 
+# Below this share, it is taken apart from the basis a second time.
+_SMALL = 0.05
+
 
 @dataclass(frozen=True, eq=False)
 class Span:
@@ -49,14 +52,13 @@ def span(factors: Sequence[torch.Tensor]) -> Span:
         return _whole(factors)
     blocks, columns = [first], [[first.upper]]
     for factor in factors[1:]:
-        left_over = factor.to(wide)
-        size = float(torch.linalg.matrix_norm(left_over))
-        shares = []
-        for block in blocks:
-            share = _coordinates(block, left_over)
-            shares.append(share)
-            solved = torch.linalg.solve_triangular(block.upper, share, upper=True)
-            left_over = product(block.factor.to(wide), -solved.to(wide), onto=left_over)
+        whole = factor.to(wide)
+        size = float(torch.linalg.matrix_norm(whole))
+        left_over, shares = _apart(blocks, whole)
+        if float(torch.linalg.matrix_norm(left_over)) < _SMALL * size:
+            # Rounding of the large part lies in the small rest: once more (twice is enough).
+            left_over, more = _apart(blocks, left_over)
+            shares = [one + two for one, two in zip(shares, more, strict=True)]
         if float(torch.linalg.matrix_norm(left_over)) > _NOTHING[wide] * size:
             rest = thin(left_over)
             if rest.q is not None:
@@ -66,6 +68,17 @@ def span(factors: Sequence[torch.Tensor]) -> Span:
         columns.append(shares)
     total = sum(len(block.upper) for block in blocks)
     return Span(tuple(blocks), tuple(_filled(torch.cat(shares), total) for shares in columns))
+
+
+def _apart(blocks: Sequence[Thin], factor: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """F less what the blocks hold of it, and the coordinates of that in each block (float64)."""
+    shares = []
+    for block in blocks:
+        share = _coordinates(block, factor)
+        shares.append(share)
+        solved = torch.linalg.solve_triangular(block.upper, share, upper=True)
+        factor = product(block.factor.to(factor.dtype), -solved.to(factor.dtype), onto=factor)
+    return factor, shares
 
 
 def _whole(factors: Sequence[torch.Tensor]) -> Span:
