@@ -188,21 +188,21 @@ def _compare(
     spaces: bool,
     progress: Progress | None,
 ) -> Diversity:
-    inner: dict[str, list[torch.Tensor]] = {}
-    squared: dict[str, list[torch.Tensor]] = {}
+    kinds = [module_type(path) for path in paths]
+    # Made before any factor is read, so that nothing small and lasting lies between large ones.
+    by_type = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
+    apart = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
     overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
     with one_thread():
-        for done, path in enumerate(paths, start=1):
+        for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):
             members = slots(path)
             products, gaps = inner_products(path, members)
-            inner.setdefault(module_type(path), []).append(products)
-            squared.setdefault(module_type(path), []).append(gaps)
+            by_type[kind] += products
+            apart[kind] += gaps
             if spaces:
                 overlaps.append(space_overlaps(members))
             if progress is not None:
                 progress(done, len(paths))
-        by_type = {kind: torch.stack(parts).sum(0) for kind, parts in inner.items()}
-        apart = {kind: torch.stack(parts).sum(0) for kind, parts in squared.items()}
         whole = torch.stack(list(by_type.values())).sum(0)
         between = torch.stack(list(apart.values())).sum(0)
         energies = whole.diagonal()
@@ -218,14 +218,18 @@ def _compare(
             effective_members=effective_members(cosines),
             module_types={
                 kind: ModuleType(
-                    modules=len(inner[kind]),
+                    modules=kinds.count(kind),
                     distance_share=float(apart[kind].sum()) / total if total else 0.0,
                     effective_members=effective_members(_cosines(by_type[kind])),
                 )
-                for kind in sorted(by_type)
+                for kind in by_type
             },
             overlaps=_mean_overlaps(overlaps) if spaces else None,
         )
+
+
+def _zeros(size: int) -> torch.Tensor:
+    return torch.zeros(size, size, dtype=torch.float64)
 
 
 def _cosines(inner: torch.Tensor) -> torch.Tensor:
