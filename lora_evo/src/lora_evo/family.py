@@ -10,6 +10,7 @@ from typing import Any
 from lora_evo.candidates import adapter_folders
 from lora_evo.directory import PathLike, content_hash
 from lora_evo.lineage import Lineage, read_lineage
+from lora_evo.names import telling_names
 from lora_evo.pedigree import Pedigree, pedigree
 
 
@@ -46,7 +47,7 @@ def family(roots: Iterable[PathLike]) -> list[Member]:
     folders = adapter_folders(Path(root) for root in roots)
     return [
         Member(name, content_hash(folder), read_lineage(folder))
-        for folder, name in zip(folders, _names(folders), strict=True)
+        for folder, name in zip(folders, telling_names(folders), strict=True)
     ]
 
 
@@ -100,12 +101,3 @@ def _label(member: Member, links: Pedigree) -> str:
 
 def _short(content: str) -> str:
     return content.partition(":")[2][:10]
-
-
-def _names(folders: list[Path]) -> list[str]:
-    """The last parts of the paths, as many as it takes to tell all of them apart."""
-    for depth in range(1, 64):
-        names = ["/".join(folder.resolve().parts[-depth:]) for folder in folders]
-        if len(set(names)) == len(names):
-            return names
-    return [str(folder) for folder in folders]
