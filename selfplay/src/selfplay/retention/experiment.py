@@ -94,6 +94,8 @@ def run_experiment(
             f"the base {config.base!r} has no built-in parents and tasks; give some with "
             "--parent DIR and --tasks FILE, as `selfplay train` and `selfplay tasks` write them"
         )
+    for treatment in treatments:
+        treatment.check()
     protocol = RecoveryProtocol(checks=settings.checks)
     home.mkdir(parents=True, exist_ok=True)
     with closing(lock(home)), open_sandbox(config) as sandbox:
