@@ -10,7 +10,7 @@ from league.errors import LeagueError
 from league.rating import RatingModel
 
 MATCHERS = ("sampled", "assignment", "uniform")
-SCHEMES = ("batch",)
+SCHEMES = ("batch", "trueskill", "weng_lin", "elo")
 FITNESSES = ("rating", "lower_bound", "reward")
 
 F_VAR = (1.0, 1.0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from league.normal import Floats, log_cdf_pair, log_pdf
 from league.rating import Rating, RatingModel
+from league.skills import Skills
 
 _NODES = np.linspace(0.0, 1.0, 64)
 _MODE_STEPS = 16
@@ -71,25 +72,21 @@ def gap_moments(problem: GapProblem) -> tuple[Floats, Floats]:
     return mode + shift, np.minimum(variance, problem.variance)
 
 
-def rate_matches(
-    teachers: list[Rating],
-    students: list[Rating],
-    score: Floats,
-    weight: Floats,
-    model: RatingModel,
-) -> tuple[list[Rating], list[Rating]]:
-    """Return the new ratings of n teachers and n students after one match of each pair.
+def rate_columns(
+    teachers: Skills, students: Skills, score: Floats, weight: Floats, model: RatingModel
+) -> tuple[Skills, Skills]:
+    """Return n teachers and n students after one match of each pair; all columns of shape [n].
 
-    score: the students' share of the tasks in [0, 1], shape [n]. weight: how many tasks each
-    match counts as, >= 0, shape [n]; a weight of 0 only lets the skills wander by tau. No member
-    may occur twice. The gap's posterior is projected back on both sides in proportion to their
-    variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
+    score: the students' share of the tasks in [0, 1]. weight: how many tasks each match counts
+    as, >= 0; a weight of 0 only lets the skills wander by tau. No member may occur twice. The
+    gap's posterior is projected back on both sides in proportion to their variances, so
+    mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
     """
-    teacher_mu, teacher_var = _columns(teachers, model)
-    student_mu, student_var = _columns(students, model)
+    teacher_var = teachers.sigma * teachers.sigma + model.tau**2
+    student_var = students.sigma * students.sigma + model.tau**2
     total = teacher_var + student_var
     problem = GapProblem(
-        student_mu - teacher_mu,
+        students.mu - teachers.mu,
         total,
         weight * score,
         weight * (1.0 - score),
@@ -98,24 +95,28 @@ def rate_matches(
     mean, variance = gap_moments(problem)
     pull = (mean - problem.mean) / total
     shrink = (variance - total) / (total * total)
-    new_teachers = _ratings(
-        teacher_mu - teacher_var * pull, teacher_var + teacher_var * teacher_var * shrink
+    new_teachers = Skills(
+        teachers.mu - teacher_var * pull,
+        np.sqrt(teacher_var + teacher_var * teacher_var * shrink),
     )
-    new_students = _ratings(
-        student_mu + student_var * pull, student_var + student_var * student_var * shrink
+    new_students = Skills(
+        students.mu + student_var * pull,
+        np.sqrt(student_var + student_var * student_var * shrink),
     )
     return new_teachers, new_students
 
 
-def _columns(ratings: list[Rating], model: RatingModel) -> tuple[Floats, Floats]:
-    mu = np.array([r.mu for r in ratings], dtype=np.float64)
-    sigma = np.array([r.sigma for r in ratings], dtype=np.float64)
-    return mu, sigma * sigma + model.tau**2
-
-
-def _ratings(mu: Floats, variance: Floats) -> list[Rating]:
-    sigma = np.sqrt(variance)
-    return [Rating(m, s) for m, s in zip(mu.tolist(), sigma.tolist(), strict=True)]
+def rate_matches(
+    teachers: list[Rating],
+    students: list[Rating],
+    score: Floats,
+    weight: Floats,
+    model: RatingModel,
+) -> tuple[list[Rating], list[Rating]]:
+    """Return the new ratings of n teachers and n students; `rate_columns` on lists."""
+    columns = Skills.of(teachers), Skills.of(students)
+    new = rate_columns(*columns, score, weight, model)
+    return new[0].ratings(), new[1].ratings()
 
 
 def _mode(problem: GapProblem) -> Floats:

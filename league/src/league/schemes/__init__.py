@@ -6,15 +6,32 @@ from typing import TYPE_CHECKING
 from league.normal import Floats
 from league.rating import Rating
 from league.schemes.batch import Batch
-from league.schemes.scheme import RatingScheme, Skills
+from league.schemes.elo import Elo
+from league.schemes.scheme import RatingScheme
+from league.schemes.trueskill_games import TrueSkillGames
+from league.schemes.weng_lin import WengLin
+from league.skills import Skills
 
 if TYPE_CHECKING:
     from league.config import LeagueConfig
 
-__all__ = ["SCHEMES", "Batch", "RatingScheme", "Skills", "rate", "scheme_of"]
+__all__ = [
+    "SCHEMES",
+    "Batch",
+    "Elo",
+    "RatingScheme",
+    "Skills",
+    "TrueSkillGames",
+    "WengLin",
+    "rate",
+    "scheme_of",
+]
 
 SCHEMES: dict[str, Callable[["LeagueConfig"], RatingScheme]] = {
     "batch": lambda config: Batch(config.model),
+    "trueskill": lambda config: TrueSkillGames(config.model),
+    "weng_lin": lambda config: WengLin(config.model),
+    "elo": lambda config: Elo(config.model, config.elo_k),
 }
 """Every scheme by the name that `LeagueConfig.scheme` gives it."""
 
