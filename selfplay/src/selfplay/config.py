@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import yaml
 
 from league import LeagueConfig, LeagueError
-from lora_evo import OPERATORS
+from lora_evo import known_operators
 from selfplay.errors import ConfigError
 from selfplay.learner import LearnerConfig
 from selfplay.reward import StudentRewards
@@ -172,7 +172,7 @@ class RunConfig:
         if len(set(r.kinds)) < len(r.kinds):
             raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(r.kinds)}")
         for sort in ("mutation", "crossover"):
-            known = tuple(name for name, op in OPERATORS.items() if op.kind == sort)
+            known = tuple(name for name, op in known_operators().items() if op.kind == sort)
             _one_of(f"evolution.{sort}", getattr(e, sort), known)
         for name, share in (
             ("replaced_fraction", e.replaced_fraction),
