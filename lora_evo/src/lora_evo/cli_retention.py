@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,23 @@ from typing import Any
 
 import click
 
+from lora_evo.adapter import Adapter
 from lora_evo.cli_frame import FOLDER, guarded, json_option, print_json, print_table
+from lora_evo.cli_retention_training import (
+    TrainingOptions,
+    print_recovery,
+    train,
+    training_options,
+)
 from lora_evo.directory import load_adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.names import telling_names
 from lora_evo.parents import Moments, moments_of, parents_on_disk
 from lora_evo.probe import Behaviour, probe
-from lora_evo.probe_model import open_base
-from lora_evo.probe_rows import read_probes
+from lora_evo.probe_model import BaseModel, open_base
+from lora_evo.probe_rows import ProbeRow, read_probes
+from lora_evo.recovery_summary import Summary
+from lora_evo.recovery_table import to_json
 from lora_evo.retention import Comparison, Retention, retention_of_directories
 from lora_evo.verdict import HINT, Verdict, verdict
 
@@ -51,16 +61,17 @@ class _Against:
 @click.command()
 @click.argument("child", type=FOLDER)
 @click.option("--parent", "parents", type=FOLDER, multiple=True, help="Repeat for several parents.")
-@click.option("--model", type=FOLDER, help="Folder of the base model; needs --probes.")
-@click.option("--probes", type=FOLDER, help='JSON Lines: {"prompt", "completion"?}; needs --model.')
+@click.option("--model", type=FOLDER, help="Folder of the base model.")
+@click.option("--probes", type=FOLDER, help='JSON Lines: {"prompt", "completion"?}.')
 @click.option(
     "--skip", type=int, default=4, show_default=True, help="Prompt tokens left out first."
 )
-@click.option("--batch-size", type=int, default=8, show_default=True, help="Prompts at a time.")
+@click.option("--batch-size", type=int, default=8, show_default=True, help="Rows at a time.")
 @click.option("--device", default="auto", show_default=True, help="For the model: cpu, cuda, ...")
 @click.option("--dtype", default="float32", show_default=True, help="For the model.")
 @click.option("--max-change", type=float, help="Exit code 1 above this relative change.")
 @click.option("--max-kl-ratio", type=float, help="Exit code 1 above this KL ratio.")
+@training_options
 @json_option
 @guarded
 def retention(
@@ -75,27 +86,47 @@ def retention(
     max_change: float | None,
     max_kl_ratio: float | None,
     as_json: bool,
+    **training: Any,
 ) -> None:
-    """Compare CHILD with its parents before any training (zero-step proxies).
+    """Compare CHILD with its parents: before training, and with --train by training.
 
     Parents are those named with --parent, else the adapters beside CHILD that its lineage names.
     From weights alone in seconds; with a base model and probe prompts also KL(parent||child) per
     token, its ratio to KL(base||parent), the loss on the completions, and the change of each
     module on the inputs that occur. A limit applies to the closest parent.
+
+    With --train ROWS the child is trained on worked examples beside two controls, the first parent
+    trained on and a fresh adapter, on the same rows in the same order. Fitness is the geometric
+    mean of the probabilities of a held-out completion's tokens. Printed is after how many steps
+    the child holds its best parent's level, and its gain over the controls. --out keeps the journal
+    trials.jsonl: the same command goes on after an interruption, one with more seeds or operators
+    adds to it, and `lora-evo recovery` prints it.
     """
-    _check_limits(max_change, max_kl_ratio, model, probes)
+    asked = TrainingOptions(**training)
+    asked.check(model)
+    _check_limits(max_change, max_kl_ratio, model, probes, asked.train)
     folders = list(parents) or parents_on_disk(child)
-    names = telling_names(folders)  # refuses a parent given twice
-    if parents:
-        names = [str(parent) for parent in parents]
+    short = telling_names(folders)  # refuses a parent given twice
+    names = [str(parent) for parent in parents] or short
     compared = {
         name: retention_of_directories(folder, child)
         for name, folder in zip(names, folders, strict=True)
     }
+    rows = None if probes is None else read_probes(probes)
     seen: Mapping[str, Behaviour] = {}
-    if model is not None and probes is not None:
-        seen = _probe(model, probes, dict(zip(names, folders, strict=True)), child, skip=skip,
-                      batch_size=batch_size, device=device, dtype=dtype)  # fmt: skip
+    recovery: Summary | None = None
+    if model is not None:
+        adapters = [load_adapter(folder) for folder in folders]
+        offspring = load_adapter(child)
+        known = dict(zip(short, adapters, strict=True))
+        lesson = asked.lesson(child.resolve().name, offspring, known, batch_size)
+        base = open_base(model, device=device, dtype=dtype)
+        learner = None if lesson is None else lesson.learner(base)
+        if rows is not None:
+            named = dict(zip(names, adapters, strict=True))
+            seen = _probe(base, rows, named, offspring, skip=skip, batch_size=batch_size)
+        if lesson is not None and learner is not None:
+            recovery = train(lesson, learner)
     against = {name: _Against(row, seen.get(name)) for name, row in compared.items()}
     moments = moments_of(child)
     exceeded = _exceeded(list(against.values()), max_change, max_kl_ratio)
@@ -106,6 +137,7 @@ def retention(
                 "moments_valid_at_birth": None if moments is None else moments.valid_at_birth,
                 "trained_since_birth": None if moments is None else moments.trained,
                 "parents": {name: row.to_dict() for name, row in against.items()},
+                "recovery": None if recovery is None else json.loads(to_json(recovery)),
                 "exceeded": exceeded,
             }
         )
@@ -114,6 +146,9 @@ def retention(
             _print_parent(str(child), name, row)
         click.echo(_moments(moments))
         click.echo(HINT)
+        if recovery is not None and asked.out is not None:
+            click.echo()
+            print_recovery(str(child), child.resolve().name, recovery, asked.out)
     for reason in exceeded:
         click.echo(f"lora-evo: {child}: {reason}", err=True)
     if exceeded:
@@ -121,11 +156,17 @@ def retention(
 
 
 def _check_limits(
-    max_change: float | None, max_kl_ratio: float | None, model: Path | None, probes: Path | None
+    max_change: float | None,
+    max_kl_ratio: float | None,
+    model: Path | None,
+    probes: Path | None,
+    train: Path | None,
 ) -> None:
-    if (model is None) != (probes is None):
-        raise LoraEvoError("--model and --probes belong together; give both or neither")
-    if max_kl_ratio is not None and model is None:
+    if probes is not None and model is None:
+        raise LoraEvoError("--probes needs --model")
+    if model is not None and probes is None and train is None:
+        raise LoraEvoError("--model needs --probes or --train")
+    if max_kl_ratio is not None and probes is None:
         raise LoraEvoError("--max-kl-ratio needs --model and --probes")
     for name, value in (("--max-change", max_change), ("--max-kl-ratio", max_kl_ratio)):
         if value is not None and not (math.isfinite(value) and value >= 0):
@@ -133,24 +174,19 @@ def _check_limits(
 
 
 def _probe(
-    model: Path,
-    probes: Path,
-    parents: Mapping[str, Path],
-    child: Path,
+    base: BaseModel,
+    rows: Sequence[ProbeRow],
+    parents: Mapping[str, Adapter],
+    child: Adapter,
     *,
     skip: int,
     batch_size: int,
-    device: str,
-    dtype: str,
 ) -> dict[str, Behaviour]:
-    rows = read_probes(probes)
-    base = open_base(model, device=device, dtype=dtype)
-    adapters = {name: load_adapter(folder) for name, folder in parents.items()}
     with click.progressbar(
         length=len(rows), label="probing", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
         return probe(
-            base, adapters, load_adapter(child), rows, skip=skip, batch_size=batch_size,
+            base, parents, child, rows, skip=skip, batch_size=batch_size,
             progress=lambda done, _: bar.update(done - bar.pos),
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from lora_evo.adapter import Adapter
 from lora_evo.distance import check_same_modules
 from lora_evo.errors import LoraEvoError
 from lora_evo.probe_model import BaseModel, Tally
-from lora_evo.probe_rows import ProbeRow, TokenRow, tokenised
+from lora_evo.probe_rows import ProbeRow, TokenRow, padded, tokenised
 
 # Positions whose distributions are compared at a time, in float64 over the whole vocabulary.
 _AT_ONCE = 64
@@ -100,7 +100,7 @@ def probe(
     done = 0
     with torch.inference_mode():
         for batch in _batches(tokens, batch_size):
-            ids, mask = _padded(batch, base.device)
+            ids, mask = padded(batch, base.device)
             plain = _compared(base, batch, ids, mask)
             with base.wearing(offspring):
                 after = _compared(base, batch, ids, mask)
@@ -119,17 +119,6 @@ def _batches(rows: list[TokenRow], size: int) -> Iterator[list[TokenRow]]:
     ordered = sorted(rows, key=lambda row: (-len(row.ids), row.line))
     for start in range(0, len(ordered), size):
         yield ordered[start : start + size]
-
-
-def _padded(batch: list[TokenRow], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and mask [rows, longest]; rows are padded behind, where no token looks."""
-    width = max(len(row.ids) for row in batch)
-    ids = torch.zeros(len(batch), width, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for place, row in enumerate(batch):
-        ids[place, : len(row.ids)] = torch.tensor(row.ids)
-        mask[place, : len(row.ids)] = 1
-    return ids.to(device), mask.to(device)
 
 
 def _compared(

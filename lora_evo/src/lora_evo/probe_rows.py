@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lora_evo.directory import PathLike
 from lora_evo.errors import FileDamage, LoraEvoError
 
@@ -89,6 +91,17 @@ def tokenised(
             )
         found.append(TokenRow(row.line, ids, first, last, targets))
     return found
+
+
+def padded(rows: Sequence[TokenRow], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and mask [rows, longest]; rows are padded behind, where no token looks."""
+    width = max(len(row.ids) for row in rows)
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for place, row in enumerate(rows):
+        ids[place, : len(row.ids)] = torch.tensor(row.ids)
+        mask[place, : len(row.ids)] = 1
+    return ids.to(device), mask.to(device)
 
 
 def _row(file: Path, number: int, text: str) -> ProbeRow:

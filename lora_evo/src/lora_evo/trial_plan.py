@@ -12,6 +12,8 @@ from lora_evo.plan import check_names, operator_named
 
 CONTINUED, RESET = "continued", "reset"
 """The controls: the parent trained on as it is, and a fresh adapter in its place."""
+GIVEN = "given"
+"""A child that was made elsewhere and is only trained."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,14 @@ class TrialPlan:
     seeds: tuple[int, ...]
     together: int = 32
     """Children trained side by side at most."""
+    given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of children made elsewhere, each with the names of its parents, the first one first."""
 
     def __post_init__(self) -> None:
         for treatment in self.treatments:
             treatment.check()
         names = [treatment.name for treatment in self.treatments]
-        if not names or len(set(names)) < len(names):
+        if not (names or self.given) or len(set(names)) < len(names):
             raise LoraEvoError(f"treatments are {names}; expected one or more different ones")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or self.together < 1:
             raise LoraEvoError(
@@ -129,7 +133,8 @@ class TrialPlan:
     def cohorts(self, done: Sequence[str] = ()) -> Iterator[list[Trial]]:
         """Trials not yet done that share the first parent and the seed, controls first."""
         finished = set(done)
-        heads = dict.fromkeys((*self.parents, *(pair.first for pair in self.pairs)))
+        firsts = [pair.first for pair in self.pairs] + [names[0] for names in self.given.values()]
+        heads = dict.fromkeys((*self.parents, *firsts))
         for seed in self.seeds:
             for head in heads:
                 open_ = [t for t in self._of(head, seed) if t.key not in finished]
@@ -139,6 +144,10 @@ class TrialPlan:
     def _of(self, head: str, seed: int) -> Iterator[Trial]:
         for control in (CONTINUED, RESET):
             yield Trial(Treatment(control), (head,), "", seed)
+        for child, parents in self.given.items():
+            if parents[0] == head:
+                known = Treatment(GIVEN, parameters={"child": child})
+                yield Trial(known, parents, GIVEN if len(parents) > 1 else "", seed)
         for treatment in self.treatments:
             if treatment.parents == 1 and head in self.parents:
                 yield Trial(treatment, (head,), "", seed)

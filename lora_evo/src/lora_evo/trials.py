@@ -11,12 +11,13 @@ import torch
 from lora_evo.adapter import Adapter, Slot
 from lora_evo.breeding import cross_with_report, mutate_with_report
 from lora_evo.content import adapter_hash
+from lora_evo.distance import relative_change
 from lora_evo.errors import LoraEvoError
 from lora_evo.noise import stream
 from lora_evo.plan import operator_named
 from lora_evo.recovery import RecoveryProtocol, checked_scores, level, recovery_step
 from lora_evo.trial_journal import Journal, Outcome
-from lora_evo.trial_plan import CONTINUED, RESET, Trial, TrialPlan
+from lora_evo.trial_plan import CONTINUED, GIVEN, RESET, Trial, TrialPlan
 
 Report = Callable[[int, int, str], None]
 """Called with trials done, trials in all, and what is being done."""
@@ -48,6 +49,7 @@ def run_trials(
     learner: Learner,
     protocol: RecoveryProtocol,
     *,
+    children: Mapping[str, Adapter] | None = None,
     setting: Mapping[str, object] | None = None,
     stop_early: bool = False,
     report: Report | None = None,
@@ -58,11 +60,14 @@ def run_trials(
     cohort is written as one line when it is finished, so that an interrupted experiment goes on
     where it was; more treatments, pairs and seeds can be added to a finished one. `setting`: plain
     values that describe the learner, kept in the journal; another setting, protocol or parent is
-    refused. stop_early: children are no longer trained once they have recovered; the controls are.
+    refused. children: those that the plan calls given. stop_early: children are no longer trained
+    once they have recovered; the controls are.
     """
     missing = {p for pair in plan.pairs for p in (pair.first, pair.second)} | set(plan.parents)
-    if missing - set(parents):
-        raise LoraEvoError(f"no adapter was given for {', '.join(sorted(missing - set(parents)))}")
+    missing |= {name for names in plan.given.values() for name in names}
+    absent = sorted(missing - set(parents)) + sorted(set(plan.given) - set(children or {}))
+    if absent:
+        raise LoraEvoError(f"no adapter was given for {', '.join(absent)}")
     hashes = {name: adapter_hash(adapter) for name, adapter in sorted(parents.items())}
     journal = Journal.open(path, protocol, hashes, dict(setting or {}))
     tell = report or (lambda done, total, what: None)
@@ -74,7 +79,7 @@ def run_trials(
             journal.add_level(name, list(checked_scores(learner.fitness([0])[0])))
     for cohort in list(plan.cohorts(list(journal.outcomes))):
         tell(len(journal.outcomes), total, f"{cohort[0].parents[0]}, seed {cohort[0].seed}")
-        journal.add(_run_cohort(cohort, parents, journal, learner, stop_early))
+        journal.add(_run_cohort(cohort, parents, journal, learner, stop_early, children))
     tell(total, total, "done")
 
 
@@ -88,12 +93,15 @@ def fresh_adapter(like: Adapter, seed: int) -> Adapter:
         bound = slot.A[0].numel() ** -0.5
         values = stream(seed, path, "fresh").uniform(-bound, bound, tuple(slot.A.shape))
         a = torch.from_numpy(values).to(slot.A.dtype)
-        slots[path] = Slot(a, torch.zeros_like(slot.B), slot.scale)
+        slots[path] = Slot(a, torch.zeros_like(slot.B), slot.scale, slot.layout)
     return Adapter(like.config, slots)
 
 
 def make_child(
-    trial: Trial, parents: Mapping[str, Adapter], fitness: Mapping[str, float]
+    trial: Trial,
+    parents: Mapping[str, Adapter],
+    fitness: Mapping[str, float],
+    children: Mapping[str, Adapter] | None = None,
 ) -> tuple[Adapter, float | None]:
     """The adapter that a trial starts from, and its relative change against the first parent.
 
@@ -105,6 +113,9 @@ def make_child(
     if treatment.operator == RESET:
         return fresh_adapter(head, trial.seed), 1.0
     settings = dict(treatment.parameters)
+    if treatment.operator == GIVEN:
+        known = (children or {})[settings["child"]]
+        return known, relative_change(head, known)
     if treatment.parents == 1:
         child = mutate_with_report(
             head, treatment.operator, trial.seed, treatment.strength, **settings
@@ -123,11 +134,12 @@ def _run_cohort(
     journal: Journal,
     learner: Learner,
     stop_early: bool,
+    children: Mapping[str, Adapter] | None,
 ) -> list[Outcome]:
     protocol = journal.protocol
     levels = {name: level(scores, protocol) for name, scores in journal.levels.items()}
     means = {name: found.mean for name, found in levels.items()}
-    made = [make_child(trial, parents, means) for trial in cohort]
+    made = [make_child(trial, parents, means, children) for trial in cohort]
     bars = [max(levels[name].bar(protocol) for name in trial.parents) for trial in cohort]
     learner.start([adapter for adapter, _ in made], cohort[0].seed)
     scores: list[list[list[float]]] = [[] for _ in cohort]

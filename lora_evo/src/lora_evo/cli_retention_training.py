@@ -1,0 +1,162 @@
+"""The part of `lora-evo retention` that trains: its options, its progress and its sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lora_evo.adapter import Adapter
+from lora_evo.cli_frame import FOLDER
+from lora_evo.errors import LoraEvoError
+from lora_evo.probe_model import BaseModel
+from lora_evo.recovery_summary import Gain, Summary
+from lora_evo.recovery_table import text_table
+from lora_evo.supervised_learner import Recipe, SupervisedLearner
+from lora_evo.supervised_trials import TRIALS, SupervisedTrials, row_of_child
+from lora_evo.training_rows import TrainingRows, read_training_rows
+from lora_evo.trial_plan import read_treatment
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What `training_options` adds to a command."""
+
+    train: Path | None
+    held_out: Path | None
+    out: Path | None
+    operators: str | None
+    steps: int
+    seeds: int
+    lr: float
+
+    def check(self, model: Path | None) -> None:
+        """Refuse options that say nothing without each other."""
+        if self.train is None:
+            for name, value in (
+                ("--held-out", self.held_out),
+                ("--out", self.out),
+                ("--operators", self.operators),
+            ):
+                if value is not None:
+                    raise LoraEvoError(f"{name} needs --train")
+        elif model is None or self.out is None:
+            raise LoraEvoError("--train needs --model, and --out for its journal")
+
+    def lesson(
+        self, name: str, child: Adapter, parents: Mapping[str, Adapter], batch_size: int
+    ) -> Lesson | None:
+        """All that is asked for, read and checked; None without --train."""
+        if self.train is None or self.out is None:
+            return None
+        words = [word.strip() for word in (self.operators or "").split(",")]
+        treatments = tuple(read_treatment(word) for word in words if word)
+        trials = SupervisedTrials((name, child), parents, treatments, self.seeds, self.steps)
+        trials.plan()
+        rows = read_training_rows(self.train, self.held_out)
+        return Lesson(trials, rows, Recipe(self.lr, batch_size), self.out)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Trials that wait for a base model."""
+
+    trials: SupervisedTrials
+    rows: TrainingRows
+    recipe: Recipe
+    out: Path
+
+    def learner(self, base: BaseModel) -> SupervisedLearner:
+        """The learner on a base model, which checks the rows against it."""
+        return SupervisedLearner(base, self.rows, self.recipe)
+
+
+def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of training, in the order of the help."""
+    for option in (
+        click.option("--lr", type=float, default=1e-4, show_default=True, help="Of AdamW."),
+        click.option("--seeds", type=int, default=5, show_default=True, help="Orders of the rows."),
+        click.option("--steps", type=int, default=50, show_default=True, help="Of training."),
+        click.option(
+            "--operators",
+            metavar="A,'B K=V',...",
+            help="Train children that these make of the same parents, too.",
+        ),
+        click.option("--out", type=FOLDER, help="Folder for the journal of the training."),
+        click.option(
+            "--held-out", type=FOLDER, help="Rows to measure on; else a fifth of the prompts."
+        ),
+        click.option(
+            "--train",
+            type=FOLDER,
+            help='JSON Lines: {"prompt", "completion"}; needs --model and --out.',
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def train(lesson: Lesson, learner: SupervisedLearner) -> Summary:
+    """Run the trials, with a line on the terminal that counts steps."""
+    with _step_counter(lesson.trials.steps) as (on_step, report):
+        learner.on_step = on_step
+        return lesson.trials.run(lesson.out, learner, report)
+
+
+def print_recovery(child: str, name: str, summary: Summary, folder: Path) -> None:
+    """One sentence on the child, and the table of all that was trained."""
+    row, last = row_of_child(summary, name), summary.protocol.steps
+    low, high = (_step(step, last) for step in row.median_interval)
+    click.echo(
+        f"{child} in training: at its best parent's level {_after(row.median, last)} (median of "
+        f"{row.trials}; {100 * summary.protocol.confidence:g} %: {low} to {high}); fitness at step "
+        f"{last} minus the parent trained on {_gain(row.over_continued)}, minus a fresh adapter "
+        f"{_gain(row.over_reset)}"
+    )
+    click.echo(text_table(summary))
+    click.echo(f"journal: {folder / TRIALS}")
+
+
+@contextmanager
+def _step_counter(
+    steps: int,
+) -> Iterator[tuple[Callable[[int], None] | None, Callable[[int, int, str], None] | None]]:
+    """What to call with each step and each cohort; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None, None
+        return
+    head = ""
+
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    def report(done: int, total: int, what: str) -> None:
+        nonlocal head
+        head = f"trained {done} of {total}: {what}"
+        show(head)
+
+    def on_step(done: int) -> None:
+        show(f"{head}, step {done} of {steps}")
+
+    try:
+        yield on_step, report
+    finally:
+        show("")
+
+
+def _after(step: float | None, last: int) -> str:
+    return f"not within {last} steps" if step is None else f"after {step:g} steps"
+
+
+def _step(step: float | None, last: int) -> str:
+    return f"> {last}" if step is None else f"{step:g}"
+
+
+def _gain(gain: Gain) -> str:
+    return f"{gain.mean:+.4f} ({gain.low:+.4f} to {gain.high:+.4f})"
