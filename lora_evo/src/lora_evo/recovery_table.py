@@ -9,6 +9,8 @@ from dataclasses import asdict
 from lora_evo.recovery_summary import MOST_CENSORED, MOST_STEPS, Gain, Row, Summary
 from lora_evo.trial_plan import CONTINUED, RESET
 
+FEWEST = 3
+"""Trials below which an interval over trials would say nothing and is not shown."""
 HEADER = (
     "treatment", "parents", "trials", "change", "at step 0", "median", "95 % of median", "90 %",
     "never", "vs continued", "vs reset", "met",
@@ -65,11 +67,11 @@ def cells(row: Row, summary: Summary) -> tuple[str, ...]:
         "from zero" if row.relative_change is None else f"{row.relative_change:.2f}",
         f"{row.start:+.3f}",
         _step(row.median, last),
-        f"{_step(low, last)} to {_step(high, last)}",
+        f"{_step(low, last)} to {_step(high, last)}" if row.trials >= FEWEST else "",
         _step(row.p90, last),
         f"{100 * row.censored:.0f} %",
-        "" if row.name == CONTINUED else _gain(row.over_continued),
-        "" if row.name == RESET else _gain(row.over_reset),
+        "" if row.name == CONTINUED else _gain(row.over_continued, row.trials),
+        "" if row.name == RESET else _gain(row.over_reset, row.trials),
         "" if control else "yes" if row.passed else "no",
     )
 
@@ -105,5 +107,6 @@ def _step(step: float | None, last: int) -> str:
     return f"> {last}" if step is None else f"{step:g}"
 
 
-def _gain(gain: Gain) -> str:
-    return f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+def _gain(gain: Gain, trials: int) -> str:
+    around = f" ({gain.low:+.3f} to {gain.high:+.3f})" if trials >= FEWEST else ""
+    return f"{gain.mean:+.3f}{around}"
