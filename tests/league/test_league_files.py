@@ -114,7 +114,7 @@ def test_a_torn_last_line_is_dropped_and_reported(tmp_path):
 def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
     make(tmp_path / "l", 5).close()
     whole = contents(tmp_path / "l")
-    for damage in (b"", b"{", b'{"schema":1,"bytes":"x"}', whole[SNAPSHOT][:-40] + b"\n", None):
+    for damage in (b"", b"{", b'{"schema":2,"bytes":"x"}', whole[SNAPSHOT][:-40] + b"\n", None):
         if damage is None:
             (tmp_path / "l" / SNAPSHOT).unlink()
         else:
@@ -133,7 +133,7 @@ def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
         (EVENTS, b"[]\n", "line 1 is not a JSON object"),
         (EVENTS, b'{"event":"league_founded"}\n', "line 1"),
         (EVENTS, b'{"event":"match_recorded","pair":"x"}\n', "line 1"),
-        (SETTINGS, b'{"schema":2,"config":{}}\n', "upgrade"),
+        (SETTINGS, b'{"schema":3,"config":{}}\n', "upgrade"),
         (SETTINGS, b'{"schema":1}\n', "bad settings"),
         (SETTINGS, b'{"schema":1,"config":{"sed":1}}\n', "did you mean seed"),
         (SETTINGS, b"\xff\n", "cannot read"),
@@ -221,11 +221,17 @@ def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with make(tmp_path / "l", every=2) as league:
+        step(league, 0)
         with monkeypatch.context() as patch:
             patch.setattr("league.files.os.fsync", full)
-            league.pair(0)
+            step(league, 1)
+            step(league, 2)
         assert "No space left" in league.warnings[0]
         assert not list((tmp_path / "l").glob(".*"))
-    with League(tmp_path / "l") as league:
-        assert league.state.events == 2
-    assert json.loads((tmp_path / "l" / SNAPSHOT).read_bytes())["state"]["events"] == 2
+        missed = json.loads((tmp_path / "l" / SNAPSHOT).read_bytes())["state"]["events"]
+    with League(tmp_path / "l", read_only=True) as league:
+        assert league.state.events > missed
+    League(tmp_path / "l").close()
+    make(tmp_path / "sound", 3, every=2).close()
+    assert contents(tmp_path / "l") == contents(tmp_path / "sound")
+    assert json.loads((tmp_path / "l" / SNAPSHOT).read_bytes())["state"]["events"] > missed

@@ -197,13 +197,15 @@ def test_the_weakest_are_selected_and_newborns_spared(tmp_path):
         assert league.select("teacher", 0) == []
         league.replace("t1", "c1", ["t1"], "copy")
         assert league.leaderboard("teacher")[-1].member == "c1"
-        assert "c1" not in league.select("teacher", 3)
-        assert len(league.select("teacher", 3)) == 2
+        assert "c1" not in league.select("teacher", 2)
+        assert len(league.select("teacher", 2)) == 2
+        league.replace("t0", "c0", ["t2"], "copy")
+        assert league.select("teacher", 2) == ["t2"]
         for number in range(4, 7):
             for pair in league.pair(number):
                 league.record(pair, EASY if pair.teacher == "c1" else HARD)
         assert league.select("teacher", 1) == ["c1"]
-        for bad in (-1, 4, True):
+        for bad in (-1, 3, 4, True):
             with pytest.raises(LeagueError, match="cannot select"):
                 league.select("teacher", bad)
 

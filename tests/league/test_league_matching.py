@@ -62,7 +62,7 @@ def test_f_var_peaks_at_even_matches_and_f_hard_at_lost_ones():
 @given(
     st.integers(1, 9),
     st.integers(1, 9),
-    st.sampled_from(["sampled", "assignment", "uniform"]),
+    st.sampled_from(["sampled", "assignment", "thompson", "uniform"]),
     st.integers(0, 2**40),
 )
 def test_nobody_starves(teachers, students, matcher, seed):
@@ -93,7 +93,7 @@ def test_pairs_depend_on_seed_round_and_state_alone():
     }
 
 
-@pytest.mark.parametrize("matcher", ["sampled", "assignment", "uniform"])
+@pytest.mark.parametrize("matcher", ["sampled", "assignment", "thompson", "uniform"])
 def test_no_place_in_the_list_is_favoured(matcher):
     state = founded(3, 3, matcher=matcher)
     met: Counter[tuple[str, str]] = Counter()
@@ -103,7 +103,7 @@ def test_no_place_in_the_list_is_favoured(matcher):
     assert all(140 < met[f"t{i}", f"s{j}"] < 260 for i in range(3) for j in range(3))
 
 
-@pytest.mark.parametrize("matcher", ["sampled", "assignment"])
+@pytest.mark.parametrize("matcher", ["sampled", "assignment", "thompson"])
 def test_balanced_matches_are_preferred(matcher):
     state = founded(2, 2, matcher=matcher)
     for name, mu in (("t0", 10), ("t1", 40), ("s0", 10), ("s1", 40)):
@@ -125,9 +125,12 @@ def test_assignment_is_optimal():
         assert cost[range(n), chosen].sum() == pytest.approx(best)
 
 
-def test_assignment_refuses_what_would_take_for_ever():
-    with pytest.raises(LeagueError, match="sampled"):
-        propose(founded(257, 1, matcher="assignment"), 0)
+@pytest.mark.parametrize(("matcher", "limit"), [("assignment", 256), ("sampled", 512)])
+def test_dense_matchers_refuse_what_would_take_for_ever(matcher, limit):
+    state = founded(limit + 1, 1, matcher=matcher)
+    with pytest.raises(LeagueError, match=f"at most {limit} .*'thompson'"):
+        propose(state, 0)
+    assert len(propose(state, 0, matches=1)) == 1
 
 
 def test_streams_differ_by_key_and_type():

@@ -32,3 +32,18 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
             weight = meeting.past_tasks + config.history_tasks
             scores[cell] = (meeting.past_won + config.history_tasks * scores[cell]) / weight
     return np.asarray(scores, dtype=np.float64)
+
+
+def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> Floats:
+    """Return what `expected_scores` says of n (teacher, student) pairs alone, shape [n]."""
+    config = state.config
+    if not pairs:
+        return np.zeros(0)
+    teachers, students = (Skills.of([pair[i].rating for pair in pairs]) for i in (0, 1))
+    scores = scheme_of(config).predict(teachers, students)
+    for i, (teacher, student) in enumerate(pairs):
+        meeting = state.meetings.get((teacher.name, student.name))
+        if meeting is not None and meeting.past_tasks > 0.0:
+            weight = meeting.past_tasks + config.history_tasks
+            scores[i] = (meeting.past_won + config.history_tasks * scores[i]) / weight
+    return np.asarray(scores, dtype=np.float64)

@@ -3,12 +3,14 @@
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from league.errors import UnreadableLeague
 
-SCHEMA = 1
+SCHEMA = 2
+_BLOCK = 1 << 20
 
 
 def canonical(data: object) -> bytes:
@@ -19,17 +21,17 @@ def canonical(data: object) -> bytes:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write next to the target, sync, and rename; on failure the target is untouched."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with temporary.open("wb") as handle:
-            handle.write(content)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    with _beside(path) as handle:
+        handle.write(content)
+
+
+def copy_atomically(source: Path, target: Path, length: int | None = None) -> None:
+    """Copy the first `length` bytes of a file, or all of it, as `write_atomically` writes."""
+    left = source.stat().st_size if length is None else length
+    with source.open("rb") as reader, _beside(target) as writer:
+        while left and (block := reader.read(min(left, _BLOCK))):
+            writer.write(block)
+            left -= len(block)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -46,3 +48,18 @@ def read_object(path: Path) -> dict[str, Any]:
             "upgrade populab-league"
         )
     return data
+
+
+@contextlib.contextmanager
+def _beside(path: Path) -> Iterator[IO[bytes]]:
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with temporary.open("wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise

@@ -1,22 +1,21 @@
 """State as a fold over events: the only place where a league changes.
 
 An event is a plain dict with the name of its kind under `event`. The functions that make events
-check them first; what is applied here is taken to be consistent.
+check them first; what is applied here is taken to be consistent. Results are in `scoring`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from league.errors import LeagueError
 from league.inheritance import child_rating
-from league.member import ROLES, TEACHER, Member, teacher_reward
+from league.member import ROLES, Member
 from league.outcome import Outcome
 from league.rating import Rating
-from league.schemes import rate, scheme_of
-from league.state import Meeting, Pair, Replacement, State
+from league.records import ADDED, Anchor, Pair, Replacement
+from league.scoring import close_round, score
+from league.state import State
 
 Event = Mapping[str, Any]
 
@@ -36,7 +35,9 @@ def apply(state: State, event: Event) -> None:
 def _founded(state: State, event: Event) -> None:
     newcomer = Rating(state.config.mu, state.config.sigma)
     for role in ROLES:
-        for slot, name in enumerate(event[role + "s"]):
+        names = event[role + "s"]
+        state.slots[role] = list(names)
+        for slot, name in enumerate(names):
             state.members[name] = Member(name, role, slot, 0, newcomer)
 
 
@@ -45,43 +46,32 @@ def _round_paired(state: State, event: Event) -> None:
     pairs = [
         Pair(p["id"], number, p["teacher"], p["student"], p["predicted"]) for p in event["pairs"]
     ]
+    _freeze(state, event.get("frozen", ()), "round")
+    turn = len(state.rounds)
     state.rounds[number] = [pair.id for pair in pairs]
+    state.whole_rounds += "matches" not in event
     for pair in pairs:
         state.pairs[pair.id] = pair
         for name in (pair.teacher, pair.student):
             member = state.members[name]
-            state.members[name] = replace(member, paired=member.paired + 1)
+            state.members[name] = replace(member, paired=member.paired + 1, turn=turn)
 
 
 def _match_recorded(state: State, event: Event) -> None:
-    pair = state.pairs[event["pair"]]
-    outcome = Outcome(**event["outcome"])
-    state.outcomes[pair.id] = outcome
-    for name in (pair.teacher, pair.student):
-        state.members[name] = _with_counts(state.members[name], outcome)
-    _remember(state, pair, outcome)
-    if pair.round > state.open_round:
-        _close_round(state)
-        state.open_round = pair.round
-    for name in (pair.teacher, pair.student):
-        state.open_pairs.setdefault(name, set()).add(pair.id)
-        state.before.setdefault(name, state.members[name].rating)
-    group = _connected(state, pair)
-    if len(group) > 1:
-        # A member met several others in this round: rate the group anew, in the order of ids,
-        # so that the order of arrival leaves no trace.
-        for name in {name for other in group for name in (other.teacher, other.student)}:
-            state.members[name] = replace(state.members[name], rating=state.before[name])
-    for other in group:
-        _rate(state, other, state.outcomes[other.id])
+    score(state, {event["pair"]: Outcome(**event["outcome"])})
+
+
+def _matches_recorded(state: State, event: Event) -> None:
+    score(state, {pair_id: Outcome(*numbers) for pair_id, *numbers in event["matches"]})
 
 
 def _member_replaced(state: State, event: Event) -> None:
+    _freeze(state, event.get("frozen", ()), "replacement")
     old = state.members[event["member"]]
     parents, weights = tuple(event["parents"]), tuple(event["weights"])
     ratings = [state.members[name].rating for name in parents]
     rating = child_rating(ratings, weights, state.config.child_sigma, state.config.model)
-    size = len(state.living(old.role))
+    size = len(state.slots[old.role])
     state.members[old.name] = replace(old, alive=False)
     state.members[event["child"]] = Member(
         event["child"],
@@ -92,7 +82,9 @@ def _member_replaced(state: State, event: Event) -> None:
         parents=parents,
         operator=event["operator"],
         paired=old.paired,
+        turn=old.turn,
     )
+    state.slots[old.role][old.slot] = event["child"]
     state.replacements.append(
         Replacement(
             old.name,
@@ -105,79 +97,36 @@ def _member_replaced(state: State, event: Event) -> None:
             (rating.mu - old.rating.mu) / size,
         )
     )
-    _close_round(state)
+    close_round(state)
 
 
-def _close_round(state: State) -> None:
-    state.open_pairs.clear()
-    state.before.clear()
+def _anchor_added(state: State, event: Event) -> None:
+    _freeze(state, [event], ADDED)
 
 
-def _connected(state: State, start: Pair) -> list[Pair]:
-    """The recorded pairs of the open round that share members with this one, by id."""
-    found: set[str] = set()
-    waiting = [start.teacher]
-    seen = {start.teacher}
-    while waiting:
-        for pair_id in state.open_pairs[waiting.pop()] - found:
-            found.add(pair_id)
-            pair = state.pairs[pair_id]
-            new = {pair.teacher, pair.student} - seen
-            seen |= new
-            waiting.extend(new)
-    return [state.pairs[i] for i in sorted(found)]
-
-
-def _rate(state: State, pair: Pair, outcome: Outcome) -> None:
-    if not outcome.counted:
-        return
-    teacher, student = state.members[pair.teacher], state.members[pair.student]
-    weight = min(outcome.counted * state.config.evidence, state.config.max_weight)
-    new_teacher, new_student = rate(
-        scheme_of(state.config),
-        [teacher.rating],
-        [student.rating],
-        np.array([outcome.student_score]),
-        np.array([weight]),
-    )
-    state.members[teacher.name] = replace(teacher, rating=new_teacher[0])
-    state.members[student.name] = replace(student, rating=new_student[0])
-
-
-def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
-    key = (pair.teacher, pair.student)
-    old = state.meetings.get(key, Meeting())
-    keep = state.config.history_decay
-    state.meetings[key] = Meeting(
-        matches=old.matches + 1,
-        tasks=old.tasks + outcome.tasks,
-        valid=old.valid + outcome.valid,
-        attempts=old.attempts + outcome.attempts,
-        solved=old.solved + outcome.solved,
-        past_tasks=keep * old.past_tasks + outcome.counted,
-        past_won=keep * old.past_won + outcome.counted * outcome.student_score,
-        last_round=max(old.last_round, pair.round),
-    )
-
-
-def _with_counts(member: Member, outcome: Outcome) -> Member:
-    reward = round(1e6 * teacher_reward(outcome)) if member.role == TEACHER else 0
-    return replace(
-        member,
-        matches=member.matches + 1,
-        tasks=member.tasks + outcome.tasks,
-        valid=member.valid + outcome.valid,
-        attempts=member.attempts + outcome.attempts,
-        solved=member.solved + outcome.solved,
-        unsolved=member.unsolved + outcome.unsolved,
-        tried=member.tried + (outcome.valid if outcome.attempts else 0),
-        reward_millionths=member.reward_millionths + reward,
-    )
+def _freeze(state: State, entries: Sequence[Event], cause: str) -> None:
+    for entry in entries:
+        name, role, of = entry["name"], entry["role"], entry["of"]
+        rounds = len(state.rounds)
+        state.members[name] = Member(
+            name,
+            role,
+            -1,
+            rounds,
+            Rating(entry["mu"], entry["sigma"]),
+            alive=False,
+            parents=(of,) if of else (),
+            operator="anchor",
+            anchor=True,
+        )
+        state.anchors.append(Anchor(name, role, of, rounds, cause))
 
 
 _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "league_founded": _founded,
     "round_paired": _round_paired,
     "match_recorded": _match_recorded,
+    "matches_recorded": _matches_recorded,
     "member_replaced": _member_replaced,
+    "anchor_added": _anchor_added,
 }

@@ -3,37 +3,74 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from league.errors import LeagueError, UnreadableLeague
 from league.files import canonical
 
+_BLOCK = 1 << 20
 
-class Journal:
-    """The log of one league.
 
-    found: the whole lines that were there on opening. A last line without its line feed is what
-    a crash left behind: it is kept out of it, and cut off if `writable`. byte_length counts whole
-    lines only. Where the file is only read, another process may be appending: then the torn line
-    is one being written.
+class LogReader:
+    """Goes through a log once, line by line; `position` and `digest` are those of what was read.
+
+    torn_bytes: length of a last line without its line feed, known at the end. A crash left it
+    behind, or, where the file is only read, another process is writing it just now.
     """
 
-    def __init__(self, path: Path, writable: bool) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.position = 0
+        self.torn_bytes = 0
+        self.hash = hashlib.blake2b(digest_size=16)
+        self._stream = stream
+
+    @property
+    def digest(self) -> str:
+        """Hash of all that was read."""
+        return self.hash.hexdigest()
+
+    def skip(self, length: int) -> bool:
+        """Read so many bytes without looking at them; False if the log is shorter."""
+        while self.position < length:
+            block = self._stream.read(min(_BLOCK, length - self.position))
+            if not block:
+                return False
+            self._advance(block)
+        return True
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the whole lines from here on."""
+        for line in self._stream:
+            if not line.endswith(b"\n"):
+                self.torn_bytes = len(line)
+                return
+            self._advance(line)
+            yield line
+
+    def _advance(self, content: bytes) -> None:
+        self.hash.update(content)
+        self.position += len(content)
+
+
+class Journal:
+    """The log of one open league, after all of it has been read; byte_length counts whole lines."""
+
+    def __init__(self, path: Path, read: LogReader, writable: bool) -> None:
         self.path = path
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise UnreadableLeague(f"cannot read {path}: {error}") from error
-        self.byte_length = content.rfind(b"\n") + 1
-        self.torn_bytes = len(content) - self.byte_length
-        self._hash = hashlib.blake2b(content[: self.byte_length], digest_size=16)
-        self.found = content[: self.byte_length]
+        self.byte_length = read.position
+        self._hash = read.hash
         self._handle: int | None = None
         if writable:
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            if self.torn_bytes:
+            if read.torn_bytes:
                 os.ftruncate(self._handle, self.byte_length)
+
+    @property
+    def writable(self) -> bool:
+        """Whether events can be appended."""
+        return self._handle is not None
 
     @property
     def digest(self) -> str:
@@ -68,8 +105,17 @@ class Journal:
             self._handle = None
 
 
+def read_lines(path: Path) -> list[bytes]:
+    """Return the whole lines of a log that is only read; UnreadableLeague if it cannot be."""
+    try:
+        with path.open("rb") as stream:
+            return list(LogReader(stream).lines())
+    except OSError as error:
+        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+
+
 def digest(content: bytes) -> str:
-    """Return the hash that a journal of exactly these bytes has."""
+    """Return the hash that a log of exactly these bytes has."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

@@ -1,27 +1,29 @@
 """The league: two populations, who plays whom, who stands where, who is replaced."""
 
 import os
-import re
-from collections.abc import Sequence
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from league import store
+from league import selection, store
+from league.anchors import hall_of_round
+from league.announce import anchor_event, new_results, replacement_event
 from league.config import LeagueConfig
-from league.errors import ConflictingResult, LeagueError, UnreadableLeague
+from league.errors import LeagueError, UnreadableLeague
 from league.expectation import expected_scores
-from league.files import write_atomically
+from league.files import copy_atomically
 from league.lock import WriterLock
 from league.matching import propose
-from league.member import ROLES, STUDENT, TEACHER, check_name
+from league.member import ROLES, STUDENT, TEACHER, check_name, check_role
 from league.outcome import Outcome
 from league.payoff import Payoff, payoff
 from league.rating import Rating
-from league.standing import Standing, leaderboard, weakest
-from league.state import Pair, Replacement, State
-
-_OPERATOR = re.compile(r"[ -~]{1,200}")
+from league.records import Anchor, Pair, Replacement
+from league.standing import Standing, leaderboard
+from league.state import State, outcome_row
 
 
 class League:
@@ -31,6 +33,10 @@ class League:
     One writer at a time (LeagueLocked otherwise); `read_only=True` opens beside a writer and
     sees the state as of now. What happened is in the log before a method returns; a killed
     process loses at most the event it was writing.
+
+    Threads may share a league: each method runs alone, under one lock. What `state` hands out is
+    the living state and not protected; other processes need a `read_only` league of their own,
+    and a forked child must not use its parent's.
 
     Raises LeagueError on anything refused, with files and state as they were.
     """
@@ -45,6 +51,7 @@ class League:
         read_only: bool = False,
     ) -> None:
         self.directory = Path(directory)
+        self._turn = threading.RLock()
         self._lock: WriterLock | None = None
         names: tuple[list[str], list[str]] | None = None
         exists = (self.directory / store.SETTINGS).exists()
@@ -103,54 +110,89 @@ class League:
 
     def members(self, role: str) -> list[str]:
         """The living members of "teacher" or "student", by slot."""
-        return [member.name for member in self.state.living(role)]
+        with self._turn:
+            return [member.name for member in self.state.living(role)]
+
+    def anchors(self, role: str) -> list[Anchor]:
+        """The frozen members of a role, oldest first, with whose copy each is and since when."""
+        with self._turn:
+            return [anchor for anchor in self.state.anchors if anchor.role == check_role(role)]
 
     def rating(self, member: str) -> Rating:
-        """The rating of a member, alive or replaced."""
-        return self.state.member(member).rating
+        """The rating of a member, alive, replaced or frozen."""
+        with self._turn:
+            return self.state.member(member).rating
 
     def leaderboard(self, role: str) -> list[Standing]:
         """The living members of a role, best first by `config.fitness`."""
-        return leaderboard(self.state, role)
+        with self._turn:
+            return leaderboard(self.state, role)
 
-    def select(self, role: str, n: int) -> list[str]:
-        """The n weakest by `config.fitness`, weakest first; fewer when newborns are spared."""
-        return weakest(self.state, role, n)
+    def select(self, role: str, n: int, fitness: Mapping[str, float] | None = None) -> list[str]:
+        """The n weakest by `config.selection` and `config.fitness`, or by a fitness of your own.
+
+        Fewer when newborns are spared, and never a whole role. fitness: a finite number for each
+        living member of the role.
+        """
+        with self._turn:
+            return selection.select(self.state, role, n, fitness)
 
     def payoff(self) -> Payoff:
         """Observed and blended solve rates of all living pairs; None where they never met."""
-        return payoff(self.state)
+        with self._turn:
+            return payoff(self.state)
 
     def predict(self, teacher: str, student: str) -> float:
         """The student's expected share of the teacher's tasks, by rating and common history."""
-        members = [self.state.member(teacher), self.state.member(student)]
-        for member, role in zip(members, ROLES, strict=True):
-            if member.role != role:
-                raise LeagueError(f"{member.name} is a {member.role}; expected a {role}")
-        return float(expected_scores(self.state, members[:1], members[1:])[0, 0])
+        with self._turn:
+            members = [self.state.member(teacher), self.state.member(student)]
+            for member, role in zip(members, ROLES, strict=True):
+                if member.role != role:
+                    raise LeagueError(f"{member.name} is a {member.role}; expected a {role}")
+            return float(expected_scores(self.state, members[:1], members[1:])[0, 0])
 
     def replacements(self) -> tuple[Replacement, ...]:
         """All replacements so far, oldest first, each with the offset it gave its role's mean."""
-        return tuple(self.state.replacements)
+        with self._turn:
+            return tuple(self.state.replacements)
 
     # What happens ------------------------------------------------------------------------------
 
-    def pair(self, round: int) -> list[Pair]:
-        """Return the matches of a round, by teacher's slot.
+    def pair(self, round: int, matches: int | None = None) -> list[Pair]:
+        """Return the matches of a round, by teacher's slot, those against anchors last.
 
         The first call draws them from (seed, round) and the state, and logs them; later calls
-        return the same pairs, whatever has happened since.
+        return the same pairs, whatever has happened since. matches: how many in all, for a round
+        in which not everybody plays; then those who waited longest do (see `matching` for what
+        is guaranteed). Look into `anchors(role)` afterwards if `config.hall_every` is set: what
+        was frozen is the members' weights of now.
         """
         if isinstance(round, bool) or not isinstance(round, int) or round < 0:
             raise LeagueError(f"round is {round!r}; expected a whole number >= 0")
-        if round not in self.state.rounds:
-            pairs = []
-            for pair in propose(self.state, round):
-                entry = asdict(pair)
-                del entry["round"]
-                pairs.append(entry)
-            self._store.commit({"event": "round_paired", "round": round, "pairs": pairs})
-        return [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
+        with self._turn:
+            if round not in self.state.rounds:
+                pairs = [
+                    {
+                        "id": p.id,
+                        "teacher": p.teacher,
+                        "student": p.student,
+                        "predicted": p.predicted,
+                    }
+                    for p in propose(self.state, round, matches)
+                ]
+                event = {"event": "round_paired", "round": round, "pairs": pairs}
+                if matches is not None:
+                    event["matches"] = matches
+                if frozen := hall_of_round(self.state):
+                    event["frozen"] = frozen
+                self._store.commit(event)
+            found = [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
+            if matches is not None and matches != len(found):
+                raise LeagueError(
+                    f"round {round} has been paired with {len(found)} matches, not {matches!r}; "
+                    "take another round's number, or leave matches out"
+                )
+            return found
 
     def record(self, pair: Pair, outcome: Outcome) -> None:
         """Log the outcome of a pair and update both ratings.
@@ -158,17 +200,21 @@ class League:
         Again with the same numbers it does nothing; with others it raises ConflictingResult. The
         results of one round may come in any order: the ratings after them are equal to the bit.
         """
-        if self.state.pairs.get(pair.id) != pair:
-            raise LeagueError(f"{pair} is not a pair of this league; take pairs from pair(round)")
-        known = self.state.outcomes.get(pair.id)
-        if known == outcome:
-            return
-        if known is not None:
-            raise ConflictingResult(
-                f"pair {pair.id} is already recorded as {known}, and now came as {outcome}"
-            )
-        event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
-        self._store.commit(event)
+        with self._turn:
+            for _, new in new_results(self.state, [(pair, outcome)]):
+                event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(new)}
+                self._store.commit(event)
+
+    def record_many(self, results: Iterable[tuple[Pair, Outcome]]) -> None:
+        """Log the outcomes of many pairs as one event: all of them, or none on any error.
+
+        Much faster than one after the other, and the ratings after it are the same.
+        """
+        with self._turn:
+            new = new_results(self.state, results)
+            if new:
+                rows = [[pair_id, *outcome_row(outcome)] for pair_id, outcome in new]
+                self._store.commit({"event": "matches_recorded", "matches": rows})
 
     def replace(
         self,
@@ -181,33 +227,25 @@ class League:
     ) -> None:
         """Retire a member and give its slot to a child of the parents.
 
-        Names are never used again. parents: of the same role, alive or retired. weights: how much
-        the child is like each of them (equal if not given; scaled to sum to 1).
+        Names are never used again. parents: of the same role, alive, retired or frozen. weights:
+        how much the child is like each of them (equal if not given; scaled to sum to 1). A role's
+        only member cannot be replaced.
         """
-        old = self.state.member(member)
-        if not old.alive:
-            raise LeagueError(f"{member} has already been replaced")
-        if check_name(child) in self.state.members:
-            raise LeagueError(f"the name {child!r} has been used; expected a new one")
-        if isinstance(parents, str) or not parents:
-            raise LeagueError(f"parents are {parents!r}; expected a list of one name or more")
-        for parent in parents:
-            if self.state.member(parent).role != old.role:
-                raise LeagueError(f"{parent} is no {old.role}; a child has its parents' role")
-        for name, text in (("operator", operator), ("reason", reason or "-")):
-            if not isinstance(text, str) or not _OPERATOR.fullmatch(text):
-                raise LeagueError(f"{name} is {text!r}; expected 1 to 200 printable characters")
-        self._store.commit(
-            {
-                "event": "member_replaced",
-                "member": member,
-                "child": child,
-                "parents": list(parents),
-                "weights": _shares(weights, len(parents)),
-                "operator": operator,
-                "reason": reason,
-            }
-        )
+        with self._turn:
+            self._store.commit(
+                replacement_event(self.state, member, child, parents, operator, reason, weights)
+            )
+
+    def add_anchor(
+        self, name: str, role: str, rating: Rating | None = None, of: str | None = None
+    ) -> None:
+        """Add a frozen member: others are rated against it, and it never changes.
+
+        of: the member that it is a copy of, whose rating it takes unless one is given. It plays
+        by `config.anchor_share`, holds no slot, and is never selected nor replaced.
+        """
+        with self._turn:
+            self._store.commit(anchor_event(self.state, name, role, rating, of))
 
     # Files -------------------------------------------------------------------------------------
 
@@ -220,19 +258,20 @@ class League:
         """Write the three files of this moment into another directory, which becomes a league."""
         target = Path(directory)
         try:
-            self._store.journal.sync()
-            target.mkdir(parents=True, exist_ok=True)
-            for name in (store.EVENTS, store.SNAPSHOT, store.SETTINGS):
-                content = (self.directory / name).read_bytes()
-                whole = content[: self.byte_length] if name == store.EVENTS else content
-                write_atomically(target / name, whole)
+            with self._turn:
+                self._store.journal.sync()
+                target.mkdir(parents=True, exist_ok=True)
+                for name in (store.EVENTS, store.SNAPSHOT, store.SETTINGS):
+                    length = self.byte_length if name == store.EVENTS else None
+                    copy_atomically(self.directory / name, target / name, length)
         except OSError as error:
             raise LeagueError(f"cannot copy the league to {target}: {error}") from error
 
     def close(self) -> None:
         """Sync the log and let the next writer in; harmless when called again."""
-        self._store.journal.close()
-        self._release()
+        with self._turn:
+            self._store.journal.close()
+            self._release()
 
     def __enter__(self) -> "League":
         return self
@@ -255,7 +294,7 @@ def _population(teachers: Sequence[str], students: Sequence[str]) -> tuple[list[
         if isinstance(names, str) or not names:
             raise LeagueError(f"{role}s are {names!r}; expected a list of at least one name")
     everyone = [check_name(name) for name in (*teachers, *students)]
-    twice = sorted({name for name in everyone if everyone.count(name) > 1})
+    twice = sorted(name for name, count in Counter(everyone).items() if count > 1)
     if twice:
         raise LeagueError(f"names occur twice: {', '.join(twice)}; expected one name per member")
     return list(teachers), list(students)
@@ -264,11 +303,3 @@ def _population(teachers: Sequence[str], students: Sequence[str]) -> tuple[list[
 def _difference(given: LeagueConfig, found: LeagueConfig) -> str:
     new, old = given.to_json(), found.to_json()
     return ", ".join(f"{key} {old[key]} not {new[key]}" for key in old if old[key] != new[key])
-
-
-def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
-    values = [1.0] * count if weights is None else [float(w) for w in weights]
-    total = sum(values)
-    if len(values) != count or not all(w >= 0.0 for w in values) or not 0.0 < total < float("inf"):
-        raise LeagueError(f"weights are {weights!r}; expected {count} numbers >= 0, not all 0")
-    return [w / total for w in values]

@@ -1,51 +1,99 @@
 """Who plays whom in one round.
 
-Guarantee: every member of the larger side plays exactly once, and every member of the smaller
-side the same number of times give or take one; the extra matches go to those who have been paired
-least, by lot among equals. No pair meets twice in a round, and no place in a list is favoured.
+Guarantees. Whole round: every member of the larger side plays exactly once, and every member of
+the smaller side the same number of times give or take one; the extra matches go to those who have
+been paired least, by lot among equals. Partial round of m matches: those who have waited longest
+play, those paired least first among them, then by lot; with at least m matches in every round, no
+member of a side of N waits longer than ceil(N/m) rounds from one match to the next. No pair meets
+twice in a round, and no place in a list is favoured. Matches with anchors come besides: see
+`anchors`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from league.assignment import assign
+from league.anchors import anchor_pairs
 from league.errors import LeagueError
-from league.expectation import expected_scores
+from league.expectation import expected_of_pairs
+from league.matchers import MATCHERS
 from league.member import STUDENT, TEACHER, Member
-from league.normal import Floats
-from league.pfsp import choice_probabilities, match_weights
-from league.state import Pair, State
+from league.records import Pair
+from league.state import State
 from league.streams import stream
 
-_ASSIGNMENT_LIMIT = 256
 
+def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:
+    """Return the pairs of a round, by teacher's slot, matches with anchors last.
 
-def propose(state: State, round_number: int) -> list[Pair]:
-    """Return the pairs of a round, by teacher's slot; a function of seed, round and state."""
+    A function of seed, round and state. matches: how many in all, at least 1 and at most the
+    larger side's size; None for a whole round, to which matches with anchors are added.
+    """
     teachers, students = state.living(TEACHER), state.living(STUDENT)
-    expected = expected_scores(state, teachers, students)
-    rng = stream(state.config.seed, "pair", round_number)
-    weights = match_weights(expected, state.config.pfsp)
-    by_teacher = len(teachers) >= len(students)
-    if not by_teacher:
-        weights = weights.T
-    large, small = (teachers, students) if by_teacher else (students, teachers)
-    seats = _seats(small, len(large), rng)
-    matcher = _MATCHERS[state.config.matcher]
-    partner = seats[matcher(weights[:, seats], state.config.explore, rng)]
-    cells = [(i, int(j)) if by_teacher else (int(j), i) for i, j in enumerate(partner)]
-    return [
-        Pair(
-            f"{round_number}/{teachers[t].name}/{students[s].name}",
-            round_number,
-            teachers[t].name,
-            students[s].name,
-            float(expected[t, s]),
+    whole = max(len(teachers), len(students))
+    if matches is not None and (
+        isinstance(matches, bool) or not isinstance(matches, int) or not 1 <= matches <= whole
+    ):
+        raise LeagueError(
+            f"matches is {matches!r}; expected a whole number from 1 to {whole}, one for each "
+            "member of the larger side"
         )
-        for t, s in sorted(cells)
+    against_anchors = anchor_pairs(state, round_number, whole if matches is None else matches)
+    if matches is None:
+        couples = _couples(state, teachers, students, round_number)
+    else:
+        count = matches - len(against_anchors)
+        rng = stream(state.config.seed, "turns", round_number)
+        couples = _couples(
+            state,
+            [teachers[i] for i in _next_in_line(teachers, count, rng)],
+            [students[i] for i in _next_in_line(students, count, rng)],
+            round_number,
+            partial=True,
+        )
+    couples = sorted(couples, key=lambda c: (c[0].slot, c[1].slot)) + against_anchors
+    expected = expected_of_pairs(state, couples)
+    return [
+        Pair(f"{round_number}/{t.name}/{s.name}", round_number, t.name, s.name, chance)
+        for (t, s), chance in zip(couples, expected.tolist(), strict=True)
     ]
+
+
+def _couples(
+    state: State,
+    teachers: Sequence[Member],
+    students: Sequence[Member],
+    round_number: int,
+    partial: bool = False,
+) -> list[tuple[Member, Member]]:
+    by_teacher = len(teachers) >= len(students)
+    large, small = (teachers, students) if by_teacher else (students, teachers)
+    every = state.config.coverage_every
+    if every and not partial and (state.whole_rounds + 1) % every == 0:
+        partner = _covering(state, len(large), len(small))
+    else:
+        rng = stream(state.config.seed, "pair", round_number)
+        seats = _seats(small, len(large), rng)
+        partner = seats[MATCHERS[state.config.matcher](state, large, small, seats, rng)]
+    found = zip(large, (small[j] for j in partner.tolist()), strict=True)
+    return [(a, b) if by_teacher else (b, a) for a, b in found]
+
+
+def _covering(state: State, large: int, small: int) -> NDArray[np.int64]:
+    """The next row of a Latin square: as many such rounds as the smaller side has members hold
+    every pair of slots; the square is laid anew by lot after that."""
+    turn = state.whole_rounds // state.config.coverage_every
+    rng = stream(state.config.seed, "coverage", turn // small)
+    rows, columns = rng.permutation(large), rng.permutation(small)
+    return np.asarray(columns[(rows + turn) % small], dtype=np.int64)
+
+
+def _next_in_line(members: Sequence[Member], count: int, rng: np.random.Generator) -> list[int]:
+    """Indices of those who play next, in order of slots; everybody if there are enough matches."""
+    lots = rng.random(len(members))
+    order = sorted(range(len(members)), key=lambda i: (members[i].turn, members[i].paired, lots[i]))
+    return sorted(order[:count])
 
 
 def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -54,42 +102,3 @@ def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> NDA
     lots = rng.random(len(small))
     order = sorted(range(len(small)), key=lambda i: (small[i].paired, lots[i]))
     return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
-
-
-def _sampled(weights: Floats, explore: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows in random order draw a free column by its weight: shape [n] from [n, n]."""
-    size = len(weights)
-    free = np.ones(size, dtype=bool)
-    chosen = np.zeros(size, dtype=np.int64)
-    for row in rng.permutation(size):
-        open_columns = np.flatnonzero(free)
-        chance = choice_probabilities(weights[row, open_columns], explore)
-        at = int(np.searchsorted(np.cumsum(chance), rng.random() * float(chance.sum()), "right"))
-        column = open_columns[min(at, len(open_columns) - 1)]
-        chosen[row] = column
-        free[column] = False
-    return chosen
-
-
-def _assignment(weights: Floats, explore: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The likeliest matching under log weights with Gumbel noise, so pairs keep changing."""
-    if len(weights) > _ASSIGNMENT_LIMIT:
-        raise LeagueError(
-            f"the assignment matcher takes at most {_ASSIGNMENT_LIMIT} matches a round, "
-            f"found {len(weights)}; use matcher='sampled'"
-        )
-    chances = np.stack([choice_probabilities(row, explore) for row in weights])
-    noise = rng.gumbel(size=chances.shape)
-    return assign(-(np.log(np.maximum(chances, 1e-12)) + noise))
-
-
-def _uniform(weights: Floats, explore: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """A fair permutation."""
-    return rng.permutation(len(weights))
-
-
-_MATCHERS: dict[str, Callable[[Floats, float, np.random.Generator], NDArray[np.int64]]] = {
-    "sampled": _sampled,
-    "assignment": _assignment,
-    "uniform": _uniform,
-}

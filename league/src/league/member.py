@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from league.errors import LeagueError
@@ -16,14 +16,17 @@ ROLES = (TEACHER, STUDENT)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Member:
     """One member and all that is known of it.
 
-    slot: its place within the role, 0-based, handed on at replacement. born: how many rounds had
-    been paired when it came. paired: matches that its slot was given, its predecessors' included.
+    slot: its place within the role, 0-based, handed on at replacement; -1 for an anchor. born: how
+    many rounds had been paired when it came. alive: it holds its slot. anchor: it is frozen: rated
+    against, never rated, never in a slot. paired: matches that its slot was given, its
+    predecessors' included. turn: how many rounds had been paired when its slot last was in one.
     The counts add up its own outcomes. tried: valid tasks with an attempt. reward_millionths: the
-    sum over a teacher's tasks; a whole number, so that adding commutes.
+    sum over a teacher's tasks; a whole number, so that adding commutes. void: tasks of its matches
+    that were lost by our own fault.
     """
 
     name: str
@@ -43,6 +46,9 @@ class Member:
     unsolved: int = 0
     tried: int = 0
     reward_millionths: int = 0
+    void: int = 0
+    turn: int = -1
+    anchor: bool = False
 
     @property
     def mean_reward(self) -> float | None:
@@ -54,7 +60,9 @@ class Member:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict that `from_json` takes back."""
-        return asdict(self) | {"parents": list(self.parents)}
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        rating = {"mu": self.rating.mu, "sigma": self.rating.sigma}
+        return plain | {"rating": rating, "parents": list(self.parents)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Member":

@@ -1,18 +1,19 @@
-"""The result of one match: five whole numbers, and what they are worth."""
+"""The result of one match: six whole numbers, and what they are worth."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from league.errors import LeagueError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What happened when one student met one teacher's batch of tasks.
 
     tasks: proposed by the teacher. valid: of these, accepted by the verifier. attempts: the
     student's rollouts on valid tasks. solved: right rollouts. unsolved: valid tasks that no
-    rollout solved. A batch without a valid task is legal. Leave out what failed by your own
-    fault (a crashed verifier); a match with no tasks at all is kept but never rated.
+    rollout solved. void: further tasks, in none of the other numbers, that were lost by your own
+    fault (a crashed verifier); they are kept and shown, and never rated. A batch without a valid
+    task is legal; a match with no tasks at all is kept and not rated.
 
     Raises LeagueError when the numbers contradict each other.
     """
@@ -22,12 +23,13 @@ class Outcome:
     attempts: int
     solved: int
     unsolved: int
+    void: int = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__slots__:
+            value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise LeagueError(f"{field.name} is {value!r}; expected a whole number >= 0")
+                raise LeagueError(f"{name} is {value!r}; expected a whole number >= 0")
         for part, whole in (("valid", "tasks"), ("solved", "attempts"), ("unsolved", "valid")):
             if getattr(self, part) > getattr(self, whole):
                 raise LeagueError(

@@ -3,9 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from league.errors import LeagueError
 from league.expectation import expected_scores
 from league.member import STUDENT, TEACHER
 from league.state import Meeting, State
+
+_LIMIT = 512
 
 Cells = tuple[tuple[float | None, ...], ...]
 
@@ -31,8 +34,13 @@ class Payoff:
 
 
 def payoff(state: State) -> Payoff:
-    """Return the payoff matrices of the living members, by slot."""
+    """Return the payoff matrices of the living members, by slot; LeagueError above 512 a side."""
     teachers, students = state.living(TEACHER), state.living(STUDENT)
+    if max(len(teachers), len(students)) > _LIMIT:
+        raise LeagueError(
+            f"a payoff matrix of {len(teachers)} x {len(students)} members is too large; expected "
+            f"at most {_LIMIT} a side: read the pairs that have met from state.meetings"
+        )
     expected = expected_scores(state, teachers, students)
     nothing = Meeting()
     cells = [[state.meetings.get((t.name, s.name), nothing) for s in students] for t in teachers]

@@ -10,7 +10,7 @@ from league.errors import LeagueError
 from league.normal import cdf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Rating:
     """Belief about one member's skill: N(mu, sigma²), in rating units."""
 

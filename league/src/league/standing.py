@@ -1,14 +1,12 @@
-"""The leaderboard, and its lower end: who is selected for replacement."""
+"""The leaderboard: who stands where."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from league.errors import LeagueError
+from league.fitness import ranked
 from league.member import Member
 from league.rating import conservative
 from league.state import State
-from league.streams import lot
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,7 @@ class Standing:
     conservative: mu - 3 sigma (TrueSkill's `expose`). mean_solve_rate: right rollouts on valid
     tasks. valid_rate: valid of all tasks. unsolved_rate: unsolved of the attempted valid tasks.
     mean_reward: per task for a teacher, the solve rate for a student. age: rounds since it came.
-    fitness: what the row is ranked by.
+    fitness: what the row is ranked by. void: tasks lost by our own fault, in none of the rates.
     """
 
     member: str
@@ -36,50 +34,20 @@ class Standing:
     parents: tuple[str, ...]
     operator: str
     fitness: float | None
+    void: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict."""
         return asdict(self) | {"parents": list(self.parents)}
 
 
-def fitness(state: State, member: Member) -> float | None:
-    """Return the member's fitness under `config.fitness`; None when it has no evidence yet."""
-    return _FITNESS[state.config.fitness](state, member)
-
-
 def leaderboard(state: State, role: str) -> list[Standing]:
     """Return the living members of a role, best first; equals in an order drawn by lot."""
-    return [_standing(state, member) for member in _ranked(state, role)]
+    members, values = ranked(state, role)
+    return [_standing(state, member, values[member.name]) for member in members]
 
 
-def weakest(state: State, role: str, count: int) -> list[str]:
-    """Return the names of the `count` least fit, weakest first.
-
-    A child that has played fewer than `config.grace_matches` matches is spared, and so is a member
-    without a fitness; when too few are left, fewer are returned.
-    """
-    ranked = _ranked(state, role)
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= len(ranked):
-        raise LeagueError(f"cannot select {count!r} of {len(ranked)} {role}s")
-    eligible = [
-        member.name
-        for member in reversed(ranked)
-        if fitness(state, member) is not None
-        and (not member.parents or member.matches >= state.config.grace_matches)
-    ]
-    return eligible[:count]
-
-
-def _ranked(state: State, role: str) -> list[Member]:
-    def order(member: Member) -> tuple[bool, float, int]:
-        value = fitness(state, member)
-        tie = lot(state.config.seed, "tie", member.name)
-        return (value is None, -value if value is not None else 0.0, tie)
-
-    return sorted(state.living(role), key=order)
-
-
-def _standing(state: State, member: Member) -> Standing:
+def _standing(state: State, member: Member, fitness: float | None) -> Standing:
     return Standing(
         member=member.name,
         role=member.role,
@@ -95,24 +63,6 @@ def _standing(state: State, member: Member) -> Standing:
         age=len(state.rounds) - member.born,
         parents=member.parents,
         operator=member.operator,
-        fitness=fitness(state, member),
+        fitness=fitness,
+        void=member.void,
     )
-
-
-def _by_rating(state: State, member: Member) -> float | None:
-    return member.rating.mu
-
-
-def _by_lower_bound(state: State, member: Member) -> float | None:
-    return conservative(member.rating, state.config.model)
-
-
-def _by_reward(state: State, member: Member) -> float | None:
-    return member.mean_reward
-
-
-_FITNESS: dict[str, Callable[[State, Member], float | None]] = {
-    "rating": _by_rating,
-    "lower_bound": _by_lower_bound,
-    "reward": _by_reward,
-}

@@ -1,10 +1,12 @@
 """A league on disk: settings, event log and snapshot, and how they become a state again.
 
-The files are a function of the events alone: the snapshot always is the state after the last
-multiple of `config.snapshot_every` events (or after the founding), whoever wrote it and however
-often the league was closed and opened in between.
+The files are a function of the events alone, whoever wrote them and however often the league was
+closed and opened in between. A snapshot is due when at least `config.snapshot_every` events and as
+many bytes as half the last snapshot have been logged since: so the work on snapshots, and the log
+behind the last of them, stay in proportion to what happens, at any number of members.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
 from league.files import SCHEMA, canonical, read_object, write_atomically
 from league.fold import apply
-from league.journal import Journal, digest, parse
+from league.journal import Journal, LogReader, digest, parse
 from league.state import State
 
 SETTINGS = "league.json"
@@ -28,21 +30,15 @@ def found(directory: Path, config: LeagueConfig, teachers: list[str], students: 
     apply(state, event)
     line = canonical(event)
     write_atomically(directory / EVENTS, line)
-    write_atomically(directory / SNAPSHOT, snapshot_bytes(state, len(line), digest(line)))
-    settings = {"schema": SCHEMA, "config": config.to_json()}
-    write_atomically(directory / SETTINGS, canonical(settings))
-
-
-def snapshot_bytes(state: State, byte_length: int, log_digest: str) -> bytes:
-    """Return the snapshot file for a state after that many bytes of the log."""
-    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log_digest}
-    return canonical(header | {"state": state.to_json()})
+    write_atomically(directory / SNAPSHOT, _snapshot(state, len(line), digest(line)))
+    write_atomically(directory / SETTINGS, _settings(config))
 
 
 def replayed(config: LeagueConfig, log: bytes, path: Path) -> State:
     """Return the state after a whole log, from its first event on."""
     state = State(config)
-    _fold(state, log, path)
+    for line in LogReader(io.BytesIO(log)).lines():
+        _fold(state, line, path)
     return state
 
 
@@ -56,73 +52,122 @@ class Store:
         self.directory = directory
         self.warnings: list[str] = []
         settings = read_object(directory / SETTINGS)
+        self._schema: int = settings["schema"]
         try:
             config = LeagueConfig.from_json(settings["config"])
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableLeague(f"{directory / SETTINGS} has bad settings: {error}") from error
-        self.journal = Journal(directory / EVENTS, writable)
+        self._due = _Due(config.snapshot_every)
+        log = directory / EVENTS
         try:
-            if self.journal.torn_bytes:
-                self.warnings.append(
-                    f"{directory / EVENTS} ended in an unfinished event of "
-                    f"{self.journal.torn_bytes} bytes; it was dropped"
-                )
-            log = self.journal.found
-            self.state, start = self._from_snapshot(config, log)
-            snapshot = _fold(self.state, log, directory / EVENTS, start)
-            if writable and snapshot is not None:
-                write_atomically(directory / SNAPSHOT, snapshot)
-        except BaseException:
-            self.journal.close()
-            raise
+            with log.open("rb") as stream:
+                read, snapshot = self._read(config, stream)
+        except OSError as error:
+            raise UnreadableLeague(f"cannot read {log}: {error}") from error
         if not self.state.events:
-            self.journal.close()
-            raise UnreadableLeague(f"{directory / EVENTS} is empty; expected a founding event")
+            raise UnreadableLeague(f"{log} is empty; expected a founding event")
+        if read.torn_bytes:
+            self.warnings.append(
+                f"{log} ended in an unfinished event of {read.torn_bytes} bytes; it was dropped"
+            )
+        if writable and snapshot is not None:
+            write_atomically(directory / SNAPSHOT, snapshot)
+        self.journal = Journal(log, read, writable)
 
     def commit(self, event: dict[str, Any]) -> None:
         """Append one checked event, then let the state follow."""
+        if self._schema < SCHEMA and self.journal.writable:
+            # From here on an older version could not read the log: let it say so.
+            try:
+                write_atomically(self.directory / SETTINGS, _settings(self.state.config))
+            except OSError as error:
+                raise LeagueError(f"cannot write {self.directory / SETTINGS}: {error}") from error
+            self._schema = SCHEMA
         self.journal.append(event)
         apply(self.state, event)
-        if _is_boundary(self.state):
-            content = snapshot_bytes(self.state, self.journal.byte_length, self.journal.digest)
-            try:
+        due = self._due.after(self.state, self.journal.byte_length)
+        try:
+            if due or event["event"] == "round_paired":
                 self.journal.sync()
+            if due:
+                content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
+                self._due.written(self.state, self.journal.byte_length, len(content))
                 write_atomically(self.directory / SNAPSHOT, content)
-            except OSError as error:
-                # The log holds everything; the next opening writes the snapshot again.
-                self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
+        except OSError as error:
+            # The log holds everything; the next opening writes a lost snapshot again.
+            self.warnings.append(f"cannot bring {self.directory} to the disk: {error}")
 
-    def _from_snapshot(self, config: LeagueConfig, log: bytes) -> tuple[State, int]:
+    def _read(
+        self, config: LeagueConfig, stream: io.BufferedReader
+    ) -> tuple[LogReader, bytes | None]:
+        """Set the state; return the reader at its end, and the last snapshot due on the way."""
+        read = LogReader(stream)
+        state = self._from_snapshot(config, read)
+        if state is None:
+            stream.seek(0)
+            read, state = LogReader(stream), State(config)
+        self.state = state
+        last: bytes | None = None
+        for line in read.lines():
+            _fold(state, line, self.directory / EVENTS)
+            if self._due.after(state, read.position):
+                last = _snapshot(state, read.position, read.digest)
+                self._due.written(state, read.position, len(last))
+        return read, last
+
+    def _from_snapshot(self, config: LeagueConfig, read: LogReader) -> State | None:
+        """The state of the snapshot, with the reader at its place in the log, if they agree."""
         path = self.directory / SNAPSHOT
         try:
             data = read_object(path)
-            length = int(data["bytes"])
-            if length > len(log) or data["digest"] != digest(log[:length]):
+            if data["schema"] < SCHEMA:
+                return None
+            if not read.skip(int(data["bytes"])) or data["digest"] != read.digest:
                 raise LeagueError(f"{path} does not belong to the log beside it")
-            return State.from_json(config, data["state"]), length
-        except (KeyError, TypeError, ValueError) as error:
+            state = State.from_json(config, data["state"])
+            self._due.written(state, read.position, path.stat().st_size)
+        except (KeyError, TypeError, ValueError, OSError) as error:
             self.warnings.append(f"rebuilt the state from the log alone: {error}")
-            return State(config), 0
+            return None
+        return state
 
 
-def _fold(state: State, log: bytes, path: Path, start: int = 0) -> bytes | None:
-    """Apply the lines from byte `start` on; return the last snapshot that is due, if any."""
-    due: bytes | None = None
-    position = start
-    for line in log[start:].split(b"\n")[:-1]:
-        where = f"{path} line {state.events + 1}"
-        try:
-            apply(state, parse(line, where))
-        except UnreadableLeague:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            reason = error if isinstance(error, LeagueError) else repr(error)
-            raise UnreadableLeague(f"{where}: {reason}") from error
-        position += len(line) + 1
-        if _is_boundary(state):
-            due = snapshot_bytes(state, position, digest(log[:position]))
-    return due
+class _Due:
+    """When the next snapshot is due: a function of the events alone."""
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._events = 0
+        self._position = 0
+        self._size = 0
+
+    def after(self, state: State, position: int) -> bool:
+        """Whether a snapshot is due after an event that ends at this byte of the log."""
+        return state.events == 1 or (
+            state.events - self._events >= self._every
+            and 2 * (position - self._position) >= self._size
+        )
+
+    def written(self, state: State, position: int, size: int) -> None:
+        """Take note of the last snapshot and its size in bytes."""
+        self._events, self._position, self._size = state.events, position, size
 
 
-def _is_boundary(state: State) -> bool:
-    return state.events == 1 or state.events % state.config.snapshot_every == 0
+def _settings(config: LeagueConfig) -> bytes:
+    return canonical({"schema": SCHEMA, "config": config.to_json()})
+
+
+def _snapshot(state: State, byte_length: int, log_digest: str) -> bytes:
+    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log_digest}
+    return canonical(header | {"state": state.to_json()})
+
+
+def _fold(state: State, line: bytes, path: Path) -> None:
+    where = f"{path} line {state.events + 1}"
+    try:
+        apply(state, parse(line, where))
+    except UnreadableLeague:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = error if isinstance(error, LeagueError) else repr(error)
+        raise UnreadableLeague(f"{where}: {reason}") from error

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from code_verifier import Status
 from league import League, Outcome
 from selfplay.buffer import TaskBuffer
 from selfplay.checkpoint import (
@@ -144,12 +145,14 @@ def _record_outcomes(league: League, matches: Sequence[Match], solved: Sequence[
         valid = [s for s in mine if s.verified.task is not None]
         attempts = [a for s in valid for a in s.attempts]
         if m.pair is not None:
+            void = sum(s.verified.status == Status.SANDBOX_ERROR for s in mine)
             outcome = Outcome(
-                tasks=len(mine),
+                tasks=len(mine) - void,
                 valid=len(valid),
                 attempts=len(attempts),
                 solved=sum(a.score >= 1.0 for a in attempts),
                 unsolved=sum(s.rho == 0.0 for s in valid),
+                void=void,
             )
             league.record(m.pair, outcome)
 
