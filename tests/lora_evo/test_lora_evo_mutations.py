@@ -188,18 +188,17 @@ def test_rotation_draws_again_where_a_draw_turns_back_too_soon(make_adapter, mon
             assert change(parent.slots[PATH], child.slots[PATH]) == pytest.approx(0.999, rel=1e-6)
 
     all_turned()
-    monkeypatch.setattr("lora_evo.operators.subspace_rotation._DRAWS", 1)
-    with pytest.raises(
-        LoraEvoError, match=r"no rotation .* \(rank 3\) by 0.999 .* smaller strength"
-    ):
+    monkeypatch.setattr("lora_evo.operators.turns.DRAWS", 1)
+    with pytest.raises(LoraEvoError, match=r"none of 1 .* \(rank 3\) by 0.999 .* smaller strength"):
         all_turned()
 
 
-def test_rotation_keeps_the_spaces_of_an_update_short_of_rank(make_adapter):
+@pytest.mark.parametrize("operator", ["subspace_rotation", "svd_structured"])
+def test_turns_keep_the_spaces_of_an_update_short_of_rank(make_adapter, operator):
     parent = with_factors(
         make_adapter(4, dtype=DOUBLE), lambda a, b: (a, torch.cat((b[:, :3], 0 * b[:, :1]), dim=1))
     )
-    child = mutate(parent, "subspace_rotation", 5, 0.4)
+    child = mutate(parent, operator, 5, 0.4)
     for path, slot in child.slots.items():
         q = torch.linalg.qr(parent.slots[path].B[:, :3]).Q
         update = dense(slot)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lora_evo import (
@@ -16,7 +16,7 @@ from lora_evo import (
     relative_change,
 )
 from lora_evo.noise import stream
-from lora_evo.operators.svd_structured import cayley
+from lora_evo.operators.turns import cayley
 from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
 
 PATH = "model.layers.0.self_attn.q_proj"
@@ -41,6 +41,8 @@ def with_factors(adapter, change):
     rank=st.sampled_from([1, 2, 4, 12]),
     rslora=st.booleans(),
 )
+# The first draw of this one turns both bases alike: nearly all change must come from rescaling.
+@example(seed=4893028, strength=0.875, rank=2, rslora=False)
 def test_the_update_changes_by_the_strength_at_any_rank(make_adapter, seed, strength, rank, rslora):
     parent = make_adapter(seed % 1000, r=rank, dtype=DOUBLE, use_rslora=rslora)
     child = mutate(parent, "svd_structured", seed, strength)
@@ -219,7 +221,7 @@ def test_overflow_of_half_precision_is_refused(make_adapter):
         make_adapter(12, r=1, dtype=torch.float16, layers=1),
         lambda a, b: (a, torch.full_like(b, 6e4)),
     )
-    growing = next(n for n in range(50) if stream(n, PATH, "S").standard_normal() > 0.5)
+    growing = next(n for n in range(50) if stream(n, PATH, "turns", "0").standard_normal() > 0.5)
     with pytest.raises(LoraEvoError, match="does not fit in float16"):
         mutate(parent, "svd_structured", growing, 0.9)
 

@@ -25,7 +25,7 @@ import torch
 
 from lora_evo.adapter import Slot
 from lora_evo.noise import stream
-from lora_evo.operators.components import NEGLIGIBLE, along, components
+from lora_evo.operators.components import NEGLIGIBLE, components
 from lora_evo.operators.fitness import checked_number
 from lora_evo.operators.joint_core import unchanged
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
@@ -53,9 +53,9 @@ def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> Slo
     draws = torch.from_numpy(stream(seed, path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
-    a = _padded(along(parts.right, parts.v * length), slot.rank).T
+    a = _padded(parts.right.spread(parts.v * length), slot.rank).T
     b = _padded(
-        along(parts.left, parts.u[:, : len(kept)] * (kept * (parts.size / length))), slot.rank
+        parts.left.spread(parts.u[:, : len(kept)] * (kept * (parts.size / length))), slot.rank
     )
     # The columns of B there are zero already. Where the input is narrower than the rank, the rows
     # of A beyond it start afresh as well.

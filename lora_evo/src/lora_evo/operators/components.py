@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from lora_evo.adapter import Slot
@@ -14,6 +15,7 @@ from lora_evo.thin import Thin, prepared, thin
 
 # A singular value below this share of the largest one is none: masked before, or never trained.
 NEGLIGIBLE = 1e-6
+_PROBE = 257
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +62,11 @@ def components(slot: Slot, seed: int, path: str) -> Components:
     """Split a module into its singular components."""
     left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
     u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
-    probe = torch.from_numpy(stream(seed, path, "sign").standard_normal(len(left.factor)))
+    # A short stretch of noise, repeated, is as good a probe as any and cheaper to draw.
+    stretch = stream(seed, path, "sign").standard_normal(_PROBE)
+    probe = torch.from_numpy(np.resize(stretch, len(left.factor)))
     signs = torch.where(left.seen_from(probe) @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
     paired = len(values)
     v[:, :paired] *= signs[:paired]
     return Components(left, right, u * signs, v, values, slot.scale)
-
-
-def along(basis: Thin, small: torch.Tensor) -> torch.Tensor:
-    """Q W for the orthonormal Q [n, k] of `basis` and W = `small` [k, m]: float32 or float64."""
-    if basis.q is not None:
-        return basis.q.mm(small)
-    solved = torch.linalg.solve_triangular(basis.upper, small, upper=True)
-    return basis.factor.to(basis.precision).mm(solved.to(basis.precision))

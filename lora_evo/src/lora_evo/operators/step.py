@@ -10,18 +10,20 @@ from lora_evo.errors import LoraEvoError
 _TOLERANCE = 1e-7
 _SECANTS = 30
 _TRIES = 200
+_FARTHEST = 2.0**24
 
 
-def solve_step(change: Callable[[float], float], target: float) -> float:
+def solve_step(change: Callable[[float], float], target: float, slope: float = 1.0) -> float:
     """A step e > 0 with change(e) = target to a relative 1e-7; `change` is continuous from 0.
 
-    Small changes are about proportional to the step, so that secants need few trials; they are
-    kept within a bracket, and after thirty of them, bisection is left. `change` is called last
-    with the step that is returned. Raises `LoraEvoError` when no step changes enough.
+    `slope` is about the change per step near 0, and only saves trials. Small changes are about
+    proportional to the step, so that secants need few; they are kept within a bracket, and after
+    thirty of them, bisection is left. `change` is called last with the step that is returned.
+    Raises `LoraEvoError` when no step changes enough.
     """
     low, high = 0.0, math.inf
     before, gap_before = 0.0, -target
-    step = target
+    step = first = target / slope if slope > 0 else target
     for tried in range(_TRIES):
         gap = change(step) - target
         if abs(gap) <= _TOLERANCE * target or high - low <= _TOLERANCE * 1e-8 * step:
@@ -39,6 +41,6 @@ def solve_step(change: Callable[[float], float], target: float) -> float:
             step = guess
         else:
             step = (low + high) / 2
-        if step > target * 2.0**60:
+        if step > first * _FARTHEST:
             break
     raise LoraEvoError(f"no step reaches a relative change of {target}; ask for less")
