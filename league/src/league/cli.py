@@ -6,6 +6,8 @@ from typing import Any
 import click
 
 import league as package
+from league.analysis.ranks import RankInterval, rank_intervals
+from league.cli_analysis import COMMANDS as ANALYSIS
 from league.cli_frame import (
     as_json_option,
     league_directory,
@@ -16,6 +18,7 @@ from league.cli_frame import (
 from league.cli_replay import COMMANDS as REPLAY
 from league.cli_simulate import COMMANDS as SIMULATE
 from league.member import ROLES
+from league.rating import Rating
 from league.tables import table
 
 
@@ -25,7 +28,7 @@ def main() -> None:
     """Ratings, matchmaking and replacement for two populations."""
 
 
-for _command in (*REPLAY, *SIMULATE):
+for _command in (*ANALYSIS, *REPLAY, *SIMULATE):
     main.add_command(_command)
 
 
@@ -38,10 +41,21 @@ def board(directory: Path, role: str | None, as_json: bool) -> None:
     """Show who stands where in the league of DIRECTORY, best first."""
     opened = open_league(directory)
     boards = {r: opened.leaderboard(r) for r in ([role] if role else ROLES)}
+    ranks: dict[str, RankInterval] = {}
+    for rows_of_role in boards.values():
+        ratings = {row.member: Rating(row.mu, row.sigma) for row in rows_of_role}
+        ranks |= rank_intervals(ratings, seed=opened.config.seed)
     if as_json:
-        print_json({r: [row.to_json() for row in rows] for r, rows in boards.items()})
+        print_json(
+            {
+                r: [row.to_json() | {"ranks": ranks[row.member].to_json()} for row in rows]
+                for r, rows in boards.items()
+            }
+        )
         return
-    header = "role member slot mu sigma lower matches solved valid unsolved reward age parents"
+    header = (
+        "role member slot mu sigma lower ranks matches solved valid unsolved reward age parents"
+    )
     rows = [
         (
             s.role,
@@ -50,6 +64,7 @@ def board(directory: Path, role: str | None, as_json: bool) -> None:
             s.mu,
             s.sigma,
             s.conservative,
+            f"{ranks[s.member].low}-{ranks[s.member].high}",
             s.matches,
             s.mean_solve_rate,
             s.valid_rate,
@@ -63,8 +78,9 @@ def board(directory: Path, role: str | None, as_json: bool) -> None:
     ]
     click.echo(table(header.split(), rows))
     click.echo(
-        f"\nRanked by {opened.config.fitness}. Teachers' and students' ratings are relative to "
-        "each other: both sides may improve while neither curve moves."
+        f"\nRanked by {opened.config.fitness}; ranks: where the skill itself stands with 95 % "
+        "probability.\nTeachers' and students' ratings are relative to each other: both sides may "
+        "improve while neither\ncurve moves."
     )
 
 

@@ -1,0 +1,135 @@
+"""The game that teachers and students play: the student's share of the tasks, cell by cell.
+
+The students want each cell high, the teachers want it low: a zero-sum game of shape
+[teachers, students]. An invalid task counts as won by the student, as in the ratings; leaving it
+out would make a broken teacher unbeatable.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from league.analysis.history import History, Life
+from league.errors import LeagueError
+from league.member import STUDENT, TEACHER
+from league.normal import Floats, log_cdf_pair
+
+FILL = "predicted"
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Played:
+    """What the best living members played against each other.
+
+    won, counted: tasks won by the student and tasks with a winner, shape [teachers, students].
+    notes: what was left out.
+    """
+
+    teachers: tuple[Life, ...]
+    students: tuple[Life, ...]
+    won: Floats
+    counted: Floats
+    notes: tuple[str, ...]
+
+    def missing(self) -> list[tuple[str, str]]:
+        """The (teacher, student) that have no task in common, in order of slots."""
+        return [
+            (self.teachers[i].name, self.students[j].name)
+            for i, j in np.argwhere(self.counted == 0.0).tolist()
+        ]
+
+
+@dataclass(frozen=True)
+class Game:
+    """A full matrix: share[t][s] is the student's share of the tasks, in [0, 1].
+
+    tasks[t][s]: how many tasks the cell rests on, 0 where it was filled. filled: the share of
+    cells that are the ratings' prediction and no observation. notes: what was left out or filled.
+    """
+
+    teachers: tuple[str, ...]
+    students: tuple[str, ...]
+    share: tuple[tuple[float, ...], ...]
+    tasks: tuple[tuple[int, ...], ...]
+    filled: float
+    notes: tuple[str, ...]
+
+    def matrix(self) -> Floats:
+        """The shares as an array of shape [teachers, students]."""
+        return np.array(self.share, dtype=np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain dict."""
+        return asdict(self)
+
+
+def played(history: History, top: int, since: int = 0) -> Played:
+    """Return what the `top` best living members of each role played from round `since` on."""
+    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+        raise LeagueError(f"since is {since!r}; expected a round >= 0")
+    teachers, students = history.best(TEACHER, top), history.best(STUDENT, top)
+    rows = {life.name: i for i, life in enumerate(teachers)}
+    columns = {life.name: j for j, life in enumerate(students)}
+    won = np.zeros((len(teachers), len(students)))
+    counted = np.zeros_like(won)
+    for match in history.matches:
+        if match.round >= since and match.teacher in rows and match.student in columns:
+            cell = (rows[match.teacher], columns[match.student])
+            won[cell] += match.won
+            counted[cell] += match.counted
+    notes = [
+        f"the best {len(some)} of {len(history.living(role))} {role}s by mu - 3 sigma"
+        for role, some in ((TEACHER, teachers), (STUDENT, students))
+        if len(some) < len(history.living(role))
+    ]
+    if since:
+        notes.append(f"matches from round {since} on")
+    return Played(tuple(teachers), tuple(students), won, counted, tuple(notes))
+
+
+def game(history: History, *, fill: str | None = None, top: int = 256, since: int = 0) -> Game:
+    """Return the game of the `top` best living members of each role.
+
+    fill: what stands where two never met; None refuses such a game, "predicted" takes the
+    ratings' prediction Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)).
+    Raises LeagueError naming the missing pairs if there are any and fill is None.
+    """
+    if fill not in (None, FILL):
+        raise LeagueError(f"fill is {fill!r}; expected None or {FILL!r}")
+    found = played(history, top, since)
+    missing = found.missing()
+    notes = list(found.notes)
+    if missing and fill is None:
+        shown = ", ".join(f"{t} with {s}" for t, s in missing[:_SHOWN])
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        raise LeagueError(
+            f"{len(missing)} of {found.won.size} pairs have never met: {shown}{more}; play them, "
+            f"or use fill={FILL!r} (--fill {FILL}) to put the ratings' prediction in their place"
+        )
+    empty = found.counted == 0.0
+    share = np.where(
+        empty, predicted(history, found), found.won / np.where(empty, 1, found.counted)
+    )
+    if missing:
+        notes.append(
+            f"{len(missing)} of {found.won.size} pairs have never met and are predicted by rating"
+        )
+    return Game(
+        teachers=tuple(life.name for life in found.teachers),
+        students=tuple(life.name for life in found.students),
+        share=tuple(tuple(row) for row in share.tolist()),
+        tasks=tuple(tuple(int(n) for n in row) for row in found.counted.tolist()),
+        filled=len(missing) / found.won.size,
+        notes=tuple(notes),
+    )
+
+
+def predicted(history: History, found: Played) -> Floats:
+    """Return the ratings' prediction of each cell, shape [teachers, students], in [0, 1]."""
+    sides = [[life.rating for life in side] for side in (found.teachers, found.students)]
+    mu = [np.array([rating.mu for rating in side]) for side in sides]
+    variance = [np.array([rating.sigma**2 for rating in side]) for side in sides]
+    spread = np.sqrt(2.0 * history.config.beta**2 + variance[0][:, None] + variance[1][None, :])
+    return np.asarray(np.exp(log_cdf_pair((mu[1][None, :] - mu[0][:, None]) / spread)[0]))

@@ -1,0 +1,223 @@
+"""What happened in a league, as plain rows: folded once from its log, read by every analysis."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from league import store
+from league.config import LeagueConfig
+from league.errors import LeagueError, UnreadableLeague
+from league.fold import apply
+from league.journal import parse
+from league.league import League
+from league.member import check_role
+from league.normal import Floats
+from league.rating import Rating
+from league.state import Pair, State
+
+_RESULTS = ("match_recorded", "matches_recorded")
+
+SAMPLES = 200
+"""At most about so many points in time are kept of a long history."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """One recorded match.
+
+    predicted: the student's share of the tasks, as expected when the round was paired.
+    uncertainty: standard deviation of the two skills' gap at that time, in rating units.
+    counted: tasks with a winner. won: how many of them the student won (a fraction of a task for
+    a fraction of right rollouts). valid, attempts, solved: as in `Outcome`.
+    imbalance: how far the precision-weighted mean of the two ratings moved, in rating units;
+    None where that cannot be said because a member met several others in this round.
+    """
+
+    round: int
+    teacher: str
+    student: str
+    predicted: float
+    uncertainty: float
+    counted: int
+    won: float
+    valid: int
+    attempts: int
+    solved: int
+    imbalance: float | None = None
+
+
+@dataclass(frozen=True)
+class Life:
+    """One member from beginning to end.
+
+    born, ended: how many rounds had been paired when it came and when it was replaced (None while
+    it lives). parents, weights: empty for a founder. anchor: it is frozen, and only a
+    yardstick; its parent, if any, is the member that it is a copy of.
+    rating: its last one. offset: how far its arrival moved the mean rating of its role.
+    """
+
+    name: str
+    role: str
+    slot: int
+    born: int
+    ended: int | None
+    rating: Rating
+    parents: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    operator: str = ""
+    anchor: bool = False
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class History:
+    """All lives and matches of a league, and its ratings at some points in time.
+
+    rounds: how many have been paired. sampled: the points in time, as numbers of paired rounds,
+    rising. mu, sigma: shape [points, lives], NaN where a member was not alive.
+    """
+
+    config: LeagueConfig
+    lives: tuple[Life, ...]
+    matches: tuple[Match, ...] = ()
+    rounds: int = 0
+    sampled: tuple[int, ...] = ()
+    mu: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    sigma: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def living(self, role: str) -> list[Life]:
+        """The living members of a role by slot, without anchors."""
+        check_role(role)
+        found = [x for x in self.lives if x.role == role and x.ended is None and not x.anchor]
+        return sorted(found, key=lambda life: life.slot)
+
+    def best(self, role: str, count: int) -> list[Life]:
+        """The `count` living members of a role with the highest mu - 3 sigma, by slot."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise LeagueError(f"top is {count!r}; expected a whole number >= 1")
+        ranked = sorted(
+            self.living(role),
+            key=lambda life: (3.0 * life.rating.sigma - life.rating.mu, life.slot),
+        )
+        return sorted(ranked[:count], key=lambda life: life.slot)
+
+
+def history(league: League) -> History:
+    """Return the history of an open league, from its log alone."""
+    path = league.directory / store.EVENTS
+    try:
+        log = path.read_bytes()[: league.byte_length]
+    except OSError as error:
+        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+    lines = log.split(b"\n")[:-1]
+    events = [parse(line, f"{path} line {i}") for i, line in enumerate(lines, 1)]
+    return history_of(league.config, events)
+
+
+def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> History:
+    """Return the history of a list of events, the first of which founds the league."""
+    listed = list(events)
+    paired = sum(event.get("event") == "round_paired" for event in listed)
+    every = max(1, math.ceil(paired / SAMPLES))
+    state = State(config)
+    matches: list[Match] = []
+    uncertainty: dict[str, float] = {}
+    samples: dict[int, dict[str, Rating]] = {}
+    for number, event in enumerate(listed, 1):
+        kind = event.get("event")
+        if kind == "round_paired" and len(state.rounds) % every == 0:
+            samples[len(state.rounds)] = _ratings(state)
+        try:
+            if kind in _RESULTS:
+                matches += _recorded(state, event, uncertainty)
+            else:
+                apply(state, event)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise LeagueError(f"event {number} is not one of ours: {error!r}") from error
+        if kind == "round_paired":
+            for pair_id in state.rounds[event["round"]]:
+                pair = state.pairs[pair_id]
+                ratings = [state.members[name].rating for name in (pair.teacher, pair.student)]
+                uncertainty[pair_id] = math.hypot(ratings[0].sigma, ratings[1].sigma)
+    samples[len(state.rounds)] = _ratings(state)
+    lives = _lives(state)
+    column = {life.name: i for i, life in enumerate(lives)}
+    mu = np.full((len(samples), len(lives)), np.nan)
+    sigma = np.full_like(mu, np.nan)
+    for row, known in enumerate(samples.values()):
+        where = [column[name] for name in known]
+        mu[row, where] = [rating.mu for rating in known.values()]
+        sigma[row, where] = [rating.sigma for rating in known.values()]
+    return History(config, lives, tuple(matches), len(state.rounds), tuple(samples), mu, sigma)
+
+
+def _recorded(
+    state: State, event: Mapping[str, Any], uncertainty: Mapping[str, float]
+) -> list[Match]:
+    """Apply an event with one result or many, and return its matches."""
+    ids = [event["pair"]] if "pair" in event else [row[0] for row in event["matches"]]
+    pairs = [state.pairs[pair_id] for pair_id in ids]
+    names = {name for pair in pairs for name in (pair.teacher, pair.student)}
+    before = {name: state.members[name].rating for name in names}
+    apply(state, event)
+    return [_match(state, pair, before, uncertainty[pair.id]) for pair in pairs]
+
+
+def _match(state: State, pair: Pair, before: Mapping[str, Rating], uncertainty: float) -> Match:
+    outcome = state.outcomes[pair.id]
+    return Match(
+        round=pair.round,
+        teacher=pair.teacher,
+        student=pair.student,
+        predicted=pair.predicted,
+        uncertainty=uncertainty,
+        counted=outcome.counted,
+        won=outcome.counted * outcome.student_score,
+        valid=outcome.valid,
+        attempts=outcome.attempts,
+        solved=outcome.solved,
+        imbalance=_imbalance(state, pair, before),
+    )
+
+
+def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float | None:
+    """Movement of the precision-weighted mean; precisions are those after the step of tau."""
+    names = (pair.teacher, pair.student)
+    if any(len(state.open_pairs.get(name, ())) != 1 for name in names):
+        return None  # it met several others, or it is frozen
+    precision = [1.0 / (before[name].sigma ** 2 + state.config.tau**2) for name in names]
+    moved = [
+        p * (state.members[name].rating.mu - before[name].mu)
+        for p, name in zip(precision, names, strict=True)
+    ]
+    return sum(moved) / sum(precision)
+
+
+def _ratings(state: State) -> dict[str, Rating]:
+    return {member.name: member.rating for member in state.members.values() if member.alive}
+
+
+def _lives(state: State) -> tuple[Life, ...]:
+    ended = {r.member: r.rounds for r in state.replacements}
+    births = {r.child: r for r in state.replacements}
+    return tuple(
+        Life(
+            name=member.name,
+            role=member.role,
+            slot=member.slot,
+            born=member.born,
+            ended=ended.get(member.name),
+            rating=member.rating,
+            parents=member.parents,
+            weights=births[member.name].weights
+            if member.name in births
+            else (1.0,) * len(member.parents),
+            operator=member.operator,
+            anchor=getattr(member, "anchor", False),
+            offset=births[member.name].offset if member.name in births else 0.0,
+        )
+        for member in state.members.values()
+    )
