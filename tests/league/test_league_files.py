@@ -216,14 +216,30 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
         assert pairs[0].id in league.state.outcomes
 
 
-def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch):
+def test_a_pairing_that_does_not_reach_the_disk_changes_nothing(tmp_path, monkeypatch):
     def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with make(tmp_path / "l", 2) as league:
+        before, state = contents(tmp_path / "l"), league.state.to_json()
+        with monkeypatch.context() as patch:
+            patch.setattr("league.journal.os.fsync", full)
+            with pytest.raises(LeagueError, match="No space left"):
+                league.pair(2)
+        assert (contents(tmp_path / "l"), league.state.to_json()) == (before, state)
+        step(league, 2)
+    make(tmp_path / "sound", 3).close()
+    assert contents(tmp_path / "l") == contents(tmp_path / "sound")
+
+
+def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch):
+    def full(*paths: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with make(tmp_path / "l", every=2) as league:
         step(league, 0)
         with monkeypatch.context() as patch:
-            patch.setattr("league.files.os.fsync", full)
+            patch.setattr("league.files.os.replace", full)
             step(league, 1)
             step(league, 2)
         assert "No space left" in league.warnings[0]

@@ -77,8 +77,11 @@ class Journal:
         """Hash of all whole lines."""
         return self._hash.hexdigest()
 
-    def append(self, event: dict[str, Any]) -> None:
-        """Write one event, all of it or nothing, and hand it to the operating system."""
+    def append(self, event: dict[str, Any], sync: bool = False) -> None:
+        """Write one event, all of it or nothing, and hand it to the operating system.
+
+        sync: and wait until it and all before it are on the disk.
+        """
         if self._handle is None:
             raise LeagueError(f"{self.path.parent} is open for reading only; nothing was changed")
         line = canonical(event)
@@ -86,6 +89,8 @@ class Journal:
             written = 0
             while written < len(line):
                 written += os.write(self._handle, line[written:])
+            if sync:
+                os.fsync(self._handle)
         except OSError as error:
             os.ftruncate(self._handle, self.byte_length)
             raise LeagueError(f"cannot append to {self.path}: {error}; nothing changed") from error

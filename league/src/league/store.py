@@ -83,19 +83,19 @@ class Store:
             except OSError as error:
                 raise LeagueError(f"cannot write {self.directory / SETTINGS}: {error}") from error
             self._schema = SCHEMA
-        self.journal.append(event)
+        # A pairing brings the results of the rounds before it to the disk.
+        self.journal.append(event, sync=event["event"] == "round_paired")
         apply(self.state, event)
-        due = self._due.after(self.state, self.journal.byte_length)
+        if not self._due.after(self.state, self.journal.byte_length):
+            return
+        content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
+        self._due.written(self.state, self.journal.byte_length, len(content))
         try:
-            if due or event["event"] == "round_paired":
-                self.journal.sync()
-            if due:
-                content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
-                self._due.written(self.state, self.journal.byte_length, len(content))
-                write_atomically(self.directory / SNAPSHOT, content)
+            self.journal.sync()
+            write_atomically(self.directory / SNAPSHOT, content)
         except OSError as error:
-            # The log holds everything; the next opening writes a lost snapshot again.
-            self.warnings.append(f"cannot bring {self.directory} to the disk: {error}")
+            # The log holds everything; the next opening writes the snapshot again.
+            self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
 
     def _read(
         self, config: LeagueConfig, stream: io.BufferedReader
