@@ -166,6 +166,24 @@ def test_an_adapter_learns_the_same_alone_and_beside_others(home, learner):
     assert torch.equal(one.slots[path].A, load_adapter(home / "p").slots[path].A)
 
 
+def test_embeddings_and_half_precision_are_trained_in_float32(home):
+    """Steps too small for bfloat16 add up; the export is back in the dtype of the adapter."""
+    config = AdapterConfig.new(r=2, lora_alpha=2, target_modules=["embed_tokens"])
+    noise = torch.Generator().manual_seed(1)
+    a, b = torch.randn(2, 10, generator=noise), torch.randn(16, 2, generator=noise)
+    wide = Adapter(config, {"model.embed_tokens": Slot(a.bfloat16(), b.bfloat16(), 1.0)})
+    learner = SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, Recipe(1e-4))
+    learner.start([wide], 0)
+    before = sum(learner.fitness([0])[0])
+    for _ in range(60):
+        learner.step([0])
+    assert sum(learner.fitness([0])[0]) > before * 1.01
+    found = learner.export(0).slots["model.embed_tokens"]
+    assert found.A.dtype == found.B.dtype == torch.bfloat16
+    assert not torch.equal(found.A, a.bfloat16())
+    assert not torch.equal(found.B, b.bfloat16())
+
+
 def test_an_equal_child_recovers_at_once_and_a_reset_does_not(home, learner, tmp_path):
     parent = load_adapter(home / "p")
     trials = SupervisedTrials(("same", parent), {"p": parent}, seeds=2, steps=8)
@@ -233,8 +251,9 @@ def test_the_command(home, monkeypatch, tmp_path):
     words = ("c", *WORDS, "--steps", 4, "--seeds", 2)
     first = call(home, monkeypatch, *words, "--out", tmp_path / "a")
     assert "c against p: mild" in first.stdout
-    assert "c in training: at its best parent's level after 0 steps (median of 2; 95 %" in (
-        first.stdout
+    assert (
+        "c in training: at its best parent's level after 0 steps (median of 2); fitness"
+        in first.stdout
     )
     assert "given child=c" in first.stdout
     assert "a reset does not recover" in first.stdout
@@ -250,6 +269,7 @@ def test_the_command(home, monkeypatch, tmp_path):
                 "--seeds", 3, "--out", tmp_path / "a")  # fmt: skip
     assert journal.read_bytes().startswith(before)
     assert "svd_structured strength=0.9" in more.stdout
+    assert "(median of 3; 95 %: 0 to 0); fitness at step 4" in more.stdout
     assert [row.trials for row in summarise(read_journal(journal)).rows] == [3, 3, 3, 3]
     assert "(reset)" in table(journal)
 

@@ -20,8 +20,8 @@ from lora_evo.trial_journal import read_journal
 def recovery(trials: Path, as_markdown: bool, as_json: bool) -> None:
     """After how many training steps children equal their parents: the table of TRIALS.
 
-    TRIALS is a JSON Lines file, as `selfplay retention` and `lora_evo.trials.run_trials` write it;
-    it may still be growing.
+    TRIALS is a JSON Lines file, as `selfplay retention`, `lora-evo retention --train` and
+    `lora_evo.trials.run_trials` write it; it may still be growing.
     """
     summary = summarise(read_journal(trials))
     if as_json:

@@ -16,7 +16,7 @@ from lora_evo.cli_frame import FOLDER
 from lora_evo.errors import LoraEvoError
 from lora_evo.probe_model import BaseModel
 from lora_evo.recovery_summary import Gain, Summary
-from lora_evo.recovery_table import text_table
+from lora_evo.recovery_table import FEWEST, text_table
 from lora_evo.supervised_learner import Recipe, SupervisedLearner
 from lora_evo.supervised_trials import TRIALS, SupervisedTrials, row_of_child
 from lora_evo.training_rows import TrainingRows, read_training_rows
@@ -111,12 +111,13 @@ def train(lesson: Lesson, learner: SupervisedLearner) -> Summary:
 def print_recovery(child: str, name: str, summary: Summary, folder: Path) -> None:
     """One sentence on the child, and the table of all that was trained."""
     row, last = row_of_child(summary, name), summary.protocol.steps
+    few = row.trials < FEWEST
     low, high = (_step(step, last) for step in row.median_interval)
+    around = "" if few else f"; {100 * summary.protocol.confidence:g} %: {low} to {high}"
     click.echo(
         f"{child} in training: at its best parent's level {_after(row.median, last)} (median of "
-        f"{row.trials}; {100 * summary.protocol.confidence:g} %: {low} to {high}); fitness at step "
-        f"{last} minus the parent trained on {_gain(row.over_continued)}, minus a fresh adapter "
-        f"{_gain(row.over_reset)}"
+        f"{row.trials}{around}); fitness at step {last} minus the parent trained on "
+        f"{_gain(row.over_continued, few)}, minus a fresh adapter {_gain(row.over_reset, few)}"
     )
     click.echo(text_table(summary))
     click.echo(f"journal: {folder / TRIALS}")
@@ -158,5 +159,5 @@ def _step(step: float | None, last: int) -> str:
     return f"> {last}" if step is None else f"{step:g}"
 
 
-def _gain(gain: Gain) -> str:
-    return f"{gain.mean:+.4f} ({gain.low:+.4f} to {gain.high:+.4f})"
+def _gain(gain: Gain, few: bool) -> str:
+    return f"{gain.mean:+.4f}" + ("" if few else f" ({gain.low:+.4f} to {gain.high:+.4f})")

@@ -14,8 +14,8 @@ from lora_evo.probe_rows import ProbeRow, read_probes
 
 SHARE = 0.2
 """Of the different prompts of one file that are held out."""
-FEWEST = 8
-"""Held-out rows; from fewer no interval of a level can be told."""
+FEWEST_HELD_OUT = 8
+"""Rows; from fewer no interval of a level can be told."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class TrainingRows:
     def __post_init__(self) -> None:
         if not self.train:
             raise LoraEvoError("there are no rows to train on; give more rows")
-        if len(self.held_out) < FEWEST:
+        if len(self.held_out) < FEWEST_HELD_OUT:
             raise LoraEvoError(
-                f"{len(self.held_out)} rows are held out, expected at least {FEWEST}; give more "
-                "rows, or more in a held-out file of their own"
+                f"{len(self.held_out)} rows are held out, expected at least {FEWEST_HELD_OUT}; "
+                "give more rows, or more in a held-out file of their own"
             )
         check_completions(self.train, "training rows")
         check_completions(self.held_out, "held-out rows")
