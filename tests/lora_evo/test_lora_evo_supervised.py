@@ -1,5 +1,6 @@
 """Recovery by supervised training on a tiny model: the learner, the trials and the command."""
 
+import io
 import json
 import math
 
@@ -17,6 +18,7 @@ from lora_evo import (
     save_adapter,
 )
 from lora_evo.cli import main
+from lora_evo.cli_retention_training import Lesson, train
 from lora_evo.noise import stream
 from lora_evo.probe_model import open_base
 from lora_evo.probe_rows import ProbeRow
@@ -274,6 +276,38 @@ def test_the_command(home, monkeypatch, tmp_path):
     assert "(reset)" in table(journal)
 
 
+def test_a_limit_on_recovery_is_a_gate_for_scripts(home, monkeypatch, tmp_path):
+    words = (*WORDS, "--steps", 4, "--seeds", 1, "--max-recovery", 2)
+    call(home, monkeypatch, "c", *words, "--out", tmp_path / "good")
+    parent = load_adapter(home / "p")
+    save_adapter(fresh_adapter(parent, 1), tmp_path / "empty")
+    broken = call(home, monkeypatch, tmp_path / "empty", "--parent", "p", *words,
+                  "--out", tmp_path / "broken", code=1)  # fmt: skip
+    assert broken.stderr.endswith(
+        "empty: at its best parent's level not within 4 steps, the limit is 2\n"
+    )
+    powerless = call(home, monkeypatch, "p", "--parent", tmp_path / "empty", *words,
+                     "--out", tmp_path / "powerless", code=1)  # fmt: skip
+    assert "THE TEST HAS NO POWER" in powerless.stdout
+    assert "a fresh adapter recovers as well" in powerless.stderr
+    assert len(powerless.stderr.splitlines()) == 1
+
+
+def test_steps_are_counted_on_a_terminal(monkeypatch, tmp_path, learner, home):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    parent = load_adapter(home / "p")
+    trials = SupervisedTrials(("same", parent), {"p": parent}, seeds=2, steps=2)
+    train(Lesson(trials, ROWS, learner.recipe, tmp_path), learner)
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert "trained 3 of 6: p, seed 1, step 2 of 2" in lines
+    assert lines[-1] == ""
+
+
 def table(journal, *words):
     result = CliRunner().invoke(main, ["recovery", str(journal), *words])
     assert result.exit_code == 0, result.output
@@ -288,6 +322,8 @@ def table(journal, *words):
         ("c --held-out rows.jsonl", "--held-out needs --train"),
         ("c --out o", "--out needs --train"),
         ("c --operators dare", "--operators needs --train"),
+        ("c --max-recovery 3", "--max-recovery needs --train"),
+        ("c {train} --max-recovery 5", "--max-recovery is 5; expected 0 to 4"),
         ("c {train} --operators dare", "dare takes 2 parents, 1 is given"),
         ("c {train} --operators dar", "dar"),
         ("c {train} --operators dare,dare --parent p --parent c", "different ones"),

@@ -16,6 +16,7 @@ from lora_evo.adapter import Adapter
 from lora_evo.cli_frame import FOLDER, guarded, json_option, print_json, print_table
 from lora_evo.cli_retention_training import (
     TrainingOptions,
+    exceeded_recovery,
     print_recovery,
     train,
     training_options,
@@ -130,6 +131,8 @@ def retention(
     against = {name: _Against(row, seen.get(name)) for name, row in compared.items()}
     moments = moments_of(child)
     exceeded = _exceeded(list(against.values()), max_change, max_kl_ratio)
+    if recovery is not None:
+        exceeded += exceeded_recovery(child.resolve().name, recovery, asked.max_recovery)
     if as_json:
         print_json(
             {

@@ -34,6 +34,7 @@ class TrainingOptions:
     steps: int
     seeds: int
     lr: float
+    max_recovery: int | None
 
     def check(self, model: Path | None) -> None:
         """Refuse options that say nothing without each other."""
@@ -42,11 +43,16 @@ class TrainingOptions:
                 ("--held-out", self.held_out),
                 ("--out", self.out),
                 ("--operators", self.operators),
+                ("--max-recovery", self.max_recovery),
             ):
                 if value is not None:
                     raise LoraEvoError(f"{name} needs --train")
         elif model is None or self.out is None:
             raise LoraEvoError("--train needs --model, and --out for its journal")
+        elif self.max_recovery is not None and not 0 <= self.max_recovery <= self.steps:
+            raise LoraEvoError(
+                f"--max-recovery is {self.max_recovery}; expected 0 to {self.steps}, the --steps"
+            )
 
     def lesson(
         self, name: str, child: Adapter, parents: Mapping[str, Adapter], batch_size: int
@@ -79,6 +85,9 @@ class Lesson:
 def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of training, in the order of the help."""
     for option in (
+        click.option(
+            "--max-recovery", type=int, help="Exit code 1 where training back takes more steps."
+        ),
         click.option("--lr", type=float, default=1e-4, show_default=True, help="Of AdamW."),
         click.option("--seeds", type=int, default=5, show_default=True, help="Orders of the rows."),
         click.option("--steps", type=int, default=50, show_default=True, help="Of training."),
@@ -121,6 +130,19 @@ def print_recovery(child: str, name: str, summary: Summary, folder: Path) -> Non
     )
     click.echo(text_table(summary))
     click.echo(f"journal: {folder / TRIALS}")
+
+
+def exceeded_recovery(name: str, summary: Summary, limit: int | None) -> list[str]:
+    """Why a child fails the limit on its recovery, in words; nothing without a limit."""
+    if limit is None:
+        return []
+    median, last = row_of_child(summary, name).median, summary.protocol.steps
+    found = []
+    if median is None or median > limit:
+        found.append(f"at its best parent's level {_after(median, last)}, the limit is {limit}")
+    if not summary.has_power:
+        found.append("the training proves nothing, because a fresh adapter recovers as well")
+    return found
 
 
 @contextmanager
