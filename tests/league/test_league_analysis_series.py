@@ -256,6 +256,38 @@ def test_drift_follows_the_log(played):
     assert json.loads(json.dumps(found.to_json()))["gap"] == list(found.gap)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "checked"), [("batch", 2), ("elo", 2), ("trueskill", 0), ("weng_lin", 0)]
+)
+def test_every_scheme_keeps_what_it_should_keep(tmp_path, scheme, checked):
+    with League(tmp_path / "l", ["t0", "t1"], ["s0", "s1"], LeagueConfig(scheme=scheme)) as league:
+        league.record_many([(pair, Outcome(4, 4, 8, 6, 0)) for pair in league.pair(0)])
+        found = drift(history(league))
+        assert (found.checked, found.unchecked) == (checked, 2 - checked)
+        assert found.conserved is (True if checked else None)
+        assert (calibration(history(league)).coverage is None) == (scheme in ("elo", "weng_lin"))
+
+
+def test_anchors_of_a_real_league_are_yardsticks_and_no_members(tmp_path):
+    config = LeagueConfig(seed=2, anchor_share=0.5)
+    with League(tmp_path / "l", ["t0", "t1"], ["s0", "s1"], config) as league:
+        league.add_anchor("base", "teacher", of="t0")
+        for number in range(8):
+            for pair in league.pair(number):
+                league.record(pair, Outcome(4, 4, 8, 6, 0))
+        past = history(league)
+    assert [life.name for life in past.living("teacher")] == ["t0", "t1"]
+    met = sum(m.teacher == "base" for m in past.matches)
+    found = drift(past)
+    assert met > 0
+    assert found.anchors == 1
+    assert sum(x.matches for x in found.against_anchors) == met
+    assert {x.role for x in found.against_anchors} == {"student"}
+    assert found.conserved is True
+    assert survival(past).teachers.members == 2
+    assert sum(c.members for c in generations(past).teachers) == 3
+
+
 def test_drift_notices_a_match_that_makes_rating_out_of_nothing():
     matches = (replace(match(0, 0.5, 8.0), imbalance=0.2), match(1, 0.5, 8.0))
     past = History(

@@ -217,7 +217,7 @@ def drift_command(directory: Path, as_json: bool) -> None:
         _print(("against anchors", "rounds", "matches", "tasks", "solve rate"), spans)
     kept = {True: "is kept", False: "is NOT kept", None: "could not be followed"}[found.conserved]
     click.echo(
-        f"\n{found.statement}\nThe precision-weighted mean of a match's two ratings {kept} "
+        f"\n{found.statement}\nThe weighted mean of a match's two ratings {kept} "
         f"({found.checked} matches checked)."
     )
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from league.agreement import noise_per_task
 from league.analysis.history import History
 from league.errors import LeagueError
 from league.normal import Floats, log_cdf_pair
 
+_PROBIT = ("batch", "trueskill")
 _BINS = 10
 _TINY = 1e-9
 _INTERVAL = 1.959963984540054
@@ -37,8 +39,8 @@ class Calibration:
     always predicting the league's mean, which a useful prediction stays below; log_loss_best: for
     predicting each match's own outcome. rmse: of the share, per match, weighted by tasks; it
     includes chance. bias: observed minus predicted. coverage: share of matches inside their 95 %
-    prediction intervals, made of the two ratings' uncertainty and one trial per task; several
-    attempts per task make it come out above 0.95. All None when no match counted.
+    prediction intervals, made of the two ratings' uncertainty and of chance in tasks and
+    rollouts; None for schemes whose sigma is not TrueSkill's. All None when no match counted.
     """
 
     deciles: tuple[Decile, ...]
@@ -75,8 +77,11 @@ def calibration(history: History, *, since: int = 0) -> Calibration:
     y = np.array([m.won for m in matches]) / weight
     variance = np.array([m.uncertainty**2 for m in matches])
     overall = np.full_like(y, float((weight * y).sum() / weight.sum()))
+    known = 1.0 if history.agreement is None else history.agreement
+    noise = np.array([noise_per_task(known, m.attempts / max(m.valid, 1)) for m in matches])
     scale = history.config.model.performance_scale
-    spread = _predictive_sd(p, weight, variance, scale)
+    spread = _predictive_sd(p, weight / noise, variance, scale)
+    doubted = history.config.scheme in _PROBIT
     return Calibration(
         deciles=_deciles(p, y, weight),
         matches=len(matches),
@@ -86,7 +91,7 @@ def calibration(history: History, *, since: int = 0) -> Calibration:
         log_loss_best=_log_loss(y, y, weight),
         rmse=math.sqrt(float((weight * (y - p) ** 2).sum() / weight.sum())),
         bias=float((weight * (y - p)).sum() / weight.sum()),
-        coverage=float((np.abs(y - p) <= _INTERVAL * spread + _TINY).mean()),
+        coverage=float((np.abs(y - p) <= _INTERVAL * spread + _TINY).mean()) if doubted else None,
         notes=tuple(notes),
     )
 
@@ -116,11 +121,12 @@ def _log_loss(p: Floats, y: Floats, weight: Floats) -> float:
     return float((weight * loss).sum() / weight.sum())
 
 
-def _predictive_sd(p: Floats, tasks: Floats, variance: Floats, scale: float) -> Floats:
+def _predictive_sd(p: Floats, trials: Floats, variance: Floats, scale: float) -> Floats:
     """Standard deviation of the observed share, shape [n].
 
     The chance Φ(d/c) of one task has mean p when the gap d is normal with this variance V; its
-    second moment comes from 41-node Gauss-Hermite quadrature, and one trial per task is added.
+    second moment comes from 41-node Gauss-Hermite quadrature, and the chance of that many
+    independent trials is added.
     """
     inverse = NormalDist().inv_cdf
     z = np.array([inverse(q) for q in np.clip(p, _TINY, 1.0 - _TINY).tolist()])
@@ -129,4 +135,4 @@ def _predictive_sd(p: Floats, tasks: Floats, variance: Floats, scale: float) -> 
     second = (np.exp(2.0 * log_cdf_pair(gap / scale)[0]) * node_weight).sum(axis=1)
     second /= node_weight.sum()
     between = np.maximum(second - p * p, 0.0)
-    return np.asarray(np.sqrt(between + np.maximum(p - second, 0.0) / tasks))
+    return np.asarray(np.sqrt(between + np.maximum(p - second, 0.0) / trials))

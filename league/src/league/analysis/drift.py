@@ -11,7 +11,7 @@ from league.member import STUDENT, TEACHER
 from league.normal import Floats
 
 CONSERVED = 1e-6
-"""A precision-weighted mean that moves by less, in rating units, has not moved."""
+"""A mean of two ratings that moves by less, in rating units, has not moved."""
 
 _NO_ANCHORS = (
     "There are no anchors. Each match moves both sides' ratings against each other, so the gap "
@@ -46,9 +46,9 @@ class Drift:
     *_mean: mean mu of the living members. gap: students' minus teachers'. *_centred and
     gap_centred: the same without the jumps of the mean at replacements, which are a change of
     the zero point and no learning. *_spread: standard deviation of mu among the living.
-    *_offset: the sum of all those jumps. checked: matches whose precision-weighted mean could be
-    followed; unchecked: the others. largest_imbalance: how far that mean moved at most (None if
-    nothing was checked), conserved: whether that is nothing. anchors: how many there are.
+    *_offset: the sum of all those jumps. checked: matches whose mean rating had to stay where
+    it was (`Match.imbalance`); unchecked: the others. largest_imbalance: how far it moved at most
+    (None if nothing was checked), conserved: whether that is nothing. anchors: how many there are.
     statement: what can be read from all this.
     """
 

@@ -13,7 +13,8 @@ import numpy as np
 from league.analysis.history import History, Life
 from league.errors import LeagueError
 from league.member import STUDENT, TEACHER
-from league.normal import Floats, log_cdf_pair
+from league.normal import Floats
+from league.schemes import Skills, scheme_of
 
 FILL = "predicted"
 _SHOWN = 6
@@ -92,8 +93,9 @@ def played(history: History, top: int, since: int = 0) -> Played:
 def game(history: History, *, fill: str | None = None, top: int = 256, since: int = 0) -> Game:
     """Return the game of the `top` best living members of each role.
 
-    fill: what stands where two never met; None refuses such a game, "predicted" takes the
-    ratings' prediction Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)).
+    fill: what stands where two never met; None refuses such a game, "predicted" takes what the
+    league's rating scheme predicts. top: how many members of each role, those with the highest
+    mu - 3 sigma. since: leave out earlier rounds.
     Raises LeagueError naming the missing pairs if there are any and fill is None.
     """
     if fill not in (None, FILL):
@@ -128,8 +130,7 @@ def game(history: History, *, fill: str | None = None, top: int = 256, since: in
 
 def predicted(history: History, found: Played) -> Floats:
     """Return the ratings' prediction of each cell, shape [teachers, students], in [0, 1]."""
-    sides = [[life.rating for life in side] for side in (found.teachers, found.students)]
-    mu = [np.array([rating.mu for rating in side]) for side in sides]
-    variance = [np.array([rating.sigma**2 for rating in side]) for side in sides]
-    spread = np.sqrt(2.0 * history.config.beta**2 + variance[0][:, None] + variance[1][None, :])
-    return np.asarray(np.exp(log_cdf_pair((mu[1][None, :] - mu[0][:, None]) / spread)[0]))
+    rows = Skills.of([life.rating for life in found.teachers])
+    columns = Skills.of([life.rating for life in found.students])
+    scheme = scheme_of(history.config)
+    return scheme.predict(Skills(rows.mu[:, None], rows.sigma[:, None]), columns)

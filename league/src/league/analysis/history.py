@@ -1,24 +1,24 @@
 """What happened in a league, as plain rows: folded once from its log, read by every analysis."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from league import store
+from league.agreement import task_agreement
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
 from league.fold import apply
+from league.forecast import results
 from league.journal import parse
 from league.league import League
 from league.member import check_role
 from league.normal import Floats
 from league.rating import Rating
 from league.state import Pair, State
-
-_RESULTS = ("match_recorded", "matches_recorded")
 
 SAMPLES = 200
 """At most about so many points in time are kept of a long history."""
@@ -32,8 +32,9 @@ class Match:
     uncertainty: standard deviation of the two skills' gap at that time, in rating units.
     counted: tasks with a winner. won: how many of them the student won (a fraction of a task for
     a fraction of right rollouts). valid, attempts, solved: as in `Outcome`.
-    imbalance: how far the precision-weighted mean of the two ratings moved, in rating units;
-    None where that cannot be said because a member met several others in this round.
+    imbalance: how far the mean of the two ratings moved, in rating units, weighted by precision
+    (equally under Elo); None where nothing is kept: under another scheme, against an anchor, or
+    for a member that met several others in this round.
     """
 
     round: int
@@ -77,7 +78,8 @@ class History:
     """All lives and matches of a league, and its ratings at some points in time.
 
     rounds: how many have been paired. sampled: the points in time, as numbers of paired rounds,
-    rising. mu, sigma: shape [points, lives], NaN where a member was not alive.
+    rising. mu, sigma: shape [points, lives], NaN where a member was not alive. agreement: the
+    correlation of two rollouts of one task (`task_agreement`), None if nothing tells.
     """
 
     config: LeagueConfig
@@ -87,6 +89,7 @@ class History:
     sampled: tuple[int, ...] = ()
     mu: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     sigma: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    agreement: float | None = None
 
     def living(self, role: str) -> list[Life]:
         """The living members of a role by slot, without anchors."""
@@ -131,7 +134,7 @@ def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> His
         if kind == "round_paired" and len(state.rounds) % every == 0:
             samples[len(state.rounds)] = _ratings(state)
         try:
-            if kind in _RESULTS:
+            if results(event):
                 matches += _recorded(state, event, uncertainty)
             else:
                 apply(state, event)
@@ -151,15 +154,23 @@ def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> His
         where = [column[name] for name in known]
         mu[row, where] = [rating.mu for rating in known.values()]
         sigma[row, where] = [rating.sigma for rating in known.values()]
-    return History(config, lives, tuple(matches), len(state.rounds), tuple(samples), mu, sigma)
+    return History(
+        config=config,
+        lives=lives,
+        matches=tuple(matches),
+        rounds=len(state.rounds),
+        sampled=tuple(samples),
+        mu=mu,
+        sigma=sigma,
+        agreement=task_agreement(list(state.outcomes.values())),
+    )
 
 
 def _recorded(
     state: State, event: Mapping[str, Any], uncertainty: Mapping[str, float]
 ) -> list[Match]:
     """Apply an event with one result or many, and return its matches."""
-    ids = [event["pair"]] if "pair" in event else [row[0] for row in event["matches"]]
-    pairs = [state.pairs[pair_id] for pair_id in ids]
+    pairs = [state.pairs[pair_id] for pair_id, _outcome in results(event)]
     names = {name for pair in pairs for name in (pair.teacher, pair.student)}
     before = {name: state.members[name].rating for name in names}
     apply(state, event)
@@ -184,16 +195,30 @@ def _match(state: State, pair: Pair, before: Mapping[str, Rating], uncertainty: 
 
 
 def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float | None:
-    """Movement of the precision-weighted mean; precisions are those after the step of tau."""
+    """Movement of the mean that a match should keep, by the weights of the league's scheme."""
     names = (pair.teacher, pair.student)
     if any(len(state.open_pairs.get(name, ())) != 1 for name in names):
         return None  # it met several others, or it is frozen
-    precision = [1.0 / (before[name].sigma ** 2 + state.config.tau**2) for name in names]
+    if state.config.scheme not in _WEIGHT:
+        return None
+    weights = [_WEIGHT[state.config.scheme](state.config, before[name]) for name in names]
     moved = [
-        p * (state.members[name].rating.mu - before[name].mu)
-        for p, name in zip(precision, names, strict=True)
+        weight * (state.members[name].rating.mu - before[name].mu)
+        for weight, name in zip(weights, names, strict=True)
     ]
-    return sum(moved) / sum(precision)
+    return sum(moved) / sum(weights)
+
+
+def _precision(config: LeagueConfig, rating: Rating) -> float:
+    return 1.0 / (rating.sigma**2 + config.tau**2)
+
+
+def _equal(config: LeagueConfig, rating: Rating) -> float:
+    return 1.0
+
+
+_WEIGHT: dict[str, Callable[[LeagueConfig, Rating], float]] = {"batch": _precision, "elo": _equal}
+"""By scheme, the weights of the mean of two ratings that a match keeps; others keep none."""
 
 
 def _ratings(state: State) -> dict[str, Rating]:
@@ -216,7 +241,7 @@ def _lives(state: State) -> tuple[Life, ...]:
             if member.name in births
             else (1.0,) * len(member.parents),
             operator=member.operator,
-            anchor=getattr(member, "anchor", False),
+            anchor=member.anchor,
             offset=births[member.name].offset if member.name in births else 0.0,
         )
         for member in state.members.values()
