@@ -54,6 +54,7 @@ test-slow: env
 bench: env
 	$(BIN)/python tests/benchmarks/sandbox_throughput.py
 	$(BIN)/python tests/benchmarks/sandbox_soak.py
+	$(BIN)/python tests/benchmarks/lora_children.py
 	$(BIN)/python tests/benchmarks/joint_learner.py
 	$(BIN)/python tests/benchmarks/training_step.py
 	$(BIN)/python tests/benchmarks/fixed_tasks.py

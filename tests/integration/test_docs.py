@@ -1,5 +1,6 @@
 """The examples in the README and the docs run as they stand."""
 
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,23 @@ def test_python_examples_run(path: Path, index: int, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_the_adapter_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorial-adapters.md").read_text()
+    blocks = re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL)
+    assert {language for language, _ in blocks} == {"python", "sh"}
+    scripts = str(Path(sys.executable).parent)
+    surroundings = os.environ | {"PATH": scripts + os.pathsep + os.environ["PATH"]}
+    for language, code in blocks:
+        command = [sys.executable, "-c", code] if language == "python" else ["sh", "-e", "-c", code]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip()
+    assert (tmp_path / "tree.html").exists()
+    assert (tmp_path / "diversity.html").exists()
 
 
 def test_every_local_link_leads_somewhere() -> None:

@@ -53,6 +53,6 @@ EXTRAPOLATE = Operator(
     summary="from the worse parent's updates through the better one's and beyond (first = better)",
     preserves="what the parents agree on, rank; free of gauge",
     prepare=_prepare,
-    defaults={"fitness": None, "eta": None, "eta_low": 1.1, "eta_high": 1.4},
+    defaults={"fitness": None, "eta": None, "eta_low": 1.1, "eta_high": 1.3},
     moments="reset",
 )
