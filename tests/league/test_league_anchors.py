@@ -1,0 +1,173 @@
+"""Frozen members: rated against, never rated, and a hall of fame made of them."""
+
+from collections import Counter
+
+import pytest
+
+from league import League, LeagueConfig, LeagueError, Outcome, Rating, UnknownMember
+
+EASY = Outcome(8, 8, 32, 30, 0)
+HARD = Outcome(8, 8, 32, 2, 6)
+FIXED = Rating(30.0, 2.0)
+
+
+def make(path, size=4, **settings):
+    names = [[f"{side}{i}" for i in range(size)] for side in "ts"]
+    return League(path, *names, config=LeagueConfig(**settings))
+
+
+def play(league, number, outcome=HARD, matches=None):
+    pairs = league.pair(number, matches)
+    league.record_many([(pair, outcome) for pair in pairs])
+    return pairs
+
+
+def test_an_anchor_is_rated_against_and_never_rated(tmp_path):
+    with make(tmp_path / "l", anchor_share=0.5) as league:
+        league.add_anchor("base", "teacher", rating=FIXED)
+        met = 0
+        for number in range(12):
+            before = {m: league.rating(m) for m in league.members("student")}
+            pairs = play(league, number, EASY)
+            for pair in pairs:
+                if pair.teacher == "base":
+                    met += 1
+                    assert league.rating(pair.student) != before[pair.student]
+            assert league.rating("base") == FIXED
+        assert met > 10
+        assert "base" not in league.members("teacher")
+        assert "base" not in {row.member for row in league.leaderboard("teacher")}
+        assert league.select("teacher", 3).count("base") == 0
+        (anchor,) = league.anchors("teacher")
+        assert (anchor.name, anchor.of, anchor.cause, anchor.rounds) == ("base", "", "added", 0)
+        assert league.anchors("student") == []
+
+
+def test_anchors_pin_the_height_of_the_other_side(tmp_path):
+    """Students solve a teacher fixed at 40 half of the time: they must be near 40 themselves."""
+    even = Outcome(16, 16, 64, 32, 2)
+    with make(tmp_path / "l", anchor_share=0.5) as league:
+        league.add_anchor("far", "teacher", rating=Rating(40.0, 0.5))
+        for number in range(60):
+            play(league, number, even)
+        heights = [league.rating(m).mu for m in league.members("student")]
+        assert min(heights) > 35.0
+    with make(tmp_path / "free") as league:
+        for number in range(60):
+            play(league, number, even)
+        assert abs(league.rating("s0").mu - 25.0) < 3.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.3])
+def test_anchors_take_their_share_of_matches(tmp_path, share):
+    with make(tmp_path / "l", anchor_share=share, matcher="uniform") as league:
+        league.add_anchor("a0", "teacher", rating=FIXED)
+        league.add_anchor("a1", "student", rating=FIXED)
+        league.add_anchor("a2", "student", rating=FIXED)
+        frozen = {"a0", "a1", "a2"}
+        met: Counter[str] = Counter()
+        for number in range(200):
+            pairs = league.pair(number)
+            own = [p for p in pairs if not {p.teacher, p.student} & frozen]
+            # Whoever plays an anchor plays its ordinary match as well.
+            assert len({p.teacher for p in own}) == len({p.student for p in own}) == len(own) == 4
+            assert all(len({p.teacher, p.student} & frozen) == 1 for p in pairs[len(own) :])
+            met.update(n for p in pairs for n in (p.teacher, p.student) if n in frozen)
+        # Binomial: standard deviation below 0.5 per round over 200 rounds.
+        assert sum(met.values()) == pytest.approx(200 * 4 * share, abs=4 * 200**0.5 * 0.5)
+        if share:
+            assert abs(met["a1"] - met["a2"]) <= 1
+            assert set(met) == frozen
+
+
+def test_in_a_partial_round_anchors_count_among_the_matches(tmp_path):
+    with make(tmp_path / "l", anchor_share=0.9) as league:
+        league.add_anchor("a0", "teacher", rating=FIXED)
+        for number in range(20):
+            pairs = league.pair(number, matches=2)
+            assert len(pairs) == 2
+            assert sum(p.teacher == "a0" for p in pairs) == 1
+        assert len(league.pair(20, matches=1)) == 1
+
+
+def test_results_with_anchors_may_come_in_any_order(tmp_path):
+    states = []
+    for reverse in (False, True):
+        with make(tmp_path / str(reverse), anchor_share=0.9, seed=3) as league:
+            league.add_anchor("a0", "teacher", rating=FIXED)
+            league.add_anchor("a1", "student", of="s0")
+            for number in range(3):
+                pairs = league.pair(number)
+                for pair in reversed(pairs) if reverse else pairs:
+                    league.record(pair, EASY if pair.teacher == "t0" else HARD)
+            states.append(league.state.to_json())
+    assert states[0] == states[1]
+
+
+def test_the_hall_of_fame_freezes_the_best_now_and_then(tmp_path):
+    with make(tmp_path / "l", hall_every=3, hall_size=2, anchor_share=0.5) as league:
+        for number in range(10):
+            before = {
+                role: (league.leaderboard(role)[0].member, league.leaderboard(role)[0].mu)
+                for role in ("teacher", "student")
+            }
+            pairs = league.pair(number)
+            for role, (best, mu) in before.items():
+                new = [a for a in league.anchors(role) if a.rounds == number]
+                assert len(new) == (number in (3, 6, 9))
+                for anchor in new:
+                    assert (anchor.of, anchor.cause) == (best, "round")
+                    assert anchor.name == f"hall-{role}-{number}"
+                    assert league.rating(anchor.name).mu == mu
+                latest = [a.name for a in league.anchors(role)][-2 - len(new) :][:2]
+                sides = {p.teacher for p in pairs} | {p.student for p in pairs}
+                halls = {name for name in sides if name.startswith(f"hall-{role}")}
+                assert halls <= set(latest)
+            league.record_many([(p, EASY if p.teacher == "t1" else HARD) for p in pairs])
+        state = league.state.to_json()
+    with League(tmp_path / "l") as league:
+        assert league.state.to_json() == state
+
+
+def test_the_hall_of_fame_takes_the_best_at_a_replacement_once(tmp_path):
+    with make(tmp_path / "l", hall_at_replacement=True) as league:
+        for number in range(4):
+            play(league, number)
+        best = league.leaderboard("teacher")[0].member
+        gone = [m for m in league.members("teacher") if m != best][:2]
+        league.replace(gone[0], "c0", [best], "copy")
+        league.replace(gone[1], "c1", [best], "copy")
+        (anchor,) = league.anchors("teacher")
+        assert (anchor.of, anchor.cause, anchor.rounds) == (best, "replacement", 4)
+        assert league.anchors("student") == []
+        play(league, 4)
+        league.replace("c0", "c2", [anchor.name], "copy")
+        assert len(league.anchors("teacher")) == 2
+
+
+def test_bad_anchors_are_refused_and_leave_no_trace(tmp_path):
+    with make(tmp_path / "l") as league:
+        league.add_anchor("base", "teacher", of="t0")
+        assert league.rating("base") == league.rating("t0")
+        before = league.byte_length, league.state.to_json()
+        for arguments in (
+            {"name": "a", "role": "judge", "rating": FIXED},
+            {"name": "a", "role": "teacher"},
+            {"name": "a", "role": "teacher", "of": "s0"},
+            {"name": "t1", "role": "teacher", "rating": FIXED},
+            {"name": "base", "role": "teacher", "rating": FIXED},
+            {"name": "a b", "role": "teacher", "rating": FIXED},
+            {"name": "a", "role": "teacher", "rating": Rating(float("nan"), 1.0)},
+            {"name": "a", "role": "teacher", "rating": Rating(25.0, 0.0)},
+            {"name": "a", "role": "teacher", "rating": 25.0},
+        ):
+            with pytest.raises(LeagueError):
+                league.add_anchor(**arguments)
+        with pytest.raises(UnknownMember, match="'x'"):
+            league.add_anchor("a", "teacher", of="x")
+        with pytest.raises(LeagueError, match="anchor"):
+            league.replace("base", "c", ["t0"], "copy")
+        scores = dict.fromkeys((*league.members("teacher"), "base"), 1.0)
+        with pytest.raises(UnknownMember, match="living teacher"):
+            league.select("teacher", 1, fitness=scores)
+        assert (league.byte_length, league.state.to_json()) == before
