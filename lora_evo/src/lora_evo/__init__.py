@@ -28,12 +28,13 @@ from lora_evo.plugins import Plugin, known_operators, plugins
 from lora_evo.probe import Behaviour, RowBehaviour, probe
 from lora_evo.probe_model import open_base
 from lora_evo.probe_rows import ProbeRow, read_probes
-from lora_evo.recovery import RecoveryProtocol
+from lora_evo.recovery import RecoveryProtocol, checks_up_to
 from lora_evo.recovery_summary import summarise
+from lora_evo.recovery_table import markdown, text_table
 from lora_evo.resize import resize, resize_directory, resize_with_report
 from lora_evo.retention import Comparison, Condition, Retention, retention, retention_of_directories
 from lora_evo.trial_journal import read_journal
-from lora_evo.trial_plan import Treatment, TrialPlan
+from lora_evo.trial_plan import Pair, Treatment, TrialPlan, read_treatment
 from lora_evo.trials import Learner, run_trials
 from lora_evo.verdict import verdict
 from lora_evo.verification import Verification, verify
@@ -60,6 +61,7 @@ __all__ = [
     "ModuleView",
     "Moments",
     "Operator",
+    "Pair",
     "Plugin",
     "ProbeRow",
     "Recipe",
@@ -74,6 +76,7 @@ __all__ = [
     "TrialPlan",
     "Verification",
     "adapter_hash",
+    "checks_up_to",
     "column_angles",
     "content_hash",
     "cross",
@@ -87,6 +90,7 @@ __all__ = [
     "inspect_directory",
     "known_operators",
     "load_adapter",
+    "markdown",
     "moments_of",
     "mutate",
     "mutate_directory",
@@ -98,6 +102,7 @@ __all__ = [
     "read_journal",
     "read_lineage",
     "read_probes",
+    "read_treatment",
     "relative_change",
     "resize",
     "resize_directory",
@@ -108,6 +113,7 @@ __all__ = [
     "run_trials",
     "save_adapter",
     "summarise",
+    "text_table",
     "tree",
     "verdict",
     "verify",
