@@ -30,7 +30,6 @@ from lora_evo.probe_model import open_base
 from lora_evo.probe_rows import ProbeRow, read_probes
 from lora_evo.recovery import RecoveryProtocol, checks_up_to
 from lora_evo.recovery_summary import summarise
-from lora_evo.recovery_table import markdown, text_table
 from lora_evo.resize import resize, resize_directory, resize_with_report
 from lora_evo.retention import Comparison, Condition, Retention, retention, retention_of_directories
 from lora_evo.trial_journal import read_journal
@@ -90,7 +89,6 @@ __all__ = [
     "inspect_directory",
     "known_operators",
     "load_adapter",
-    "markdown",
     "moments_of",
     "mutate",
     "mutate_directory",
@@ -113,7 +111,6 @@ __all__ = [
     "run_trials",
     "save_adapter",
     "summarise",
-    "text_table",
     "tree",
     "verdict",
     "verify",
