@@ -247,6 +247,11 @@ def test_a_killed_experiment_goes_on_and_ends_with_the_same_journal(home, learne
     changed = SupervisedTrials(("c", parent), parents, tried, seeds=2, steps=4)
     with pytest.raises(LoraEvoError, match="holds trials with setting"):
         changed.run(tmp_path / "killed", learner)
+    fewer = TrainingRows(ROWS.train[1:] + ROWS.held_out[:1], ROWS.held_out[1:] + ROWS.train[:1])
+    for rows, recipe in ((fewer, learner.recipe), (ROWS, Recipe(2e-3)), (ROWS, Recipe(1e-3, 4))):
+        another = SupervisedLearner(learner.base, rows, recipe)
+        with pytest.raises(LoraEvoError, match="holds trials with setting"):
+            trials.run(tmp_path / "killed", another)
 
 
 def test_the_command(home, monkeypatch, tmp_path):
