@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import click
+from click.core import ParameterSource
 
 from league.cli_frame import as_json_option, one_line_errors, print_json
+from league.cli_tables import TABLES
 from league.config import MATCHERS, LeagueConfig
+from league.errors import LeagueError
 from league.simulate import Simulation, SimulationResult, simulate
 from league.tables import table
 
 
-@click.command(name="simulate")
+@click.group(name="simulate", invoke_without_command=True)
 @click.option("--teachers", default=4, show_default=True)
 @click.option("--students", default=4, show_default=True)
 @click.option("--rounds", default=60, show_default=True)
@@ -22,8 +25,10 @@ from league.tables import table
 @click.option("--matcher", type=click.Choice(MATCHERS), default="sampled", show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @as_json_option
+@click.pass_context
 @one_line_errors
 def simulate_command(
+    context: click.Context,
     teachers: int,
     students: int,
     rounds: int,
@@ -36,7 +41,22 @@ def simulate_command(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Rate members whose true skills are known, in a sound league and with a broken teacher."""
+    """Rate members whose true skills are known, in a sound league and with a broken teacher.
+
+    The commands below print the tables that compare schemes, matchers and settings instead.
+    """
+    if context.invoked_subcommand is not None:
+        given = [
+            name
+            for name in context.params
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ]
+        if given:
+            raise LeagueError(
+                f"write --{given[0].replace('_', '-')} after {context.invoked_subcommand!r}, if it "
+                "takes it"
+            )
+        return
     config = LeagueConfig(seed=seed, matcher=matcher)
     config = config if tau is None else replace(config, tau=tau)
     world = Simulation(
@@ -68,5 +88,8 @@ def _row(name: str, result: SimulationResult) -> tuple[str, ...]:
     last = "·" if result.broken_last is None else f"{result.broken_last:.2f}"
     return (name, f"{result.rmse:.3f}", f"{result.coverage:.3f}", f"{result.bias:+.3f}", last)
 
+
+for _table in TABLES:
+    simulate_command.add_command(_table)
 
 COMMANDS = (simulate_command,)

@@ -54,7 +54,7 @@ class TrueSkillGames:
         pair = (self._wandered(teacher), self._wandered(student))
         still = replace(self.model, tau=0.0)
         env = environment(still)
-        for won in _evenly_spread(round(score * games), games):
+        for won in evenly_spread(round(score * games), games):
             pair = _game(env, still, *pair, student_won=won)
         return pair
 
@@ -76,6 +76,7 @@ def _game(
     return Rating(first.mu, first.sigma), Rating(second.mu, second.sigma)
 
 
-def _evenly_spread(wins: int, games: int) -> list[bool]:
+def evenly_spread(wins: int, games: int) -> list[bool]:
+    """Return which of `games` games are won when `wins` of them are, in the fairest order."""
     steps = [(2 * i * wins + games) // (2 * max(games, 1)) for i in range(games + 1)]
     return [after > before for before, after in pairwise(steps)]

@@ -1,0 +1,171 @@
+"""The tables under `league simulate`: one command each, alike for the same options."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import click
+
+from league.cli_frame import as_json_option, one_line_errors, print_json
+from league.errors import LeagueError
+from league.progress import bar
+from league.rating import RatingModel
+from league.simulation.drift_table import DRIFTS, drift_table
+from league.simulation.invalid_table import invalid_table
+from league.simulation.matcher_table import matcher_table
+from league.simulation.replacement_table import replacement_table
+from league.simulation.scheme_table import scheme_table
+from league.simulation.world import World
+from league.tables import Cell, table
+
+_SHARED = {
+    "members": "Teachers, and as many students.",
+    "rounds": "Rounds of random pairs, everybody playing once in each.",
+    "tasks": "Tasks per match.",
+    "rollouts": "Attempts per task.",
+    "worlds": "Repetitions with other truths.",
+    "spread": "Standard deviation of true skills, in rating units.",
+    "cycle": "Skill units that a planted circle of rock, paper and scissors gives and takes.",
+    "alike": "Share of a performance's variance that belongs to the task.",
+    "seed": "Of all random numbers.",
+}
+
+
+def _world_options(**defaults: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options for the fields of a World; `drift` only where it is given a default."""
+    texts = _SHARED | (
+        {"drift": "Step of a true skill between rounds."} if "drift" in defaults else {}
+    )
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for field in reversed(fields(World)):
+            if field.name in texts:
+                default: Any = defaults.get(field.name, field.default)
+                command = click.option(
+                    f"--{field.name}",
+                    default=round(default, 4) if isinstance(default, float) else default,
+                    show_default=True,
+                    help=texts[field.name],
+                )(command)
+        return command
+
+    return add
+
+
+@click.command()
+@_world_options(drift=RatingModel.tau)
+@as_json_option
+@one_line_errors
+def schemes(as_json: bool, **world: Any) -> None:
+    """Compare ways to turn a match into ratings; all are told the true drift as tau."""
+    with bar("schemes") as progress:
+        rows = scheme_table(World(**world), progress)
+    _show(
+        rows,
+        as_json,
+        ("scheme", "RMSE", "coverage", "bias"),
+        "RMSE of predicted solve rates; share of true solve rates inside 95 % intervals; slope of\n"
+        "predicted on true rates, less 1. In brackets: the name for LeagueConfig.scheme.",
+    )
+
+
+@click.command()
+@_world_options()
+@click.option("--drift", "drifts", multiple=True, type=float, help="Only this; may be repeated.")
+@as_json_option
+@one_line_errors
+def drift(as_json: bool, drifts: tuple[float, ...], **world: Any) -> None:
+    """Compare values of tau for members that learn, with the floor that no rating can pass."""
+    with bar("drift") as progress:
+        rows = drift_table(World(**world), drifts or DRIFTS, progress)
+    _show(
+        rows,
+        as_json,
+        ("drift", "setting", "tau", "RMSE", "coverage"),
+        "Second half of the rounds; `calibrated` is tuned on the first half of each world's own "
+        "log, as\n`league calibrate` does. The floor is a joint filter that is told the truth "
+        "about the world.",
+    )
+
+
+@click.command()
+@_world_options(drift=RatingModel.tau, tasks=64)
+@as_json_option
+@one_line_errors
+def invalid(as_json: bool, **world: Any) -> None:
+    """Compare what an invalid task may count as; one teacher of each world is broken."""
+    with bar("invalid tasks") as progress:
+        rows = invalid_table(World(**world), progress)
+    _show(
+        rows,
+        as_json,
+        ("policy", "its mu", "first", "last", "teachers", "students", "order"),
+        "The last teacher writes 15 invalid tasks of 16 and impossible ones. Its rating; share of "
+        "worlds\nin which it ranks first and last; mean mu of the sound teachers and of the "
+        "students; rank correlation\nof students with the truth. A sound teacher whose tasks are "
+        "solved even more often ranks below it.",
+    )
+
+
+@click.command()
+@click.option(
+    "--size", "sizes", multiple=True, type=int, help="Members a side  [default: 4, 8, 32]"
+)
+@click.option("--rounds", default=60, show_default=True)
+@click.option("--leagues", default=8, show_default=True, help="Repetitions with other ratings.")
+@click.option("--spread", default=4.0, show_default=True, help="Of the ratings.")
+@click.option("--sigma", default=1.5, show_default=True, help="Doubt about each rating.")
+@click.option("--seed", default=0, show_default=True)
+@as_json_option
+@one_line_errors
+def matchers(as_json: bool, sizes: tuple[int, ...], **options: Any) -> None:
+    """Compare who meets whom: worth of the matches, coverage, hunger and fairness."""
+    with bar("matchers") as progress:
+        rows = matcher_table(sizes or (4, 8, 32), **options, progress=progress)
+    _show(
+        rows,
+        as_json,
+        ("size", "matcher", "4p(1-p)", "pairs met", "least used", "first - last"),
+        "Mean 4p(1-p) of the matches; share of pairs that ever met; rounds played by the student "
+        "who\nplayed least, in the worst league; worth of the first teacher's matches less the "
+        "last one's.",
+    )
+
+
+@click.command()
+@_world_options(drift=RatingModel.tau)
+@click.option("--every", "intervals", multiple=True, type=int, help="Rounds  [default: 10, 2]")
+@click.option("--jump", default=1.0, show_default=True, help="Of a child's skill, in rating units.")
+@as_json_option
+@one_line_errors
+def replacement(as_json: bool, intervals: tuple[int, ...], jump: float, **world: Any) -> None:
+    """Compare ratings of children and ways to select whom they replace."""
+    if any(every < 1 for every in intervals) or not 0.0 <= jump < float("inf"):
+        raise LeagueError("expected --every of at least 1 and a finite --jump >= 0")
+    with bar("replacement") as progress:
+        rows = replacement_table(World(**world), intervals or (10, 2), jump, progress)
+    _show(
+        rows,
+        as_json,
+        ("every", "child's rating", "ranked by", "grace", "newborn", "regret", "spared", "RMSE"),
+        "Rounds between replacements, matches of grace; share of the culled that came last "
+        "(chance: 1 / members);\nhow much better than the true worst of its role the culled one "
+        "was, in mean solve rate; share of replacements\nleft out for want of an eligible member; "
+        "RMSE of predicted solve rates.",
+    )
+
+
+def _show(rows: Sequence[Any], as_json: bool, header: Sequence[str], legend: str) -> None:
+    plain = [asdict(row) for row in rows]
+    if as_json:
+        print_json(plain)
+        return
+    click.echo(table(header, [[_cell(value) for value in row.values()] for row in plain]))
+    click.echo("\n" + legend)
+
+
+def _cell(value: Any) -> Cell:
+    return f"{value:.3f}" if isinstance(value, float) else value
+
+
+TABLES = (schemes, matchers, invalid, replacement, drift)

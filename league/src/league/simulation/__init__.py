@@ -1,0 +1,1 @@
+"""Known-truth worlds, and the tables that compare schemes, matchers and settings in them."""
