@@ -100,6 +100,21 @@ def test_wrong_use_is_told_in_one_line(directory, arguments):
     assert "Traceback" not in result.output
 
 
+def test_large_leagues_are_cut_down_and_say_so(tmp_path):
+    path = tmp_path / "large"
+    League(path, [f"t{i}" for i in range(70)], [f"s{i}" for i in range(33)]).close()
+    ranked = run("alpha-rank", str(path), "--fill", "predicted")
+    assert "note: the best 32 of 70 teachers by mu - 3 sigma" in ranked.stdout
+    assert len(json.loads(run("survival", str(path), "--json").stdout)["teachers"]["lines"]) == 70
+    shown = run("survival", str(path)).stdout
+    assert "--json has all" in shown
+    assert sum(line.startswith("teacher") for line in shown.splitlines()) == 1 + 20
+    assert sum(line.startswith("student") for line in shown.splitlines()) == 1 + 33
+    refused = run("alpha-rank", str(path), "--fill", "predicted", "--top", "33")
+    assert refused.exit_code == 2
+    assert "at most 32 a side" in refused.stderr
+
+
 def test_the_tables_say_what_happened(directory):
     nash = run("nash", directory).stdout
     # The teachers want low shares: t0 has the lowest row, and s2 is the best student.

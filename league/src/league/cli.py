@@ -44,7 +44,8 @@ def board(directory: Path, role: str | None, as_json: bool) -> None:
     ranks: dict[str, RankInterval] = {}
     for rows_of_role in boards.values():
         ratings = {row.member: Rating(row.mu, row.sigma) for row in rows_of_role}
-        ranks |= rank_intervals(ratings, seed=opened.config.seed)
+        draws = min(2000, max(200, 1_000_000 // len(ratings)))
+        ranks |= rank_intervals(ratings, seed=opened.config.seed, draws=draws)
     if as_json:
         print_json(
             {

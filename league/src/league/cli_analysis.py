@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -25,6 +26,10 @@ from league.cli_frame import (
 from league.tables import Cell, table
 
 _LINES = 20
+_MANY = 64
+_MORE = f"note: the first {_LINES} of each role are shown; --json has all"
+
+T = TypeVar("T")
 
 _fill = click.option(
     "--fill",
@@ -104,7 +109,11 @@ def nash_command(directory: Path, top: int, since: int, fill: str | None, as_jso
         print_json(found.to_json())
         return
     sides = (("teacher", found.teachers), ("student", found.students))
-    rows = [(role, x.member, x.weight, x.share) for role, side in sides for x in side]
+    rows = [
+        (role, x.member, x.weight, x.share)
+        for role, side in sides
+        for x in _first(side, sorted(side, key=lambda x: -x.weight))
+    ]
     _print(("role", "member", "weight", "students' share against the mixture"), rows)
     click.echo(
         f"\nvalue {found.value:.4f} (the students' share), gap {found.gap:.1e}. Against everybody "
@@ -112,6 +121,8 @@ def nash_command(directory: Path, top: int, since: int, fill: str | None, as_jso
         f"best single student {found.uniform.student_gain:.3f}."
     )
     _notes(found.notes)
+    if any(len(side) > _MANY for _role, side in sides):
+        click.echo(_MORE)
 
 
 @click.command("alpha-rank")
@@ -182,9 +193,15 @@ def survival_command(directory: Path, as_json: bool) -> None:
     ]
     header = ("role", "members", "living", "median life", "founders alive", "takeover", "by")
     _print(header, rows)
-    lines = [(x.role, line.founder, line.living, line.ancestry) for x in sides for line in x.lines]
+    lines = [
+        (x.role, line.founder, line.living, line.ancestry)
+        for x in sides
+        for line in _first(x.lines, x.lines)
+    ]
     click.echo()
     _print(("role", "founder", "living by main parents", "ancestry"), lines, found.notes)
+    if any(len(x.lines) > _MANY for x in sides):
+        click.echo(_MORE)
 
 
 @click.command("drift")
@@ -278,6 +295,11 @@ def _number(value: float | None) -> str:
 
 def _span(cohort: Cohort) -> str:
     return str(cohort.first) if cohort.first == cohort.last else f"{cohort.first}-{cohort.last}"
+
+
+def _first(rows: Sequence[T], ranked: Sequence[T]) -> Sequence[T]:
+    """All rows of a small league in their own order, the first of a large one by rank."""
+    return rows if len(rows) <= _MANY else ranked[:_LINES]
 
 
 def _thinned(count: int) -> list[int]:

@@ -17,14 +17,17 @@ from league.journal import parse
 from league.league import League
 from league.member import check_role
 from league.normal import Floats
+from league.outcome import Outcome
 from league.rating import Rating
 from league.state import Pair, State
 
 SAMPLES = 200
 """At most about so many points in time are kept of a long history."""
+TELLING = 2000
+"""At most so many matches are asked how far the rollouts of a task agree."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Match:
     """One recorded match.
 
@@ -50,7 +53,7 @@ class Match:
     imbalance: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Life:
     """One member from beginning to end.
 
@@ -162,8 +165,13 @@ def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> His
         sampled=tuple(samples),
         mu=mu,
         sigma=sigma,
-        agreement=task_agreement(list(state.outcomes.values())),
+        agreement=task_agreement(_some(list(state.outcomes.values()))),
     )
+
+
+def _some(outcomes: list[Outcome]) -> list[Outcome]:
+    """At most about `TELLING` of them, evenly spaced in time."""
+    return outcomes[:: max(1, math.ceil(len(outcomes) / TELLING))]
 
 
 def _recorded(
