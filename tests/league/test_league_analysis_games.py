@@ -1,6 +1,7 @@
 """The game between teachers and students: equilibria, alpha-rank and diversity of known games."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -226,6 +227,18 @@ def test_a_game_is_what_was_played_and_names_what_was_not():
     assert filled.share[1][0] == pytest.approx(predict(*ratings, history.config.model), abs=1e-9)
     assert "predicted" in filled.notes[0]
     assert filled.notes == nash(filled).notes[:1]
+
+
+def test_former_members_play_only_when_asked_for():
+    history = past([("t0", "s0", 8, 2.0), ("t1", "s0", 8, 4.0), ("t0", "s1", 8, 8.0)])
+    lives = tuple(
+        replace(life, ended=2) if life.name in ("t1", "s1") else life for life in history.lives
+    )
+    ended = replace(history, lives=lives)
+    assert game(ended).share == ((0.25,),)
+    with pytest.raises(LeagueError, match="1 of 4 pairs have never met: t1 with s1"):
+        game(ended, replaced=True)
+    assert game(ended, replaced=True, fill="predicted").teachers == ("t0", "t1")
 
 
 def test_a_game_of_the_best_only():

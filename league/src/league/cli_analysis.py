@@ -1,5 +1,6 @@
 """The analysis verbs of the `league` command."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,7 @@ from league.cli_frame import (
 from league.tables import Cell, table
 
 _LINES = 20
+_WIDTH = 95
 _MANY = 64
 _MORE = f"note: the first {_LINES} of each role are shown; --json has all"
 
@@ -37,6 +39,7 @@ _fill = click.option(
     help="Put the ratings' prediction where two have never met.",
 )
 _since = click.option("--since", default=0, show_default=True, help="Leave out earlier rounds.")
+_replaced = click.option("--replaced", is_flag=True, help="Take former members too.")
 _seed = click.option("--seed", default=0, show_default=True, help="Of all random draws.")
 
 
@@ -72,12 +75,15 @@ def calibration_command(directory: Path, since: int, as_json: bool) -> None:
 @league_directory
 @click.option("--top", default=32, show_default=True, help="How many members a side.")
 @_since
+@_replaced
 @_seed
 @as_json_option
 @one_line_errors
-def interaction_command(directory: Path, top: int, since: int, seed: int, as_json: bool) -> None:
+def interaction_command(
+    directory: Path, top: int, since: int, replaced: bool, seed: int, as_json: bool
+) -> None:
     """Test whether one number per member is enough, or the league has cycles."""
-    found = interaction(_past(directory), top=top, since=since, seed=seed)
+    found = interaction(_past(directory), top=top, since=since, replaced=replaced, seed=seed)
     if as_json:
         print_json(found.to_json())
         return
@@ -99,12 +105,15 @@ def interaction_command(directory: Path, top: int, since: int, seed: int, as_jso
 @league_directory
 @click.option("--top", default=256, show_default=True, help="How many members a side.")
 @_since
+@_replaced
 @_fill
 @as_json_option
 @one_line_errors
-def nash_command(directory: Path, top: int, since: int, fill: str | None, as_json: bool) -> None:
+def nash_command(
+    directory: Path, top: int, since: int, replaced: bool, fill: str | None, as_json: bool
+) -> None:
     """Rate members against the strongest mixture of the other side (Nash averaging)."""
-    found = nash(_game(directory, top, since, fill))
+    found = nash(_game(directory, top, since, replaced, fill))
     if as_json:
         print_json(found.to_json())
         return
@@ -130,14 +139,21 @@ def nash_command(directory: Path, top: int, since: int, fill: str | None, as_jso
 @click.option("--top", default=LIMIT, show_default=True, help="How many members a side.")
 @click.option("--alpha", type=float, help="Selection strength  [default: infinite]")
 @_since
+@_replaced
 @_fill
 @as_json_option
 @one_line_errors
 def alpha_rank_command(
-    directory: Path, top: int, alpha: float | None, since: int, fill: str | None, as_json: bool
+    directory: Path,
+    top: int,
+    alpha: float | None,
+    since: int,
+    replaced: bool,
+    fill: str | None,
+    as_json: bool,
 ) -> None:
     """Show how often evolution by mutants would visit each member (alpha-rank)."""
-    found = alpha_rank(_game(directory, top, since, fill), alpha=alpha)
+    found = alpha_rank(_game(directory, top, since, replaced, fill), alpha=alpha)
     if as_json:
         print_json(found.to_json())
         return
@@ -157,15 +173,22 @@ def alpha_rank_command(
 @league_directory
 @click.option("--top", default=256, show_default=True, help="How many members a side.")
 @_since
+@_replaced
 @_fill
 @_seed
 @as_json_option
 @one_line_errors
 def diversity_command(
-    directory: Path, top: int, since: int, fill: str | None, seed: int, as_json: bool
+    directory: Path,
+    top: int,
+    since: int,
+    replaced: bool,
+    fill: str | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Count the effectively different members of each role, by what they win and lose."""
-    found = diversity(_game(directory, top, since, fill), seed=seed)
+    found = diversity(_game(directory, top, since, replaced, fill), seed=seed)
     if as_json:
         print_json(found.to_json())
         return
@@ -234,8 +257,8 @@ def drift_command(directory: Path, as_json: bool) -> None:
         _print(("against anchors", "rounds", "matches", "tasks", "solve rate"), spans)
     kept = {True: "is kept", False: "is NOT kept", None: "could not be followed"}[found.conserved]
     click.echo(
-        f"\n{found.statement}\nThe weighted mean of a match's two ratings {kept} "
-        f"({found.checked} matches checked)."
+        f"\n{textwrap.fill(found.statement, _WIDTH)}\n"
+        f"The weighted mean of a match's two ratings {kept} ({found.checked} matches checked)."
     )
 
 
@@ -273,8 +296,8 @@ def _past(directory: Path) -> History:
     return history(open_league(directory))
 
 
-def _game(directory: Path, top: int, since: int, fill: str | None) -> Game:
-    return game(_past(directory), top=top, since=since, fill=fill)
+def _game(directory: Path, top: int, since: int, replaced: bool, fill: str | None) -> Game:
+    return game(_past(directory), top=top, since=since, replaced=replaced, fill=fill)
 
 
 def _print(

@@ -22,7 +22,7 @@ _SHOWN = 6
 
 @dataclass(frozen=True)
 class Played:
-    """What the best living members played against each other.
+    """What the best members played against each other.
 
     won, counted: tasks won by the student and tasks with a winner, shape [teachers, students].
     notes: what was left out.
@@ -66,41 +66,59 @@ class Game:
         return asdict(self)
 
 
-def played(history: History, top: int, since: int = 0) -> Played:
-    """Return what the `top` best living members of each role played from round `since` on."""
+def played(history: History, top: int, since: int = 0, replaced: bool = False) -> Played:
+    """Return what the best members of each role played, as `game` describes."""
     if isinstance(since, bool) or not isinstance(since, int) or since < 0:
         raise LeagueError(f"since is {since!r}; expected a round >= 0")
-    teachers, students = history.best(TEACHER, top), history.best(STUDENT, top)
-    rows = {life.name: i for i, life in enumerate(teachers)}
-    columns = {life.name: j for j, life in enumerate(students)}
-    won = np.zeros((len(teachers), len(students)))
+    notes = ["replaced members are among them"] if replaced else []
+    sides = []
+    for role in (TEACHER, STUDENT):
+        members = history.everyone(role) if replaced else history.living(role)
+        sides.append(_best(members, top))
+        if len(sides[-1]) < len(members):
+            kept = f"the best {len(sides[-1])} of {len(members)} {role}s by mu - 3 sigma"
+            notes.append(kept)
+    if since:
+        notes.append(f"matches from round {since} on")
+    rows, columns = ({life.name: i for i, life in enumerate(side)} for side in sides)
+    won = np.zeros((len(rows), len(columns)))
     counted = np.zeros_like(won)
     for match in history.matches:
         if match.round >= since and match.teacher in rows and match.student in columns:
             cell = (rows[match.teacher], columns[match.student])
             won[cell] += match.won
             counted[cell] += match.counted
-    notes = [
-        f"the best {len(some)} of {len(history.living(role))} {role}s by mu - 3 sigma"
-        for role, some in ((TEACHER, teachers), (STUDENT, students))
-        if len(some) < len(history.living(role))
-    ]
-    if since:
-        notes.append(f"matches from round {since} on")
-    return Played(tuple(teachers), tuple(students), won, counted, tuple(notes))
+    return Played(tuple(sides[0]), tuple(sides[1]), won, counted, tuple(notes))
 
 
-def game(history: History, *, fill: str | None = None, top: int = 256, since: int = 0) -> Game:
-    """Return the game of the `top` best living members of each role.
+def _best(members: list[Life], count: int) -> list[Life]:
+    """The `count` members with the highest mu - 3 sigma, in the order given."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise LeagueError(f"top is {count!r}; expected a whole number >= 1")
+    lower = [life.rating.mu - 3.0 * life.rating.sigma for life in members]
+    chosen = sorted(range(len(members)), key=lambda i: -lower[i])[:count]
+    return [members[i] for i in sorted(chosen)]
+
+
+def game(
+    history: History,
+    *,
+    fill: str | None = None,
+    top: int = 256,
+    since: int = 0,
+    replaced: bool = False,
+) -> Game:
+    """Return the game of the best members of each role.
 
     fill: what stands where two never met; None refuses such a game, "predicted" takes what the
     league's rating scheme predicts. top: how many members of each role, those with the highest
-    mu - 3 sigma. since: leave out earlier rounds.
+    mu - 3 sigma. since: leave out earlier rounds. replaced: take former members too, with the
+    ratings they ended with.
     Raises LeagueError naming the missing pairs if there are any and fill is None.
     """
     if fill not in (None, FILL):
         raise LeagueError(f"fill is {fill!r}; expected None or {FILL!r}")
-    found = played(history, top, since)
+    found = played(history, top, since, replaced)
     missing = found.missing()
     notes = list(found.notes)
     if missing and fill is None:

@@ -1,9 +1,10 @@
 """What happened in a league, as plain rows: folded once from its log, read by every analysis."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -96,43 +97,42 @@ class History:
 
     def living(self, role: str) -> list[Life]:
         """The living members of a role by slot, without anchors."""
-        check_role(role)
-        found = [x for x in self.lives if x.role == role and x.ended is None and not x.anchor]
+        found = [life for life in self.everyone(role) if life.ended is None]
         return sorted(found, key=lambda life: life.slot)
 
-    def best(self, role: str, count: int) -> list[Life]:
-        """The `count` living members of a role with the highest mu - 3 sigma, by slot."""
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise LeagueError(f"top is {count!r}; expected a whole number >= 1")
-        ranked = sorted(
-            self.living(role),
-            key=lambda life: (3.0 * life.rating.sigma - life.rating.mu, life.slot),
-        )
-        return sorted(ranked[:count], key=lambda life: life.slot)
+    def everyone(self, role: str) -> list[Life]:
+        """All members that a role ever had, in order of arrival, without anchors."""
+        check_role(role)
+        return [life for life in self.lives if life.role == role and not life.anchor]
 
 
 def history(league: League) -> History:
     """Return the history of an open league, from its log alone."""
     path = league.directory / store.EVENTS
     try:
-        log = path.read_bytes()[: league.byte_length]
+        with path.open("rb") as log:
+            rounds = len(league.state.rounds)
+            return history_of(league.config, _events(log, league.byte_length, path), rounds)
     except OSError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
-    lines = log.split(b"\n")[:-1]
-    events = [parse(line, f"{path} line {i}") for i, line in enumerate(lines, 1)]
-    return history_of(league.config, events)
 
 
-def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> History:
-    """Return the history of a list of events, the first of which founds the league."""
-    listed = list(events)
-    paired = sum(event.get("event") == "round_paired" for event in listed)
-    every = max(1, math.ceil(paired / SAMPLES))
+def history_of(
+    config: LeagueConfig, events: Iterable[Mapping[str, Any]], rounds: int | None = None
+) -> History:
+    """Return the history of a list of events, the first of which founds the league.
+
+    rounds: how many of the events pair a round, where that is known; it saves a look ahead.
+    """
+    if rounds is None:
+        events = list(events)
+        rounds = sum(event.get("event") == "round_paired" for event in events)
+    every = max(1, math.ceil(rounds / SAMPLES))
     state = State(config)
     matches: list[Match] = []
     uncertainty: dict[str, float] = {}
     samples: dict[int, dict[str, Rating]] = {}
-    for number, event in enumerate(listed, 1):
+    for number, event in enumerate(events, 1):
         kind = event.get("event")
         if kind == "round_paired" and len(state.rounds) % every == 0:
             samples[len(state.rounds)] = _ratings(state)
@@ -141,7 +141,9 @@ def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> His
                 matches += _recorded(state, event, uncertainty)
             else:
                 apply(state, event)
-        except (KeyError, TypeError, AttributeError) as error:
+        except LeagueError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise LeagueError(f"event {number} is not one of ours: {error!r}") from error
         if kind == "round_paired":
             for pair_id in state.rounds[event["round"]]:
@@ -167,6 +169,14 @@ def history_of(config: LeagueConfig, events: Iterable[Mapping[str, Any]]) -> His
         sigma=sigma,
         agreement=task_agreement(_some(list(state.outcomes.values()))),
     )
+
+
+def _events(log: IO[bytes], length: int, path: Path) -> Iterator[dict[str, Any]]:
+    """The events in the first `length` bytes of a log; later ones came after it was opened."""
+    number = 0
+    while log.tell() < length:
+        number += 1
+        yield parse(log.readline(), f"{path} line {number}")
 
 
 def _some(outcomes: list[Outcome]) -> list[Outcome]:

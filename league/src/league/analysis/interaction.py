@@ -79,18 +79,25 @@ class Interaction:
 
 
 def interaction(
-    history: History, *, top: int = 32, since: int = 0, seed: int = 0, draws: int = 399
+    history: History,
+    *,
+    top: int = 32,
+    since: int = 0,
+    replaced: bool = False,
+    seed: int = 0,
+    draws: int = 399,
 ) -> Interaction:
-    """Return the interaction among the `top` best living members of each role.
+    """Return the interaction among the best members of each role.
 
-    since: leave out earlier rounds. Members that learn at different speeds while they meet
-    different partners look like an interaction, so long histories of fast learners want it.
-    draws: repetitions of the parametric bootstrap; the smallest p-value is 1 / (draws + 1).
+    top, replaced: which members, as in `game`. since: leave out earlier rounds. Members that
+    learn at different speeds while they meet different partners look like an interaction, so long
+    histories of fast learners want it. draws: repetitions of the parametric bootstrap; the
+    smallest p-value is 1 / (draws + 1).
     Raises LeagueError when too few pairs have met to see anything beyond strengths.
     """
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
         raise LeagueError(f"draws is {draws!r}; expected a whole number >= 1")
-    cells = played(history, top, since)
+    cells = played(history, top, since, replaced)
     fit = probit_fit(cells.won, cells.counted)
     known = cells.counted > 0.0
     if fit.freedom < 1:
