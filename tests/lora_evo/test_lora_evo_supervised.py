@@ -270,6 +270,7 @@ def test_the_command(home, monkeypatch, tmp_path):
     assert (tmp_path / "b" / "trials.jsonl").read_bytes() == journal.read_bytes()
     assert str(home) not in journal.read_text()
     assert found["recovery"]["rows"][2]["median"] == 0
+    assert found["recovery"]["setting"]["dtype"] == "float32"
     assert found["recovery"]["rows"] == json.loads(table(journal, "--json"))["rows"]
     before = journal.read_bytes()
     more = call(home, monkeypatch, *words, "--operators", "svd_structured strength=0.9",
@@ -311,6 +312,16 @@ def test_steps_are_counted_on_a_terminal(monkeypatch, tmp_path, learner, home):
     lines = screen.getvalue().split("\r\x1b[K")
     assert "trained 3 of 6: p, seed 1, step 2 of 2" in lines
     assert lines[-1] == ""
+
+
+def test_too_little_memory_is_said_in_one_line(monkeypatch, tmp_path, home):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(SupervisedLearner, "_update", full)
+    result = call(home, monkeypatch, "c", *WORDS, "--out", tmp_path / "o", code=2)
+    assert "give a smaller --batch-size" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def table(journal, *words):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import torch
 
 from lora_evo.adapter import Adapter
 from lora_evo.cli_frame import FOLDER
@@ -114,7 +115,13 @@ def train(lesson: Lesson, learner: SupervisedLearner) -> Summary:
     """Run the trials, with a line on the terminal that counts steps."""
     with _step_counter(lesson.trials.steps) as (on_step, report):
         learner.on_step = on_step
-        return lesson.trials.run(lesson.out, learner, report)
+        try:
+            return lesson.trials.run(lesson.out, learner, report)
+        except torch.OutOfMemoryError as error:
+            raise LoraEvoError(
+                f"the device has too little memory for batches of {lesson.recipe.batch_size} rows; "
+                "give a smaller --batch-size, shorter rows or --dtype bfloat16, and another --out"
+            ) from error
 
 
 def print_recovery(child: str, name: str, summary: Summary, folder: Path) -> None:

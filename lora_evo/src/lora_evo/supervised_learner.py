@@ -118,6 +118,7 @@ class SupervisedLearner:
             "held_out_rows": len(self.rows.held_out),
             "rows": self.rows.fingerprint,
             "base": base_fingerprint(self.base),
+            "dtype": str(next(self.base.model.parameters()).dtype).removeprefix("torch."),
         }
 
     def _tokens(self, rows: Sequence[ProbeRow], what: str) -> list[TokenRow]:
