@@ -15,8 +15,8 @@ from league.simulation.invalid_table import invalid_table
 from league.simulation.matcher_table import matcher_table
 from league.simulation.replacement_table import replacement_table
 from league.simulation.scheme_table import scheme_table
-from league.simulation.single_games import draw_margin, single_games
 from league.simulation.world import World, play, solve
+from league.single_games import draw_margin, single_games
 
 SMALL = World(worlds=8, rounds=40)
 

@@ -2,22 +2,26 @@
 
 The gap d between student and teacher has the prior N(m, V). A match in which the student won
 `won` tasks and lost `lost` (both may be fractions) has the likelihood
-Φ(d/c)^won Φ(-d/c)^lost with c = sqrt(2) beta. With one task it is TrueSkill without draws;
-with many it does not depend on the order of the tasks, since they enter at once.
+Φ(d/c)^won Φ(-d/c)^lost with c = sqrt(2) beta. With one task it is TrueSkill without draws, whose
+closed form is then used; with many it does not depend on the order of the tasks, since they enter
+at once.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from league.normal import Floats, log_cdf_pair, log_pdf
 from league.rating import Rating, RatingModel
+from league.single_games import single_games
 from league.skills import Skills
 
 _NODES = np.linspace(0.0, 1.0, 64)
-_MODE_STEPS = 16
-_EDGE_STEPS = 6
-_DROP = 36.0  # the integral ends where the density is exp(-36) of its peak
+_MODE_STEPS = 40
+_SETTLED = 1e-9  # a last step of that many prior deviations leaves the mode exact enough
+_EDGE_STEPS = 5
+_DROP = 34.0  # the integral ends where the density is exp(-34) of its peak
 
 
 @dataclass(frozen=True)
@@ -37,31 +41,29 @@ class GapProblem:
         prior = -0.5 * (d - self.mean[columns]) ** 2 / self.variance[columns]
         return np.asarray(prior + self.won[columns] * up + self.lost[columns] * down)
 
-    def slope(self, d: Floats) -> tuple[Floats, Floats]:
-        """First and second derivative of the log posterior at d of shape [n]."""
+    def derivatives(self, d: Floats) -> tuple[Floats, Floats, Floats]:
+        """Log posterior up to a constant, its slope and its curvature, at d of shape [n]."""
         z = d / self.scale
         up, down = log_cdf_pair(z)
         density = log_pdf(z)
+        away = self.mean - d
         v_up, v_down = np.exp(density - up), np.exp(density - down)
-        first = (self.mean - d) / self.variance + (
-            self.won * v_up - self.lost * v_down
-        ) / self.scale
+        slope = away / self.variance + (self.won * v_up - self.lost * v_down) / self.scale
         pull = self.won * v_up * (v_up + z) + self.lost * v_down * (v_down - z)
-        return first, -1.0 / self.variance - pull / self.scale**2
+        value = -0.5 * away * away / self.variance + self.won * up + self.lost * down
+        return value, slope, -1.0 / self.variance - pull / self.scale**2
 
 
 def gap_moments(problem: GapProblem) -> tuple[Floats, Floats]:
     """Return the posterior mean and variance of n gaps, each of shape [n].
 
     The density is log-concave and analytic, so the trapezoidal rule between the two points where
-    it has died out converges geometrically: against the closed form of a single game the error
-    is below 1e-10 rating units.
+    it has died out converges geometrically: the error is below 1e-10 rating units for up to 16
+    tasks, and below 1e-7 for 64.
     """
-    mode = _mode(problem)
-    peak = problem.log_density(mode)
+    mode, peak = _mode(problem)
     reach = np.sqrt(2.0 * _DROP * problem.variance)
-    left = _edge(problem, peak, mode - reach)
-    right = _edge(problem, peak, mode + reach)
+    left, right = _edges(problem, peak, mode - reach, mode + reach)
     nodes = left[:, None] + (right - left)[:, None] * _NODES[None, :]
     log_weight = problem.log_density(nodes)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
@@ -82,28 +84,16 @@ def rate_columns(
     gap's posterior is projected back on both sides in proportion to their variances, so
     mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
     """
-    teacher_var = teachers.sigma * teachers.sigma + model.tau**2
-    student_var = students.sigma * students.sigma + model.tau**2
-    total = teacher_var + student_var
-    problem = GapProblem(
-        students.mu - teachers.mu,
-        total,
-        weight * score,
-        weight * (1.0 - score),
-        model.performance_scale,
-    )
-    mean, variance = gap_moments(problem)
-    pull = (mean - problem.mean) / total
-    shrink = (variance - total) / (total * total)
-    new_teachers = Skills(
-        teachers.mu - teacher_var * pull,
-        np.sqrt(teacher_var + teacher_var * teacher_var * shrink),
-    )
-    new_students = Skills(
-        students.mu + student_var * pull,
-        np.sqrt(student_var + student_var * student_var * shrink),
-    )
-    return new_teachers, new_students
+    t, s = _wandered(teachers, model), _wandered(students, model)
+    game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
+    if not game.any():
+        return _at_once(t, s, score, weight, model)
+    if game.all():
+        return single_games(t, s, score, 0.0, model)
+    batch = ~game
+    games = single_games(_rows(t, game), _rows(s, game), score[game], 0.0, model)
+    rest = _at_once(_rows(t, batch), _rows(s, batch), score[batch], weight[batch], model)
+    return _merged(game, games[0], rest[0]), _merged(game, games[1], rest[1])
 
 
 def rate_matches(
@@ -119,32 +109,88 @@ def rate_matches(
     return new[0].ratings(), new[1].ratings()
 
 
-def _mode(problem: GapProblem) -> Floats:
-    """Newton's method kept inside a bracket; a fixed number of steps, so rows never interact."""
+def _at_once(
+    teachers: Skills, students: Skills, score: Floats, weight: Floats, model: RatingModel
+) -> tuple[Skills, Skills]:
+    """The update by integration, for skills that have wandered."""
+    teacher_var, student_var = teachers.sigma**2, students.sigma**2
+    total = teacher_var + student_var
+    problem = GapProblem(
+        students.mu - teachers.mu,
+        total,
+        weight * score,
+        weight * (1.0 - score),
+        model.performance_scale,
+    )
+    mean, variance = gap_moments(problem)
+    pull = (mean - problem.mean) / total
+    shrink = (variance - total) / (total * total)
+    return (
+        Skills(
+            teachers.mu - teacher_var * pull,
+            np.sqrt(teacher_var + teacher_var * teacher_var * shrink),
+        ),
+        Skills(
+            students.mu + student_var * pull,
+            np.sqrt(student_var + student_var * student_var * shrink),
+        ),
+    )
+
+
+def _wandered(skills: Skills, model: RatingModel) -> Skills:
+    return Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
+
+
+def _rows(skills: Skills, chosen: NDArray[np.bool_]) -> Skills:
+    return Skills(skills.mu[chosen], skills.sigma[chosen])
+
+
+def _merged(chosen: NDArray[np.bool_], these: Skills, others: Skills) -> Skills:
+    mu, sigma = np.empty(chosen.shape), np.empty(chosen.shape)
+    mu[chosen], mu[~chosen] = these.mu, others.mu
+    sigma[chosen], sigma[~chosen] = these.sigma, others.sigma
+    return Skills(mu, sigma)
+
+
+def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
+    """The mode and the log density there, by Newton's method kept inside a bracket.
+
+    A row stops as soon as it has settled, whatever the others do, so rows never interact.
+    """
     d = problem.mean
-    first, second = problem.slope(d)
+    value, slope, curve = problem.derivatives(d)
     # The curvature is at least that of the prior, which bounds how far the mode can be.
-    bound = d + problem.variance * first
+    bound = d + problem.variance * slope
     low, high = np.minimum(d, bound), np.maximum(d, bound)
+    settled = np.zeros(d.shape, dtype=bool)
+    enough = _SETTLED * np.sqrt(problem.variance)
     for _ in range(_MODE_STEPS):
-        step = d - first / second
+        step = d - slope / curve
         inside = (step >= low) & (step <= high)
-        d = np.where(inside, step, 0.5 * (low + high))
-        first, second = problem.slope(d)
-        low = np.where(first > 0.0, d, low)
-        high = np.where(first > 0.0, high, d)
-    return d
+        target = np.where(inside, step, 0.5 * (low + high))
+        near = np.abs(target - d) <= enough
+        d = np.where(settled, d, target)
+        settled = settled | near
+        value, slope, curve = problem.derivatives(d)
+        if settled.all():
+            break
+        low = np.where(slope > 0.0, d, low)
+        high = np.where(slope > 0.0, high, d)
+    return d, value
 
 
-def _edge(problem: GapProblem, peak: Floats, start: Floats) -> Floats:
-    """Walk in from outside to where the density is exp(-drop) of its peak.
+def _edges(problem: GapProblem, peak: Floats, left: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """Walk in from outside to where the density is exp(-drop) of its peak, on both sides.
 
     The fall is convex, so Newton from outside never crosses the edge.
     """
-    d = start
+    fields = (problem.mean, problem.variance, problem.won, problem.lost, peak)
+    mean, variance, won, lost, top = (np.concatenate((x, x)) for x in fields)
+    both = GapProblem(mean, variance, won, lost, problem.scale)
+    d = np.concatenate((left, right))
     for _ in range(_EDGE_STEPS):
-        excess = peak - problem.log_density(d) - _DROP
-        first, _second = problem.slope(d)
-        safe = np.where(first == 0.0, 1.0, first)
-        d = np.where((excess > 0.0) & (first != 0.0), d + excess / safe, d)
-    return d
+        value, slope, _curve = both.derivatives(d)
+        excess = top - value - _DROP
+        safe = np.where(slope == 0.0, 1.0, slope)
+        d = np.where((excess > 0.0) & (slope != 0.0), d + excess / safe, d)
+    return d[: len(left)], d[len(left) :]

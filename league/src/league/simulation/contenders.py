@@ -10,8 +10,8 @@ from league.normal import Floats
 from league.rating import RatingModel
 from league.schemes import Batch, Elo, RatingScheme, Skills, WengLin
 from league.schemes.trueskill_games import evenly_spread
-from league.simulation.single_games import draw_margin, single_games
 from league.simulation.world import Ints
+from league.single_games import draw_margin, single_games
 
 Update = Callable[[Skills, Skills, Ints, int], tuple[Skills, Skills]]
 """(teachers, students, right rollouts per task of shape [n, tasks], rollouts per task)."""

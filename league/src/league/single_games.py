@@ -12,6 +12,8 @@ from league.normal import Floats, log_cdf_pair, log_pdf
 from league.rating import RatingModel
 from league.skills import Skills
 
+_FAR = 50.0  # standard deviations from where the series of a sure upset is exact
+
 
 def draw_margin(probability: float, model: RatingModel) -> float:
     """Return the margin eps = Φ⁻¹((p + 1) / 2) sqrt(2) beta for a draw probability p in [0, 1)."""
@@ -49,8 +51,16 @@ def single_games(
 
 
 def _win(x: Floats) -> tuple[Floats, Floats]:
-    v = np.exp(log_pdf(x) - log_cdf_pair(x)[0])
-    return v, v * (v + x)
+    near = np.maximum(x, -_FAR)
+    v = np.exp(log_pdf(near) - log_cdf_pair(near)[0])
+    w = v * (v + near)
+    if bool(np.any(x < -_FAR)):
+        # φ/Φ = a + 1/a - 2/a³ + 10/a⁵ ... at -a, without the cancellation in v + x.
+        a = np.maximum(-x, _FAR)
+        rest = 1.0 / a - 2.0 / a**3 + 10.0 / a**5
+        v = np.where(x < -_FAR, a + rest, v)
+        w = np.where(x < -_FAR, (a + rest) * rest, w)
+    return v, w
 
 
 def _draw(t: Floats, e: Floats) -> tuple[Floats, Floats]:
