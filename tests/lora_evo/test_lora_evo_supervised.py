@@ -23,7 +23,7 @@ from lora_evo.noise import stream
 from lora_evo.probe_model import open_base
 from lora_evo.probe_rows import ProbeRow
 from lora_evo.recovery_summary import summarise
-from lora_evo.supervised_learner import Recipe, SupervisedLearner, base_fingerprint
+from lora_evo.supervised_learner import TrainingRecipe, SupervisedLearner, base_fingerprint
 from lora_evo.supervised_trials import SupervisedTrials, row_of_child
 from lora_evo.training_rows import TrainingRows, read_training_rows, split_rows
 from lora_evo.trial_journal import read_journal
@@ -63,7 +63,9 @@ def home(tmp_path_factory):
         bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
     )  # fmt: skip
     transformers.Qwen2ForCausalLM(config).save_pretrained(folder / "base")
-    learner = SupervisedLearner(open_base(folder / "base", device="cpu"), ROWS, Recipe(3e-2))
+    learner = SupervisedLearner(
+        open_base(folder / "base", device="cpu"), ROWS, TrainingRecipe(3e-2)
+    )
     learner.start([fresh_adapter(blank(), 7)], 99)
     for _ in range(100):
         learner.step([0])
@@ -89,7 +91,7 @@ def blank() -> Adapter:
 
 @pytest.fixture
 def learner(home):
-    return SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, Recipe(1e-3))
+    return SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, TrainingRecipe(1e-3))
 
 
 def call(home, monkeypatch, *words, code=0):
@@ -174,7 +176,7 @@ def test_embeddings_and_half_precision_are_trained_in_float32(home):
     noise = torch.Generator().manual_seed(1)
     a, b = torch.randn(2, 10, generator=noise), torch.randn(16, 2, generator=noise)
     wide = Adapter(config, {"model.embed_tokens": Slot(a.bfloat16(), b.bfloat16(), 1.0)})
-    learner = SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, Recipe(1e-4))
+    learner = SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, TrainingRecipe(1e-4))
     learner.start([wide], 0)
     before = sum(learner.fitness([0])[0])
     for _ in range(60):
@@ -205,7 +207,7 @@ def test_a_broken_child_needs_some_steps(home, tmp_path):
     """B of the child is cut to a sixth: it is trained back, later than at once."""
     parent = load_adapter(home / "p")
     slots = {path: Slot(s.A, s.B / 6, s.scale) for path, s in parent.slots.items()}
-    learner = SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, Recipe(1e-2))
+    learner = SupervisedLearner(open_base(home / "base", device="cpu"), ROWS, TrainingRecipe(1e-2))
     trials = SupervisedTrials(("cut", Adapter(parent.config, slots)), {"p": parent}, seeds=2,
                               steps=30)  # fmt: skip
     child = row_of_child(trials.run(tmp_path, learner), "cut")
@@ -248,7 +250,11 @@ def test_a_killed_experiment_goes_on_and_ends_with_the_same_journal(home, learne
     with pytest.raises(LoraEvoError, match="holds trials with setting"):
         changed.run(tmp_path / "killed", learner)
     fewer = TrainingRows(ROWS.train[1:] + ROWS.held_out[:1], ROWS.held_out[1:] + ROWS.train[:1])
-    for rows, recipe in ((fewer, learner.recipe), (ROWS, Recipe(2e-3)), (ROWS, Recipe(1e-3, 4))):
+    for rows, recipe in (
+        (fewer, learner.recipe),
+        (ROWS, TrainingRecipe(2e-3)),
+        (ROWS, TrainingRecipe(1e-3, 4)),
+    ):
         another = SupervisedLearner(learner.base, rows, recipe)
         with pytest.raises(LoraEvoError, match="holds trials with setting"):
             trials.run(tmp_path / "killed", another)

@@ -32,6 +32,9 @@ from lora_evo.recovery import RecoveryProtocol, checks_up_to
 from lora_evo.recovery_summary import summarise
 from lora_evo.resize import resize, resize_directory, resize_with_report
 from lora_evo.retention import Comparison, Condition, Retention, retention, retention_of_directories
+from lora_evo.supervised_learner import SupervisedLearner, TrainingRecipe
+from lora_evo.supervised_trials import SupervisedTrials
+from lora_evo.training_rows import TrainingRows, read_training_rows
 from lora_evo.trial_journal import read_journal
 from lora_evo.trial_plan import Pair, Treatment, TrialPlan, read_treatment
 from lora_evo.trials import Learner, run_trials
@@ -71,6 +74,10 @@ __all__ = [
     "Slot",
     "SlotChild",
     "SpaceGap",
+    "SupervisedLearner",
+    "SupervisedTrials",
+    "TrainingRecipe",
+    "TrainingRows",
     "Treatment",
     "TrialPlan",
     "Verification",
@@ -100,6 +107,7 @@ __all__ = [
     "read_journal",
     "read_lineage",
     "read_probes",
+    "read_training_rows",
     "read_treatment",
     "relative_change",
     "resize",

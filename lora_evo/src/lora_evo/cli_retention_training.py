@@ -18,7 +18,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.probe_model import BaseModel
 from lora_evo.recovery_summary import Gain, Summary
 from lora_evo.recovery_table import FEWEST, text_table
-from lora_evo.supervised_learner import Recipe, SupervisedLearner
+from lora_evo.supervised_learner import TrainingRecipe, SupervisedLearner
 from lora_evo.supervised_trials import TRIALS, SupervisedTrials, row_of_child
 from lora_evo.training_rows import TrainingRows, read_training_rows
 from lora_evo.trial_plan import read_treatment
@@ -66,7 +66,7 @@ class TrainingOptions:
         trials = SupervisedTrials((name, child), parents, treatments, self.seeds, self.steps)
         trials.plan()
         rows = read_training_rows(self.train, self.held_out)
-        return Lesson(trials, rows, Recipe(self.lr, batch_size), self.out)
+        return Lesson(trials, rows, TrainingRecipe(self.lr, batch_size), self.out)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Lesson:
 
     trials: SupervisedTrials
     rows: TrainingRows
-    recipe: Recipe
+    recipe: TrainingRecipe
     out: Path
 
     def learner(self, base: BaseModel) -> SupervisedLearner:

@@ -27,7 +27,7 @@ from lora_evo.training_rows import TrainingRows
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How adapters are trained."""
 
     learning_rate: float = 1e-4
@@ -61,7 +61,7 @@ class SupervisedLearner:
 
     base: BaseModel
     rows: TrainingRows
-    recipe: Recipe = field(default_factory=Recipe)
+    recipe: TrainingRecipe = field(default_factory=TrainingRecipe)
     on_step: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
