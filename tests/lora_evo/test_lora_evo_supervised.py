@@ -23,9 +23,9 @@ from lora_evo.noise import stream
 from lora_evo.probe_model import open_base
 from lora_evo.probe_rows import ProbeRow
 from lora_evo.recovery_summary import summarise
-from lora_evo.supervised_learner import TrainingRecipe, SupervisedLearner, base_fingerprint
+from lora_evo.supervised_learner import SupervisedLearner, TrainingRecipe, base_fingerprint
 from lora_evo.supervised_trials import SupervisedTrials, row_of_child
-from lora_evo.training_rows import TrainingRows, read_training_rows, split_rows
+from lora_evo.training_rows import TrainingRows
 from lora_evo.trial_journal import read_journal
 from lora_evo.trial_plan import Treatment
 from lora_evo.trials import fresh_adapter
@@ -384,17 +384,6 @@ def test_wrong_usage_is_one_line_and_code_2(home, monkeypatch, words, reason):
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""
-
-
-def test_a_split_keeps_all_rows_of_a_prompt_on_one_side(home):
-    rows = [ProbeRow(n, row(n % 45).prompt, f"{LETTERS[n % 7]}") for n in range(90)]
-    found = split_rows(rows)
-    assert (len(found.train), len(found.held_out)) == (72, 18)
-    assert not {r.prompt for r in found.train} & {r.prompt for r in found.held_out}
-    assert split_rows(rows) == found
-    assert split_rows(rows[::-1]).fingerprint != found.fingerprint
-    whole = read_training_rows(home / "rows.jsonl")
-    assert (len(whole.train), len(whole.held_out)) == (48, 12)
 
 
 def test_a_base_is_told_from_itself_after_training(home):

@@ -18,7 +18,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.probe_model import BaseModel
 from lora_evo.recovery_summary import Gain, Summary
 from lora_evo.recovery_table import FEWEST, text_table
-from lora_evo.supervised_learner import TrainingRecipe, SupervisedLearner
+from lora_evo.supervised_learner import SupervisedLearner, TrainingRecipe
 from lora_evo.supervised_trials import TRIALS, SupervisedTrials, row_of_child
 from lora_evo.training_rows import TrainingRows, read_training_rows
 from lora_evo.trial_plan import read_treatment
