@@ -92,7 +92,8 @@ def test_copies_share_a_weight_and_change_nothing_else():
 def test_nash_says_when_it_was_cut_short():
     rng = np.random.default_rng(0)
     found = nash(made(rng.random((20, 20))), iterations=3)
-    assert found.gap > 1e-5
+    assert found.gap > 1e-4
+    assert found.unique is None
     assert "3 iterations" in found.notes[0]
 
 

@@ -15,6 +15,7 @@ from league.cli_frame import (
     open_league,
     print_json,
 )
+from league.cli_games import COMMANDS as GAMES
 from league.cli_replay import COMMANDS as REPLAY
 from league.cli_simulate import COMMANDS as SIMULATE
 from league.member import ROLES
@@ -28,7 +29,7 @@ def main() -> None:
     """Ratings, matchmaking and replacement for two populations."""
 
 
-for _command in (*ANALYSIS, *REPLAY, *SIMULATE):
+for _command in (*ANALYSIS, *GAMES, *REPLAY, *SIMULATE):
     main.add_command(_command)
 
 

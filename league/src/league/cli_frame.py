@@ -3,22 +3,33 @@
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import click
 
 from league import store
+from league.analysis.history import History, history
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.league import League
+from league.tables import Cell, table
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+LINES = 20
+MANY = 64
+MORE = f"note: the first {LINES} of each role are shown; --json has all"
 
 as_json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
 )
+since_option = click.option(
+    "--since", default=0, show_default=True, help="Leave out earlier rounds."
+)
+seed_option = click.option("--seed", default=0, show_default=True, help="Of all random draws.")
 league_directory = click.argument("directory", type=click.Path(path_type=Path))
 
 
@@ -50,6 +61,30 @@ def open_league(directory: Path) -> League:
     for warning in opened.warnings:
         click.echo(f"league: {warning}", err=True)
     return opened
+
+
+def open_history(directory: Path) -> History:
+    """Open the league of a directory for reading, and return what happened in it."""
+    return history(open_league(directory))
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], notes: Sequence[str] = ()
+) -> None:
+    """Print aligned columns, and under them what a reader must know of them."""
+    click.echo(table(header, rows))
+    print_notes(notes)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print sentences, one a line."""
+    for note in notes:
+        click.echo(f"note: {note}")
+
+
+def first_rows(rows: Sequence[T], ranked: Sequence[T]) -> Sequence[T]:
+    """Return all rows of a small league in their own order, the first of a large one by rank."""
+    return rows if len(rows) <= MANY else ranked[:LINES]
 
 
 def print_json(data: object) -> None:

@@ -9,14 +9,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from league.analysis.exploitability import Exploitability, exploitability
 from league.analysis.game import Game
 from league.errors import LeagueError
 from league.normal import Floats
 
+Mask = NDArray[np.bool_]
+
 _CHECK_EVERY = 50
-_PLAYED = 1e-3  # a weight below this is a rest of the averaging
+_PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging
+_SHARP = 1e-9
+_ROUGH = 1e-4
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,8 @@ class Nash:
 
     value: the students' share of the tasks when both sides play their mixture. gap: what the best
     single members would still gain, both sides added. unique: whether no other mixture does as
-    well (None if the averaging cannot tell). uniform: the gains against everyone playing equally
-    often. notes: what was left out or filled.
+    well, None where the gap is too large to tell. uniform: the gains against everyone playing
+    equally often. notes: what was left out or filled.
     """
 
     teachers: tuple[NashMember, ...]
@@ -54,7 +59,7 @@ class Nash:
         return asdict(self)
 
 
-def nash(game: Game, *, iterations: int = 20_000, tolerance: float = 1e-5) -> Nash:
+def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> Nash:
     """Return an equilibrium of the game and what each member is worth against it.
 
     It stops when the gap is at most `tolerance` (a share of the tasks), or after `iterations`.
@@ -66,9 +71,9 @@ def nash(game: Game, *, iterations: int = 20_000, tolerance: float = 1e-5) -> Na
     x, y, used = equilibrium(share, iterations, tolerance)
     reached = exploitability(share, x, y)
     uniform = [np.full(n, 1.0 / n) for n in share.shape]
-    unique = _unique(share, x, y, reached)
+    unique = _unique(share, x, y) if reached.total <= _SHARP else None
     notes = list(game.notes)
-    if reached.total > tolerance:
+    if reached.total > max(tolerance, _ROUGH):
         notes.append(f"stopped after {used} iterations with a gap of {reached.total:.2g}")
     if unique is False:
         notes.append("other mixtures do as well: read the shares, not the weights")
@@ -115,20 +120,32 @@ def equilibrium(share: Floats, iterations: int, tolerance: float) -> tuple[Float
 
 def _sharpened(share: Floats, x: Floats, y: Floats) -> list[Floats]:
     """Solve for the mixtures that make those who play indifferent, if that comes closer."""
-    rows, columns = x > _PLAYED, y > _PLAYED
+    best = [x, y]
+    for threshold in _PLAYED:
+        found = _indifferent(share, x > threshold, y > threshold)
+        if found and exploitability(share, *found).total < exploitability(share, *best).total:
+            best = found
+    return best
+
+
+def _indifferent(share: Floats, rows: Mask, columns: Mask) -> list[Floats] | None:
+    """The mixtures of these rows and columns that make the other side's indifferent, if any."""
     kernel = share[np.ix_(rows, columns)]
-    sharp = [np.zeros_like(x), np.zeros_like(y)]
-    for side, plays, payoff in ((0, rows, kernel.T), (1, columns, kernel)):
+    if not kernel.size:
+        return None
+    found = []
+    for plays, payoff in ((rows, kernel.T), (columns, kernel)):
         size = payoff.shape[1]
         system = np.block([[payoff, -np.ones((len(payoff), 1))], [np.ones((1, size)), 0.0]])
         right = np.append(np.zeros(len(payoff)), 1.0)
         weights = np.linalg.lstsq(system, right, rcond=None)[0][:size]
         if not np.all(weights >= -1e-12) or not weights.sum() > 0.0:
-            return [x, y]
+            return None
         weights = np.maximum(weights, 0.0)
-        sharp[side][plays] = weights / weights.sum()
-    better = exploitability(share, *sharp).total < exploitability(share, x, y).total
-    return sharp if better else [x, y]
+        mixture = np.zeros(plays.size)
+        mixture[plays] = weights / weights.sum()
+        found.append(mixture)
+    return found
 
 
 def _matched(regret: Floats) -> Floats:
@@ -138,19 +155,16 @@ def _matched(regret: Floats) -> Floats:
     return np.asarray(regret / total)
 
 
-def _unique(share: Floats, x: Floats, y: Floats, reached: Exploitability) -> bool | None:
+def _unique(share: Floats, x: Floats, y: Floats) -> bool:
     """Whether the members that play are exactly the best responses, and their game is regular.
 
     Then, and only then, a zero-sum game has one equilibrium (Bohnenblust, Karlin and Shapley,
-    "Solutions of discrete, two-person games", 1950). With a rest of error `tolerance` this is
-    read off numbers, hence None where they are too close to call.
+    "Solutions of discrete, two-person games", 1950). x and y must be exact but for rounding.
     """
     by_teacher, by_student = share @ y, x @ share
-    slack = max(10.0 * reached.total, 1e-9)
+    slack = 100.0 * _SHARP
     good = [by_teacher <= by_teacher.min() + slack, by_student >= by_student.max() - slack]
-    plays = [x > _PLAYED, y > _PLAYED]
-    if any(bool(np.any(p & ~g)) for p, g in zip(plays, good, strict=True)):
-        return None
+    plays = [x > slack, y > slack]
     if any(int(p.sum()) != int(g.sum()) for p, g in zip(plays, good, strict=True)):
         return False
     kernel = share[np.ix_(plays[0], plays[1])]
