@@ -115,8 +115,9 @@ class League:
 
     def anchors(self, role: str) -> list[Anchor]:
         """The frozen members of a role, oldest first, with whose copy each is and since when."""
+        check_role(role)
         with self._turn:
-            return [anchor for anchor in self.state.anchors if anchor.role == check_role(role)]
+            return [anchor for anchor in self.state.anchors if anchor.role == role]
 
     def rating(self, member: str) -> Rating:
         """The rating of a member, alive, replaced or frozen."""
