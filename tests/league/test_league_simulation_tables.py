@@ -10,7 +10,9 @@ from league.cli import main
 from league.errors import LeagueError
 from league.rating import RatingModel
 from league.schemes import Batch, Skills
+from league.simulation.cycle_table import cycle_table
 from league.simulation.drift_table import drift_table
+from league.simulation.impossible_table import impossible_table
 from league.simulation.invalid_table import invalid_table
 from league.simulation.matcher_table import matcher_table
 from league.simulation.replacement_table import replacement_table
@@ -130,6 +132,24 @@ def test_replacing_often_under_reset_culls_newborns():
     assert found["inherit + inflate", "mu", 5].newborn == 0.0
 
 
+def test_a_circle_is_found_and_pair_history_mends_it():
+    none, strong = cycle_table(World(worlds=6, drift=0.0), [0.0, 6.0])
+    assert none.found <= 1 / 6
+    assert strong.found == 1.0
+    assert strong.share > none.share + 0.05
+    assert strong.rating_rmse > 3 * none.rating_rmse
+    assert strong.memory_rmse < strong.default_rmse < strong.rating_rmse
+    with pytest.raises(LeagueError, match="at least 3"):
+        cycle_table(World(members=2), [1.0])
+
+
+def test_an_impossible_teacher_wins_by_rating_and_loses_by_reward():
+    rows = {row.fitness: row for row in impossible_table(World(worlds=12))}
+    assert rows["rating"].first == rows["lower_bound"].first == 1.0
+    assert rows["reward"].last > 0.8
+    assert rows["blend"].first < 0.5
+
+
 def test_grace_longer_than_the_life_of_all_spares_some():
     rows = replacement_table(World(worlds=4, rounds=12, members=2), intervals=[1])
     graced = [row for row in rows if row.grace == 5]
@@ -163,6 +183,8 @@ def run(*arguments):
         ("schemes", "--worlds", "2", "--rounds", "8"),
         ("drift", "--worlds", "2", "--rounds", "8", "--drift", "0.3"),
         ("invalid", "--worlds", "2", "--rounds", "8"),
+        ("impossible", "--worlds", "2", "--rounds", "8"),
+        ("cycles", "--worlds", "1", "--rounds", "12", "--cycle", "3"),
         ("matchers", "--size", "3", "--rounds", "4", "--leagues", "2"),
         ("replacement", "--worlds", "2", "--rounds", "8", "--every", "3"),
     ],
@@ -182,6 +204,7 @@ def test_one_command_per_table(arguments):
         ("matchers", "--size", "1"),
         ("replacement", "--every", "0"),
         ("drift", "--drift", "-1"),
+        ("cycles", "--members", "2"),
         ("--seed", "3", "schemes"),
         ("invalid", "--members", "1"),
     ],

@@ -10,7 +10,9 @@ from league.cli_frame import as_json_option, one_line_errors, print_json
 from league.errors import LeagueError
 from league.progress import bar
 from league.rating import RatingModel
+from league.simulation.cycle_table import CYCLES, cycle_table
 from league.simulation.drift_table import DRIFTS, drift_table
+from league.simulation.impossible_table import impossible_table
 from league.simulation.invalid_table import invalid_table
 from league.simulation.matcher_table import matcher_table
 from league.simulation.replacement_table import replacement_table
@@ -31,15 +33,17 @@ _SHARED = {
 }
 
 
-def _world_options(**defaults: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options for the fields of a World; `drift` only where it is given a default."""
+def _world_options(
+    *without: str, **defaults: float
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options for the fields of a World less some; `drift` only where it is given a default."""
     texts = _SHARED | (
         {"drift": "Step of a true skill between rounds."} if "drift" in defaults else {}
     )
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for field in reversed(fields(World)):
-            if field.name in texts:
+            if field.name in texts and field.name not in without:
                 default: Any = defaults.get(field.name, field.default)
                 command = click.option(
                     f"--{field.name}",
@@ -155,6 +159,42 @@ def replacement(as_json: bool, intervals: tuple[int, ...], jump: float, **world:
     )
 
 
+@click.command()
+@_world_options("cycle", drift=0.0, worlds=8)
+@click.option("--cycle", "cycles", multiple=True, type=float, help="Only this; may be repeated.")
+@as_json_option
+@one_line_errors
+def cycles(as_json: bool, cycles: tuple[float, ...], **world: Any) -> None:
+    """Plant a circle of rock, paper and scissors: is it found, and what does it cost?"""
+    with bar("cycles") as progress:
+        rows = cycle_table(World(**world), cycles or CYCLES, progress)
+    _show(
+        rows,
+        as_json,
+        ("cycle", "found", "share", "RMSE, ratings", "default history", "long history"),
+        "Skill units that the circle gives and takes, 0 for none; share of worlds in which "
+        "`interaction` finds\none at p < 0.05, and its mean share of the variance between pairs; "
+        "RMSE of predicted solve rates by\nratings alone, and blended with pair history "
+        "(history_tasks, history_decay) = (100, 0.5) and (20, 0.99).",
+    )
+
+
+@click.command()
+@_world_options(drift=RatingModel.tau)
+@as_json_option
+@one_line_errors
+def impossible(as_json: bool, **world: Any) -> None:
+    """Rank a teacher of valid but impossible tasks by each named fitness."""
+    with bar("impossible tasks") as progress:
+        rows = impossible_table(World(**world), progress)
+    _show(
+        rows,
+        as_json,
+        ("fitness", "first", "last"),
+        "Share of worlds in which the teacher whose tasks nobody can solve ranks first and last.",
+    )
+
+
 def _show(rows: Sequence[Any], as_json: bool, header: Sequence[str], legend: str) -> None:
     plain = [asdict(row) for row in rows]
     if as_json:
@@ -168,4 +208,4 @@ def _cell(value: Any) -> Cell:
     return f"{value:.3f}" if isinstance(value, float) else value
 
 
-TABLES = (schemes, matchers, invalid, replacement, drift)
+TABLES = (schemes, matchers, invalid, impossible, replacement, drift, cycles)

@@ -37,9 +37,12 @@ def drift_table(
     drifts: Sequence[float] = DRIFTS,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[DriftRow]:
-    """Rate worlds of several drifts under the default tau, the true one, one calibrated on the
-    first half of each world's own log, the same with tasks weighed by their variance, and by the
-    joint filter that knows everything (see `oracle`)."""
+    """Rate worlds of several drifts in six ways.
+
+    Under the default tau, three times it, the true one, one calibrated on the first half of each
+    world's own log, the same with tasks weighed by their variance, and by the joint filter that
+    knows everything (see `oracle`).
+    """
     rows = []
     for done, drift in enumerate(drifts):
         rows += _at(replace(world, drift=drift), world.rounds // 2)
@@ -56,8 +59,12 @@ def _at(world: World, first: int) -> list[DriftRow]:
     known = follow(
         _batch(world.drift), world, rounds, replace(RatingModel(), tau=world.drift), first
     )
+    middle = follow(
+        _batch(3.0 * default), world, rounds, replace(RatingModel(), tau=3.0 * default), first
+    )
     rows = [
         _row(world, "default tau", default, plain[default].accuracy()),
+        _row(world, "three times the default", 3.0 * default, middle.accuracy()),
         _row(world, "tau = drift", world.drift, known.accuracy()),
         _row(world, "calibrated tau", *_calibrated(plain, first)),
         _row(world, "calibrated tau, weight from task variance", *_calibrated(varied, first)),
