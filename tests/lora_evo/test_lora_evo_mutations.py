@@ -344,7 +344,7 @@ def test_refusals(make_adapter, name, given_, words):
         ("layer_selective_gaussian", {"share": 1.5}, "share is 1.5"),
         ("layer_selective_gaussian", {"share": "all"}, "share is 'all'"),
         ("layer_selective_gaussian", {"shaer": 1}, "did you mean 'share'"),
-        ("layer_selective_gaussian", {"level": "block"}, "expected 'module' or 'layer'"),
+        ("layer_selective_gaussian", {"level": "tensor"}, "one of module, block, layer"),
     ],
 )
 def test_refusals_of_parameters(make_adapter, name, given_, words):

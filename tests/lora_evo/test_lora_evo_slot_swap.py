@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import LoraEvoError, cross, cross_with_report, relative_change
-from lora_evo.operators.slot_swap import assign, unit_of
+from lora_evo.operators.slot_swap import assign
+from lora_evo.operators.units import unit_of
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 2**40), level=st.sampled_from(["module", "layer"]))
+@given(seed=st.integers(0, 2**40), level=st.sampled_from(["module", "block", "layer"]))
 def test_a_parent_crossed_with_itself_is_itself(make_adapter, seed, level):
     parent = make_adapter(seed % 50)
     child = cross([parent, parent], "slot_swap", seed, level=level)
@@ -39,15 +40,18 @@ def test_every_slot_comes_whole_from_the_parent_on_record(make_adapter, seed, co
     )
 
 
-def test_layers_move_together(make_adapter):
+@pytest.mark.parametrize("level", ["layer", "block"])
+def test_layers_and_blocks_move_together(make_adapter, level):
     parents = [make_adapter(index, layers=6) for index in range(2)]
-    modules = cross_with_report(parents, "slot_swap", 1, level="layer").lineage.modules
+    modules = cross_with_report(parents, "slot_swap", 1, level=level).lineage.modules
     for layer in range(6):
         inside = [m.source for path, m in modules.items() if f".{layer}." in path]
         assert len(inside) == 2
         assert len(set(inside)) == 1
     assert unit_of("model.layers.11.mlp.up_proj", "layer") == "model.layers.11"
-    assert unit_of("lm_head", "layer") == "lm_head"
+    assert unit_of("lm_head", "layer") == unit_of("lm_head", "block") == "lm_head"
+    assert unit_of("model.layers.11.mlp.up_proj", "block") == "model.layers.11.mlp"
+    assert unit_of("model.layers.11.self_attn.q_proj", "block") == "model.layers.11.self_attn"
 
 
 def test_draws_are_fair_weighted_and_independent_of_the_rest():
@@ -93,7 +97,7 @@ def test_dtype_is_the_first_parents(make_adapter):
         ({"base": "another"}, {}, "another"),
         ({"layers": 3}, {}, "different modules"),
         ({"inputs": 16}, {}, "maps 24 to 32"),
-        ({}, {"level": "block"}, "level"),
+        ({}, {"level": "tensor"}, "module, block, layer"),
         ({}, {"weights": [1]}, "1 weight"),
         ({}, {"weights": [1, -1]}, "at least 0"),
         ({}, {"weights": [0, 0]}, "not all 0"),

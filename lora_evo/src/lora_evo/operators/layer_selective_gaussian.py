@@ -2,8 +2,8 @@
 
 The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units, rounded and at
 least one, are chosen without replacement: those with the smallest of one uniform draw per unit,
-keyed by the seed and the unit. A unit is one module (`level=module`) or all modules of one numbered
-layer (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed.
+keyed by the seed and the unit. A unit is one module (`level=module`), all modules of one block, such
+as the attention of a layer (`level=block`), or of one numbered layer (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed.
 
 The strength is the relative change |D' - D| / |D| of every *chosen* module, whatever the others
 hold; that of the whole adapter is smaller, by the square root of the share of its squared norm
@@ -21,8 +21,8 @@ from lora_evo.operators.fitness import checked_number
 from lora_evo.operators.full_gaussian import with_gaussian_noise
 from lora_evo.operators.joint_core import unchanged
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
-from lora_evo.operators.slot_swap import unit_of
 from lora_evo.operators.strength import checked_strength
+from lora_evo.operators.units import units_of
 
 
 def _prepare(request: Request) -> Recipe:
@@ -30,10 +30,7 @@ def _prepare(request: Request) -> Recipe:
     share = checked_number(request, "share", 0.0, 1.0)
     if share == 0.0:
         raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
-    level = request.parameters["level"]
-    if level not in ("module", "layer"):
-        raise LoraEvoError(f"level is {level!r}; expected 'module' or 'layer'")
-    units = {path: unit_of(path, level) for path in request.paths}
+    units = units_of(request)
     chosen = choose(sorted(set(units.values())), share, request.seed)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:

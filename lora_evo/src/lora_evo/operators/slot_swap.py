@@ -2,7 +2,8 @@
 
 The layer-wise crossover of PopuLoRA (arXiv 2605.16727): exact, free of gauge, and the only
 crossover after which optimiser moments stay valid (they move with the slot). A unit is one module
-(`level=module`) or all modules of one numbered layer (`level=layer`); every unit draws its parent
+(`level=module`), all modules of one block, such as the attention of a layer (`level=block`), or of one
+numbered layer (`level=layer`); every unit draws its parent
 on its own, with equal chances or in proportion to the weights. If all units of a child fell to one
 parent, one unit, drawn too, goes to another, so that a child of unequal parents is never a copy.
 """
@@ -10,7 +11,6 @@ parent, one unit, drawn too, goes to another, so that a child of unequal parents
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -20,18 +20,15 @@ from lora_evo.distance import Gap, slot_gap
 from lora_evo.errors import LoraEvoError
 from lora_evo.noise import uniform
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
+from lora_evo.operators.units import units_of
 from lora_evo.spectrum import effective_rank, numerical_rank
 from lora_evo.thin import prepared, thin
 
 # Below this share of the squared norms, their difference loses digits in single precision.
 _CLOSE = 1e-2
-_LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
 def _prepare(request: Request) -> Recipe:
-    level = request.parameters["level"]
-    if level not in ("module", "layer"):
-        raise LoraEvoError(f"level is {level!r}; expected 'module' or 'layer'")
     first, *others = request.configs
     for path in request.paths:
         for number, config in enumerate(others, start=2):
@@ -42,7 +39,7 @@ def _prepare(request: Request) -> Recipe:
                     "rank, or bring one to the other's with `lora-evo resize` first"
                 )
     weights = request.weights or (1.0,) * len(request.configs)
-    units = {path: unit_of(path, level) for path in request.paths}
+    units = units_of(request)
     chosen = assign(sorted(set(units.values())), weights, request.seed)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
@@ -103,12 +100,6 @@ def _gap(path: str, first: Slot, taken: Slot, own: _Grams) -> Gap:
 def _inner(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     precision = torch.promote_types(one.dtype, two.dtype)
     return (one.to(precision).T @ two.to(precision)).double()
-
-
-def unit_of(path: str, level: str) -> str:
-    """The unit a module is drawn with: itself, or its path up to the first number."""
-    match = _LAYER.match(path) if level == "layer" else None
-    return match[0] if match else path
 
 
 def assign(units: Sequence[str], weights: Sequence[float], seed: int) -> Mapping[str, int]:
