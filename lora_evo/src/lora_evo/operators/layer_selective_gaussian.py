@@ -2,12 +2,13 @@
 
 The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units, rounded and at
 least one, are chosen without replacement: those with the smallest of one uniform draw per unit,
-keyed by the seed and the unit. A unit is one module (`level=module`), all modules of one block, such
-as the attention of a layer (`level=block`), or of one numbered layer (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed.
+keyed by the seed and the unit. A unit is one module (`level=module`), all modules of one block,
+such as the attention of a layer (`level=block`), or of one numbered layer (`level=layer`). Each
+chosen module gets the noise of `full_gaussian` under the same seed.
 
 The strength is the relative change |D' - D| / |D| of every *chosen* module, whatever the others
-hold; that of the whole adapter is smaller, by the square root of the share of its squared norm
-that was chosen, and stands in the child's lineage. Gauge: as `full_gaussian`.
+hold; that of the whole adapter is smaller, by the square root of the share of its squared norm that
+was chosen, and stands in the child's lineage. Gauge: as `full_gaussian`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 The layer-wise crossover of PopuLoRA (arXiv 2605.16727): exact, free of gauge, and the only
 crossover after which optimiser moments stay valid (they move with the slot). A unit is one module
-(`level=module`), all modules of one block, such as the attention of a layer (`level=block`), or of one
-numbered layer (`level=layer`); every unit draws its parent
-on its own, with equal chances or in proportion to the weights. If all units of a child fell to one
-parent, one unit, drawn too, goes to another, so that a child of unequal parents is never a copy.
+(`level=module`), all modules of one block, such as the attention of a layer (`level=block`), or of
+one numbered layer (`level=layer`); every unit draws its parent on its own, with equal chances or in
+proportion to the weights. If all units of a child fell to one parent, one unit, drawn too, goes to
+another, so that a child of unequal parents is never a copy.
 """
 
 from __future__ import annotations
