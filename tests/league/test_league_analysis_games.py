@@ -190,6 +190,8 @@ def test_diversity_sees_each_role_from_its_own_side_and_knows_chance():
     specialists = diversity(made(np.eye(4)))
     assert specialists.students == pytest.approx(4.0)
     assert specialists.students > specialists.students_alike
+    assert specialists.teachers < 3.5
+    assert diversity(made(1.0 - np.eye(4))).teachers == pytest.approx(4.0)
     rng = np.random.default_rng(1)
     noisy = made(rng.binomial(20, 0.5, (4, 4)) / 20, tasks=20)
     alike = diversity(noisy)
@@ -247,6 +249,9 @@ def test_a_game_of_the_best_only():
     best = game(history, top=1)
     assert (best.teachers, best.students, best.share) == (("t1",), ("s1",), ((0.25,),))
     assert "best 1 of 2 teachers" in best.notes[0]
+    doubtful = replace(history.lives[1], rating=Rating(27.0, 8.0))
+    others = (history.lives[0], doubtful, *history.lives[2:])
+    assert game(replace(history, lives=others), top=1, fill="predicted").teachers == ("t0",)
     for wrong in ({"fill": "half"}, {"top": 0}, {"since": -1}):
         with pytest.raises(LeagueError, match=next(iter(wrong))):
             game(history, **wrong)

@@ -136,6 +136,17 @@ def test_calibration_covers_what_the_model_makes():
     assert calibration(History(config, (), tuple(shifted), 2000)).coverage < 0.8
 
 
+def test_many_rollouts_of_a_task_narrow_the_intervals_unless_they_agree():
+    surprise = replace(match(0, 0.5, 5.0, uncertainty=0.001), attempts=128)
+    covered = {
+        agreement: calibration(
+            History(LeagueConfig(), (), (surprise,), 1, agreement=agreement)
+        ).coverage
+        for agreement in (None, 0.0, 1.0)
+    }
+    assert covered == {None: 1.0, 0.0: 0.0, 1.0: 1.0}
+
+
 def test_calibration_before_the_first_match_is_blank():
     found = calibration(History(LeagueConfig(), ()))
     assert (found.matches, found.log_loss, found.coverage) == (0, None, None)
@@ -249,6 +260,10 @@ def test_drift_follows_the_log(played):
     assert found.student_offset == pytest.approx(offset)
     assert found.student_centred[-1] == pytest.approx(np.mean(alive) - offset)
     assert found.student_centred[:3] == found.student_mean[:3]
+    assert found.student_centred[3] == pytest.approx(found.student_mean[3] - offset)
+    assert found.gap_centred[3] == pytest.approx(
+        found.student_centred[3] - found.teacher_centred[3]
+    )
     assert (found.checked, found.unchecked, found.conserved) == (18, 0, True)
     assert found.largest_imbalance < 1e-9
     assert (found.anchors, found.against_anchors) == (0, ())
