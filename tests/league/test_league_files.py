@@ -18,6 +18,7 @@ from league import (
     Outcome,
     UnreadableLeague,
 )
+from league.files import canonical, canonical_pieces
 from league.state import State
 from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
 
@@ -61,6 +62,34 @@ def test_replay_of_the_log_is_the_state_and_so_is_every_prefix(tmp_path):
         (copy / EVENTS).write_bytes(b"".join(lines[:count]))
         with League(copy) as shorter:
             assert shorter.state.events == count
+
+
+def test_a_snapshot_is_the_state_as_one_line_of_json(tmp_path):
+    with make(tmp_path / "l", 40, every=1) as league:
+        league.add_anchor("a0", "student", of="s0")
+        league.pair(40)
+        pieces = b"".join(canonical_pieces(league.state.sections()))
+        assert pieces + b"\n" == canonical(league.state.to_json())
+    snapshot = (tmp_path / "l" / SNAPSHOT).read_bytes()
+    assert canonical(json.loads(snapshot)) == snapshot
+    many = list(canonical_pieces([("rows", iter(range(2500))), ("none", iter([])), ("n", 3)]))
+    assert json.loads(b"".join(many)) == {"rows": list(range(2500)), "none": [], "n": 3}
+
+
+def test_snapshots_stay_in_proportion_to_the_log(tmp_path):
+    """At many members a snapshot is large, and must not follow every few small events."""
+    names = [[f"{side}{i}" for i in range(300)] for side in "ts"]
+    config = LeagueConfig(matcher="uniform", snapshot_every=1)
+    written = 0
+    with League(tmp_path / "l", *names, config) as league:
+        identity = None
+        for pair in league.pair(0):
+            league.record(pair, Outcome(10, 8, 32, 4, 4))
+            stat = (tmp_path / "l" / SNAPSHOT).stat()
+            if (stat.st_ino, stat.st_mtime_ns) != identity:
+                identity = (stat.st_ino, stat.st_mtime_ns)
+                written += stat.st_size
+        assert written <= 4 * league.byte_length + 200_000
 
 
 def test_equal_runs_give_equal_bytes_however_often_they_are_interrupted(tmp_path):

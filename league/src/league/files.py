@@ -1,9 +1,10 @@
 """Whole files, written so that a reader sees the old one or the new one and nothing between."""
 
 import contextlib
+import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +12,7 @@ from league.errors import UnreadableLeague
 
 SCHEMA = 2
 _BLOCK = 1 << 20
+_ROWS = 1000
 
 
 def canonical(data: object) -> bytes:
@@ -19,10 +21,30 @@ def canonical(data: object) -> bytes:
     return (text + "\n").encode()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def canonical_pieces(parts: Iterable[tuple[str, Any]]) -> Iterator[bytes]:
+    """Yield the JSON of the dict of these parts in pieces, without a line feed at its end.
+
+    A part that is an iterator becomes a list, and is never held as a whole.
+    """
+    opening = "{"
+    for name, part in parts:
+        yield (opening + json.dumps(name) + ":").encode()
+        opening = ","
+        if not isinstance(part, Iterator):
+            yield canonical(part)[:-1]
+            continue
+        between = b"["
+        while rows := list(itertools.islice(part, _ROWS)):
+            yield between + canonical(rows)[1:-2]
+            between = b","
+        yield b"]" if between == b"," else b"[]"
+    yield b"}"
+
+
+def write_atomically(path: Path, *content: bytes) -> None:
     """Write next to the target, sync, and rename; on failure the target is untouched."""
     with _beside(path) as handle:
-        handle.write(content)
+        handle.writelines(content)
 
 
 def copy_atomically(source: Path, target: Path, length: int | None = None) -> None:

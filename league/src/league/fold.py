@@ -13,7 +13,7 @@ from league.inheritance import child_rating
 from league.member import ROLES, Member
 from league.outcome import Outcome
 from league.rating import Rating
-from league.records import ADDED, Anchor, Pair, Replacement
+from league.records import ADDED, Anchor, Replacement
 from league.scoring import close_round, score
 from league.state import State
 
@@ -42,16 +42,15 @@ def _founded(state: State, event: Event) -> None:
 
 
 def _round_paired(state: State, event: Event) -> None:
-    number = event["round"]
-    pairs = [
-        Pair(p["id"], number, p["teacher"], p["student"], p["predicted"]) for p in event["pairs"]
-    ]
     _freeze(state, event.get("frozen", ()), "round")
-    turn = len(state.rounds)
+    number, turn = event["round"], len(state.rounds)
+    pairs = [
+        state.add_pair(p["id"], number, p["teacher"], p["student"], p["predicted"])
+        for p in event["pairs"]
+    ]
     state.rounds[number] = [pair.id for pair in pairs]
     state.whole_rounds += "matches" not in event
     for pair in pairs:
-        state.pairs[pair.id] = pair
         for name in (pair.teacher, pair.student):
             member = state.members[name]
             state.members[name] = replace(member, paired=member.paired + 1, turn=turn)

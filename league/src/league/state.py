@@ -1,6 +1,6 @@
 """What a league knows after its events so far."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -61,24 +61,35 @@ class State:
             raise UnknownMember(f"no member is named {name!r}; alive are {shown}")
         return self.members[name]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain, canonical dict: equal states give equal dicts.
+    def sections(self) -> Iterator[tuple[str, Any]]:
+        """Yield name and content of the parts of `to_json`; long ones as iterators of their rows.
 
-        Rows of numbers are in the order of the fields of `Pair`, `Outcome` and `Meeting`.
+        Rows are in the order of the fields of `Pair` (without its round, with those of its
+        `Outcome` if it has one), `Meeting`, `Replacement` and `Anchor`.
         """
+        yield "members", (m.to_json() for m in self.members.values())
+        yield "rounds", ([r, [self._played(i) for i in ids]] for r, ids in self.rounds.items())
+        yield "whole_rounds", self.whole_rounds
+        yield "meetings", ([*key, *_MEETING(self.meetings[key])] for key in sorted(self.meetings))
+        yield "replacements", (_REPLACEMENT(r) for r in self.replacements)
+        yield "anchors", (_ANCHOR(a) for a in self.anchors)
+        yield "open_round", self.open_round
+        yield "open_pairs", sorted(set().union(*self.open_pairs.values()))
+        before = ((name, self.before[name]) for name in sorted(self.before))
+        yield "before", ([name, rating.mu, rating.sigma] for name, rating in before)
+        yield "events", self.events
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain, canonical dict: equal states give equal dicts."""
         return {
-            "members": [m.to_json() for m in self.members.values()],
-            "rounds": [[r, [_PAIR(self.pairs[i]) for i in ids]] for r, ids in self.rounds.items()],
-            "whole_rounds": self.whole_rounds,
-            "outcomes": [[i, *outcome_row(self.outcomes[i])] for i in sorted(self.outcomes)],
-            "meetings": [[t, s, *_MEETING(m)] for (t, s), m in sorted(self.meetings.items())],
-            "replacements": [_REPLACEMENT(r) for r in self.replacements],
-            "anchors": [_ANCHOR(a) for a in self.anchors],
-            "open_round": self.open_round,
-            "open_pairs": sorted(set().union(*self.open_pairs.values())),
-            "before": [[n, self.before[n].mu, self.before[n].sigma] for n in sorted(self.before)],
-            "events": self.events,
+            name: list(part) if isinstance(part, Iterator) else part
+            for name, part in self.sections()
         }
+
+    def _played(self, pair_id: str) -> tuple[Any, ...]:
+        row: tuple[Any, ...] = _PAIR(self.pairs[pair_id])
+        outcome = self.outcomes.get(pair_id)
+        return row if outcome is None else row + outcome_row(outcome)
 
     @classmethod
     def from_json(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
@@ -90,7 +101,25 @@ class State:
 
     @classmethod
     def _read(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
-        state = cls._columns(config, data)
+        state = cls(
+            config=config,
+            members={m["name"]: Member.from_json(m) for m in data["members"]},
+            whole_rounds=data["whole_rounds"],
+            replacements=[_replacement(row) for row in data["replacements"]],
+            anchors=[Anchor(*row) for row in data["anchors"]],
+            open_round=data["open_round"],
+            before={name: Rating(mu, sigma) for name, mu, sigma in data["before"]},
+            events=data["events"],
+        )
+        for number, rows in data["rounds"]:
+            state.rounds[number] = [row[0] for row in rows]
+            for pair_id, teacher, student, predicted, *numbers in rows:
+                state.add_pair(pair_id, number, teacher, student, predicted)
+                if numbers:
+                    state.outcomes[pair_id] = Outcome(*numbers)
+        for teacher, student, *counts in data["meetings"]:
+            key = (state.members[teacher].name, state.members[student].name)
+            state.meetings[key] = Meeting(*counts)
         for role in ROLES:
             living = [m for m in state.members.values() if m.alive and m.role == role]
             state.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
@@ -101,26 +130,13 @@ class State:
                     state.open_pairs.setdefault(name, set()).add(pair_id)
         return state
 
-    @classmethod
-    def _columns(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
-        rounds = {
-            int(r): [Pair(i, int(r), t, s, predicted) for i, t, s, predicted in pairs]
-            for r, pairs in data["rounds"]
-        }
-        return cls(
-            config=config,
-            members={m["name"]: Member.from_json(m) for m in data["members"]},
-            pairs={pair.id: pair for pairs in rounds.values() for pair in pairs},
-            outcomes={i: Outcome(*numbers) for i, *numbers in data["outcomes"]},
-            rounds={r: [pair.id for pair in pairs] for r, pairs in rounds.items()},
-            whole_rounds=data["whole_rounds"],
-            meetings={(t, s): Meeting(*numbers) for t, s, *numbers in data["meetings"]},
-            replacements=[_replacement(row) for row in data["replacements"]],
-            anchors=[Anchor(*row) for row in data["anchors"]],
-            open_round=data["open_round"],
-            before={name: Rating(mu, sigma) for name, mu, sigma in data["before"]},
-            events=data["events"],
-        )
+    def add_pair(
+        self, pair_id: str, number: int, teacher: str, student: str, predicted: float
+    ) -> Pair:
+        """Add a pair and return it; its names are the members' own strings, which saves memory."""
+        names = (self.members[teacher].name, self.members[student].name)
+        pair = self.pairs[pair_id] = Pair(pair_id, number, *names, predicted)
+        return pair
 
 
 def _replacement(row: Sequence[Any]) -> Replacement:

@@ -12,7 +12,7 @@ from typing import Any
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
-from league.files import SCHEMA, canonical, read_object, write_atomically
+from league.files import SCHEMA, canonical, canonical_pieces, read_object, write_atomically
 from league.fold import apply
 from league.journal import Journal, LogReader, digest, parse
 from league.state import State
@@ -30,7 +30,7 @@ def found(directory: Path, config: LeagueConfig, teachers: list[str], students: 
     apply(state, event)
     line = canonical(event)
     write_atomically(directory / EVENTS, line)
-    write_atomically(directory / SNAPSHOT, _snapshot(state, len(line), digest(line)))
+    write_atomically(directory / SNAPSHOT, *_snapshot(state, len(line), digest(line)))
     write_atomically(directory / SETTINGS, _settings(config))
 
 
@@ -71,7 +71,7 @@ class Store:
                 f"{log} ended in an unfinished event of {read.torn_bytes} bytes; it was dropped"
             )
         if writable and snapshot is not None:
-            write_atomically(directory / SNAPSHOT, snapshot)
+            write_atomically(directory / SNAPSHOT, *snapshot)
         self.journal = Journal(log, read, writable)
 
     def commit(self, event: dict[str, Any]) -> None:
@@ -89,17 +89,17 @@ class Store:
         if not self._due.after(self.state, self.journal.byte_length):
             return
         content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
-        self._due.written(self.state, self.journal.byte_length, len(content))
+        self._due.written(self.state, self.journal.byte_length, sum(map(len, content)))
         try:
             self.journal.sync()
-            write_atomically(self.directory / SNAPSHOT, content)
+            write_atomically(self.directory / SNAPSHOT, *content)
         except OSError as error:
             # The log holds everything; the next opening writes the snapshot again.
             self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
 
     def _read(
         self, config: LeagueConfig, stream: io.BufferedReader
-    ) -> tuple[LogReader, bytes | None]:
+    ) -> tuple[LogReader, list[bytes] | None]:
         """Set the state; return the reader at its end, and the last snapshot due on the way."""
         read = LogReader(stream)
         state = self._from_snapshot(config, read)
@@ -107,12 +107,12 @@ class Store:
             stream.seek(0)
             read, state = LogReader(stream), State(config)
         self.state = state
-        last: bytes | None = None
+        last: list[bytes] | None = None
         for line in read.lines():
             _fold(state, line, self.directory / EVENTS)
             if self._due.after(state, read.position):
                 last = _snapshot(state, read.position, read.digest)
-                self._due.written(state, read.position, len(last))
+                self._due.written(state, read.position, sum(map(len, last)))
         return read, last
 
     def _from_snapshot(self, config: LeagueConfig, read: LogReader) -> State | None:
@@ -157,9 +157,10 @@ def _settings(config: LeagueConfig) -> bytes:
     return canonical({"schema": SCHEMA, "config": config.to_json()})
 
 
-def _snapshot(state: State, byte_length: int, log_digest: str) -> bytes:
+def _snapshot(state: State, byte_length: int, log_digest: str) -> list[bytes]:
     header = {"schema": SCHEMA, "bytes": byte_length, "digest": log_digest}
-    return canonical(header | {"state": state.to_json()})
+    opening = canonical(header)[:-2] + b',"state":'
+    return [opening, *canonical_pieces(state.sections()), b"}\n"]
 
 
 def _fold(state: State, line: bytes, path: Path) -> None:
