@@ -18,7 +18,7 @@ from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
 from league.files import read_object
 from league.forecast import Forecast, forecasts
-from league.journal import parse
+from league.journal import parse, read_lines
 from league.normal import Floats
 from league.schemes import Skills, scheme_of
 
@@ -83,11 +83,7 @@ class Log:
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableLeague(f"{root / store.SETTINGS} has bad settings: {error}") from error
         path = root / store.EVENTS
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise UnreadableLeague(f"cannot read {path}: {error}") from error
-        lines = content[: content.rfind(b"\n") + 1].splitlines()
+        lines = read_lines(path)
         return cls(config, tuple(parse(x, f"{path} line {i + 1}") for i, x in enumerate(lines)))
 
 
