@@ -14,6 +14,7 @@ from lora_evo.config import AdapterConfig
 from lora_evo.content import combine, slot_digest
 from lora_evo.distance import check_same_ends
 from lora_evo.errors import LoraEvoError
+from lora_evo.gauge import checked_gauge, in_gauge
 from lora_evo.layout import check_same_layouts
 from lora_evo.lineage import Lineage, ModuleTrace, describe
 from lora_evo.operators import Operator
@@ -113,7 +114,7 @@ def grow(parents: Sequence[Parent], order: Order, threads: int = 1) -> Iterator[
     if isinstance(threads, bool) or threads < 1:
         raise LoraEvoError(f"threads is {threads!r}; expected a whole number of at least 1")
     request = request_for(order, parents)
-    recipe = operator_of(order).prepare(request)
+    recipe = _with_gauge(operator_of(order).prepare(request), order)
     with one_thread():
         if threads == 1:
             for path in request.paths:
@@ -185,6 +186,11 @@ def _grow_one(parents: Sequence[Parent], recipe: Recipe, path: str) -> Growth:
         digest=digests[moved[0]] if moved else slot_digest(stored),
         parent_digests=digests,
     )
+
+
+def _with_gauge(recipe: Recipe, order: Order) -> Recipe:
+    gauge = checked_gauge(order.parameters.get("gauge", "operator"))
+    return lambda path, slots: in_gauge(recipe(path, slots), slots[0], gauge)
 
 
 def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:

@@ -13,6 +13,7 @@ from lora_evo.config import AdapterConfig
 from lora_evo.distance import check_same_modules
 from lora_evo.errors import LoraEvoError
 from lora_evo.foreign import guarded
+from lora_evo.gauge import checked_gauge
 from lora_evo.operators import OPERATORS, Operator
 from lora_evo.operators.operator import Request
 from lora_evo.plugins import known_operators, plugin, plugin_behind
@@ -74,7 +75,7 @@ def checked_order(
         seed=seed,
         strength=None if strength is None else float(strength),
         weights=None if weights is None else _checked_weights(weights, parents),
-        parameters={**found.defaults, **parameters},
+        parameters={**found.defaults, **_with_checked_gauge(parameters)},
         given=operator if isinstance(operator, Operator) else None,
     )
 
@@ -167,12 +168,19 @@ def _checked_object(operator: Operator) -> Operator:
 def check_names(operator: Operator, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that the operator does not have."""
     for name in parameters:
-        if name not in operator.defaults:
+        if name not in operator.defaults and name != "gauge":
             known = ", ".join(operator.defaults) or "none"
             raise LoraEvoError(
                 f"{operator.name} has no parameter {name!r}"
                 f"{_suggestion(name, operator.defaults)}; it has: {known}"
             )
+
+
+def _with_checked_gauge(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters, with `gauge` among them only where it is not the operator's own."""
+    if checked_gauge(parameters.get("gauge", "operator")) == "operator":
+        return {name: value for name, value in parameters.items() if name != "gauge"}
+    return parameters
 
 
 def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from lora_evo.config import AdapterConfig
 from lora_evo.errors import LoraEvoError
 
 # Names that the doors of this package give to their own arguments.
-_SETTINGS = ("overwrite", "progress", "seed", "strength", "threads", "weights")
+_SETTINGS = ("gauge", "overwrite", "progress", "seed", "strength", "threads", "weights")
 _PLACES = ("adapter", "out", "out_dir", "parent", "parent_dir", "parent_dirs", "parents")
 RESERVED = frozenset(("operator", *_SETTINGS, *_PLACES))
 
