@@ -165,6 +165,11 @@ class RunConfig:
             raise ConfigError("seed, threads and evolution.evolve_every cannot be negative")
         if s.runs < 2:
             raise ConfigError(f"sandbox.runs is {s.runs}; expected at least 2, to see determinism")
+        if self.league.anchor_share:
+            raise ConfigError(
+                f"league.anchor_share is {self.league.anchor_share}; expected 0: a run keeps no "
+                "weights of frozen members to play against"
+            )
         if not r.kinds:
             raise ConfigError("rollout.kinds is empty; expected some of " + ", ".join(KINDS))
         for kind in r.kinds:
