@@ -11,11 +11,13 @@ from league import League, LeagueConfig, LeagueError, Outcome
 from league.agreement import noise_per_task, task_agreement
 from league.calibrate import TAUS, calibrate
 from league.cli import main
-from league.forecast import forecasts
+from league.fold import apply
+from league.forecast import forecasts, results
 from league.normal import cdf
 from league.rating import Rating
 from league.rescore import Log, rescore
 from league.schemes import SCHEMES
+from league.state import State
 
 SCALE = math.sqrt(2.0) * 25 / 6
 
@@ -28,7 +30,7 @@ def play(directory, rounds, drift, seed=0, config=None, replace_at=None):
     with League(directory, names[:4], names[4:], config or LeagueConfig(seed=seed)) as league:
         for number in range(rounds):
             for pair in league.pair(number):
-                gap = skill[pair.student] - skill[pair.teacher]
+                gap = skill.get(pair.student, 0.0) - skill.get(pair.teacher, 0.0)
                 shifts = SCALE * math.sqrt(0.5) * rng.standard_normal(16)
                 chances = [cdf((gap - x) / (SCALE * math.sqrt(0.5))) for x in shifts]
                 solved = rng.binomial(8, chances)
@@ -67,6 +69,29 @@ def test_under_its_own_settings_the_forecasts_are_what_the_league_believed(stead
     with League(steady, read_only=True) as league:
         for last in {f.teacher: f for f in found}.values():
             assert last.pair in league.state.outcomes
+
+
+def test_anchors_play_again_with_the_ratings_of_the_settings_under_test(tmp_path):
+    config = LeagueConfig(anchor_share=0.5, hall_every=3, hall_at_replacement=True)
+    play(tmp_path / "l", 12, 0.1, config=config, replace_at=7)
+    with League(tmp_path / "l") as league:
+        league.add_anchor("base", "student", Rating(31.0, 2.0), of="s0")
+        for pair in league.pair(12):
+            league.record(pair, Outcome(4, 4, 4, 2, 2))
+    log = Log.read(tmp_path / "l")
+    state = State(log.config)
+    believed = {}
+    for event in log.events:
+        for pair_id, _ in results(event):
+            pair = state.pairs[pair_id]
+            believed[pair_id] = [state.members[n].rating for n in (pair.teacher, pair.student)]
+        apply(state, event)
+    assert sum(member.anchor for member in state.members.values()) > 4
+    found = list(forecasts(log.events, log.config))
+    assert {f.pair: [f.teacher, f.student] for f in found} == believed
+    hall = [f for f in forecasts(log.events, LeagueConfig(tau=1.0)) if "hall-student" in f.pair]
+    assert hall
+    assert all(f.student != believed[f.pair][1] for f in hall)
 
 
 def test_a_forecast_never_knows_its_own_result(tmp_path):

@@ -29,8 +29,8 @@ def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> Iter
     """Yield a forecast for every rated match of a log, in its order, as `config` would have it.
 
     The matches are those that were played: other settings change only what is believed of them.
-    Results that arrived in one event are all forecast before any of them is taken in. Anchors
-    keep the rating that their model has under `config` when they are frozen.
+    Results that arrived in one event are all forecast before any of them is taken in. The hall of
+    fame is frozen with the ratings under `config`; anchors added by hand keep theirs.
     """
     state = State(config)
     for event in events:
@@ -53,14 +53,10 @@ def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
 
 
 def _refrozen(state: State, event: Mapping[str, Any]) -> Mapping[str, Any]:
-    def current(entry: Mapping[str, Any]) -> dict[str, Any]:
-        model = state.members.get(entry.get("of", ""))
-        if model is None:
-            return dict(entry)
-        return dict(entry) | {"mu": model.rating.mu, "sigma": model.rating.sigma}
-
-    if event.get("event") == "anchor_added":
-        return current(event)
-    if event.get("frozen"):
-        return dict(event) | {"frozen": [current(entry) for entry in event["frozen"]]}
-    return event
+    if not event.get("frozen"):
+        return event
+    entries = []
+    for entry in event["frozen"]:
+        rating = state.members[entry["of"]].rating
+        entries.append(dict(entry) | {"mu": rating.mu, "sigma": rating.sigma})
+    return dict(event) | {"frozen": entries}
