@@ -112,6 +112,16 @@ def test_first_and_last_in_the_list_fare_alike(matcher):
     assert abs(sum(differences) / len(differences)) < 0.1
 
 
+def test_lots_decide_who_begins():
+    begun: Counter[str] = Counter()
+    for seed in range(300):
+        (pair,) = propose(founded(3, 3, seed=seed), 0, 1)
+        begun.update((pair.teacher, pair.student))
+    # 100 expected for each of six members, standard deviation 8.
+    assert min(begun.values()) > 65
+    assert len(begun) == 6
+
+
 def test_thompson_marries_equal_ranks_and_explores_in_doubt():
     state = founded(40, 40, matcher="thompson")
     for i in range(40):

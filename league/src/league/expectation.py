@@ -6,6 +6,7 @@ import numpy as np
 
 from league.member import Member
 from league.normal import Floats
+from league.records import Meeting
 from league.schemes import Skills, scheme_of
 from league.state import State
 
@@ -24,13 +25,11 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
     column = Skills(teacher_skills.mu[:, None], teacher_skills.sigma[:, None])
     row = Skills.of([m.rating for m in students])
     scores = scheme_of(config).predict(column, row)
-    rows = {m.name: i for i, m in enumerate(teachers)}
-    columns = {m.name: i for i, m in enumerate(students)}
-    for (teacher, student), meeting in state.meetings.items():
-        if teacher in rows and student in columns and meeting.past_tasks > 0.0:
-            cell = (rows[teacher], columns[student])
-            weight = meeting.past_tasks + config.history_tasks
-            scores[cell] = (meeting.past_won + config.history_tasks * scores[cell]) / weight
+    for i, teacher in enumerate(teachers):
+        for j, student in enumerate(students):
+            meeting = state.meetings.get((teacher.name, student.name))
+            if meeting is not None:
+                scores[i, j] = _blended(float(scores[i, j]), meeting, config.history_tasks)
     return np.asarray(scores, dtype=np.float64)
 
 
@@ -43,7 +42,12 @@ def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> F
     scores = scheme_of(config).predict(teachers, students)
     for i, (teacher, student) in enumerate(pairs):
         meeting = state.meetings.get((teacher.name, student.name))
-        if meeting is not None and meeting.past_tasks > 0.0:
-            weight = meeting.past_tasks + config.history_tasks
-            scores[i] = (meeting.past_won + config.history_tasks * scores[i]) / weight
+        if meeting is not None:
+            scores[i] = _blended(float(scores[i]), meeting, config.history_tasks)
     return np.asarray(scores, dtype=np.float64)
+
+
+def _blended(score: float, meeting: Meeting, history_tasks: float) -> float:
+    if meeting.past_tasks <= 0.0:
+        return score
+    return (meeting.past_won + history_tasks * score) / (meeting.past_tasks + history_tasks)

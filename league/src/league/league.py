@@ -13,7 +13,7 @@ from league.anchors import hall_of_round
 from league.announce import anchor_event, new_results, replacement_event
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
-from league.expectation import expected_scores
+from league.expectation import expected_of_pairs
 from league.files import copy_atomically
 from league.lock import WriterLock
 from league.matching import propose
@@ -150,7 +150,7 @@ class League:
             for member, role in zip(members, ROLES, strict=True):
                 if member.role != role:
                     raise LeagueError(f"{member.name} is a {member.role}; expected a {role}")
-            return float(expected_scores(self.state, members[:1], members[1:])[0, 0])
+            return float(expected_of_pairs(self.state, [(members[0], members[1])])[0])
 
     def replacements(self) -> tuple[Replacement, ...]:
         """All replacements so far, oldest first, each with the offset it gave its role's mean."""

@@ -5,8 +5,12 @@ the smaller side the same number of times give or take one; the extra matches go
 been paired least, by lot among equals. Partial round of m matches: those who have waited longest
 play, those paired least first among them, then by lot; with at least m matches in every round, no
 member of a side of N waits longer than ceil(N/m) rounds from one match to the next. No pair meets
-twice in a round, and no place in a list is favoured. Matches with anchors come besides: see
-`anchors`.
+twice in a round, and no place in a list is favoured.
+
+Matches with anchors (see `anchors`) come on top of a whole round; in a partial one they are among
+its m matches, and the guarantee is for the rest. Coverage rounds (`coverage_every`) are whole
+rounds laid out as the rows of a Latin square: as many of them as the smaller side has members hold
+every pair of slots.
 """
 
 from collections.abc import Sequence
