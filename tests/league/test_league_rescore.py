@@ -211,6 +211,7 @@ def test_calibrate_on_the_command_line(moving, steady):
         (0.2, 1.0),
         (0.2, 2.0),
     ]
+    assert [t["rescored"]["max_weight"] for t in data["trials"]] == [64.0, 64.0, 128.0]
     assert "told apart" in run("calibrate", steady, "--tau", "0.1").stdout
 
 

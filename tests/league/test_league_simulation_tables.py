@@ -155,6 +155,8 @@ def test_grace_longer_than_the_life_of_all_spares_some():
     graced = [row for row in rows if row.grace == 5]
     assert all(0.0 < row.spared < 1.0 for row in graced)
     assert all(row.spared == 0.0 for row in rows if row.grace == 0)
+    never = replacement_table(World(worlds=2, rounds=6), intervals=[7])
+    assert all(row.newborn is None and row.regret is None for row in never)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +204,7 @@ def test_one_command_per_table(arguments):
     [
         ("schemes", "--tasks", "0"),
         ("matchers", "--size", "1"),
+        ("matchers", "--size", "300"),
         ("replacement", "--every", "0"),
         ("drift", "--drift", "-1"),
         ("cycles", "--members", "2"),

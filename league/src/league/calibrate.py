@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from league.agreement import task_agreement
+from league.config import LeagueConfig
 from league.errors import LeagueError
 from league.rating import RatingModel
 from league.rescore import Log, Rescored, losses, played, summary
@@ -61,7 +62,8 @@ def calibrate(
 ) -> Calibration:
     """Replay a league's log under each tau and evidence, and say which predicted best.
 
-    evidences: by default the league's own only. progress: called with (done, of) after each
+    evidences: by default the league's own only; for larger ones max_weight grows alike, so that
+    it cuts off no more than before. progress: called with (done, of) after each
     setting. Raises LeagueError for a bad setting or a log without a rated match.
     """
     log = league if isinstance(league, Log) else Log.read(league)
@@ -69,7 +71,7 @@ def calibrate(
         raise LeagueError("expected at least one tau and one evidence to try")
     own = (log.config.tau, log.config.evidence)
     grid = sorted({(t, e) for t in taus for e in (evidences or (own[1],))} | {own})
-    configs = [replace(log.config, tau=tau, evidence=evidence) for tau, evidence in grid]
+    configs = [_setting(log.config, tau, evidence) for tau, evidence in grid]
     columns, figures = [], []
     for config in configs:
         found = played(log, config)
@@ -98,3 +100,8 @@ def calibrate(
         enough,
         task_agreement([f.outcome for f in found]),
     )
+
+
+def _setting(config: LeagueConfig, tau: float, evidence: float) -> LeagueConfig:
+    more = max(1.0, evidence / config.evidence) if config.evidence else 1.0
+    return replace(config, tau=tau, evidence=evidence, max_weight=more * config.max_weight)

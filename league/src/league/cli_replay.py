@@ -119,7 +119,7 @@ def _advice(found: Calibration) -> str:
         )
     settings = f"tau={best.tau:.3g}"
     if best.evidence != own.evidence:
-        settings += f", evidence={best.evidence:g}, max_weight={64.0 * max(1.0, best.evidence):g}"
+        settings += f", evidence={best.evidence:g}, max_weight={best.max_weight:g}"
     advice = (
         "A league's settings are fixed at its founding. For the next one, write\n"
         f"    LeagueConfig({settings})"

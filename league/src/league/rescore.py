@@ -50,6 +50,7 @@ class Rescored:
     scheme: str
     tau: float
     evidence: float
+    max_weight: float
     matches: int
     log_loss: float
     base_log_loss: float
@@ -129,6 +130,7 @@ def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
         scheme=config.scheme,
         tau=config.tau,
         evidence=config.evidence,
+        max_weight=config.max_weight,
         matches=len(found),
         log_loss=float(np.average(loss, weights=tasks)),
         base_log_loss=float(base[0]),

@@ -11,6 +11,7 @@ from league.config import LeagueConfig
 from league.errors import LeagueError
 from league.expectation import expected_scores
 from league.fold import apply
+from league.matchers import ASSIGNMENT_LIMIT
 from league.matching import propose
 from league.member import STUDENT, TEACHER
 from league.normal import Floats
@@ -58,6 +59,11 @@ def matcher_table(
 
     spread: standard deviation of the ratings; sigma: how much they are in doubt.
     """
+    if max(sizes) > ASSIGNMENT_LIMIT:
+        raise LeagueError(
+            f"size {max(sizes)} is beyond the assignment matchers; expected at most "
+            f"{ASSIGNMENT_LIMIT}"
+        )
     if min((*sizes, rounds, leagues)) < 2 or seed < 0 or not (spread >= 0.0 and sigma > 0.0):
         raise LeagueError(
             "expected sizes, rounds and leagues of at least 2, seed and spread >= 0, sigma > 0"

@@ -30,16 +30,17 @@ class ReplacementRow:
 
     every: rounds between two replacements. newborn: share of the culled that had come at the
     replacement before; chance is 1 / members. regret: mean true solve rate (teachers: of failure)
-    that the culled one had above the worst of its role. spared: share of replacements that did not
-    happen, for all were within their grace. rmse: of predicted solve rates, over all rounds.
+    that the culled one had above the worst of its role; both None if none was culled. spared:
+    share of replacements that did not happen, for all were within their grace. rmse: of predicted
+    solve rates, over all rounds.
     """
 
     every: int
     child: str
     ranked_by: str
     grace: int
-    newborn: float
-    regret: float
+    newborn: float | None
+    regret: float | None
     spared: float
     rmse: float
 
@@ -124,8 +125,8 @@ def _played(
         child,
         ranked_by,
         grace,
-        newborn=float(culled.mean()) if culled.size else 0.0,
-        regret=float(np.concatenate(regret).mean()) if culled.size else 0.0,
+        newborn=float(culled.mean()) if culled.size else None,
+        regret=float(np.concatenate(regret).mean()) if culled.size else None,
         spared=1.0 - culled.size / tried if tried else 0.0,
         rmse=float(np.mean(errors) ** 0.5),
     )
