@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from league.cli import main
 from league.errors import LeagueError
 from league.rating import RatingModel
-from league.schemes import Batch, Skills
+from league.schemes import Batch, Skills, TrueSkillGames
+from league.simulation.contenders import contenders
 from league.simulation.cycle_table import cycle_table
 from league.simulation.drift_table import drift_table
 from league.simulation.impossible_table import impossible_table
@@ -46,6 +47,19 @@ def test_single_games_without_draws_are_the_batch_update_of_one_task():
     for a, b in zip(found, exact, strict=True):
         assert a.mu == pytest.approx(b.mu, abs=1e-9)
         assert a.sigma == pytest.approx(b.sigma, abs=1e-9)
+
+
+def test_the_tables_trueskill_is_the_scheme_of_that_name():
+    model = RatingModel()
+    rng = np.random.default_rng(8)
+    sides = [Skills(rng.normal(25, 5, 3), rng.uniform(1, 8, 3)) for _ in range(2)]
+    solved = rng.integers(0, 5, (3, 6))
+    quick = next(c for c in contenders(model) if "(trueskill)" in c.name)
+    found = quick.update(*sides, solved, 4)
+    played = TrueSkillGames(model).update(*sides, solved.mean(axis=1) / 4, np.full(3, 6.0))
+    for a, b in zip(found, played, strict=True):
+        assert a.mu == pytest.approx(b.mu, abs=1e-4)
+        assert a.sigma == pytest.approx(b.sigma, abs=1e-4)
 
 
 def test_worlds_are_what_they_say():
