@@ -6,14 +6,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help env demo check unit wheels test test-slow bench docs clean
+.PHONY: help env demo check unit rest wheels test test-slow bench docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
 	@echo "make test       environment and the whole default suite"
 	@echo "make check      formatting, lint and types"
-	@echo "make unit       the default tests alone"
+	@echo "make unit       the default tests alone, all in this environment"
 	@echo "make wheels     build the five wheels; test code_verifier and league in empty environments"
+	@echo "make rest       the tests that the wheels do not run, in this environment"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make docs       build the documentation site into site/"
@@ -43,10 +44,17 @@ check: env
 unit: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
+# What of code_verifier needs torch or the examples, and all packages but those that wheels tests.
+rest: env
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations=10 \
+		tests/lora_evo tests/evals tests/selfplay tests/integration \
+		tests/code_verifier/test_code_verifier_callers.py \
+		tests/code_verifier/test_code_verifier_integrations.py
+
 wheels: env
 	@bash tests/integration/wheels.sh $(BIN)/python
 
-test: check unit wheels
+test: check rest wheels
 
 test-slow: env
 	$(BIN)/python -m pytest -m slow
