@@ -93,7 +93,10 @@ class State:
 
     @classmethod
     def from_json(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
-        """Return the state of a plain dict; LeagueError if the dict is not one of ours."""
+        """Return the state of a plain dict; LeagueError if the dict is not one of ours.
+
+        The rows in the dict are used up, so that a large state is not in memory twice.
+        """
         try:
             return cls._read(config, data)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -117,9 +120,12 @@ class State:
                 state.add_pair(pair_id, number, teacher, student, predicted)
                 if numbers:
                     state.outcomes[pair_id] = Outcome(*numbers)
-        for teacher, student, *counts in data["meetings"]:
+            rows.clear()
+        for row in data["meetings"]:
+            teacher, student, *counts = row
             key = (state.members[teacher].name, state.members[student].name)
             state.meetings[key] = Meeting(*counts)
+            row.clear()
         for role in ROLES:
             living = [m for m in state.members.values() if m.alive and m.role == role]
             state.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
