@@ -17,6 +17,7 @@ from league.cli_frame import (
 )
 from league.cli_games import COMMANDS as GAMES
 from league.cli_replay import COMMANDS as REPLAY
+from league.cli_report import COMMANDS as REPORT
 from league.cli_simulate import COMMANDS as SIMULATE
 from league.member import ROLES
 from league.rating import Rating
@@ -29,7 +30,7 @@ def main() -> None:
     """Ratings, matchmaking and replacement for two populations."""
 
 
-for _command in (*ANALYSIS, *GAMES, *REPLAY, *SIMULATE):
+for _command in (*ANALYSIS, *GAMES, *REPLAY, *REPORT, *SIMULATE):
     main.add_command(_command)
 
 

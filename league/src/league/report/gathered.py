@@ -1,0 +1,179 @@
+"""What a report is made of: every analysis, run once on one history."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from league.analysis.calibration import Calibration, calibration
+from league.analysis.diversity import Diversity, diversity
+from league.analysis.drift import Drift, drift
+from league.analysis.game import FILL, game
+from league.analysis.generations import Generations, generations
+from league.analysis.history import History, Life, history
+from league.analysis.interaction import Interaction, interaction
+from league.analysis.nash import Nash, nash
+from league.analysis.ranks import RankInterval, rank_intervals
+from league.analysis.survival import Survival, survival
+from league.config import LeagueConfig
+from league.errors import LeagueError
+from league.league import League
+from league.member import ROLES, STUDENT, TEACHER
+from league.rating import Rating
+from league.records import Meeting, Replacement
+from league.standing import Standing
+
+COHORTS = 10
+"""At most so many generations a side."""
+NO_MATCH = "no match has been played yet"
+
+Cells = tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Teachers against students, best first. solve_rate: right rollouts on valid tasks, shape
+    [teachers, students], None where two never met. tasks: how many tasks each cell rests on."""
+
+    teachers: tuple[str, ...]
+    students: tuple[str, ...]
+    solve_rate: Cells
+    tasks: tuple[tuple[int, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain dict."""
+        return {
+            "teachers": list(self.teachers),
+            "students": list(self.students),
+            "solve_rate": [list(row) for row in self.solve_rate],
+            "tasks": [list(row) for row in self.tasks],
+        }
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One league at one time.
+
+    name: of its directory. boards: by role, best first. ranks: by living member. grid: among the
+    best `top` of each role. missing: why an analysis that is None could not be made.
+    """
+
+    name: str
+    config: LeagueConfig
+    history: History
+    boards: dict[str, tuple[Standing, ...]]
+    ranks: dict[str, RankInterval]
+    grid: Grid
+    drift: Drift
+    calibration: Calibration
+    generations: Generations
+    survival: Survival
+    replacements: tuple[Replacement, ...]
+    interaction: Interaction | None
+    nash: Nash | None
+    diversity: Diversity | None
+    missing: dict[str, str]
+    top: int
+    since: int
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds have been paired."""
+        return self.history.rounds
+
+    @property
+    def unplayed(self) -> set[str]:
+        """Living members without a match; what is said of them rests on their ratings alone."""
+        return {row.member for rows in self.boards.values() for row in rows if not row.matches}
+
+    @property
+    def anchors(self) -> list[Life]:
+        """The frozen members of both roles."""
+        return [life for life in self.history.lives if life.anchor]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain dict of everything but the rating curves of single members."""
+        made = {"interaction": self.interaction, "nash": self.nash, "diversity": self.diversity}
+        return {
+            "name": self.name,
+            "rounds": self.rounds,
+            "matches": len(self.history.matches),
+            "board": {
+                role: [row.to_json() | {"ranks": self.ranks[row.member].to_json()} for row in rows]
+                for role, rows in self.boards.items()
+            },
+            "matrix": self.grid.to_json(),
+            "drift": self.drift.to_json(),
+            "calibration": self.calibration.to_json(),
+            "generations": self.generations.to_json(),
+            "survival": self.survival.to_json(),
+            **{name: found.to_json() if found else None for name, found in made.items()},
+            "missing": self.missing,
+            "top": self.top,
+            "since": self.since,
+        }
+
+
+def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
+    """Return all that a report of an open league shows.
+
+    top: how many members of each role enter matrix, interaction, Nash and diversity. since: leave
+    out earlier rounds in calibration, interaction, Nash and diversity. Raises LeagueError on bad
+    numbers; what cannot be known yet is None, with the reason in `missing`.
+    """
+    past = history(league)
+    boards = {role: tuple(league.leaderboard(role)) for role in ROLES}
+    ranks: dict[str, RankInterval] = {}
+    for rows in boards.values():
+        ratings = {row.member: Rating(row.mu, row.sigma) for row in rows}
+        draws = min(2000, max(200, 1_000_000 // len(ratings)))
+        ranks |= rank_intervals(ratings, seed=league.config.seed, draws=draws)
+    calibrated = calibration(past, since=since)
+    missing: dict[str, str] = {}
+    crossed, solved, diverse = None, None, None
+    if not calibrated.matches:
+        why = NO_MATCH if not past.matches else f"no match counted from round {since} on"
+        missing = dict.fromkeys(("interaction", "nash", "diversity"), why)
+    else:
+        full = game(past, fill=FILL, top=top, since=since)
+        solved = nash(full)
+        diverse = diversity(full, seed=league.config.seed)
+        try:
+            # Where few have met, each draw is slow and cannot say much.
+            draws = 399 if full.filled <= 0.5 else 99
+            crossed = interaction(past, top=top, since=since, seed=league.config.seed, draws=draws)
+        except LeagueError as error:
+            missing["interaction"] = str(error)
+    return Gathered(
+        name=league.directory.resolve().name,
+        config=league.config,
+        history=past,
+        boards=boards,
+        ranks=ranks,
+        grid=_grid(league, boards, top),
+        drift=drift(past),
+        calibration=calibrated,
+        generations=generations(past, cohorts=COHORTS),
+        survival=survival(past),
+        replacements=league.replacements(),
+        interaction=crossed,
+        nash=solved,
+        diversity=diverse,
+        missing=missing,
+        top=top,
+        since=since,
+    )
+
+
+def _grid(league: League, boards: dict[str, tuple[Standing, ...]], top: int) -> Grid:
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise LeagueError(f"top is {top!r}; expected a whole number >= 1")
+    teachers, students = ([row.member for row in boards[r][:top]] for r in (TEACHER, STUDENT))
+    nothing, meetings = Meeting(), league.state.meetings
+    cells = [[meetings.get((t, s), nothing) for s in students] for t in teachers]
+    return Grid(
+        teachers=tuple(teachers),
+        students=tuple(students),
+        solve_rate=tuple(
+            tuple(m.solved / m.attempts if m.attempts else None for m in row) for row in cells
+        ),
+        tasks=tuple(tuple(m.tasks for m in row) for row in cells),
+    )
