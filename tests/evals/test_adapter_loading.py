@@ -37,7 +37,7 @@ def test_an_adapter_saved_by_peft_itself_loads(model_folder: Path, tmp_path: Pat
     engine = HFEngine(str(model_folder), {"a": tmp_path / "saved"}, device="cpu")
     base, adapted = engine.generate([Request("x", name, 16) for name in (None, "a")])
     assert base.token_ids != adapted.token_ids
-    assert str(engine.identity("a")["adapter_hash"]).startswith("blake2b:")
+    assert str(engine.identity("a")["adapter_hash"]).startswith("sha256:")
 
 
 @pytest.mark.parametrize(

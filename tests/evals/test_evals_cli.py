@@ -52,7 +52,7 @@ def test_run_writes_per_adapter_and_benchmark(finished) -> None:
     assert set(rows[0]) == {"id", "sample", "response", "truncated", "tokens"}
     made = json.loads((out / "one" / "nano_code_o" / "result.json").read_text())
     assert made["settings"]["model"] == "tiny"
-    assert made["settings"]["adapter_hash"].startswith("blake2b:")
+    assert made["settings"]["adapter_hash"].startswith("sha256:")
     assert made["partial"] is True
     assert set(made["levels"]) == {"1", "2", "3", "4"}
     texts = {
