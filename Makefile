@@ -63,6 +63,8 @@ bench: env
 	$(BIN)/python tests/benchmarks/sandbox_throughput.py
 	$(BIN)/python tests/benchmarks/sandbox_soak.py
 	$(BIN)/python tests/benchmarks/lora_children.py
+	$(BIN)/python tests/benchmarks/league_ratings.py
+	$(BIN)/python tests/benchmarks/league_scale.py
 	$(BIN)/python tests/benchmarks/joint_learner.py
 	$(BIN)/python tests/benchmarks/training_step.py
 	$(BIN)/python tests/benchmarks/fixed_tasks.py
