@@ -29,8 +29,17 @@ def test_python_examples_run(path: Path, index: int, tmp_path: Path) -> None:
     assert done.stdout.strip()
 
 
-def test_the_adapter_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "tutorial-adapters.md").read_text()
+@pytest.mark.parametrize(
+    ("name", "pictures"),
+    [
+        ("tutorial-adapters.md", ("tree.html", "diversity.html")),
+        ("tutorial-league.md", ("league.html",)),
+    ],
+)
+def test_a_tutorial_runs_from_top_to_bottom(
+    name: str, pictures: tuple[str, ...], tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL)
     assert {language for language, _ in blocks} == {"python", "sh"}
     scripts = str(Path(sys.executable).parent)
@@ -42,8 +51,14 @@ def test_the_adapter_tutorial_runs_from_top_to_bottom(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
-    assert (tmp_path / "tree.html").exists()
-    assert (tmp_path / "diversity.html").exists()
+    for picture in pictures:
+        assert (tmp_path / picture).exists()
+
+
+def test_the_league_tutorial_shows_the_example_as_it_is() -> None:
+    page = (ROOT / "docs" / "tutorial-league.md").read_text()
+    script = (ROOT / "examples" / "league" / "two_populations.py").read_text()
+    assert FENCE.findall(page)[0] == script
 
 
 def test_every_local_link_leads_somewhere() -> None:

@@ -141,6 +141,8 @@ def _plot(
             labels.append((life.name, x, height))
         if len(middle) == 1:
             lines.append(f'<circle class="dot" cx="{x:.1f}" cy="{height:.1f}" r="3"/>')
+            ends = [axes.py(middle[0][1] + side * reach[0]) for side in (1.0, -1.0)]
+            lines.append(f'<path class="line" d="M{x:.1f} {ends[0]:.1f}V{ends[1]:.1f}"/>')
     frozen = _anchors(gathered, role, axes) if anchored else []
     parts = [*bands, *frozen, *_ticks(gathered, role, axes), *lines]
     parts += _labels(axes, labels)

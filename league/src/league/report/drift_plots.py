@@ -11,8 +11,9 @@ def drift_section(gathered: Gathered) -> str:
     found = gathered.drift
     sentence = (
         "Left: students' mean rating minus teachers'. Above 0 and rising: the students gain on the "
-        "teachers; it cannot say whether both became better. Right: solve rates in matches with "
-        "frozen members, which can: their opponents are the same at all times."
+        "teachers; it cannot say whether both became better. Right, which can: matches with frozen "
+        "members. Blue rises if our students solve more of the frozen teachers' tasks, orange "
+        "falls if our teachers' tasks get harder for the frozen students."
     )
     pictures = [captioned("Students minus teachers", _gap(gathered))]
     if found.against_anchors:

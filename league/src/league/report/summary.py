@@ -76,5 +76,9 @@ def _findings(gathered: Gathered) -> list[str]:
             f"(alike: {found.teachers_alike:.1f}, {found.students_alike:.1f})"
         )
     for side in (gathered.survival.teachers, gathered.survival.students):
-        lines.append(f"lineage    {side.founders_alive} founding {side.role}s have descendants")
+        founders = sum(not life.parents for life in gathered.history.everyone(side.role))
+        lines.append(
+            f"lineage    of {plural(founders, f'founding {side.role}')}, {side.founders_alive} "
+            "left living descendants"
+        )
     return lines
