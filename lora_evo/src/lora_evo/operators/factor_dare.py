@@ -20,8 +20,9 @@ from lora_evo.adapter import Slot
 from lora_evo.noise import stream
 from lora_evo.operators.average import shares
 from lora_evo.operators.dare import MOST_DROPPED
-from lora_evo.operators.factor_sum import check_equal_ranks, child_of, pairs_in_first_scale
+from lora_evo.operators.factor_sum import check_equal_ranks, pairs_in_first_scale
 from lora_evo.operators.fitness import checked_number
+from lora_evo.operators.measured import measured
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
 
 
@@ -36,7 +37,7 @@ def _prepare(request: Request) -> Recipe:
             key = (path, str(index))
             a = a + weights[index] * _thinned(own_a, p, request.seed, (*key, "A"))
             b = b + weights[index] * _thinned(own_b, p, request.seed, (*key, "B"))
-        return child_of(path, slots[0], a, b)
+        return measured(path, slots[0], Slot(a, b, slots[0].scale))
 
     return recipe
 

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 import torch
 
 from lora_evo.adapter import Slot
-from lora_evo.distance import slot_gap
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.operator import Recipe, Request, SlotChild
-from lora_evo.spectrum import effective_rank, numerical_rank, singular_values
+from lora_evo.operators.measured import measured
+from lora_evo.operators.operator import Recipe, Request
 from lora_evo.thin import prepared
 
 
@@ -42,22 +41,6 @@ def pairs_in_first_scale(slots: Sequence[Slot]) -> list[tuple[torch.Tensor, torc
     ]
 
 
-def child_of(path: str, first: Slot, a: torch.Tensor, b: torch.Tensor) -> SlotChild:
-    """The finished module with the factors A = `a` and B = `b`."""
-    slot = Slot(a, b, first.scale)
-    gap = slot_gap(path, first, slot)
-    values = singular_values(slot)
-    return SlotChild(
-        slot=slot,
-        source=0,
-        relative_change=gap.relative_change,
-        effective_rank=effective_rank(values),
-        rank=numerical_rank(values),
-        moments_valid=False,
-        parent_norm=gap.first,
-    )
-
-
 def factor_blend(coefficients: Sequence[float]) -> Recipe:
     """The recipe of A = sum_k c_k A_k, B = sum_k c_k B_k."""
 
@@ -65,6 +48,6 @@ def factor_blend(coefficients: Sequence[float]) -> Recipe:
         pairs = list(zip(coefficients, pairs_in_first_scale(slots), strict=True))
         a = torch.stack([share * a for share, (a, _) in pairs]).sum(dim=0)
         b = torch.stack([share * b for share, (_, b) in pairs]).sum(dim=0)
-        return child_of(path, slots[0], a, b)
+        return measured(path, slots[0], Slot(a, b, slots[0].scale))
 
     return recipe
