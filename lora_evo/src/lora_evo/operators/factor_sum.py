@@ -16,7 +16,7 @@ import torch
 from lora_evo.adapter import Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import measured
-from lora_evo.operators.operator import Recipe, Request
+from lora_evo.operators.operator import Recipe, Request, SlotChild
 from lora_evo.thin import prepared
 
 
