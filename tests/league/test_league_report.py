@@ -81,6 +81,7 @@ SECTIONS = (
     "Do the predictions come true?",
     "Is there a ranking at all?",
     "Who matters when the other side plays its best?",
+    "Who would take over?",
     "How many different members are there in effect?",
     "Family tree",
     "Replacements",
@@ -120,7 +121,7 @@ def test_a_league_without_a_match_says_what_is_missing(tmp_path):
     root = parsed(whole(tmp_path / "l"))
     text = " ".join(root.itertext())
     assert "No match has been played yet" in text
-    assert text.count("Not to be said yet: no match has been played yet.") == 4
+    assert text.count("Not to be said yet: no match has been played yet.") == 5
     assert "Nobody has been replaced yet." in text
     assert not re.search(r"\b(nan|inf|None)\b", whole(tmp_path / "l"))
     found = gather(opened(tmp_path / "l"))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from league.analysis.history import History, Life
-from league.member import ROLES
+from league.member import ROLES, TEACHER
 from league.normal import Floats
 from league.report.axes import TOP, Axes, Points, figure, rounds_range, spread, widened
 from league.report.gathered import Gathered
@@ -31,7 +31,7 @@ def bands_section(gathered: Gathered) -> str:
     )
     sentence += (
         "Dashed lines are frozen anchors, which never learn: the others rise above them by "
-        "learning. Apart from them, ratings of the two roles are relative to each other."
+        "becoming better. Apart from them, ratings of the two roles are relative to each other."
         if gathered.anchors
         else "Ratings of the two roles are relative to each other: both sides may improve while "
         "neither line moves."
@@ -47,7 +47,11 @@ def bands_section(gathered: Gathered) -> str:
         if len(gathered.boards[role]) <= LIVING
         and len(everyone := gathered.history.everyone(role)) > len(chosen[role])
     ]
-    small = f'<p class="note">Drawn are {escape(" and ".join(left_out))}.</p>' if left_out else ""
+    large = any(len(gathered.boards[role]) > LIVING for role in ROLES)
+    mean = " The grey line is the mean of all." if large else ""
+    small = (
+        f'<p class="note">Drawn are {escape(" and ".join(left_out))}.{mean}</p>' if left_out else ""
+    )
     parts = [side_by_side(_pair(gathered, chosen, centred=False))]
     if gathered.replacements:
         parts.append(
@@ -95,11 +99,11 @@ def _pair(gathered: Gathered, chosen: dict[str, list[Life]], centred: bool) -> l
     ]
 
 
-def _range(past: History, anchors: list[float], curves: list[tuple[int, Floats]]) -> Range:
+def _range(past: History, others: list[float], curves: list[tuple[int, Floats]]) -> Range:
     """What all bands need, without the widest of the beginning: those run out of the picture."""
     known = ~np.isnan(past.sigma)
     usual = 1.5 * float(np.median(past.sigma[known])) if known.any() else 0.0
-    ends = list(anchors)
+    ends = list(others)
     for column, moved in curves:
         reach = _INTERVAL * np.minimum(past.sigma[:, column], usual)
         for side in (-1.0, 1.0):
@@ -116,6 +120,8 @@ def _plot(
     axes = Axes(rounds_range(past.rounds), y, right=74.0)
     alive = int((~np.isnan(past.mu[:, [column[x.name] for x in lives]])).sum())
     every = max(1, math.ceil(alive / _POINTS))
+    at_once = min(LIVING, len(gathered.boards[role]))
+    style = "band" if at_once <= 5 else "band thin"
     bands, lines, labels = [], [], []
     for life in lives:
         mu = past.mu[:, column[life.name]] - moved
@@ -126,12 +132,12 @@ def _plot(
         where = [i for k, i in enumerate(where) if k % every == 0 or k == len(where) - 1]
         middle = [(float(past.sampled[i]), float(mu[i])) for i in where]
         reach = [_INTERVAL * float(sigma[i]) for i in where]
-        bands.append(_band(axes, middle, reach))
+        bands.append(_band(axes, middle, reach, style))
         gone = life.ended is not None
         title = f"{life.name}: {number(middle[-1][1], 1)} ± {number(reach[-1], 1)}"
-        style = "line gone" if gone else "line"
+        dim = " gone" if gone else ""
         lines.append(
-            f'<path class="{style}" d="{axes.path(middle)}"><title>{escape(title)}</title></path>'
+            f'<path class="line{dim}" d="{axes.path(middle)}"><title>{escape(title)}</title></path>'
         )
         x, height = axes.px(middle[-1][0]), axes.py(middle[-1][1])
         if gone:
@@ -144,6 +150,8 @@ def _plot(
             ends = [axes.py(middle[0][1] + side * reach[0]) for side in (1.0, -1.0)]
             lines.append(f'<path class="line" d="M{x:.1f} {ends[0]:.1f}V{ends[1]:.1f}"/>')
     frozen = _anchors(gathered, role, axes) if anchored else []
+    if len(gathered.boards[role]) > LIVING:
+        frozen.append(_mean(gathered, role, axes, moved))
     parts = [*bands, *frozen, *_ticks(gathered, role, axes), *lines]
     parts += _labels(axes, labels)
     return figure(
@@ -154,10 +162,23 @@ def _plot(
     )
 
 
-def _band(axes: Axes, middle: Points, reach: list[float]) -> str:
+def _band(axes: Axes, middle: Points, reach: list[float], style: str) -> str:
     upper = [(x, y + r) for (x, y), r in zip(middle, reach, strict=True)]
     lower = [(x, y - r) for (x, y), r in zip(middle, reach, strict=True)]
-    return f'<path class="band" d="{axes.path([*upper, *reversed(lower)])}Z"/>'
+    return f'<path class="{style}" d="{axes.path([*upper, *reversed(lower)])}Z"/>'
+
+
+def _means(gathered: Gathered, role: str, moved: Floats) -> list[float]:
+    """The mean rating of all living members of a role at each sampled time."""
+    found = gathered.drift
+    mean = found.teacher_mean if role == TEACHER else found.student_mean
+    return [float(value) for value in np.array(mean) - moved]
+
+
+def _mean(gathered: Gathered, role: str, axes: Axes, moved: Floats) -> str:
+    times = [float(n) for n in gathered.drift.rounds]
+    points = list(zip(times, _means(gathered, role, moved), strict=True))
+    return f'<path class="quiet heavy" d="{axes.path(points)}"/>'
 
 
 def _anchors(gathered: Gathered, role: str, axes: Axes) -> list[str]:

@@ -53,6 +53,7 @@ text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill
 .teacher .cross { stroke: var(--teacher); fill: none; stroke-width: 1.5; }
 .student .cross { stroke: var(--student); fill: none; stroke-width: 1.5; }
 .band { opacity: .13; }
+.thin { opacity: .07; }
 .gone { opacity: .55; stroke-width: 1.1; }
 .dashed { stroke-dasharray: 5 4; }
 .quiet { stroke: var(--quiet); fill: none; stroke-width: 1.2; }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from league.analysis.alpha_rank import AlphaRank, alpha_rank
 from league.analysis.calibration import Calibration, calibration
 from league.analysis.diversity import Diversity, diversity
 from league.analysis.drift import Drift, drift
@@ -23,6 +24,8 @@ from league.standing import Standing
 
 COHORTS = 10
 """At most so many generations a side."""
+EVOLVED = 16
+"""At most so many members a side enter alpha-rank."""
 NO_MATCH = "no match has been played yet"
 
 Cells = tuple[tuple[float | None, ...], ...]
@@ -69,6 +72,7 @@ class Gathered:
     replacements: tuple[Replacement, ...]
     interaction: Interaction | None
     nash: Nash | None
+    alpha_rank: AlphaRank | None
     diversity: Diversity | None
     missing: dict[str, str]
     top: int
@@ -91,7 +95,12 @@ class Gathered:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of everything but the rating curves of single members."""
-        made = {"interaction": self.interaction, "nash": self.nash, "diversity": self.diversity}
+        made = {
+            "interaction": self.interaction,
+            "nash": self.nash,
+            "alpha_rank": self.alpha_rank,
+            "diversity": self.diversity,
+        }
         return {
             "name": self.name,
             "rounds": self.rounds,
@@ -128,13 +137,14 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
         ranks |= rank_intervals(ratings, seed=league.config.seed, draws=draws)
     calibrated = calibration(past, since=since)
     missing: dict[str, str] = {}
-    crossed, solved, diverse = None, None, None
+    crossed, solved, evolved, diverse = None, None, None, None
     if not calibrated.matches:
         why = NO_MATCH if not past.matches else f"no match counted from round {since} on"
-        missing = dict.fromkeys(("interaction", "nash", "diversity"), why)
+        missing = dict.fromkeys(("interaction", "nash", "alpha_rank", "diversity"), why)
     else:
         full = game(past, fill=FILL, top=top, since=since)
         solved = nash(full)
+        evolved = alpha_rank(game(past, fill=FILL, top=min(top, EVOLVED), since=since))
         diverse = diversity(full, seed=league.config.seed)
         try:
             # Where few have met, each draw is slow and cannot say much.
@@ -156,6 +166,7 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
         replacements=league.replacements(),
         interaction=crossed,
         nash=solved,
+        alpha_rank=evolved,
         diversity=diverse,
         missing=missing,
         top=top,

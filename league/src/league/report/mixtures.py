@@ -1,7 +1,7 @@
 """What the game as a whole says: cycles, the hardest mixtures to beat, and how many differ."""
 
 from league.analysis.interaction import Interaction
-from league.analysis.nash import Nash, NashMember
+from league.analysis.nash import Nash
 from league.report.gathered import Gathered
 from league.report.markup import (
     captioned,
@@ -10,7 +10,6 @@ from league.report.markup import (
     notes,
     number,
     percent,
-    plural,
     section,
     short,
     side_by_side,
@@ -32,7 +31,7 @@ def verdict(found: Interaction) -> str:
     size = "a small" if found.share < 0.1 else "a sizeable" if found.share < 0.3 else "a large"
     return (
         f"One rating per member is not the whole story: {size} part of the differences between "
-        f"pairs ({found.share:.0%}) is who meets whom, more than chance leaves "
+        f"pairs ({percent(found.share)}) is who meets whom, more than chance leaves "
         f"(p = {found.p_value:.3f})."
     )
 
@@ -94,10 +93,36 @@ def nash_section(gathered: Gathered) -> str:
     ]
     sides = (("teacher", found.teachers), ("student", found.students))
     pictures = [
-        captioned(f"{role.capitalize()}s", _bars(role, side, gathered.unplayed))
+        captioned(
+            f"{role.capitalize()}s", _bars(role, [(x.member, x.weight) for x in side], gathered)
+        )
         for role, side in sides
     ]
     return section(title, sentence, side_by_side(pictures), tiles(cells), notes(found.notes))
+
+
+def alpha_rank_section(gathered: Gathered) -> str:
+    """Who would be left if copies of successful members took over."""
+    title = "Who would take over?"
+    found = gathered.alpha_rank
+    if found is None:
+        return section(title, f"Not to be said yet: {gathered.missing['alpha_rank']}.")
+    sentence = (
+        "Imagine that each role holds copies of one member, and that now and then a copy of "
+        "another appears and takes over if it does better (alpha-rank). A bar is the share of "
+        "time that a member rules its role; several long bars: they chase each other in circles."
+    )
+    sides = (
+        ("teacher", found.teachers, found.teacher_mass),
+        ("student", found.students, found.student_mass),
+    )
+    pictures = [
+        captioned(
+            f"{role.capitalize()}s", _bars(role, list(zip(names, mass, strict=True)), gathered)
+        )
+        for role, names, mass in sides
+    ]
+    return section(title, sentence, side_by_side(pictures), notes(found.notes))
 
 
 def exploited(found: Nash) -> str:
@@ -133,34 +158,31 @@ def diversity_section(gathered: Gathered) -> str:
     return section(title, sentence, tiles(cells), notes(found.notes))
 
 
-def _bars(role: str, members: tuple[NashMember, ...], unplayed: set[str]) -> str:
-    ranked = sorted(members, key=lambda x: -x.weight)
-    kept = [x for x in ranked if x.weight >= _LEAST][:_BARS]
-    rest = len(members) - len(kept)
-    most = max(x.weight for x in kept)
+def _bars(role: str, members: list[tuple[str, float]], gathered: Gathered) -> str:
+    ranked = sorted(members, key=lambda x: -x[1])
+    kept = [x for x in ranked if x[1] >= _LEAST][:_BARS]
+    most = kept[0][1]
+    unplayed = gathered.unplayed
     parts = []
-    for row, x in enumerate(kept):
+    for row, (name, weight) in enumerate(kept):
         y = 4 + row * 24
-        wide = max(1.0, 160.0 * x.weight / most)
+        wide = max(1.0, 160.0 * weight / most)
+        doubt = ", not played yet" if name in unplayed else ""
         parts.append(
-            f'<text class="end" x="116" y="{y + 13}">{escape(short(x.member, 15))}</text>'
+            f'<text class="end" x="116" y="{y + 13}">{escape(short(name, 15))}</text>'
             f'<rect class="bar" x="124" y="{y}" width="{wide:.1f}" height="17" rx="2">'
-            f"<title>{escape(x.member)}: meets the other side's mixture at "
-            f"{100 * x.share:.1f} %</title></rect>"
-            f'<text x="{130 + wide:.1f}" y="{y + 13}">'
-            f"{100 * x.weight:.0f} %"
-            f"{', not played yet' if x.member in unplayed else ''}</text>"
+            f"<title>{escape(name)}: {100 * weight:.1f} %</title></rect>"
+            f'<text x="{130 + wide:.1f}" y="{y + 13}">{100 * weight:.0f} %{doubt}</text>'
         )
     height = 10 + 24 * len(kept)
-    if rest:
+    if len(kept) < len(members):
+        left_out = sum(weight for _, weight in ranked[len(kept) :])
         parts.append(
-            f'<text class="tick" x="124" y="{height + 8}">and {plural(rest, "other")} with less '
-            "than 0.5 % or out of the mixture</text>"
-            if len(kept) == _BARS
-            else f'<text class="tick" x="124" y="{height + 8}">not in it: {rest} more</text>'
+            f'<text class="tick" x="124" y="{height + 8}">{len(members) - len(kept)} more with '
+            f"{100 * left_out:.0f} % in all</text>"
         )
         height += 18
     return (
         f'<svg class="fluid {role}" viewBox="0 0 420 {height}" role="img" '
-        f'aria-label="weights of the {role}s">{"".join(parts)}</svg>'
+        f'aria-label="shares of the {role}s">{"".join(parts)}</svg>'
     )

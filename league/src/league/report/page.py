@@ -9,7 +9,12 @@ from league.report.frame import framed
 from league.report.gathered import NO_MATCH, Gathered
 from league.report.markup import escape, notes, percent, plural, tiles
 from league.report.matrices import generations_section, payoff_section
-from league.report.mixtures import diversity_section, interaction_section, nash_section
+from league.report.mixtures import (
+    alpha_rank_section,
+    diversity_section,
+    interaction_section,
+    nash_section,
+)
 from league.report.replacement_table import replacement_section
 
 
@@ -44,6 +49,7 @@ def page(gathered: Gathered) -> str:
         calibration_section(gathered),
         interaction_section(gathered),
         nash_section(gathered),
+        alpha_rank_section(gathered),
         diversity_section(gathered),
         tree_section(gathered),
         replacement_section(gathered),
