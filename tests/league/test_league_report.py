@@ -193,6 +193,55 @@ def test_operators_and_reasons_are_escaped(tmp_path):
     assert 'a "b" & <c>' in text
 
 
+def test_names_of_directories_are_escaped_whatever_they_are(tmp_path):
+    for name in ("a <b> & c", "bad-\udcff"):
+        League(tmp_path / name, ["t0"], ["s0"]).close()
+        html = whole(tmp_path / name)
+        parsed(html)
+        assert html.encode()
+        assert summary(gather(opened(tmp_path / name))).encode()
+
+
+@pytest.mark.parametrize("scheme", ["elo", "weng_lin", "trueskill"])
+def test_every_rating_scheme_has_a_page(tmp_path, scheme):
+    play(tmp_path / "l", 3, 3, 5, scheme=scheme)
+    html = whole(tmp_path / "l")
+    parsed(html)
+    assert f"Rating scheme {scheme}" in html
+    assert not re.search(r"\b(nan|inf|None)\b", html)
+
+
+def test_matches_that_count_nothing_are_told_from_none_at_all(tmp_path):
+    with League(tmp_path / "l", ["t0", "t1"], ["s0", "s1"]) as league:
+        for pair in league.pair(0):
+            league.record(pair, Outcome(0, 0, 0, 0, 0, void=5))
+        void = whole(tmp_path / "l")
+        for pair in league.pair(1):
+            league.record(pair, Outcome(6, 0, 0, 0, 0))
+    text = " ".join(parsed(void).itertext())
+    assert "void tasks" in text
+    assert "no match counted from round 0 on" in text
+    text = " ".join(parsed(whole(tmp_path / "l")).itertext())
+    assert "of all rollouts solved" not in text
+    assert run("report", tmp_path / "l", "--json").exit_code == 0
+
+
+def test_a_failed_write_leaves_the_old_page(full, tmp_path, monkeypatch):
+    target = tmp_path / "page.html"
+    target.write_text("old")
+
+    def fail(*paths):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("league.files.os.replace", fail)
+    result = run("report", full, "--html", target)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == ["league: no space left"]
+    assert result.stdout == ""
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
 def test_markup_is_safe_whatever_it_gets():
     assert escape("a\x00\x1b<b>") == "a\ufffd\ufffd&lt;b&gt;"
     table = html_table(("<h>",), [("<td>",)])
@@ -256,6 +305,13 @@ def test_the_verb_prints_json(full):
     assert len(found["board"]["teacher"]) == 4
     assert found["nash"]["value"] == gather(opened(full)).nash.value
     assert found["missing"] == {}
+
+
+def test_json_of_an_untouched_league_is_whole(tmp_path):
+    League(tmp_path / "l", ["t0"], ["s0"]).close()
+    found = json.loads(run("report", tmp_path / "l", "--json").stdout)
+    assert found["nash"] is None
+    assert set(found["missing"]) == {"interaction", "nash", "alpha_rank", "diversity"}
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def report_command(directory: Path, html: Path | None, top: int, since: int, as_
         return
     click.echo(summary(gathered))
     if html is not None:
-        click.echo(f"\nwrote {html}")
+        click.echo(f"\nwrote {click.format_filename(html)}")
 
 
 COMMANDS = (report_command,)

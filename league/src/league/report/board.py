@@ -35,7 +35,8 @@ def _table(
 ) -> str:
     worth = "reward" if role == "teacher" else "right"
     header = ("", role, "skill, 95 %", "mu", "±", "places", "matches", "tasks solved", "valid")
-    counts = ("unsolved", worth, "rounds old", "parents")
+    void = any(row.void for row in rows)
+    counts = ("unsolved", worth, *(["void tasks"] if void else []), "rounds old", "parents")
     cells = []
     for place, row in enumerate(rows, 1):
         ranks = gathered.ranks[row.member]
@@ -53,6 +54,7 @@ def _table(
                 percent(row.valid_rate),
                 percent(row.unsolved_rate),
                 number(row.mean_reward),
+                *([f"{row.void:,}"] if void else []),
                 row.age,
                 " + ".join(row.parents) + (f" ({row.operator})" if row.operator else ""),
             )

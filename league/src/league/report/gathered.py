@@ -153,7 +153,7 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
         except LeagueError as error:
             missing["interaction"] = str(error)
     return Gathered(
-        name=league.directory.resolve().name,
+        name=league.directory.resolve().name.encode(errors="replace").decode(),
         config=league.config,
         history=past,
         boards=boards,
