@@ -194,6 +194,8 @@ def test_operators_and_reasons_are_escaped(tmp_path):
 
 
 def test_names_of_directories_are_escaped_whatever_they_are(tmp_path):
+    League(tmp_path / "run7" / "league", ["t0"], ["s0"]).close()
+    assert "<h1>League run7/league</h1>" in whole(tmp_path / "run7" / "league")
     for name in ("a <b> & c", "bad-\udcff"):
         League(tmp_path / name, ["t0"], ["s0"]).close()
         html = whole(tmp_path / name)

@@ -55,8 +55,9 @@ class Grid:
 class Gathered:
     """One league at one time.
 
-    name: of its directory. boards: by role, best first. ranks: by living member. grid: among the
-    best `top` of each role. missing: why an analysis that is None could not be made.
+    name: of its directory, after the folder above where it is just called league. boards: by
+    role, best first. ranks: by living member. grid: among the best `top` of each role. missing:
+    why an analysis that is None could not be made.
     """
 
     name: str
@@ -153,7 +154,7 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
         except LeagueError as error:
             missing["interaction"] = str(error)
     return Gathered(
-        name=league.directory.resolve().name.encode(errors="replace").decode(),
+        name=_name(league),
         config=league.config,
         history=past,
         boards=boards,
@@ -172,6 +173,12 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
         top=top,
         since=since,
     )
+
+
+def _name(league: League) -> str:
+    path = league.directory.resolve()
+    name = f"{path.parent.name}/league" if path.name == "league" else path.name
+    return name.encode(errors="replace").decode()
 
 
 def _grid(league: League, boards: dict[str, tuple[Standing, ...]], top: int) -> Grid:
