@@ -60,7 +60,8 @@ def populora_call(name: str, members: Any) -> Callable[[], None]:
     places = torch.tensor([child])
     if name.startswith("M"):
         return lambda: function(members, places)
-    parents = torch.tensor([[0, 1]])
+    # xes takes good parents, and finds as many bad ones in the population itself.
+    parents = torch.tensor([[0]] if name.startswith("X5") else [[0, 1]])
     fitness = torch.tensor([1.0, 0.5, 0.0])
     return lambda: function(members, parents, places, fitnesses=fitness)
 
