@@ -25,6 +25,9 @@ from lora_evo.operators import OPERATORS, Operator
 from lora_evo.plugins import forget, known_operators, plugin, plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lora_evo" / "plugin"
+with_example = pytest.mark.skipif(
+    not EXAMPLE.is_dir(), reason="the examples are not beside the tests"
+)
 ONE_MODULE = """
 from lora_evo.operators import Operator, unchanged
 def prepare(request):
@@ -86,6 +89,7 @@ def call(*words, code=0):
     return result
 
 
+@with_example
 def test_the_example_works_in_a_process_of_its_own(tmp_path, home):
     site = tmp_path / "target"
     site.mkdir()
@@ -124,6 +128,7 @@ def test_the_example_works_in_a_process_of_its_own(tmp_path, home):
     ).stderr  # fmt: skip
 
 
+@with_example
 def test_the_example_does_what_it_says(site, make_adapter):
     install_example(site)
     parent = make_adapter(3, dtype=torch.float64)
@@ -285,6 +290,7 @@ def test_faults_while_running_are_one_line_and_leave_nothing(site, home):
     assert sorted(path.name for path in home.iterdir()) == ["p"]
 
 
+@with_example
 def test_verification_after_the_plugin_changed(site, home):
     install_example(site)
     mutate_directory("rank_one_noise", home / "p", home / "c", seed=1)
@@ -321,6 +327,7 @@ def test_a_distribution_without_metadata_has_no_name(site, make_adapter):
     )
 
 
+@with_example
 def test_the_object_of_a_plugin_is_as_good_as_its_name(site, home, make_adapter):
     install_example(site)
     fields = {"kind": "mutation", "summary": "s", "preserves": "p", "prepare": lambda request: None}
