@@ -45,8 +45,10 @@ unit: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
 # What of code_verifier needs torch or the examples, and all packages but those that wheels tests.
+# The profile draws the same examples every time; `make unit` explores new ones.
 rest: env
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations=10 \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --hypothesis-profile=ci --durations=10 \
+		--numprocesses 2 --dist loadfile \
 		tests/lora_evo tests/evals tests/selfplay tests/integration \
 		tests/code_verifier/test_code_verifier_callers.py \
 		tests/code_verifier/test_code_verifier_integrations.py

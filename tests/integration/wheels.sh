@@ -24,6 +24,6 @@ print('$package', $package.__version__, 'imports alone')")
     "${pip[@]}" pytest hypothesis radon  # radon: what code_verifier's metrics are compared with
     # Run from outside the repository, so that only the installed package can be imported.
     cp -r "$root/tests/$package" "$work/tests_$package"
-    (cd "$work" && "$work/$package/bin/python" -m pytest -q --import-mode=importlib \
+    (cd "$work" && "$work/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
         -p no:cacheprovider "tests_$package")
 done
