@@ -27,8 +27,10 @@ class Stage:
     """Share of each of `ROLES`."""
 
 
-_EVEN = (0.34, 0.22, 0.22, 0.08, 0.07, 0.07)
-_SOLVING = (0.38, 0.27, 0.17, 0.07, 0.06, 0.05)
+_EVEN = (0.3, 0.3, 0.18, 0.07, 0.07, 0.08)
+_SOLVING = (0.32, 0.32, 0.17, 0.06, 0.06, 0.07)
+SAME_LEVEL = 0.3
+"""Share of proposals of code_o and code_i that keep the level of the reference; others, any."""
 CURRICULUM = (
     Stage(0.0, (0.6, 0.3, 0.1, 0.0), _EVEN),
     Stage(0.35, (0.2, 0.28, 0.28, 0.24), _EVEN),
@@ -84,10 +86,11 @@ class Curriculum:
         mix = stage.levels
         drawn = []
         for role in rng.choices(ROLES, stage.roles, k=count):
-            level = rng.choices(LEVELS, mix)[0]
-            near = level if rng.random() < 0.6 else rng.choices(LEVELS, mix)[0]
+            shares = (0.25,) * len(LEVELS) if role in ("propose_o", "propose_i") else mix
+            level = rng.choices(LEVELS, shares)[0]
+            shown = level if rng.random() < SAME_LEVEL else rng.choice(LEVELS)
             labelled = rng.choice(self.levels[level])
-            drawn.append(example(role, labelled, rng.choice(self.levels[near]), rng))
+            drawn.append(example(role, labelled, rng.choice(self.levels[shown]), rng))
         return drawn
 
 

@@ -54,6 +54,10 @@ class Scope:
             self.variables[kind].remove(name)
         self.variables[kind].append(name)
 
+    def focus(self, name: str) -> None:
+        """Leave only this variable in sight."""
+        self.variables = {k: [name] if name in v else [] for k, v in self.variables.items()}
+
     def pick(self, kind: Kind) -> str:
         """Return a visible variable of this kind, the newest more often."""
         names = self.variables[kind]

@@ -1,5 +1,6 @@
 """Labels for generated programs: outputs and traces, computed in the sandbox, many at a time."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -44,6 +45,8 @@ class Run:
     input: str
     output: str
     trace: tuple[str, ...]
+    """States as a solver writes them: arguments, changed variables and tests in order of execution,
+    and the returned expression with its variables' values put in."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,26 @@ def _labelled(
 ) -> LabelledProgram | None:
     runs = []
     for arguments, row in zip(program.inputs, rows, strict=True):
-        if row is None or len(row[1]) > MAX_TRACE:
+        if row is None or len(row[1]) > MAX_TRACE + len(arguments):
             return None
         value, trace = row
         if not _small(value) or not all(_small(v) for _, v in trace):
             return None
-        states = tuple(f"{n}{v};" if n == "?" else f"{n}={v!r};" for n, v in trace)
-        runs.append(Run(", ".join(map(repr, arguments)), repr(value), states))
+        states = [f"{n}{v};" if n == "?" else f"{n}={v!r};" for n, v in trace]
+        states.append(f":{_returned(program.text, dict(trace))};")
+        runs.append(Run(", ".join(map(repr, arguments)), repr(value), tuple(states)))
     if len({r.output for r in runs}) < 2:
         return None
     return LabelledProgram(program, tuple(runs))
+
+
+def _returned(text: str, values: dict[str, object]) -> str:
+    """Return the program's last expression with the values of its variables in their place."""
+    expression = text.rpartition("return ")[2]
+    bound = re.findall(r"for (\w+) in", expression)
+
+    def shown(match: re.Match[str]) -> str:
+        name = match[0]
+        return repr(values[name]) if name in values and name not in bound else name
+
+    return re.sub(r"'[^']*'|[a-z]\w*", shown, expression)

@@ -21,14 +21,12 @@ from selfplay.nano.corpus import Curriculum, build_corpus, read_corpus
 from selfplay.nano.examples import Example
 from selfplay.nano.tokenizer import train_tokenizer
 
-IGNORED = -100
-
 
 @dataclass(frozen=True)
 class PretrainConfig:
     """What a pretraining run depends on."""
 
-    steps: int = 3500
+    steps: int = 4500
     """Optimiser steps in all."""
     examples: int = 160
     """Examples in a step."""
@@ -137,15 +135,17 @@ def _step(
 ) -> tuple[float, int]:
     model.train()
     batches = list(_batches(tokenizer, drawn, micro_batches))
-    targets = sum(int((labels != IGNORED).sum()) for _, labels in batches)
+    whole = sum(float(weights.sum()) for _, weights in batches)
     total, seen = 0.0, 0
-    for ids, labels in batches:
+    for ids, weights in batches:
         seen += int((ids != tokenizer.pad_token_id).sum())
-        hidden = model.model(input_ids=ids.to(device)).last_hidden_state[:, :-1]
-        wanted = labels[:, 1:].to(device)
-        kept = wanted != IGNORED
-        logits = model.lm_head(hidden[kept])
-        loss = functional.cross_entropy(logits, wanted[kept], reduction="sum") / targets
+        ids, weights = ids.to(device), weights[:, 1:].to(device)
+        hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
+        kept = weights > 0
+        losses = functional.cross_entropy(
+            model.lm_head(hidden[kept]), ids[:, 1:][kept], reduction="none"
+        )
+        loss = (losses * weights[kept]).sum() / whole
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return total, seen
@@ -154,20 +154,27 @@ def _step(
 def _batches(
     tokenizer: PreTrainedTokenizerFast, drawn: list[Example], micro_batches: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield token ids [rows, T] and the weight of each token in the loss, rows of like length."""
     prompts = tokenizer([e.prompt for e in drawn])["input_ids"]
-    completions = tokenizer([e.completion for e in drawn])["input_ids"]
-    rows = sorted(zip(prompts, completions, strict=True), key=lambda r: len(r[0]) + len(r[1]))
+    pieces = iter(tokenizer([s.text for e in drawn for s in e.segments])["input_ids"])
+    rows: list[tuple[list[int], list[float]]] = []
+    for example, prompt in zip(drawn, prompts, strict=True):
+        ids, weights = list(prompt), [0.0] * len(prompt)
+        for segment, piece in zip(example.segments, pieces, strict=False):
+            ids += piece
+            weights += [segment.weight] * len(piece)
+        rows.append((ids, weights))
+    rows.sort(key=lambda row: len(row[0]))
     size = -(-len(rows) // micro_batches)
     for at in range(0, len(rows), size):
         chunk = rows[at : at + size]
-        width = max(len(p) + len(c) for p, c in chunk)
-        ids = torch.full((len(chunk), width), int(tokenizer.pad_token_id))
-        labels = torch.full((len(chunk), width), IGNORED)
-        for i, (prompt, completion) in enumerate(chunk):
-            end = len(prompt) + len(completion)
-            ids[i, :end] = torch.tensor(prompt + completion)
-            labels[i, len(prompt) : end] = torch.tensor(completion)
-        yield ids, labels
+        width = len(chunk[-1][0])
+        batch = torch.full((len(chunk), width), int(tokenizer.pad_token_id))
+        weighted = torch.zeros(len(chunk), width)
+        for i, (ids, weights) in enumerate(chunk):
+            batch[i, : len(ids)] = torch.tensor(ids)
+            weighted[i, : len(ids)] = torch.tensor(weights)
+        yield batch, weighted
 
 
 def _save(

@@ -1,7 +1,7 @@
 """Whole random programs of the nano language, with inputs, and their traced twins.
 
-A traced twin computes the same result and records every changed variable and every test on the
-way: the states a solver writes down before it answers.
+A traced twin computes the same result and records its arguments, every changed variable and every
+test on the way: the states a solver writes down before it answers.
 """
 
 import hashlib
@@ -22,6 +22,9 @@ from selfplay.nano.statements import assignment, branch, loop, while_loop
 
 LEVELS = (1, 2, 3, 4)
 INPUTS_PER_PROGRAM = 6
+USED_SHARE = 0.8
+"""Share of programs beyond level 1 whose result comes from the variable that changed last; in the
+others it may come from any, so that some statements are there in vain."""
 HELD_OUT_SHARE = 16
 """One program text in this many is held out of pretraining, chosen by the hash of the text."""
 
@@ -66,7 +69,7 @@ def random_program(rng: Random, level: int) -> Program:
         ]
         scope.helper = "g"
     body = _body(scope, level)
-    lines = [*helper, Line(0, f"def f({', '.join(names)}):"), *body]
+    lines = [*helper, Line(0, f"def f({', '.join(names)}):", tuple(names)), *body]
     return Program(
         text=_render(lines, traced=False),
         traced=_render(lines, traced=True),
@@ -121,6 +124,8 @@ def _body(s: Scope, level: int) -> list[Line]:
         lines += loop(s, 1, nested=rng.random() < 0.6)
         if rng.random() < 0.4:
             lines += branch(s, 1)
+    if rng.random() < USED_SHARE:
+        s.focus(next(line.records[0] for line in reversed(lines) if line.records))
     return [*lines, Line(1, "return " + _result(s, chain=level == 4))]
 
 

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from selfplay.prompts.nano import END, PAD, SPECIAL_TOKENS
 
-VOCABULARY = 400
+VOCABULARY = 432
 _WORDS = (
     *("add", "sub", "mul", "mod", "div", "max", "min", "first", "last", "len", "sum", "count"),
     *("reverse", "tail", "init", "sort", "append", "prepend", "each", "where", "upper", "double"),
@@ -28,6 +28,7 @@ _PARTS = "|".join(
         r"\[::-1\]|\[1:\]|\[:-1\]|\[0\]|\[-1\]",
         r"(?:" + "|".join(_WORDS) + r")\b ?",
         r" [-+*/%<>=!]+ ",
+        r"\?[01];|[a-z]=|[\]'];",
         r", |\):|\]:|\d|.",
     )
 )

@@ -1,20 +1,20 @@
 """The compact prompt template of the nano model: one special token per field.
 
-    propose code_o   <|propose_o|>PROGRAM<|input|>INPUT<|program|>
-                     -> PROGRAM<|input|>INPUT<|end|>
+    propose code_o   <|propose_o|>PROGRAM<|input|>INPUT<|plan|>
+                     -> PLAN<|program|>PROGRAM<|input|>INPUT<|end|>
     propose code_i   the same with <|propose_i|>
-    propose code_f   <|propose_f|>PROGRAM<|input|>
-                     -> INPUT<|input|>...INPUT<|message|>WORDS<|end|>
+    propose code_f   <|propose_f|>PROGRAM<|plan|>
+                     -> PLAN<|input|>INPUT...<|input|>INPUT<|message|>WORDS<|end|>
     solve code_o     <|solve_o|>PROGRAM<|input|>INPUT<|think|>
-                     -> TRACE<|answer|>OUTPUT<|end|>
+                     -> THOUGHT<|answer|>OUTPUT<|end|>
     solve code_i     <|solve_i|>PROGRAM<|output|>OUTPUT<|think|>
-                     -> TRACE<|answer|>INPUT<|end|>
+                     -> THOUGHT<|answer|>INPUT<|end|>
     solve code_f     <|solve_f|>WORDS(<|input|>INPUT<|output|>OUTPUT)...<|think|>
-                     -> <|answer|>PROGRAM<|end|>
+                     -> THOUGHT<|answer|>PROGRAM<|end|>
 
-A trace lists the states of changed variables, `b=7;`, and of tests, `?1;`, in the order of
-execution for code_o and in reverse for code_i. What a solver writes before <|answer|> is its own
-affair: only the answer is judged.
+A plan is the teacher's thought: it is dropped before the proposal is read, and no student sees it.
+A thought is the solver's own affair: only what follows <|answer|> is judged. Either may be empty.
+What the built-in model writes there is in `nano.examples`.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,7 @@ SPECIAL_TOKENS = (
     "<|solve_o|>",
     "<|solve_i|>",
     "<|solve_f|>",
+    "<|plan|>",
     "<|program|>",
     "<|input|>",
     "<|output|>",
@@ -46,24 +47,23 @@ def propose_prompt(kind: str, references: Sequence[Task]) -> str:
     """Return the prompt that asks for a task of this kind, after one reference task."""
     reference = references[0]
     if kind == "code_f":
-        return f"<|propose_f|>{reference.program}<|input|>"
-    return f"<|propose_{kind[-1]}|>{reference.program}<|input|>{reference.input}<|program|>"
+        return f"<|propose_f|>{reference.program}<|plan|>"
+    return f"<|propose_{kind[-1]}|>{reference.program}<|input|>{reference.input}<|plan|>"
 
 
 def parse_proposal(kind: str, references: Sequence[Task], text: str) -> Proposal | None:
     """Read a proposal from a completion; None when it does not have the form."""
     if kind == "code_f":
-        fields = text.split("<|message|>")
-        if len(fields) != 2 or "<|" in fields[1]:
-            return None
-        inputs = fields[0].split("<|input|>")
-        if len(inputs) != NUM_INPUTS or any("<|" in i for i in inputs):
+        body, _, message = text.partition("<|message|>")
+        plan, *inputs = body.split("<|input|>")
+        if len(inputs) != NUM_INPUTS or any("<|" in part for part in (plan, *inputs, message)):
             return None
         return Proposal(
-            kind=kind, program=references[0].program, inputs=tuple(inputs), message=fields[1]
+            kind=kind, program=references[0].program, inputs=tuple(inputs), message=message
         )
-    fields = text.split("<|input|>")
-    if len(fields) != 2 or any("<|" in f for f in fields):
+    plan, marker, body = text.partition("<|program|>")
+    fields = body.split("<|input|>")
+    if not marker or len(fields) != 2 or any("<|" in part for part in (plan, *fields)):
         return None
     return Proposal(kind=kind, program=fields[0], input=fields[1])
 
