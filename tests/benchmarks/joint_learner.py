@@ -18,8 +18,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from selfplay.generation import StackedEngine, TokenRequest
-from selfplay.learner import Learner, LearnerConfig, TrainingSample
-from selfplay.optimizer import AdamWOptions, MemberAdamW
+from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
+from selfplay.learning.optimizer import AdamWOptions, MemberAdamW
 from selfplay.sampling import stream
 from selfplay.stacked_lora import TARGET_MODULES
 

@@ -12,7 +12,7 @@ from league import League
 from lora_evo import content_hash, load_adapter, read_lineage, verify
 from selfplay import evolution, loop
 from selfplay.generation import StackedEngine
-from selfplay.learner import Learner
+from selfplay.learning.learner import Learner
 from selfplay.nano.architecture import WEIGHTS
 from selfplay.progress import Progress
 

@@ -6,7 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from selfplay.learner import Learner, LearnerConfig, TrainingSample
+from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
 CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
 

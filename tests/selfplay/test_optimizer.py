@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from selfplay.optimizer import AdamWOptions, MemberAdamW
+from selfplay.learning.optimizer import AdamWOptions, MemberAdamW
 
 
 def members(tiny, n=3):

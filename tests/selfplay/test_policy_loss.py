@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from selfplay.policy_loss import LossOptions, token_losses, token_weights
+from selfplay.learning.policy_loss import LossOptions, token_losses, token_weights
 
 MEMBERS = [0, 0, 1, 1, 1]
 LENGTHS = [2, 6, 4, 4, 1]

@@ -1,6 +1,6 @@
 import pytest
 
-from selfplay.reward import StudentRewards, azr_proposer_reward, student_reward, teacher_reward
+from selfplay.learning.reward import StudentRewards, azr_proposer_reward, student_reward, teacher_reward
 
 
 @pytest.mark.parametrize(

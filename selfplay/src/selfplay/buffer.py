@@ -14,7 +14,8 @@ class TaskBuffer:
         self._size = size
         self._tasks: deque[Task] = deque()
         self._known: set[tuple[str, str | None]] = set()
-        for task in tasks:
+        self._seeds = list(tasks)
+        for task in self._seeds:
             self.add(task)
 
     def __len__(self) -> int:
@@ -32,7 +33,13 @@ class TaskBuffer:
             self._known.remove((old.program, old.input))
         return True
 
-    def draw(self, count: int, seed: int) -> list[Task]:
-        """Return up to `count` different tasks, the same for the same seed and contents."""
-        picked = stream(seed).choice(len(self._tasks), min(count, len(self._tasks)), replace=False)
-        return [self._tasks[int(i)] for i in picked]
+    def draw(self, count: int, seed: int, seed_share: float = 0.0) -> list[Task]:
+        """Return up to `count` different tasks, the same for the same seed and contents.
+
+        With probability `seed_share` they come from the tasks that the run started from.
+        """
+        rng = stream(seed)
+        seeds = bool(self._seeds) and seed_share > 0.0 and rng.random() < seed_share
+        pool = self._seeds if seeds else self._tasks
+        picked = rng.choice(len(pool), min(count, len(pool)), replace=False)
+        return [pool[int(i)] for i in picked]

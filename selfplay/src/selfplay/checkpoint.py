@@ -19,10 +19,11 @@ from code_verifier import Task
 from league import League
 from selfplay.errors import RunDirectoryError
 from selfplay.evolution import write_member
-from selfplay.run import Run
-from selfplay.run_directory import METRICS, RESOURCES, TASKS, read_rows, size, truncate
+from selfplay.run import Run, role_of
+from selfplay.run_directory import METRICS, RESOURCES, TASKS, YARDSTICK, read_rows, size, truncate
 
-FORMAT = 1
+FORMAT = 2
+ROW_FILES = (METRICS, TASKS, RESOURCES, YARDSTICK)
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
 
@@ -40,7 +41,7 @@ def save_checkpoint(run: Run) -> None:
         "step": run.step,
         "born": run.born,
         "learner": values,
-        "lengths": {name: size(run.directory / name) for name in (METRICS, TASKS, RESOURCES)},
+        "lengths": {name: size(run.directory / name) for name in ROW_FILES},
     }
     (draft / _STATE).write_text(json.dumps(state, indent=1))
     if run.league is not None:
@@ -79,7 +80,7 @@ def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
         shutil.rmtree(directory / "league", ignore_errors=True)
         shutil.copytree(league, directory / "league")
     for path in _children(directory / "members"):
-        if path.name[1:].isdigit() and int(path.name[1:]) >= born.get(_role(path.name), 1):
+        if path.name[1:].isdigit() and int(path.name[1:]) >= born.get(role_of(path.name), 1):
             shutil.rmtree(path)
     for path in _children(directory / "ancestors"):
         if int(path.name.partition("@")[2]) > step:
@@ -139,10 +140,6 @@ def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     except SafetensorError as error:
         # The library wraps what the system said, a full disk for one, in an error of its own.
         raise OSError(f"cannot write {path}: {error}") from error
-
-
-def _role(member: str) -> str:
-    return {"t": "teacher", "s": "student"}.get(member[0], "agent")
 
 
 def _steps(home: Path) -> list[int]:

@@ -133,12 +133,12 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
                 rows = list(read_rows(run / METRICS))
                 last[str(run)] = rows[-1] if rows else None
             click.echo(json.dumps(last, indent=1))
-        else:
-            for run in runs:
-                click.echo(summary_text(run))
         if page is not None:
             write_report(runs, page)
             click.echo(f"report: {page}", err=as_json)
+        if not as_json:
+            for run in runs:
+                click.echo(summary_text(run))
 
 
 @main.command()

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from math import inf, isnan
+from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
@@ -12,8 +13,9 @@ import yaml
 from league import LeagueConfig, LeagueError
 from lora_evo import known_operators
 from selfplay.errors import ConfigError
-from selfplay.learner import LearnerConfig
-from selfplay.reward import StudentRewards
+from selfplay.learning.reward import StudentRewards
+from selfplay.learning.settings import LearnerConfig
+from selfplay.yardstick.settings import YardstickConfig
 
 T = TypeVar("T")
 MODES = ("populora", "azr")
@@ -43,8 +45,12 @@ class RolloutConfig:
     """Reference tasks that a run starts from."""
     buffer_tasks: int = 512
     """Newest accepted tasks that references are drawn from."""
+    seed_share: float = 0.0
+    """Share of references drawn from the tasks that the run started from: they hold back drift."""
     max_rows: int = 128
     """Rows decoded together; changes speed and memory."""
+    merge_rows: int = 64
+    """Rows from which on a member samples through merged weights; 0 for never."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ class RunConfig:
     league: LeagueConfig = field(default_factory=LeagueConfig)
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    yardstick: YardstickConfig = field(default_factory=YardstickConfig)
 
     def __post_init__(self) -> None:
         _one_of("template", self.template, ("nano", "azr"))
@@ -124,6 +131,7 @@ class RunConfig:
         _one_of("engine", self.engine, ENGINES)
         _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         r, e, s, a = self.rollout, self.evolution, self.sandbox, self.learner
+        y = self.yardstick
         positive = {
             "teachers": self.teachers,
             "students": self.students,
@@ -142,6 +150,11 @@ class RunConfig:
             "learner.r": a.r,
             "learner.lora_alpha": a.lora_alpha,
             "learner.adam_epsilon": a.adam_epsilon,
+            "yardstick.tasks": y.tasks,
+            "yardstick.samples": y.samples,
+            "yardstick.temperature": y.temperature,
+            "yardstick.proposals": y.proposals,
+            "yardstick.attempts": y.attempts,
             "sandbox.workers": s.workers,
             "sandbox.memory_mb": s.memory_mb,
             "sandbox.wall_s": s.wall_s,
@@ -161,8 +174,14 @@ class RunConfig:
         for name in ("adam_beta1", "adam_beta2"):
             if not 0 <= getattr(a, name) < 1:
                 raise ConfigError(f"learner.{name} is {getattr(a, name)}; expected 0 to below 1")
-        if min(self.seed, self.threads, e.evolve_every) < 0:
-            raise ConfigError("seed, threads and evolution.evolve_every cannot be negative")
+        if (
+            min(self.seed, self.threads, e.evolve_every, y.eval_every, y.same_tasks, r.merge_rows)
+            < 0
+        ):
+            raise ConfigError(
+                "seed, threads, evolution.evolve_every, yardstick.eval_every, "
+                "yardstick.same_tasks and rollout.merge_rows cannot be negative"
+            )
         if s.runs < 2:
             raise ConfigError(f"sandbox.runs is {s.runs}; expected at least 2, to see determinism")
         if self.league.anchor_share:
@@ -180,13 +199,18 @@ class RunConfig:
             known = tuple(name for name, op in known_operators().items() if op.kind == sort)
             _one_of(f"evolution.{sort}", getattr(e, sort), known)
         for name, share in (
-            ("replaced_fraction", e.replaced_fraction),
-            ("crossover_share", e.crossover_share),
+            ("evolution.replaced_fraction", e.replaced_fraction),
+            ("evolution.crossover_share", e.crossover_share),
+            ("rollout.seed_share", r.seed_share),
         ):
             if not 0.0 <= share <= 1.0:
-                raise ConfigError(f"evolution.{name} is {share}; expected 0 to 1")
-        if self.learner.temperature != r.temperature:
-            object.__setattr__(self, "learner", replace(self.learner, temperature=r.temperature))
+                raise ConfigError(f"{name} is {share}; expected 0 to 1")
+        learner = replace(
+            self.learner,
+            temperature=r.temperature,
+            max_completion_length=r.max_completion_length,
+        )
+        object.__setattr__(self, "learner", learner)
 
 
 def read_config(data: Mapping[str, Any]) -> RunConfig:
@@ -242,6 +266,10 @@ def _build(cls: type[T], data: object, path: str) -> T:
 
 
 def _value(kind: Any, value: object, name: str) -> object:
+    if NoneType in get_args(kind):
+        if value is None:
+            return None
+        kind = get_args(kind)[0]
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind is float and isinstance(value, str):

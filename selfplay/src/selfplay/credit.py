@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from selfplay.advantage import RewardedSample, student_advantages, teacher_advantages
 from selfplay.config import RunConfig
 from selfplay.generation import Rollout
-from selfplay.learner import TrainingSample
-from selfplay.reward import azr_proposer_reward, student_reward, teacher_reward
+from selfplay.learning.advantage import RewardedSample, student_advantages, teacher_advantages
+from selfplay.learning.learner import TrainingSample
+from selfplay.learning.reward import azr_proposer_reward, student_reward, teacher_reward
 from selfplay.stages import Solved
 
 
@@ -17,9 +17,9 @@ class Credit:
 
     samples: tuple[TrainingSample, ...]
     proposals: tuple[RewardedSample, ...]
-    """One per proposal, in order."""
+    """One per proposal that was judged, in order; what the sandbox itself broke is left out."""
     attempts: tuple[RewardedSample, ...]
-    """One per attempt, task by task."""
+    """One per judged attempt, task by task."""
     frac_reward_zero_std: float
     """Share of tasks all of whose attempts earned the same."""
 
@@ -34,10 +34,12 @@ def assign_credit(solved: Sequence[Solved], config: RunConfig) -> Credit:
     attempts, attempt_rollouts = [], []
     for s in solved:
         p = s.verified.proposed
+        if s.void:
+            continue
         reward = value(s.verified.task is not None, s.rho)
         proposals.append(_sample(p.match.teacher, "propose", p.kind, reward, p.id, p.rollout))
         proposal_rollouts.append(p.rollout)
-        for a in s.attempts:
+        for a in s.judged:
             reward = student_reward(a.answer is not None, a.score, config.reward)
             attempts.append(_sample(p.match.student, "solve", p.kind, reward, p.id, a.rollout))
             attempt_rollouts.append(a.rollout)
@@ -68,4 +70,6 @@ def _training(sample: RewardedSample, rollout: Rollout, advantage: float) -> Tra
         logprobs=rollout.logprobs,
         advantage=advantage,
         truncated=rollout.finish_reason == "length",
+        role=sample.role,
+        task=str(sample.task),
     )

@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from code_verifier import Status
 from league import League, Outcome
 from selfplay.buffer import TaskBuffer
 from selfplay.checkpoint import (
@@ -29,6 +28,7 @@ from selfplay.run_directory import (
     METRICS,
     RESOURCES,
     TASKS,
+    YARDSTICK,
     append_rows,
     create,
     kept_once_begun,
@@ -38,6 +38,9 @@ from selfplay.run_directory import (
 from selfplay.seeds import seed_tasks
 from selfplay.stages import Match, Solved
 from selfplay.step_record import memory_mb, metrics_row, task_rows
+from selfplay.yardstick.held_out import held_out_tasks
+from selfplay.yardstick.measurement import is_due, measure_members
+from selfplay.yardstick.state import Yardstick
 
 
 def train_step(run: Run, progress: Progress) -> None:
@@ -55,7 +58,8 @@ def train_step(run: Run, progress: Progress) -> None:
         solved = solve(run, verified, step)
     with clock("update"):
         credit = assign_credit(solved, run.config)
-        stats = run.learner.update(credit.samples)
+        factor = run.config.learner.schedule(step, run.config.steps)
+        stats = run.learner.update(credit.samples, factor)
         if run.league is not None:
             _record_outcomes(run.league, matches, solved)
     births = []
@@ -69,13 +73,18 @@ def train_step(run: Run, progress: Progress) -> None:
     )
     with clock("save"):
         append_rows(run.directory / TASKS, task_rows(solved, credit, step))
+    measured = []
+    if is_due(run, step):
+        with clock("measure"):
+            measured = measure_members(run, run.yardstick, step)
+            append_rows(run.directory / YARDSTICK, measured)
     row["seconds"] = clock.seconds
     append_rows(run.directory / METRICS, [row])
     append_rows(run.directory / RESOURCES, [{"step": step, "memory_mb": memory_mb()}])
     run.step = step
     if step % run.config.save_every == 0 or step == run.config.steps:
         save_checkpoint(run)
-    progress.step(row)
+    progress.step(row, measured)
 
 
 def train(config: RunConfig, directory: Path, progress: Progress) -> None:
@@ -94,6 +103,8 @@ def begun(config: RunConfig, directory: Path) -> Iterator[Run]:
             run.league = League(
                 directory / "league", teachers=teachers, students=students, config=config.league
             )
+        if is_due(run, 0):
+            append_rows(directory / YARDSTICK, measure_members(run, run.yardstick, 0))
         save_checkpoint(run)
         yield run
 
@@ -121,6 +132,8 @@ def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
     with closing(lock(directory)), kept_once_begun(directory), open_sandbox(config) as sandbox:
         learner, engine = open_learner(config)
         seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
+        y = config.yardstick
+        held_out = held_out_tasks(y.held_out, y.tasks) if y.eval_every else []
         run = Run(
             config=config,
             directory=directory,
@@ -129,6 +142,7 @@ def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
             engine=engine,
             sandbox=sandbox,
             league=None,
+            yardstick=Yardstick(held_out, seeds),
             buffer=TaskBuffer(config.rollout.buffer_tasks, seeds),
             structures=set(),
             born={"teacher": config.teachers, "student": config.students},
@@ -142,10 +156,10 @@ def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
 def _record_outcomes(league: League, matches: Sequence[Match], solved: Sequence[Solved]) -> None:
     for m in matches:
         mine = [s for s in solved if s.verified.proposed.match is m]
-        valid = [s for s in mine if s.verified.task is not None]
-        attempts = [a for s in valid for a in s.attempts]
+        valid = [s for s in mine if s.verified.task is not None and not s.void]
+        attempts = [a for s in valid for a in s.judged]
         if m.pair is not None:
-            void = sum(s.verified.status == Status.SANDBOX_ERROR for s in mine)
+            void = sum(s.void for s in mine)
             outcome = Outcome(
                 tasks=len(mine) - void,
                 valid=len(valid),

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from code_verifier import CodeVerifierError, Metrics, Proposal, Task, measure, strip_comments
-from selfplay.generation import Rollout, TokenRequest
+from code_verifier import measure
+from selfplay.attempts import Draft, Trial, attempt, validate, write_proposals
+from selfplay.rollout import Rollout
 from selfplay.run import Run, founders
-from selfplay.stages import FORM, Attempt, Match, Proposed, Solved, Verified
+from selfplay.stages import Match, Proposed, Solved, Verified
+from selfplay.yardstick.same_tasks import chosen_for_base
 
 
 def match(run: Run, step: int) -> list[Match]:
@@ -19,111 +21,59 @@ def match(run: Run, step: int) -> list[Match]:
 def propose(run: Run, matches: Sequence[Match], step: int) -> list[Proposed]:
     """Let every teacher write its batch of tasks of each kind."""
     r = run.config.rollout
-    drafts, requests = [], []
+    places, drafts = [], []
     for m in matches:
         for kind in r.kinds:
             for i in range(r.proposals):
                 place = f"{step}-{m.teacher}-{m.student}-{kind}-{i}"
-                references = run.buffer.draw(
-                    1 if kind == "code_f" else r.num_references, run.seed(place, "references")
-                )
-                prompt = run.template.propose_prompt(kind, references)
-                drafts.append((place, m, kind, references))
-                requests.append(
-                    _request(run, m.teacher, prompt, r.max_proposal_length, place, "propose")
-                )
-    proposed = []
-    for draft, rollout in zip(drafts, run.engine.rollouts(requests), strict=True):
-        place, m, kind, references = draft
-        text = run.engine.completion(rollout).text
-        proposal = None
-        if rollout.finish_reason == "stop":
-            proposal = run.template.parse_proposal(kind, references, text)
-        names = tuple(t.id for t in references)
-        proposed.append(Proposed(place, m, kind, names, rollout, text, proposal))
-    return proposed
+                count = 1 if kind == "code_f" else r.num_references
+                references = run.buffer.draw(count, run.seed(place, "references"), r.seed_share)
+                places.append((place, m))
+                drafts.append(Draft(m.teacher, kind, tuple(references), run.seed(place, "propose")))
+    return [
+        Proposed(place, m, draft.kind, tuple(t.id for t in draft.references), *written)
+        for (place, m), draft, written in zip(
+            places, drafts, write_proposals(run, drafts), strict=True
+        )
+    ]
 
 
 def verify(run: Run, proposed: Sequence[Proposed]) -> list[Verified]:
     """Let the sandbox judge the proposals; what it refuses, students never see."""
-    readable = [_bare(p.proposal) for p in proposed if p.proposal is not None]
-    verdicts = run.sandbox.validate_many(readable)
-    verified = []
-    for p in proposed:
-        if p.proposal is None:
-            verified.append(Verified(p, FORM, "the text is not a proposal", None, None))
-            continue
-        verdict = next(verdicts)
-        task = verdict.task
-        verified.append(Verified(p, verdict.status, verdict.reason, task, _metrics(task)))
-    return verified
+    return [
+        Verified(p, v.status, v.reason, v.task, None if v.task is None else measure(v.task.program))
+        for p, v in zip(proposed, validate(run, [p.proposal for p in proposed]), strict=True)
+    ]
 
 
 def solve(run: Run, verified: Sequence[Verified], step: int) -> list[Solved]:
-    """Let the matched student attempt every accepted task several times, and grade it."""
+    """Let the matched student attempt every accepted task several times, and grade it.
+
+    The frozen base attempts a sample of the same tasks with the same seeds.
+    """
     r = run.config.rollout
-    requests = []
+    also_base = chosen_for_base(run, verified, step)
+    trials = []
     for v in verified:
         if v.task is not None:
-            prompt = run.template.solve_prompt(v.task)
-            place, student = v.proposed.id, v.proposed.match.student
-            requests += [
-                _request(run, student, prompt, r.max_completion_length, place, f"solve-{i}")
-                for i in range(r.num_generations)
-            ]
-    rollouts = run.engine.rollouts(requests)
-    texts = [run.engine.completion(rollout).text for rollout in rollouts]
-    answers = [
-        run.template.parse_answer(text) if rollout.finish_reason == "stop" else None
-        for text, rollout in zip(texts, rollouts, strict=True)
-    ]
-    tasks = [v.task for v in verified if v.task is not None for _ in range(r.num_generations)]
-    grades = run.sandbox.grade_many(
-        [(t, a) for t, a in zip(tasks, answers, strict=True) if a is not None]
-    )
-    attempts = []
-    for rollout, text, answer in zip(rollouts, texts, answers, strict=True):
-        if answer is None:
-            attempts.append(Attempt(rollout, text, None, 0.0, "ill-formed"))
-        else:
-            grade = next(grades)
-            attempts.append(Attempt(rollout, text, answer, grade.score, grade.reason))
-    solved, at = [], 0
+            student = v.proposed.match.student
+            for member in (student, None) if v.proposed.id in also_base else (student,):
+                trials += [
+                    Trial(member, v.task, run.seed(v.proposed.id, f"solve-{i}"), r.temperature)
+                    for i in range(r.num_generations)
+                ]
+    done = iter(attempt(run, trials))
+    solved = []
     for v in verified:
         count = 0 if v.task is None else r.num_generations
-        solved.append(Solved(v, tuple(attempts[at : at + count])))
-        at += count
+        tries = tuple(next(done) for _ in range(count))
+        base = tuple(next(done) for _ in range(count)) if v.proposed.id in also_base else ()
+        solved.append(Solved(v, tries, base))
     return solved
 
 
 def sampled_tokens(proposed: Sequence[Proposed], solved: Sequence[Solved]) -> int:
     """Count the tokens that a step sampled."""
     rollouts: list[Rollout] = [p.rollout for p in proposed]
-    rollouts += [a.rollout for s in solved for a in s.attempts]
+    rollouts += [a.rollout for s in solved for a in (*s.attempts, *s.base_attempts)]
     return sum(len(r.completion_ids) for r in rollouts)
-
-
-def _request(
-    run: Run, member: str, prompt: str, length: int, place: str, purpose: str
-) -> TokenRequest:
-    ids = run.engine.tokenizer.encode(prompt, add_special_tokens=False)
-    return TokenRequest(
-        member_index=run.learner.adapters.index(member),
-        prompt_ids=tuple(ids),
-        max_tokens=length,
-        temperature=run.config.rollout.temperature,
-        seed=run.seed(place, purpose),
-    )
-
-
-def _bare(proposal: Proposal) -> Proposal:
-    """Return the proposal without comments and docstrings, so that none can hold the answer."""
-    try:
-        program = strip_comments(proposal.program)
-    except CodeVerifierError:
-        return proposal
-    return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)
-
-
-def _metrics(task: Task | None) -> Metrics | None:
-    return None if task is None else measure(task.program)

@@ -1,6 +1,6 @@
 """What a person sees while a run goes on: a live panel on a terminal, a line per step elsewhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ class Progress:
         self._quiet = quiet
         self._live: Live | None = None
         self._row: Mapping[str, Any] = {}
+        self._measured: Sequence[Mapping[str, Any]] = ()
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -52,24 +53,28 @@ class Progress:
         if self._live is not None:
             self._live.update(self._view())
 
-    def step(self, row: Mapping[str, Any]) -> None:
+    def step(self, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]] = ()) -> None:
         """Say what a finished step brought."""
         self._row = row
+        self._measured = measured or self._measured
         self._bar.update(self._task, completed=row["step"])
         if self._live is not None:
             self._live.update(self._view())
         elif not self._quiet:
-            self._console.print(_line(row), highlight=False, soft_wrap=True)
+            for line in (_line(row), *_standing_lines(measured)):
+                self._console.print(line, highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
         if not self._row:
             return Group(self._bar)
-        return Group(self._bar, _line(self._row), _board(self._row))
+        standing = "\n".join(_standing_lines(self._measured))
+        return Group(self._bar, standing, _line(self._row), _board(self._row))
 
 
 def _line(row: Mapping[str, Any]) -> str:
     line = (
-        f"step {row['step']:>3}  valid {_percent(row['valid_share'])}  "
+        f"step {row['step']:>3}  against base {_points(row['same_tasks']['difference'])}  "
+        f"valid {_percent(row['valid_share'])}  "
         f"solved {_percent(row['solve_rate'])}  teachers {_signed(row['teacher_reward'])}  "
         f"students {_signed(row['student_reward'])}  "
         f"structures {row['coverage']['structures']}  {sum(row['seconds'].values()):.1f} s"
@@ -78,6 +83,28 @@ def _line(row: Mapping[str, Any]) -> str:
         parents = "+".join(birth["parents"])
         line += f"\n  {birth['child']} replaces {birth['removed']} ({birth['operator']} {parents})"
     return line
+
+
+def _standing_lines(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Tell the last measurement on held-out tasks and of the teachers' tasks."""
+    solving = [
+        f"{m['member']} {_percent(m['solving']['solve_rate']).strip()} "
+        f"({_points(m['solving']['difference']).strip()})"
+        for m in measured
+        if "solving" in m
+    ]
+    teaching = [
+        f"{m['member']} {_percent(m['teaching']['base_solve_rate']).strip()}"
+        for m in measured
+        if "teaching" in m
+    ]
+    lines = []
+    if solving:
+        base = _percent(next(m["solving"] for m in measured if "solving" in m)["base_solve_rate"])
+        lines.append(f"held-out tasks: {', '.join(solving)}; frozen base {base.strip()}")
+    if teaching:
+        lines.append(f"teachers' tasks solved by the frozen base: {', '.join(teaching)}")
+    return lines
 
 
 def _board(row: Mapping[str, Any]) -> Table:
@@ -99,6 +126,10 @@ def _board(row: Mapping[str, Any]) -> Table:
 
 def _percent(value: float | None) -> str:
     return "   –" if value is None else f"{value:4.0%}"
+
+
+def _points(value: float | None) -> str:
+    return "    –" if value is None else f"{100 * value:+5.1f}"
 
 
 def _signed(value: float | None) -> str:

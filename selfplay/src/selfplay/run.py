@@ -13,10 +13,11 @@ from selfplay.buffer import TaskBuffer
 from selfplay.config import RunConfig
 from selfplay.errors import ConfigError
 from selfplay.generation import StackedEngine
-from selfplay.learner import Learner
+from selfplay.learning.learner import Learner
 from selfplay.nano.architecture import WEIGHTS
 from selfplay.prompts.template import Template, template_named
 from selfplay.sampling import derive_seed
+from selfplay.yardstick.state import Yardstick
 
 
 @dataclass
@@ -36,6 +37,8 @@ class Run:
     """Normalised structures of all accepted programs so far: the coverage."""
     born: dict[str, int]
     """Members ever born of each role; the next child's number."""
+    yardstick: Yardstick
+    """What members are measured on."""
     step: int = 0
     """Steps done."""
 
@@ -48,6 +51,11 @@ class Run:
         self.sandbox.close()
         if self.league is not None:
             self.league.close()
+
+
+def role_of(member: str) -> str:
+    """Return the role that a member's name tells."""
+    return {"t": "teacher", "s": "student"}.get(member[0], "agent")
 
 
 def founders(config: RunConfig) -> tuple[list[str], list[str]]:
@@ -109,8 +117,12 @@ def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
         config.learner,
         seed=derive_seed(config.seed, "adapters"),
         base_model=config.base,
+        roles=[role_of(member) for member in members],
     )
-    engine = StackedEngine(learner.adapters, tokenizer, max_rows=config.rollout.max_rows)
+    rollout = config.rollout
+    engine = StackedEngine(
+        learner.adapters, tokenizer, max_rows=rollout.max_rows, merge_rows=rollout.merge_rows
+    )
     gc.collect()
     return learner, engine
 

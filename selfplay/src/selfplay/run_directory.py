@@ -15,6 +15,8 @@ from selfplay.config import RunConfig, config_text, read_config
 from selfplay.errors import RunDirectoryError
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
+YARDSTICK = "yardstick.jsonl"
+"""Measurements of living members on tasks that never change."""
 RESOURCES = "resources.jsonl"
 """Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
 

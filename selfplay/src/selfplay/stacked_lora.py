@@ -75,9 +75,12 @@ class StackedLoRALinear(nn.Module):
         self.scales = [scale] * n_members
         self._routing = routing
         self._gathered: tuple[Route, Tensor, Tensor] | None = None
+        self._merged: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         route, base = self._routing.current, self.base
+        if self._merged is not None:
+            return F.linear(x, self._merged, base.bias)
         if route is None or not route.runs:
             return F.linear(x, base.weight, base.bias)
         if len(route.rows) != x.shape[0]:
@@ -96,6 +99,16 @@ class StackedLoRALinear(nn.Module):
     def forget_gathered(self) -> None:
         """Drop the matrices kept for the route in force."""
         self._gathered = None
+
+    def merge(self, member: int) -> None:
+        """Use W + scale * B A of one member, whatever the route, until `unmerge`."""
+        weight = self.base.weight
+        down, up = self._pair(member, weight)
+        self._merged = torch.addmm(weight, up, down)
+
+    def unmerge(self) -> None:
+        """Follow the route again."""
+        self._merged = None
 
     def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
         """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
@@ -162,6 +175,23 @@ class StackedAdapters:
             self._routing.current = before
             for layer in self.layers.values():
                 layer.forget_gathered()
+
+    @contextmanager
+    @torch.no_grad()
+    def merged(self, member: int) -> Iterator[None]:
+        """Send all rows inside the block through one member, merged into the dense weights.
+
+        Costs one product per layer at the start and none per token; in bfloat16 the merged weights
+        are rounded, so log-probabilities differ a little from the stacked ones. For inference.
+        """
+        try:
+            if member != BASE:
+                for layer in self.layers.values():
+                    layer.merge(member)
+            yield
+        finally:
+            for layer in self.layers.values():
+                layer.unmerge()
 
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""

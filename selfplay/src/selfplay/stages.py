@@ -1,8 +1,9 @@
 """What one step passes from phase to phase: a proposal, its verdict, the attempts at it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from code_verifier import Metrics, Proposal, Task
+from code_verifier import Metrics, Proposal, Status, Task
 from league import Pair
 from selfplay.rollout import Rollout
 
@@ -56,6 +57,8 @@ class Attempt:
     """None when the text was not well formed."""
     score: float
     reason: str
+    void: bool = False
+    """The sandbox failed, not the answer: this try counts nowhere."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,36 @@ class Solved:
 
     verified: Verified
     attempts: tuple[Attempt, ...]
+    base_attempts: tuple[Attempt, ...] = ()
+    """Attempts of the frozen base at the same task, where it was drawn for comparison."""
+
+    @property
+    def void(self) -> bool:
+        """Whether the sandbox failed where a verdict was due: then nobody learns from this."""
+        return self.verified.status == Status.SANDBOX_ERROR or (
+            bool(self.attempts) and not self.judged
+        )
+
+    @property
+    def judged(self) -> list[Attempt]:
+        """The attempts that the sandbox judged."""
+        return [a for a in self.attempts if not a.void]
+
+    @property
+    def base_judged(self) -> list[Attempt]:
+        """The base's attempts that the sandbox judged."""
+        return [a for a in self.base_attempts if not a.void]
 
     @property
     def rho(self) -> float:
-        """Share of the attempts that solved the task; 0 where there is none."""
-        if not self.attempts:
-            return 0.0
-        return sum(a.score >= 1.0 for a in self.attempts) / len(self.attempts)
+        """Share of the judged attempts that solved the task; 0 where there is none."""
+        return _share_solved(self.judged)
+
+    @property
+    def base_rho(self) -> float:
+        """The same of the frozen base's attempts."""
+        return _share_solved(self.base_judged)
+
+
+def _share_solved(attempts: Sequence[Attempt]) -> float:
+    return sum(a.score >= 1.0 for a in attempts) / len(attempts) if attempts else 0.0

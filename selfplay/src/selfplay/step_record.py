@@ -8,12 +8,14 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from selfplay.advantage import RewardedSample
+from code_verifier import Status
 from selfplay.credit import Credit
 from selfplay.evolution import Birth
+from selfplay.learning.advantage import RewardedSample
+from selfplay.learning.update_stats import UpdateStats
 from selfplay.run import Run
 from selfplay.stages import Match, Solved
-from selfplay.update_stats import UpdateStats
+from selfplay.yardstick.same_tasks import same_tasks_row
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 RHO_BINS = (0.25, 0.5, 0.75)
@@ -23,7 +25,8 @@ RHO_BINS = (0.25, 0.5, 0.75)
 def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[dict[str, Any]]:
     """Return the rows of tasks.jsonl: every proposal with verdict, metrics, rho and attempts."""
     rows = []
-    for s, rewarded in zip(solved, credit.proposals, strict=True):
+    rewards = {r.task: r.reward for r in credit.proposals}
+    for s in solved:
         v = s.verified
         p, task = v.proposed, v.task
         source = task or p.proposal
@@ -44,8 +47,9 @@ def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[dict[
             "status": v.status,
             "reason": v.reason,
             "metrics": asdict(v.metrics) if v.metrics else None,
-            "rho": s.rho if task else None,
-            "reward": rewarded.reward,
+            "rho": s.rho if s.judged else None,
+            "base_rho": s.base_rho if s.base_judged else None,
+            "reward": rewards.get(p.id),
             "attempts": _attempts(s),
         }
         if p.proposal is None:
@@ -67,11 +71,13 @@ def metrics_row(
 ) -> dict[str, Any]:
     """Return the row of metrics.jsonl, all but its `seconds`."""
     valid = [s for s in solved if s.verified.task is not None]
+    solvable = [s for s in valid if s.judged]
+    judged = [s for s in solved if s.verified.status != Status.SANDBOX_ERROR]
     programs = [s.verified.metrics for s in valid if s.verified.metrics]
     kinds = {}
     for kind in run.config.rollout.kinds:
-        mine = [s for s in solved if s.verified.proposed.kind == kind]
-        good = [s for s in mine if s.verified.task is not None]
+        mine = [s for s in judged if s.verified.proposed.kind == kind]
+        good = [s for s in mine if s.judged]
         kinds[kind] = {
             "proposed": len(mine),
             "valid_share": _mean([float(s.verified.task is not None) for s in mine]),
@@ -82,15 +88,20 @@ def metrics_row(
         "step": step,
         "teacher_reward": _mean([r.reward for r in credit.proposals]),
         "student_reward": _mean([r.reward for r in credit.attempts]),
-        "valid_share": len(valid) / len(solved),
-        "solve_rate": _mean([s.rho for s in valid]),
+        "valid_share": len(valid) / max(1, len(judged)),
+        "solve_rate": _mean([s.rho for s in solvable]),
+        "same_tasks": same_tasks_row(solved),
+        "void": {
+            "proposals": len(solved) - len(judged),
+            "attempts": sum(a.void for s in solved for a in s.attempts),
+        },
         "kinds": kinds,
         "rejected": dict(sorted(refused.items())),
         "complexity": {name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
         if programs
         else None,
         "coverage": {"structures": len(run.structures), "new": new_structures},
-        "rho": _histogram([s.rho for s in valid]),
+        "rho": _histogram([s.rho for s in solvable]),
         "members": _members(solved, credit, stats),
         "ratings": _ratings(run),
         "matches": [_match_row(m, solved) for m in matches],
@@ -133,22 +144,28 @@ def _members(
     for name, row in rows.items():
         taught = [s for s in solved if s.verified.proposed.match.teacher == name]
         faced = [s for s in solved if s.verified.proposed.match.student == name]
-        attempts = [a for s in faced for a in s.attempts]
-        own = [s.rho for s in taught or faced if s.verified.task is not None]
-        row["solve_rate"] = _mean(own)
+        attempts = [a for s in faced for a in s.judged]
+        row["solve_rate"] = _mean([s.rho for s in taught or faced if s.judged])
         if taught:
-            row["valid_share"] = _mean([float(s.verified.task is not None) for s in taught])
+            row["valid_share"] = _mean(
+                [
+                    float(s.verified.task is not None)
+                    for s in taught
+                    if s.verified.status != Status.SANDBOX_ERROR
+                ]
+            )
+            row["base_solve_rate"] = _mean([s.base_rho for s in taught if s.base_judged])
         if attempts:
             row["well_formed"] = _mean([float(a.answer is not None) for a in attempts])
         if name in stats:
-            row |= asdict(stats[name])
+            numbers = asdict(stats[name])
+            scales = numbers.pop("noise_scale")
+            row |= numbers | {f"noise_scale_{what}": scale for what, scale in scales.items()}
     return rows
 
 
 def _match_row(m: Match, solved: Sequence[Solved]) -> dict[str, Any]:
-    rates = [
-        s.rho for s in solved if s.verified.proposed.match is m and s.verified.task is not None
-    ]
+    rates = [s.rho for s in solved if s.verified.proposed.match is m and s.judged]
     return {
         "teacher": m.teacher,
         "student": m.student,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from selfplay.report.run_data import Run, Step
+from selfplay.report.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,23 @@ class Measure:
         return [(step.number, self.get(step)) for step in run.steps]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading(Measure):
+    """A number of each measurement against the frozen base: the mean over its members."""
+
+    get: Callable[[Step], float | None] = lambda step: None
+    of: Callable[[Standing], float | None] = lambda standing: None
+
+    def values(self, run: Run) -> list[tuple[int, float | None]]:
+        """Return (step, value) for every measurement of a run, step 0 for the base itself."""
+        found: dict[int, list[float]] = {}
+        for standing in run.standings:
+            value = self.of(standing)
+            if value is not None:
+                found.setdefault(standing.step, []).append(value)
+        return [(step, fmean(values)) for step, values in sorted(found.items())]
+
+
 def _mean(name: str) -> Callable[[Step], float | None]:
     return lambda step: step.means.get(name)
 
@@ -39,10 +57,16 @@ def _complexity(name: str) -> Callable[[Step], float | None]:
     return lambda step: step.complexity.get(name)
 
 
+def _gain(step: Step) -> float | None:
+    return step.same_tasks.get("difference")
+
+
 def _of_role(role: str, name: str) -> Callable[[Step], float | None]:
     def get(step: Step) -> float | None:
         found = [
-            m.numbers[name] for m in step.members.values() if m.role == role and name in m.numbers
+            m.numbers[name]
+            for m in step.members.values()
+            if m.role in (role, "agent") and name in m.numbers
         ]
         return fmean(found) if found else None
 
@@ -58,6 +82,35 @@ def _tokens_per_second(step: Step) -> float | None:
     tokens = step.tokens.get("sampled", 0.0) + step.tokens.get("trained", 0.0)
     return tokens / seconds if seconds > 0 and tokens else None
 
+
+YARDSTICK = (
+    Reading(
+        "Held-out solve rate",
+        "% of attempts",
+        "Students on tasks that no teacher wrote and that never change; at step 0 the frozen base.",
+        share=True,
+        of=lambda standing: standing.rate.member if standing.rate else None,
+    ),
+    Measure(
+        "Students minus frozen base",
+        "on the same tasks",
+        "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
+        _gain,
+    ),
+    Reading(
+        "Teachers' tasks, solved by the base",
+        "% of attempts",
+        "The frozen base on tasks written after references that never change. Down: harder tasks.",
+        share=True,
+        of=lambda standing: standing.base_solve_rate,
+    ),
+    Reading(
+        "Teachers' reward against the base",
+        "mean reward",
+        "What these tasks would earn with the frozen base as the student.",
+        of=lambda standing: standing.reward,
+    ),
+)
 
 REWARDS = (
     Measure(
@@ -139,6 +192,19 @@ HEALTH = (
         "Near 0: one answer only.",
         _of_role("student", "entropy"),
     ),
+    Measure(
+        "Students' noise scale",
+        "attempts",
+        "At so many attempts a step a student's gradient is as much signal as noise; gaps: none "
+        "found.",
+        _of_role("student", "noise_scale_solve"),
+    ),
+    Measure(
+        "Teachers' noise scale",
+        "proposals",
+        "At so many proposals a step a teacher's gradient is as much signal as noise.",
+        _of_role("teacher", "noise_scale_propose"),
+    ),
     Measure("Teachers' gradient", "norm", "Before clipping.", _of_role("teacher", "grad_norm")),
     Measure("Students' gradient", "norm", "Before clipping.", _of_role("student", "grad_norm")),
     Measure(
@@ -174,4 +240,4 @@ def solve_rates(kinds: Sequence[str]) -> list[Measure]:
 
 def moved_measures(kinds: Sequence[str]) -> list[Measure]:
     """Return the measures whose start and end a summary compares."""
-    return [*REWARDS, *solve_rates(kinds), *COMPLEXITY[:4]]
+    return [YARDSTICK[1], *REWARDS, *solve_rates(kinds), *COMPLEXITY[:4]]

@@ -14,14 +14,19 @@ from selfplay.report.curves import colour, curve_grid
 from selfplay.report.gallery import MOST_BYTES, gallery
 from selfplay.report.lineage_tree import lineage_panel
 from selfplay.report.markup import element, escape
-from selfplay.report.measures import COMPLEXITY, HEALTH, REWARDS, solve_rates
+from selfplay.report.measures import COMPLEXITY, HEALTH, REWARDS, YARDSTICK, solve_rates
 from selfplay.report.rating_bands import rating_panels
 from selfplay.report.run_data import Run, read_runs
 from selfplay.report.shares import rejected_panel, rho_panel, seconds_panel
+from selfplay.report.standing_table import standing_tables
 from selfplay.report.summary_section import guide, run_summaries
 
 MOST_PAGE_BYTES = 1_900_000
 """Size of a page that the gallery fills up to."""
+REWARDS_MAY_FALL = (
+    "Rewards may fall while skill grows: teachers are paid for tasks that their students fail, and "
+    "references drift towards harder tasks. Read them after the curves above."
+)
 LEAST_BYTES = 200_000
 """Bytes for the gallery when many curves fill the page already."""
 
@@ -47,8 +52,12 @@ def report_page(runs: Sequence[Run], gallery_steps: Sequence[int] = ()) -> str:
     """Return the page of these runs."""
     kinds = sorted({kind for run in runs for kind in run.kinds})
     before = [
+        _section("Against the frozen base", standing_tables(runs) + curve_grid(runs, YARDSTICK)),
         _section("What moved", run_summaries(runs) + guide()),
-        _section("Rewards and valid tasks", curve_grid(runs, REWARDS)),
+        _section(
+            "Rewards and valid tasks",
+            element("p", REWARDS_MAY_FALL, class_="hint") + curve_grid(runs, REWARDS),
+        ),
         _section("Solve rates", curve_grid(runs, solve_rates(kinds))),
         _section("Complexity and coverage of the programs", curve_grid(runs, COMPLEXITY)),
         *(_population(run, len(runs) > 1) for run in runs),

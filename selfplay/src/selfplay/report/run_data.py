@@ -9,6 +9,7 @@ import yaml
 
 from selfplay.errors import RunDirectoryError
 from selfplay.report.row_reader import Row, read_rows
+from selfplay.report.standing import Standing, read_standings
 
 RHO_BINS = ("0", "0 to ¼", "¼ to ½", "½ to ¾", "¾ to 1", "1")
 """The bins of `Step.rho`: exactly 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), exactly 1."""
@@ -49,6 +50,8 @@ class Step:
 
     number: int
     means: Mapping[str, float]
+    same_tasks: Mapping[str, float]
+    void: Mapping[str, float]
     kinds: Mapping[str, KindStats]
     rejected: Mapping[str, int]
     complexity: Mapping[str, float]
@@ -70,6 +73,8 @@ class Run:
     name: str
     config: Mapping[str, Any]
     steps: tuple[Step, ...]
+    standings: tuple[Standing, ...] = ()
+    """Measurements against the frozen base."""
 
     @property
     def kinds(self) -> list[str]:
@@ -126,7 +131,8 @@ def read_run(directory: Path, name: str | None = None) -> Run:
             f"{directory} has no finished step yet; `selfplay resume {directory}` goes on with it"
         )
     config = _config(directory / "config.yaml")
-    return Run(directory, name or directory.resolve().name, config, tuple(steps))
+    standings = read_standings(directory / "yardstick.jsonl")
+    return Run(directory, name or directory.resolve().name, config, tuple(steps), standings)
 
 
 def _config(path: Path) -> Mapping[str, Any]:
@@ -161,6 +167,8 @@ def _step(row: Row, memory: Mapping[int, float]) -> Step:
         number=number,
         means=Row({k: v for k, v in row.fields.items() if k != "step"}, row.place).numbers()
         | ({"memory_mb": memory[number]} if number in memory else {}),
+        same_tasks=row.section("same_tasks").numbers(),
+        void=row.section("void").numbers(),
         kinds={
             kind: KindStats(r.count("proposed"), r.number("valid_share"), r.number("solve_rate"))
             for kind, r in row.sections("kinds").items()

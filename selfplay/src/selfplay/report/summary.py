@@ -9,9 +9,10 @@ from selfplay.report.markup import duration, figure, visible
 from selfplay.report.measures import Measure, moved_measures, solve_rates
 from selfplay.report.run_data import Run, read_run
 from selfplay.report.shares import phase_seconds
+from selfplay.report.standing import conclusion, standing_lines
 from selfplay.report.trend import Quarter, Trend, trend
 
-WIDTH = 22
+WIDTH = 28
 MOST_CHILDREN = 4
 
 
@@ -126,7 +127,8 @@ def summary_text(run: Path) -> str:
     data = read_run(run)
     rates = {measure.title for measure in solve_rates(data.kinds)}
     wanted = {"Student reward", "Teacher reward", "Valid share", "AST depth"} | rates
-    lines = [headline(data), costs(data), ""]
+    wanted.add("Students minus frozen base")
+    lines = [headline(data), costs(data), "", *standing_lines(data.standings), ""]
     lines.append(f"{'':{WIDTH}}{'first quarter':>18}{'last quarter':>18}")
     for measure, change in moved(data):
         if measure.title in wanted:
@@ -156,6 +158,7 @@ def summary_text(run: Path) -> str:
     if whole > 0:
         shares = [f"{name} {100 * s / whole:.0f} %" for name, s in totals.items() if s]
         lines.append(f"Time: {', '.join(shares)}")
+    lines += ["", conclusion(data.standings)] if data.standings else []
     return "\n".join(visible(line.rstrip()) for line in lines)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from code_verifier import Sandbox, Task
 from lora_evo import Adapter
-from selfplay.advantage import RewardedSample, student_advantages
 from selfplay.errors import SelfplayError
 from selfplay.generation import StackedEngine
-from selfplay.learner import Learner, TrainingSample
+from selfplay.learning.advantage import RewardedSample, student_advantages
+from selfplay.learning.learner import Learner, TrainingSample
+from selfplay.learning.reward import StudentRewards, student_reward
 from selfplay.prompts.template import Template
 from selfplay.retention.tasks import FixedTasks
-from selfplay.reward import StudentRewards, student_reward
 from selfplay.rollout import Rollout, TokenRequest
 from selfplay.sampling import derive_seed, stream
 

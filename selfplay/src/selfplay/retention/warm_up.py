@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from selfplay.learner import Learner
+from selfplay.learning.learner import Learner
 from selfplay.nano.examples import Example
 
 

@@ -46,9 +46,18 @@ class MemberState:
 class MemberAdamW:
     """AdamW over the parameters of several members, each with a state of its own."""
 
-    def __init__(self, parameters: Sequence[Mapping[str, nn.Parameter]], options: AdamWOptions):
-        """parameters[m] are the member's matrices by name, the same names for all members."""
+    def __init__(
+        self,
+        parameters: Sequence[Mapping[str, nn.Parameter]],
+        options: AdamWOptions,
+        learning_rates: Sequence[float] | None = None,
+    ):
+        """parameters[m] are the member's matrices by name, the same names for all members.
+
+        learning_rates[m] is the member's step size; without them it is that of the options.
+        """
         self.options = options
+        self._rates = learning_rates or [options.learning_rate] * len(parameters)
         self._names = [list(p) for p in parameters]
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
         self.states = [self._fresh(m) for m in range(len(parameters))]
@@ -56,7 +65,7 @@ class MemberAdamW:
     def _fresh(self, member: int) -> MemberState:
         zeros = [torch.zeros_like(p) for p in self._parameters[member]]
         more = [torch.zeros_like(p) for p in self._parameters[member]]
-        return MemberState(0, self.options.learning_rate, zeros, more)
+        return MemberState(0, self._rates[member], zeros, more)
 
     def reset(self, member: int) -> None:
         """Forget the member's moments, step count and learning rate."""
@@ -69,11 +78,12 @@ class MemberAdamW:
                 p.grad = None
 
     @torch.no_grad()
-    def step(self, member: int) -> tuple[float, bool]:
+    def step(self, member: int, lr_factor: float = 1.0) -> tuple[float, bool]:
         """Clip and apply the member's gradients; a missing gradient counts as 0.
 
-        Returns the norm before clipping and whether the member moved: a gradient that is not finite
-        changes neither the parameters nor the state.
+        lr_factor is the schedule's factor of the learning rate. Returns the norm before clipping
+        and whether the member moved: a gradient that is not finite changes neither the parameters
+        nor the state.
         """
         o, state, parameters = self.options, self.states[member], self._parameters[member]
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
@@ -83,7 +93,7 @@ class MemberAdamW:
         if 0.0 < o.max_grad_norm < norm + 1e-6:
             grads = list(torch._foreach_mul(grads, o.max_grad_norm / (norm + 1e-6)))
         state.step += 1
-        lr = state.learning_rate
+        lr = state.learning_rate * lr_factor
         if o.weight_decay:
             torch._foreach_mul_(parameters, 1.0 - lr * o.weight_decay)
         torch._foreach_lerp_(state.exp_avg, grads, 1.0 - o.adam_beta1)

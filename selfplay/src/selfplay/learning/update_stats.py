@@ -1,5 +1,6 @@
 """What an update did to one member: sums over its tokens, gathered batch by batch."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -7,7 +8,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class UpdateStats:
-    """Statistics of one member's update, over the completion tokens of its samples."""
+    """Statistics of one member's update.
+
+    Entropy and tokens are those of all its samples; loss, ratios and differences those of the
+    samples that it learned from, since the others are left out of the passes.
+    """
 
     loss: float
     """The member's loss before its first step."""
@@ -18,7 +23,7 @@ class UpdateStats:
     tokens: int
     """Completion tokens."""
     entropy: float
-    """Mean entropy of the policy per token, nats."""
+    """Mean of -log p of the sampled tokens, nats: an unbiased estimate of the policy's entropy."""
     clip_ratio: float
     """Share of tokens at which the policy ratio was clipped."""
     importance_sampling_ratio: float
@@ -29,6 +34,8 @@ class UpdateStats:
     """Largest |log pi(learner) - log pi(sampler)| of a token."""
     mismatch_kl: float
     """Mean k3 estimate of KL(sampler || learner) per token: r - 1 - log r, r = learner/sampler."""
+    noise_scale: Mapping[str, float | None]
+    """Gradient noise scale by role, in samples; None while no signal stands out."""
 
 
 @dataclass(slots=True)
@@ -36,6 +43,7 @@ class StatsSum:
     """Running sums of one member."""
 
     tokens: int = 0
+    learned: int = 0
     loss: float = 0.0
     entropy: float = 0.0
     clipped: float = 0.0
@@ -44,20 +52,23 @@ class StatsSum:
     mismatch_kl: float = 0.0
     logp_difference_max: float = 0.0
 
+    def add_row(self, logprobs: Sequence[float]) -> None:
+        """Count a sample by the sampler's log-probabilities of its tokens."""
+        self.tokens += len(logprobs)
+        self.entropy -= sum(logprobs)
+
     def add_tokens(
         self,
         weighted_loss: Tensor,
-        entropy: Tensor,
         clipped: Tensor,
         importance: Tensor,
         log_ratio: Tensor,
         *,
         importance_clip_max: float,
     ) -> None:
-        """Add tokens, all [tokens]; log_ratio = log pi(learner) - log pi(sampler)."""
-        self.tokens += log_ratio.numel()
+        """Add tokens learned from, all [tokens]; log_ratio = log pi(learner) - log pi(sampler)."""
+        self.learned += log_ratio.numel()
         self.loss += float(weighted_loss.sum())
-        self.entropy += float(entropy.sum())
         self.clipped += float(clipped.sum())
         self.importance += float(importance.sum())
         self.truncated += float((importance >= importance_clip_max).sum())
@@ -65,18 +76,21 @@ class StatsSum:
         self.mismatch_kl += float((log_ratio.double().expm1() - log_ratio.double()).sum())
         self.logp_difference_max = max(self.logp_difference_max, float(log_ratio.abs().max()))
 
-    def stats(self, grad_norm: float | None, stepped: bool) -> UpdateStats:
+    def stats(
+        self, grad_norm: float | None, stepped: bool, noise_scale: Mapping[str, float | None]
+    ) -> UpdateStats:
         """Return means over the tokens added (zeros if there were none)."""
-        n = max(1, self.tokens)
+        n = max(1, self.learned)
         return UpdateStats(
             loss=self.loss,
             grad_norm=grad_norm,
             stepped=stepped,
             tokens=self.tokens,
-            entropy=self.entropy / n,
+            entropy=self.entropy / max(1, self.tokens),
             clip_ratio=self.clipped / n,
             importance_sampling_ratio=self.importance / n,
             importance_sampling_clip_ratio=self.truncated / n,
             logp_difference_max=self.logp_difference_max,
             mismatch_kl=self.mismatch_kl / n,
+            noise_scale=dict(noise_scale),
         )

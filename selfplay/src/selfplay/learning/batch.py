@@ -1,0 +1,99 @@
+"""The samples of an update, and how they are cut: into groups for the noise, then micro-batches."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from selfplay.errors import SelfplayError
+from selfplay.learning.policy_loss import LossOptions, token_weights
+from selfplay.stacked_lora import StackedAdapters
+
+NO_ADVANTAGE = 1e-9
+"""Advantages up to this size are rounding: such a sample has no gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """One completion to learn from."""
+
+    member: str
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """As reported by the sampler, one per completion token."""
+    advantage: float
+    truncated: bool = False
+    """The completion ran into the length limit."""
+    role: str = ""
+    """What the member did; gradient noise is told apart by role."""
+    task: str = ""
+    """Samples of one task were compared with each other and are one unit of the noise."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A sample with its place in the stack and its weight in its member's loss."""
+
+    sample: TrainingSample
+    member: int
+    weight: float
+    """Weight of each of its tokens."""
+    group: int = 0
+    """Part of the batch, for the gradient noise."""
+    old: Tensor | None = None
+    """Log-probabilities before the update's first step."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and completion."""
+        return len(self.sample.prompt_ids) + len(self.sample.completion_ids)
+
+    @property
+    def teaches(self) -> bool:
+        """Whether the row has a gradient."""
+        return self.weight > 0.0 and abs(self.sample.advantage) > NO_ADVANTAGE
+
+    @property
+    def share(self) -> float:
+        """The row's part of its member's loss; all rows of a member add up to about 1."""
+        return self.weight * len(self.sample.completion_ids)
+
+
+def batch_rows(
+    samples: Sequence[TrainingSample], adapters: StackedAdapters, loss: LossOptions, groups: int
+) -> list[Row]:
+    """Check the samples, weigh them, and deal each (member, role)'s tasks into groups in turn."""
+    members = [adapters.index(s.member) for s in samples]
+    for s in samples:
+        if not s.prompt_ids or len(s.logprobs) != len(s.completion_ids):
+            raise SelfplayError(
+                f"a sample of {s.member!r} has {len(s.prompt_ids)} prompt tokens, "
+                f"{len(s.completion_ids)} completion tokens and {len(s.logprobs)} "
+                "log-probabilities; expected a prompt, and one log-probability per token"
+            )
+    if None in {s.member for s in samples}:
+        raise SelfplayError("a sample has no member: the base model is frozen")
+    weights = token_weights(
+        members, [len(s.completion_ids) for s in samples], [s.truncated for s in samples], loss
+    )
+    dealt: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
+    rows = []
+    for i, (sample, member, weight) in enumerate(zip(samples, members, weights, strict=True)):
+        tasks = dealt[member, sample.role]
+        unit = tasks.setdefault(sample.task or f"#{i}", len(tasks))
+        rows.append(Row(sample, member, weight, unit % groups if groups else 0))
+    return [row for row in rows if row.sample.completion_ids]
+
+
+def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
+    """Cut rows, longest first, so that rows times longest stays within the token budget."""
+    batch: list[Row] = []
+    for row in sorted(rows, key=lambda r: (-r.length, r.member)):
+        if batch and (len(batch) + 1) * batch[0].length > tokens:
+            yield sorted(batch, key=lambda r: r.member)
+            batch = []
+        batch.append(row)
+    if batch:
+        yield sorted(batch, key=lambda r: r.member)

@@ -1,0 +1,115 @@
+"""Settings of the joint learner, and the schedule of its learning rate."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from selfplay.errors import SelfplayError
+from selfplay.learning.optimizer import AdamWOptions
+from selfplay.learning.policy_loss import LossOptions
+from selfplay.stacked_lora import TARGET_MODULES
+
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerConfig:
+    """Adapters, optimiser and loss of the joint learner; names as in TRL and PEFT."""
+
+    r: int = 8
+    """Rank of the adapters."""
+    lora_alpha: float = 16.0
+    """Scale of the adapters: the update is lora_alpha / r times B A."""
+    target_modules: tuple[str, ...] = TARGET_MODULES
+    """Names of the linear layers that carry adapters."""
+    learning_rate: float = 1e-5
+    """AdamW step size."""
+    teacher_learning_rate: float | None = None
+    """AdamW step size of teachers where it differs; null: the same."""
+    lr_scheduler_type: str = "constant"
+    """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
+    min_lr_rate: float = 0.0
+    """Share of the learning rate at the last step of a linear or cosine schedule."""
+    warmup_steps: int = 0
+    """Steps over which the learning rate rises from 0 first."""
+    adam_beta1: float = 0.9
+    """AdamW decay of the gradient's moving average."""
+    adam_beta2: float = 0.999
+    """AdamW decay of the squared gradient's moving average."""
+    adam_epsilon: float = 1e-8
+    """AdamW constant in the denominator."""
+    weight_decay: float = 0.0
+    """AdamW decoupled weight decay."""
+    max_grad_norm: float = 1.0
+    """A member's gradient longer than this is scaled down to it; 0 switches clipping off."""
+    epsilon: float = 0.2
+    """Lower clip range of the policy ratio."""
+    epsilon_high: float = 0.2
+    """Upper clip range of the policy ratio (DAPO uses 0.28)."""
+    num_iterations: int = 1
+    """Optimiser steps per batch of samples."""
+    loss_type: str = "grpo"
+    """Averaging per member: grpo (sequences), dapo or bnpo (tokens), dr_grpo (constant length)."""
+    max_completion_length: int = 256
+    """Divisor of dr_grpo; in a run it is rollout.max_completion_length."""
+    importance_sampling_correction: bool = True
+    """Weigh tokens by pi(learner) / pi(sampler), truncated from above."""
+    importance_sampling_clip_max: float = 2.0
+    """Largest importance weight."""
+    mask_truncated_completions: bool = False
+    """Leave completions that ran into the length limit out of the loss."""
+    temperature: float = 1.0
+    """Temperature under which log-probabilities are taken; in a run it is rollout.temperature."""
+    micro_batch_tokens: int = 4096
+    """Padded tokens per forward pass; changes speed and memory, not the result."""
+    noise_groups: int = 4
+    """Parts of a batch whose gradients are compared to tell signal from noise; 0: not measured."""
+
+    def __post_init__(self) -> None:
+        if self.num_iterations < 1 or self.micro_batch_tokens < 1:
+            raise SelfplayError("num_iterations and micro_batch_tokens must be at least 1")
+        if self.temperature <= 0.0:
+            raise SelfplayError(f"temperature is {self.temperature}, expected a number above 0")
+        if self.lr_scheduler_type not in SCHEDULES:
+            raise SelfplayError(
+                f"lr_scheduler_type is {self.lr_scheduler_type!r}, expected {', '.join(SCHEDULES)}"
+            )
+        if not 0.0 <= self.min_lr_rate <= 1.0 or self.warmup_steps < 0:
+            raise SelfplayError(
+                f"min_lr_rate is {self.min_lr_rate} and warmup_steps {self.warmup_steps}, "
+                "expected 0 to 1, and at least 0"
+            )
+        if self.noise_groups < 0 or self.noise_groups == 1:
+            raise SelfplayError(f"noise_groups is {self.noise_groups}, expected 0 or at least 2")
+        self.loss_options()
+
+    def adamw_options(self) -> AdamWOptions:
+        """The optimiser's part."""
+        return AdamWOptions(**_part(AdamWOptions, self))
+
+    def loss_options(self) -> LossOptions:
+        """The loss's part."""
+        return LossOptions(**_part(LossOptions, self))
+
+    def learning_rate_of(self, role: str) -> float:
+        """Return the step size of a role before its schedule."""
+        if role == "teacher" and self.teacher_learning_rate is not None:
+            return self.teacher_learning_rate
+        return self.learning_rate
+
+    def schedule(self, step: int, steps: int) -> float:
+        """Return the factor of the learning rate in step 1 to `steps` of a run."""
+        if step <= self.warmup_steps:
+            return step / (self.warmup_steps + 1)
+        if self.lr_scheduler_type == "constant":
+            return 1.0
+        whole = max(1, steps - self.warmup_steps - 1)
+        done = min(1.0, (step - self.warmup_steps - 1) / whole)
+        left = (
+            1.0 - done if self.lr_scheduler_type == "linear" else (1 + math.cos(math.pi * done)) / 2
+        )
+        return self.min_lr_rate + (1.0 - self.min_lr_rate) * left
+
+
+def _part(kind: Any, config: LearnerConfig) -> dict[str, Any]:
+    return {field.name: getattr(config, field.name) for field in fields(kind)}

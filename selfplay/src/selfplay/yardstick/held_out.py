@@ -1,0 +1,90 @@
+"""The held-out tasks of a run: chosen once, the same for every run of the same settings."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from code_verifier import CodeVerifierError, Task
+from evals import BENCHMARKS, load_benchmark
+from selfplay.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class HeldOutTask:
+    """A task that no teacher writes; level 1 is the easiest, 0 means that none is known."""
+
+    task: Task
+    level: int
+
+
+def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
+    """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
+
+    A source is the name of an `evals` benchmark made of tasks, or a JSON Lines file of tasks as
+    `selfplay tasks` writes it (with an optional `level`). Raises ConfigError for any other.
+    """
+    strata: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
+    for source in sources:
+        for held_out in _read(source):
+            strata[held_out.task.kind, held_out.level].append(held_out)
+    if not strata:
+        return []
+    share = count // len(strata)
+    more = count - share * len(strata)
+    return [
+        task
+        for i, key in enumerate(sorted(strata))
+        for task in _spread(strata[key], share + (i < more))
+    ]
+
+
+def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
+    if count >= len(tasks):
+        return tasks
+    return [tasks[i * len(tasks) // count] for i in range(count)]
+
+
+def _read(source: str) -> list[HeldOutTask]:
+    if source in BENCHMARKS:
+        return [HeldOutTask(q.task, q.level) for q in load_benchmark(source).questions]
+    path = Path(source)
+    if not path.is_file():
+        close = get_close_matches(source, BENCHMARKS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(BENCHMARKS)}"
+        raise ConfigError(
+            f"yardstick.held_out: {source!r} is neither a benchmark nor a file of tasks; {hint}"
+        )
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            found.append(HeldOutTask(_task(row, f"{path.name}/{number}"), int(row.get("level", 0))))
+        except (ValueError, KeyError, TypeError, AttributeError, CodeVerifierError) as error:
+            raise ConfigError(
+                f"{path}, line {number}: not a task ({error!r}); expected a JSON object with kind, "
+                "program, and input and output (code_f: inputs, outputs, message, visible)"
+            ) from error
+    return found
+
+
+def _task(row: dict[str, Any], name: str) -> Task:
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(map(str, row.get(name) or ()))
+
+    def text(name: str) -> str | None:
+        return None if row.get(name) is None else str(row[name])
+
+    return Task(
+        kind=str(row["kind"]),
+        program=str(row["program"]),
+        input=text("input"),
+        output=text("output"),
+        inputs=texts("inputs"),
+        outputs=texts("outputs"),
+        message=str(row.get("message", "")),
+        visible=int(row.get("visible", 0)),
+        id=str(row.get("id", name)),
+    )
