@@ -113,6 +113,8 @@ SMALL = (
     *("rollout.max_proposal_length=64", "rollout.max_completion_length=48"),
     *("learner.r=2", "learner.lora_alpha=4", "learner.target_modules=[q_proj, v_proj]"),
     *("evolution.evolve_every=2", "league.grace_matches=1"),
+    *("yardstick.eval_every=2", "yardstick.tasks=6", "yardstick.samples=2"),
+    *("yardstick.proposals=1", "yardstick.attempts=2", "yardstick.same_tasks=1"),
 )
 
 
@@ -143,7 +145,8 @@ def rows(path):
 def outcome(run):
     """Everything that equal runs have in common: bytes by file, metrics without their seconds."""
     named = [
-        *(run / name for name in ("config.yaml", "tasks.jsonl", "league/events.jsonl")),
+        *(run / name for name in ("config.yaml", "tasks.jsonl", "yardstick.jsonl")),
+        run / "league" / "events.jsonl",
         *(p for name in ("members", "ancestors") for p in (run / name).rglob("*")),
     ]
     found = {str(p.relative_to(run)): p.read_bytes() for p in sorted(named) if p.is_file()}

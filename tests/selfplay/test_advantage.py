@@ -3,7 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfplay.learning.advantage import RewardedSample, student_advantages, teacher_advantages, whiten
+from selfplay.learning.advantage import (
+    RewardedSample,
+    student_advantages,
+    teacher_advantages,
+    whiten,
+)
 
 
 def sample(reward, *, member="s0", role="student", kind="code_o", task=0, tokens=1):

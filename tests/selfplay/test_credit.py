@@ -138,3 +138,33 @@ def test_a_step_without_any_valid_task_teaches_teachers_only():
     assert credit.attempts == ()
     assert [s.advantage for s in credit.samples] == [0.0, 0.0]
     assert credit.frac_reward_zero_std == 0.0
+
+
+def faulty(step, places):
+    """The step after faults of the sandbox: at these attempts, or before any."""
+    broken = []
+    for s, tries in zip(step, places, strict=True):
+        if tries == "all":
+            verified = replace(s.verified, status="sandbox_error", task=None)
+            broken.append(Solved(verified, ()))
+        else:
+            attempts = tuple(replace(a, void=i in tries) for i, a in enumerate(s.attempts))
+            broken.append(Solved(s.verified, attempts))
+    return broken
+
+
+def test_a_fault_of_the_sandbox_teaches_nobody():
+    """Where it failed altogether, the step equals the one without these tasks."""
+    step = [*STEP, solved(5, [0.0, 1.0, 1.0, 0.0]), solved(6, [0.0, 1.0])]
+    places = ["all", (), (), (), (), "all", (0, 1)]
+    kept = step[1:5]
+    assert assign_credit(faulty(step, places), RunConfig()) == assign_credit(kept, RunConfig())
+
+
+def test_a_faulty_attempt_enters_neither_rho_nor_the_baseline():
+    whole = solved(0, [1.0, 0.0, 0.0, None])
+    (broken,) = faulty([whole], [(1,)])
+    fewer = Solved(whole.verified, (whole.attempts[0], *whole.attempts[2:]))
+    assert broken.rho == fewer.rho == pytest.approx(1 / 3)
+    other = solved(1, [1.0, 0.0])
+    assert assign_credit([broken, other], RunConfig()) == assign_credit([fewer, other], RunConfig())

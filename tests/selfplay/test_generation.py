@@ -109,6 +109,20 @@ def test_the_same_seed_gives_the_same_sample_whatever_the_batch(tiny, stack, tok
         assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
 
 
+def test_a_merged_member_samples_what_the_stacked_one_does(tiny, stack, tokenizer):
+    base, adapters = stack
+    asked = requests(tiny, 24)
+    stacked = StackedEngine(adapters, tokenizer).rollouts(asked)
+    for least in (1, 5):
+        merged = StackedEngine(adapters, tokenizer, merge_rows=least).rollouts(asked)
+        for one, other in zip(stacked, merged, strict=True):
+            assert one.completion_ids == other.completion_ids
+            assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.no_grad():
+        assert torch.equal(adapters.model(input_ids=ids).logits, base(input_ids=ids).logits)
+
+
 def test_equal_prompts_are_sampled_independently(tiny, engine):
     same = [TokenRequest(1, prompt(tiny, 3), 20, 1.0, seed) for seed in (1, 2, 1)]
     one, two, again = engine.rollouts(same)

@@ -129,12 +129,28 @@ def test_labelling_is_deterministic_and_keeps_the_order(sandbox, labelled):
 def test_traces_hold_the_states_in_order(labelled):
     for row in labelled:
         for run in row.runs:
-            assert len(run.trace) <= MAX_TRACE
-            assert all(re.fullmatch(r"\?[01];|[a-z]=.*;", state) for state in run.trace)
-            for state in run.trace:
+            *states, returned = run.trace
+            assert len(states) <= MAX_TRACE + len(row.program.parameters)
+            assert all(re.fullmatch(r"\?[01];|[a-z]=.*;", state) for state in states)
+            arguments = "".join(states[: len(row.program.parameters)])
+            assert re.sub(r"[a-z]=", "", arguments).replace(";", ", ")[:-2] == run.input
+            assert re.fullmatch(r":.*;", returned)
+            for state in states:
                 name, _, value = state.rstrip(";").partition("=")
                 if name[0] != "?":
                     small(ast.literal_eval(value))
+
+
+def test_the_returned_expression_with_its_values_gives_the_output(labelled):
+    """What a solver writes last before its answer is enough to find the answer."""
+    checked = 0
+    for row in labelled:
+        if "def g(" in row.program.text:
+            continue
+        for run in row.runs:
+            assert repr(eval(run.trace[-1][1:-1], {})) == run.output
+            checked += 1
+    assert checked > 100
 
 
 def small(value):

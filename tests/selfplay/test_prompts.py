@@ -51,17 +51,19 @@ def test_both_templates_have_their_name():
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
 def test_nano_proposal_round_trip(kind):
     prompt = nano.propose_prompt(kind, [task(kind, nano)])
-    assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|program|>"
-    found = nano.parse_proposal(kind, [task(kind, nano)], f"{OTHER}<|input|>[1, 2]")
-    assert found == Proposal(kind, OTHER, "[1, 2]")
+    assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|plan|>"
+    for plan in ("", "2 add if", "?"):
+        text = f"{plan}<|program|>{OTHER}<|input|>[1, 2]"
+        found = nano.parse_proposal(kind, [task(kind, nano)], text)
+        assert found == Proposal(kind, OTHER, "[1, 2]")
 
 
 def test_nano_code_f_proposal_takes_the_references_program():
     reference = task("code_o", nano)
-    assert nano.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|input|>"
+    assert nano.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|plan|>"
     inputs = [str(i) for i in range(nano.NUM_INPUTS)]
     found = nano.parse_proposal(
-        "code_f", [reference], "<|input|>".join(inputs) + "<|message|>add one"
+        "code_f", [reference], "<|input|>".join(["2", *inputs]) + "<|message|>add one"
     )
     assert found == Proposal("code_f", PROGRAM, inputs=tuple(inputs), message="add one")
 
@@ -103,17 +105,20 @@ def test_nano_ill_formed_answers_are_none(text):
     [
         "",
         PROGRAM,
-        f"{PROGRAM}<|input|>1<|input|>2",
-        f"{PROGRAM}<|output|>1",
-        f"{PROGRAM}<|input|>1<|output|>2",
-        f"<|program|>{PROGRAM}<|input|>1",
+        f"{PROGRAM}<|input|>1",
+        f"2<|program|>{PROGRAM}<|input|>1<|input|>2",
+        f"2<|program|>{PROGRAM}<|output|>1",
+        f"2<|program|>{PROGRAM}<|input|>1<|output|>2",
+        f"2<|plan|>add<|program|>{PROGRAM}<|input|>1",
+        f"2<|program|>{PROGRAM}<|program|>{PROGRAM}<|input|>1",
         "<|message|>add",
-        "<|input|>".join("12345") + "<|message|>add",
-        "<|input|>".join("1234567") + "<|message|>add",
-        "<|input|>".join("123456"),
-        "<|input|>".join("123456") + "<|message|>add<|message|>one",
-        "<|input|>".join("123456") + "<|message|>add<|input|>7",
-        "<|input|>".join(["1<|output|>2", *"23456"]) + "<|message|>add",
+        "<|input|>".join("p12345") + "<|message|>add",
+        "<|input|>".join("p1234567") + "<|message|>add",
+        "<|input|>".join("p123456"),
+        "<|input|>".join("p123456") + "<|message|>add<|message|>one",
+        "<|input|>".join("p123456") + "<|message|>add<|input|>7",
+        "<|input|>".join(["p", "1<|output|>2", *"23456"]) + "<|message|>add",
+        "<|input|>".join(["p<|plan|>", *"123456"]) + "<|message|>add",
     ],
 )
 def test_nano_ill_formed_proposals_are_none(kind, text):

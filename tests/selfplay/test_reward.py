@@ -1,6 +1,11 @@
 import pytest
 
-from selfplay.learning.reward import StudentRewards, azr_proposer_reward, student_reward, teacher_reward
+from selfplay.learning.reward import (
+    StudentRewards,
+    azr_proposer_reward,
+    student_reward,
+    teacher_reward,
+)
 
 
 @pytest.mark.parametrize(

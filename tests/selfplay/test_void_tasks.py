@@ -10,7 +10,7 @@ from selfplay.stages import Match, Solved
 
 def solved(match, status, task, scores):
     verified = SimpleNamespace(proposed=SimpleNamespace(match=match), status=status, task=task)
-    return Solved(verified, tuple(SimpleNamespace(score=score) for score in scores))
+    return Solved(verified, tuple(SimpleNamespace(score=score, void=False) for score in scores))
 
 
 def test_a_sandbox_error_is_void_and_not_an_invalid_task(tmp_path):

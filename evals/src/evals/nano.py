@@ -21,6 +21,7 @@ DESCRIPTIONS = {
     "nano_code_o": "held-out nano programs: predict the output",
     "nano_code_i": "held-out nano programs: find an input that gives the output",
     "nano_code_f": "held-out nano programs: write the program from three examples and a message",
+    "nano_long": "nano programs longer than any that the model was taught, all three kinds",
 }
 
 

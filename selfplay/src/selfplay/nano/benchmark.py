@@ -5,23 +5,22 @@ import os
 from pathlib import Path
 
 from code_verifier import Sandbox, Task
-from selfplay.nano.held_out import KINDS, held_out_tasks
+from selfplay.nano.held_out import held_out_tasks, long_tasks
 from selfplay.prompts.nano import solve_prompt
 
 BENCHMARK_SEED = 20260516
 
 
 def write_benchmark(directory: Path, per_level: int, sandbox: Sandbox) -> list[Path]:
-    """Write nano_code_o.jsonl, nano_code_i.jsonl and nano_code_f.jsonl; return their paths."""
+    """Write nano_code_o, nano_code_i, nano_code_f and nano_long (.jsonl); return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
-    tasks = held_out_tasks(BENCHMARK_SEED, per_level, sandbox)
+    files = {f"nano_{k}": t for k, t in held_out_tasks(BENCHMARK_SEED, per_level, sandbox).items()}
+    files["nano_long"] = long_tasks(BENCHMARK_SEED, per_level, sandbox)
     written = []
-    for kind in KINDS:
-        path = directory / f"nano_{kind}.jsonl"
+    for name, tasks in files.items():
+        path = directory / f"{name}.jsonl"
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(
-            "".join(json.dumps(_row(level, task)) + "\n" for level, task in tasks[kind])
-        )
+        temporary.write_text("".join(json.dumps(_row(level, task)) + "\n" for level, task in tasks))
         os.replace(temporary, path)
         written.append(path)
     return written

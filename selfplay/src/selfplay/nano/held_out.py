@@ -7,14 +7,17 @@ pretraining shows it, in any role.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
 from code_verifier import Sandbox, Task
 from selfplay.nano.examples import task_of
 from selfplay.nano.labels import LabelledProgram, label
-from selfplay.nano.programs import LEVELS, Program, random_program
+from selfplay.nano.programs import LEVELS, LONG, Program, random_program
 
 KINDS = ("code_o", "code_i", "code_f")
+LONGEST_TAUGHT = 16
+"""Lines of the longest program of level 4; long programs have more."""
 
 
 def held_out_programs(seed: int, per_level: int, sandbox: Sandbox) -> list[LabelledProgram]:
@@ -48,11 +51,20 @@ def held_out_tasks(
     """Return per kind the held-out tasks with their level, `per_level` of each."""
     programs = held_out_programs(seed, per_level, sandbox)
     rng = Random(f"{seed}/held-out-inputs")
-    tasks: dict[str, list[tuple[int, Task]]] = {}
-    for kind in KINDS:
-        rows = [(p.program.level, task_of(p, kind, rng.choice(p.runs))) for p in programs]
-        tasks[kind] = [
-            (level, replace(task, id=f"nano_{kind}/{index}"))
-            for index, (level, task) in enumerate(rows)
-        ]
-    return tasks
+    return {kind: _tasks(programs, kind, f"nano_{kind}", rng) for kind in KINDS}
+
+
+def long_tasks(seed: int, per_kind: int, sandbox: Sandbox) -> list[tuple[int, Task]]:
+    """Return tasks on programs longer than any of pretraining, `per_kind` of each kind."""
+    rng = Random(f"{seed}/long")
+    programs_of_any_length = (random_program(rng, LONG) for _ in iter(int, 1))
+    candidates = (p for p in programs_of_any_length if p.text.count("\n") >= LONGEST_TAUGHT)
+    programs = list(islice(label(candidates, sandbox), per_kind))
+    return [row for kind in KINDS for row in _tasks(programs, kind, f"nano_long/{kind}", rng)]
+
+
+def _tasks(
+    programs: list[LabelledProgram], kind: str, name: str, rng: Random
+) -> list[tuple[int, Task]]:
+    rows = [(p.program.level, task_of(p, kind, rng.choice(p.runs))) for p in programs]
+    return [(level, replace(task, id=f"{name}/{i}")) for i, (level, task) in enumerate(rows)]

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from code_verifier import Limits, Sandbox, parse_literal
-from selfplay.nano.programs import Program
+from selfplay.nano.programs import LONG, Program
 
 OUTPUT_CHARS = 2_000_000
 BATCH = 25
 """Programs that share one sandbox process while labels are made (they are our own, not hostile)."""
 MAX_INT, MAX_LIST, MAX_STR, MAX_TRACE = 99, 6, 8, 24
+MAX_LONG_TRACE = 32
+"""States, arguments not counted, that a run of a program of level `LONG` may have."""
 
 _PRELUDE = """
 T = []
@@ -108,8 +110,9 @@ def _labelled(
     program: Program, rows: Sequence[tuple[object, list[tuple[str, object]]] | None]
 ) -> LabelledProgram | None:
     runs = []
+    longest = MAX_LONG_TRACE if program.level == LONG else MAX_TRACE
     for arguments, row in zip(program.inputs, rows, strict=True):
-        if row is None or len(row[1]) > MAX_TRACE + len(arguments):
+        if row is None or len(row[1]) > longest + len(arguments):
             return None
         value, trace = row
         if not _small(value) or not all(_small(v) for _, v in trace):

@@ -26,11 +26,11 @@ from selfplay.nano.tokenizer import train_tokenizer
 class PretrainConfig:
     """What a pretraining run depends on."""
 
-    steps: int = 4500
+    steps: int = 3200
     """Optimiser steps in all."""
     examples: int = 160
     """Examples in a step."""
-    micro_batches: int = 5
+    micro_batches: int = 10
     """Passes a step is cut into; rows of similar length share one."""
     hidden_size: int = 128
     layers: int = 5

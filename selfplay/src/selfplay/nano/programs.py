@@ -21,6 +21,8 @@ from selfplay.nano.grammar import (
 from selfplay.nano.statements import assignment, branch, loop, while_loop
 
 LEVELS = (1, 2, 3, 4)
+LONG = 5
+"""The level of programs longer than any that the model is taught: they measure generalisation."""
 INPUTS_PER_PROGRAM = 6
 USED_SHARE = 0.8
 """Share of programs beyond level 1 whose result comes from the variable that changed last; in the
@@ -50,7 +52,7 @@ class Program:
 
 
 def random_program(rng: Random, level: int) -> Program:
-    """Write a program of this level (1 easiest to 4 hardest) with its inputs."""
+    """Write a program of this level (1 easiest to 4 hardest, or `LONG`) with its inputs."""
     scope = Scope(rng)
     kinds = _signature(rng, level)
     names: list[str] = []
@@ -60,7 +62,7 @@ def random_program(rng: Random, level: int) -> Program:
         names.append(name)
         scope.bind(kind, name)
     helper: list[Line] = []
-    if level == 4 and rng.random() < 0.3:
+    if level >= 4 and rng.random() < 0.3:
         inner = Scope(rng)
         inner.bind("int", "n")
         helper = [
@@ -115,6 +117,12 @@ def _body(s: Scope, level: int) -> list[Line]:
             lines += branch(s, 1) + assignment(s, 1)
         else:
             lines += assignment(s, 1) + assignment(s, 1)
+    elif level == LONG:
+        lines += assignment(s, 1) + branch(s, 1)
+        lines += loop(s, 1, nested=True)
+        lines += assignment(s, 1) + branch(s, 1)
+        lines += loop(s, 1, nested=rng.random() < 0.6)
+        lines += assignment(s, 1)
     else:
         lines += assignment(s, 1)
         if rng.random() < 0.5:
@@ -126,7 +134,7 @@ def _body(s: Scope, level: int) -> list[Line]:
             lines += branch(s, 1)
     if rng.random() < USED_SHARE:
         s.focus(next(line.records[0] for line in reversed(lines) if line.records))
-    return [*lines, Line(1, "return " + _result(s, chain=level == 4))]
+    return [*lines, Line(1, "return " + _result(s, chain=level >= 4))]
 
 
 def _result(s: Scope, *, chain: bool) -> str:

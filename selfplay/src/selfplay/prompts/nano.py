@@ -54,9 +54,10 @@ def propose_prompt(kind: str, references: Sequence[Task]) -> str:
 def parse_proposal(kind: str, references: Sequence[Task], text: str) -> Proposal | None:
     """Read a proposal from a completion; None when it does not have the form."""
     if kind == "code_f":
-        body, _, message = text.partition("<|message|>")
+        body, marker, message = text.partition("<|message|>")
         plan, *inputs = body.split("<|input|>")
-        if len(inputs) != NUM_INPUTS or any("<|" in part for part in (plan, *inputs, message)):
+        parts = (plan, *inputs, message)
+        if not marker or len(inputs) != NUM_INPUTS or any("<|" in part for part in parts):
             return None
         return Proposal(
             kind=kind, program=references[0].program, inputs=tuple(inputs), message=message

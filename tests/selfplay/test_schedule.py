@@ -1,0 +1,88 @@
+"""Learning rates by role and over the run."""
+
+import pytest
+import torch
+
+from selfplay.config import read_config
+from selfplay.errors import SelfplayError
+from selfplay.learning.learner import Learner, TrainingSample
+from selfplay.learning.settings import LearnerConfig
+
+
+def course(steps=11, **settings):
+    config = LearnerConfig(**settings)
+    return [config.schedule(step, steps) for step in range(1, steps + 1)]
+
+
+def test_constant_is_the_default():
+    assert course() == [1.0] * 11
+
+
+def test_linear_falls_evenly_to_its_rate():
+    assert course(lr_scheduler_type="linear", min_lr_rate=0.3) == pytest.approx(
+        [1.0 - 0.07 * i for i in range(11)]
+    )
+    assert course(steps=1, lr_scheduler_type="linear") == [1.0]
+
+
+def test_cosine_is_half_way_in_the_middle():
+    found = course(lr_scheduler_type="cosine", min_lr_rate=0.2)
+    assert (found[0], found[5], found[10]) == pytest.approx((1.0, 0.6, 0.2))
+
+
+def test_warm_up_comes_first_and_ends_at_the_whole_rate():
+    found = course(lr_scheduler_type="linear", warmup_steps=3)
+    assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert found[-1] == pytest.approx(0.0)
+
+
+def test_a_longer_run_than_planned_stays_at_the_end():
+    assert LearnerConfig(lr_scheduler_type="linear", min_lr_rate=0.1).schedule(50, 10) == 0.1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lr_scheduler_type": "polynomial"},
+        {"min_lr_rate": 1.1},
+        {"warmup_steps": -1},
+        {"noise_groups": 1},
+    ],
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(SelfplayError, match=next(iter(wrong))):
+        LearnerConfig(**wrong)
+
+
+def test_teachers_have_a_rate_of_their_own():
+    config = LearnerConfig(learning_rate=1.0, teacher_learning_rate=0.25)
+    assert [config.learning_rate_of(r) for r in ("teacher", "student", "agent")] == [0.25, 1.0, 1.0]
+    assert LearnerConfig(learning_rate=1.0).learning_rate_of("teacher") == 1.0
+    assert LearnerConfig(learning_rate=1.0, teacher_learning_rate=0.0).learning_rate_of(
+        "teacher"
+    ) == pytest.approx(0.0)
+
+
+def test_the_rate_reads_from_yaml_with_and_without_a_value():
+    rate = {"learner": {"teacher_learning_rate": None}}
+    assert read_config(rate).learner.teacher_learning_rate is None
+    rate = {"learner": {"teacher_learning_rate": 1}}
+    assert read_config(rate).learner.teacher_learning_rate == 1.0
+
+
+def test_role_and_factor_scale_the_step(tiny):
+    """Adam's first step has the size of its rate, whatever the gradient."""
+    config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, teacher_learning_rate=2e-3)
+    one = Learner(
+        tiny.qwen(), 0, tiny.members, config, seed=3, roles=["teacher", "teacher", "student"]
+    )
+    samples = [TrainingSample(member, (3, 5), (4, 6), (-3.0, -3.0), 1.0) for member in ("t0", "s0")]
+    before = [[p.detach().clone() for p in one.adapters.parameters_of(m).values()] for m in (0, 2)]
+    one.update(samples, 0.5)
+    for (member, rate), old in zip(((0, 1e-3), (2, 5e-3)), before, strict=True):
+        steps = [
+            float((p - q).abs().max())
+            for p, q in zip(one.adapters.parameters_of(member).values(), old, strict=True)
+        ]
+        assert max(steps) == pytest.approx(rate, rel=0.02)
+        assert all(torch.isfinite(p).all() for p in one.adapters.parameters_of(member).values())
