@@ -132,7 +132,9 @@ def test_resume_needs_a_run(tmp_path):
     refused(command("resume", tmp_path / "none"), "is not a run directory")
     refused(command("resume", tmp_path), "is not a run directory")
     (tmp_path / "config.yaml").write_text("steps: 3\n")
-    refused(command("resume", tmp_path), "has no checkpoint")
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    refused(command("resume", tmp_path), "no checkpoint to go on from")
+    assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
     (tmp_path / "config.yaml").write_text("")
     refused(command("resume", tmp_path), "config.yaml is empty")
     (tmp_path / "config.yaml").write_text("a: [")

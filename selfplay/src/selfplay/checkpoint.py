@@ -20,15 +20,18 @@ from league import League
 from selfplay.errors import RunDirectoryError
 from selfplay.evolution import write_member
 from selfplay.run import Run, role_of
-from selfplay.run_directory import METRICS, RESOURCES, TASKS, YARDSTICK, read_rows, size, truncate
+from selfplay.run_directory import METRICS, ROW_FILES, TASKS, read_rows, size, truncate
 
 FORMAT = 2
-ROW_FILES = (METRICS, TASKS, RESOURCES, YARDSTICK)
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
 
 def save_checkpoint(run: Run) -> None:
-    """Write `checkpoints/step-N` and the members' adapters; drop the oldest checkpoints."""
+    """Write the members' adapters and `checkpoints/step-N`; drop the oldest checkpoints.
+
+    The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
+    step again.
+    """
     home = run.directory / "checkpoints"
     target = home / f"step-{run.step}"
     draft = home / f"step-{run.step}.tmp"
@@ -49,24 +52,23 @@ def save_checkpoint(run: Run) -> None:
     for path in draft.rglob("*"):
         if path.is_file():
             _sync(path)
-    shutil.rmtree(target, ignore_errors=True)
-    os.replace(draft, target)
     for member in run.learner.members:
         write_member(run, member)
-    for old in _steps(home)[: -run.config.keep_checkpoints]:
-        shutil.rmtree(home / f"step-{old}")
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(draft, target)
+    _drop_oldest(run)
 
 
-def newest_checkpoint(directory: Path) -> Path:
-    """Return the newest checkpoint of a run."""
+def newest_checkpoint(directory: Path) -> Path | None:
+    """Return the newest checkpoint of a run; None where it died before its first."""
     home = directory / "checkpoints"
     steps = _steps(home) if home.is_dir() else []
-    if not steps:
+    if not steps and size(directory / METRICS):
         raise RunDirectoryError(
-            f"{directory} has no checkpoint: it ended before its first step. Remove it and start "
-            "again with `selfplay train`"
+            f"{directory} has steps in {METRICS} but no checkpoint to go on from; start another "
+            "run with `selfplay train`"
         )
-    return home / f"step-{steps[-1]}"
+    return home / f"step-{steps[-1]}" if steps else None
 
 
 def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
@@ -83,8 +85,13 @@ def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
         if path.name[1:].isdigit() and int(path.name[1:]) >= born.get(role_of(path.name), 1):
             shutil.rmtree(path)
     for path in _children(directory / "ancestors"):
-        if int(path.name.partition("@")[2]) > step:
+        if path.name[0] != "." and int(path.name.partition("@")[2]) > step:
             shutil.rmtree(path)
+    for folder in (directory, *(directory / n for n in ("members", "ancestors", "checkpoints"))):
+        for path in _children(folder):
+            # What a killed write left.
+            if path.suffix in (".part", ".tmp"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     return state
 
 
@@ -100,6 +107,9 @@ def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
         ) from error
     run.step = state["step"]
     run.born = dict(state["born"])
+    for member in run.learner.members:
+        write_member(run, member)
+    _drop_oldest(run)
     for row in read_rows(run.directory / TASKS):
         if row["status"] == "ok":
             run.structures.add(row["metrics"]["structure"])
@@ -140,6 +150,12 @@ def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     except SafetensorError as error:
         # The library wraps what the system said, a full disk for one, in an error of its own.
         raise OSError(f"cannot write {path}: {error}") from error
+
+
+def _drop_oldest(run: Run) -> None:
+    home = run.directory / "checkpoints"
+    for old in _steps(home)[: -run.config.keep_checkpoints]:
+        shutil.rmtree(home / f"step-{old}")
 
 
 def _steps(home: Path) -> list[int]:

@@ -30,6 +30,7 @@ from selfplay.run_directory import (
     TASKS,
     YARDSTICK,
     append_rows,
+    clear,
     create,
     kept_once_begun,
     lock,
@@ -97,7 +98,30 @@ def train(config: RunConfig, directory: Path, progress: Progress) -> None:
 def begun(config: RunConfig, directory: Path) -> Iterator[Run]:
     """Start a run in a new directory; it is open, before its first step, within the block."""
     create(directory, config)
+    with _founded(config, directory) as run:
+        yield run
+
+
+def resume(directory: Path, progress: Progress) -> None:
+    """Go on with a run from its newest checkpoint; one that died before its first starts again."""
+    config = open_config(directory)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        with _founded(config, directory) as run:
+            _carry_through(run, progress)
+        return
     with _open(config, directory) as run:
+        state = restore_files(directory, checkpoint)
+        restore_run(run, checkpoint, state)
+        if config.mode == "populora":
+            run.league = open_league(directory)
+        _carry_through(run, progress)
+
+
+@contextmanager
+def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
+    with _open(config, directory) as run:
+        clear(directory)
         if config.mode == "populora":
             teachers, students = founders(config)
             run.league = League(
@@ -107,18 +131,6 @@ def begun(config: RunConfig, directory: Path) -> Iterator[Run]:
             append_rows(directory / YARDSTICK, measure_members(run, run.yardstick, 0))
         save_checkpoint(run)
         yield run
-
-
-def resume(directory: Path, progress: Progress) -> None:
-    """Go on with a run from its newest checkpoint."""
-    config = open_config(directory)
-    checkpoint = newest_checkpoint(directory)
-    with _open(config, directory) as run:
-        state = restore_files(directory, checkpoint)
-        restore_run(run, checkpoint, state)
-        if config.mode == "populora":
-            run.league = open_league(directory)
-        _carry_through(run, progress)
 
 
 def _carry_through(run: Run, progress: Progress) -> None:

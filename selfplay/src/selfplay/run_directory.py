@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,10 +15,13 @@ from selfplay.config import RunConfig, config_text, read_config
 from selfplay.errors import RunDirectoryError
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
+LOCK = "run.lock"
 YARDSTICK = "yardstick.jsonl"
 """Measurements of living members on tasks that never change."""
 RESOURCES = "resources.jsonl"
 """Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
+ROW_FILES = (METRICS, TASKS, RESOURCES, YARDSTICK)
+FOLDERS = ("league", "members", "ancestors", "checkpoints")
 
 
 def create(directory: Path, config: RunConfig) -> None:
@@ -54,7 +57,7 @@ def open_config(directory: Path) -> RunConfig:
 
 def lock(directory: Path) -> IO[str]:
     """Hold the directory for this process until the returned file is closed."""
-    file = (directory / "run.lock").open("w")
+    file = (directory / LOCK).open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -63,14 +66,30 @@ def lock(directory: Path) -> IO[str]:
     return file
 
 
+def clear(directory: Path) -> None:
+    """Remove what a run wrote that died before its first checkpoint; nothing else is touched."""
+    for name in (*ROW_FILES, *FOLDERS):
+        path = directory / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def kept_once_begun(directory: Path) -> Iterator[None]:
     """Remove a run that fails before its first checkpoint: nobody could go on with it."""
     try:
         yield
     except BaseException:
-        if not any((directory / "checkpoints").glob("step-*[0-9]")):
-            shutil.rmtree(directory, ignore_errors=True)
+        if not any((directory / "checkpoints").glob("step-*[0-9]")) and not size(
+            directory / METRICS
+        ):
+            clear(directory)
+            (directory / CONFIG).unlink(missing_ok=True)
+            (directory / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):
+                directory.rmdir()
         raise
 
 

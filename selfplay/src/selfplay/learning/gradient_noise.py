@@ -69,6 +69,11 @@ class GroupGradients:
         """Take one group's part of the gradient of the member's loss."""
         self._groups[group] = gradient
 
+    @property
+    def gradients(self) -> list[list[Tensor]]:
+        """Each group's part of the gradient, by group."""
+        return [self._groups[group] for group in sorted(self._groups)]
+
     def noise(self, rows: Sequence[Row]) -> GradientNoise | None:
         """Return the estimates; rows: all of this member and role, those without gradient too.
 

@@ -94,7 +94,7 @@ class Learner:
         for iteration in range(self.config.num_iterations):
             last = {m: StatsSum() for m in first} if iteration else first
             self.optimizer.zero_grad()
-            gradients = self._backward(teaching, last)
+            gradients = self.backward(teaching, last)
             if iteration == 0:
                 noise = self._measure_noise(rows, gradients)
             for member in learning:
@@ -106,7 +106,7 @@ class Learner:
             sums.clipped = last[member].clipped
         return {self.members[m]: s.stats(*outcomes[m], noise.get(m, {})) for m, s in first.items()}
 
-    def _backward(
+    def backward(
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
     ) -> dict[tuple[int, str], GroupGradients]:
         """Leave the loss's gradient on the parameters; return it by group as well."""

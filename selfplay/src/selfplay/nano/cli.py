@@ -50,7 +50,7 @@ def pretrain(out: Path, device: str, workers: int, save_every: int, **given: Any
 @nano.command()
 @click.option("--model", type=PATH, help="Model directory; default: the one in the package.")
 @click.option("--tasks", "per_level", type=click.IntRange(1), default=100, show_default=True)
-@click.option("--samples", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--samples", type=click.IntRange(1), default=8, show_default=True)
 @click.option("--proposals", type=click.IntRange(1), default=300, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True)

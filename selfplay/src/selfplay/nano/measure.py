@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import fmean
+from typing import NamedTuple
 
 from code_verifier import Proposal, Sandbox, Task
 from evals.engine import Engine, Request
@@ -11,6 +13,7 @@ from selfplay.nano.programs import LEVELS
 from selfplay.prompts.nano import parse_answer, parse_proposal, propose_prompt, solve_prompt
 
 MAX_TOKENS = 192
+ANSWER = "<|answer|>"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,16 @@ class SolveRate:
     """Mean over samples at temperature 1."""
     ill_formed: float
     """Share of the samples at temperature 1 without a readable answer."""
+    careful: float
+    """Share of the samples at temperature 1 that think before they answer."""
+    solved_carefully: float | None
+    """Share solved among those that think."""
+    solved_shortly: float | None
+    """Share solved among those that answer at once."""
+    pass_at_k: float
+    """Share of tasks that at least one of the samples solved."""
+    tokens: float
+    """Mean length of a sample."""
 
 
 def measure_proposals(
@@ -90,28 +103,56 @@ def measure_solving(
     rates = []
     for level in LEVELS:
         chosen = [task for lv, task in tasks if lv == level]
-        greedy, _ = _scores(engine, chosen, sandbox, 0.0, 1, seed)
-        sampled, ill = _scores(engine, chosen, sandbox, 1.0, samples, seed)
-        rates.append(SolveRate(chosen[0].kind, level, len(chosen), greedy, sampled, ill))
+        greedy = _attempts(engine, chosen, sandbox, 0.0, 1, seed)
+        sampled = _attempts(engine, chosen, sandbox, 1.0, samples, seed)
+        careful = [a for a in sampled if not a.text.startswith(ANSWER)]
+        short = [a for a in sampled if a.text.startswith(ANSWER)]
+        by_task = [sampled[i : i + samples] for i in range(0, len(sampled), samples)]
+        rates.append(
+            SolveRate(
+                kind=chosen[0].kind,
+                level=level,
+                tasks=len(chosen),
+                greedy=fmean(a.score for a in greedy),
+                sampled=fmean(a.score for a in sampled),
+                ill_formed=fmean(a.answer is None for a in sampled),
+                careful=len(careful) / len(sampled),
+                solved_carefully=fmean(a.score for a in careful) if careful else None,
+                solved_shortly=fmean(a.score for a in short) if short else None,
+                pass_at_k=fmean(any(a.score for a in tries) for tries in by_task),
+                tokens=fmean(a.tokens for a in sampled),
+            )
+        )
     return rates
 
 
-def _scores(
+class _Attempt(NamedTuple):
+    text: str
+    answer: str | None
+    score: float
+    tokens: int
+
+
+def _attempts(
     engine: Engine,
     tasks: Sequence[Task],
     sandbox: Sandbox,
     temperature: float,
     samples: int,
     seed: int,
-) -> tuple[float, float]:
-    attempts = [task for task in tasks for _ in range(samples)]
+) -> list[_Attempt]:
+    tried = [task for task in tasks for _ in range(samples)]
     completions = engine.generate(
         [
             Request(solve_prompt(t), None, MAX_TOKENS, temperature, seed * 1_000_003 + i)
-            for i, t in enumerate(attempts)
+            for i, t in enumerate(tried)
         ]
     )
     answers = [parse_answer(c.text) if c.finish_reason == "stop" else None for c in completions]
-    judged = [(t, a) for t, a in zip(attempts, answers, strict=True) if a is not None]
-    solved = sum(grade.score for grade in sandbox.grade_many(judged))
-    return solved / len(attempts), 1 - len(judged) / len(attempts)
+    grades = sandbox.grade_many(
+        [(t, a) for t, a in zip(tried, answers, strict=True) if a is not None]
+    )
+    return [
+        _Attempt(c.text, a, 0.0 if a is None else float(next(grades).score), len(c.token_ids))
+        for c, a in zip(completions, answers, strict=True)
+    ]

@@ -30,7 +30,7 @@ class PretrainConfig:
     """Optimiser steps in all."""
     examples: int = 160
     """Examples in a step."""
-    micro_batches: int = 10
+    micro_batches: int = 5
     """Passes a step is cut into; rows of similar length share one."""
     hidden_size: int = 128
     layers: int = 5

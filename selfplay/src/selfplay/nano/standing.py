@@ -23,7 +23,7 @@ def measure_model(
     adapters = stack_adapters(
         model, ["base"], r=1, lora_alpha=1.0, target_modules=("q_proj",), seed=0
     )
-    engine = StackedEngine(adapters, tokenizer, max_rows=256)
+    engine = StackedEngine(adapters, tokenizer, max_rows=512, merge_rows=1)
     with labelling_sandbox() as sandbox:
         tasks = held_out_tasks(BENCHMARK_SEED, per_level, sandbox)
     with Sandbox() as sandbox:
@@ -57,12 +57,18 @@ def table(result: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "| solving | level | tasks | greedy | T = 1 | ill-formed at T = 1 |",
-        "|---|---|---|---|---|---|",
+        "| solving | level | greedy | T = 1 | any of k | thinks first | then | at once "
+        "| ill-formed | tokens |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for s in result["solving"]:
         lines.append(
-            f"| {s['kind']} | {s['level']} | {s['tasks']} | {s['greedy']:.2f} "
-            f"| {s['sampled']:.2f} | {s['ill_formed']:.2f} |"
+            f"| {s['kind']} | {s['level']} | {s['greedy']:.2f} | {s['sampled']:.2f} "
+            f"| {s['pass_at_k']:.2f} | {s['careful']:.2f} | {_rate(s['solved_carefully'])} "
+            f"| {_rate(s['solved_shortly'])} | {s['ill_formed']:.2f} | {s['tokens']:.0f} |"
         )
     return "\n".join(lines)
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

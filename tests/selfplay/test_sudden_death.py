@@ -1,0 +1,73 @@
+"""A run killed at any change of its directory goes on to the same files, as SQLite is tested."""
+
+import pytest
+
+from mortal import changes_until_death
+from selfplay.loop import resume, train
+from selfplay.progress import Progress
+from selfplay.run_directory import LOCK, METRICS, RESOURCES
+
+TINY = (
+    *("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "rollout.proposals=1"),
+    *("rollout.num_generations=2", "rollout.max_completion_length=8", "rollout.seed_tasks=2"),
+    *("yardstick.eval_every=1", "yardstick.tasks=2", "yardstick.samples=1"),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(runs, tmp_path_factory):
+    """The undisturbed run, and how many changes it makes."""
+    home = tmp_path_factory.mktemp("whole") / "run"
+    made = changes_until_death(lambda: start(runs, home), home, None)
+    return files(runs, home), made
+
+
+def start(runs, home):
+    train(runs.config(*TINY), home, Progress(quiet=True))
+
+
+def files(runs, home):
+    """All files of a run; of the metrics all but the seconds, of resources nothing repeats."""
+    found = {
+        str(p.relative_to(home)): p.read_bytes()
+        for p in sorted(home.rglob("*"))
+        if p.is_file() and p.name not in (METRICS, RESOURCES, LOCK)
+    }
+    rows = runs.rows(home / METRICS)
+    for row in rows:
+        row.pop("seconds")
+    # The lengths of those two files are in the state of a checkpoint.
+    for name in [n for n in found if n.endswith("state.json")]:
+        found[name] = b"\n".join(x for x in found[name].splitlines() if b".jsonl" not in x)
+    return found | {METRICS: rows}
+
+
+def dies_and_goes_on(runs, whole, home, k):
+    expected, made = whole
+    assert changes_until_death(lambda: start(runs, home), home, k) is None
+    if not (home / "config.yaml").exists():
+        assert k <= 4, "later than its first file, a run can go on"
+        return
+    assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, None) is not None
+    assert files(runs, home) == expected, f"killed at change {k} of {made}"
+
+
+@pytest.mark.parametrize("share", [0.03, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0])
+def test_killed_here_and_there(runs, whole, tmp_path, share):
+    dies_and_goes_on(runs, whole, tmp_path / "run", max(1, round(share * whole[1])))
+
+
+@pytest.mark.slow
+def test_killed_at_every_change(runs, whole, tmp_path):
+    for k in range(1, whole[1] + 1):
+        dies_and_goes_on(runs, whole, tmp_path / f"run-{k}", k)
+
+
+def test_killed_again_while_it_goes_on(runs, whole, tmp_path):
+    home = tmp_path / "run"
+    expected, made = whole
+    assert changes_until_death(lambda: start(runs, home), home, made - 10) is None
+    for k in (3, 9, 15):
+        assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, k) is None
+    resume(home, Progress(quiet=True))
+    assert files(runs, home) == expected
