@@ -163,6 +163,22 @@ def tasks(run: Path, out: Path, every: bool) -> None:
 
 
 @main.command()
+@click.argument("run", type=RUN)
+@click.argument("member")
+@click.option("--out", required=True, type=RUN, help="A new directory.")
+@click.option("--merge", is_flag=True, help="Write base and adapter as one plain model.")
+@click.option("--base", help="Path or hub name that the adapter names; default: the run's.")
+def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> None:
+    """Write a member so that PEFT (or, merged, transformers alone) loads it by its path."""
+    with told_plainly():
+        from selfplay.export import export_member
+
+        hush()
+        named = export_member(run, member, out, base=base, merge=merge)
+        click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
+
+
+@main.command()
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True)
 def presets(name: str | None, as_json: bool) -> None:

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from code_verifier import Limits, Sandbox
 from league import League
+from selfplay.base_model import load_base
 from selfplay.buffer import TaskBuffer
 from selfplay.config import RunConfig
 from selfplay.errors import ConfigError
 from selfplay.generation import StackedEngine
 from selfplay.learning.learner import Learner
-from selfplay.nano.architecture import WEIGHTS
 from selfplay.prompts.template import Template, template_named
 from selfplay.sampling import derive_seed
 from selfplay.yardstick.state import Yardstick
@@ -75,18 +74,6 @@ def open_sandbox(config: RunConfig) -> Sandbox:
     return Sandbox(workers=s.workers, limits=limits, runs=s.runs)
 
 
-def base_directory(base: str) -> str:
-    """Return where the base model is loaded from."""
-    if base != "nano":
-        return base
-    if not (WEIGHTS / "model.safetensors").exists():
-        raise ConfigError(
-            f"the nano model is missing from {WEIGHTS}; reinstall populab-selfplay, or make it "
-            "with `selfplay nano pretrain`"
-        )
-    return str(WEIGHTS)
-
-
 def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
     """Load the base model and put a fresh adapter for every founder on it."""
     if config.engine == "vllm":
@@ -94,18 +81,12 @@ def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
             "engine is 'vllm', which this version does not have yet; use --engine hf, "
             "the learner's own module"
         )
-    path = base_directory(config.base)
     if config.threads:
         torch.set_num_threads(config.threads)
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.dtype))
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ConfigError(f"cannot load the base model {config.base!r}: {first}") from error
+    model, tokenizer = load_base(config.base, config.dtype)
     model.requires_grad_(False)
     model.eval().to(device)
     teachers, students = founders(config)

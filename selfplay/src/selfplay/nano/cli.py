@@ -82,3 +82,16 @@ def benchmark(out: Path, per_level: int) -> None:
         with labelling_sandbox() as sandbox:
             for path in write_benchmark(out, per_level, sandbox):
                 click.echo(path)
+
+
+@nano.command()
+@click.argument("directory", type=PATH)
+def export(directory: Path) -> None:
+    """Write the built-in base model into a new directory that PEFT, transformers and vLLM load."""
+    from selfplay.cli import told_plainly
+
+    with told_plainly():
+        from selfplay.export import export_nano
+
+        export_nano(directory)
+        click.echo(f"model: {directory}")

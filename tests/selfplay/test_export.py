@@ -1,0 +1,59 @@
+"""What leaves a run loads elsewhere without us."""
+
+import json
+
+import peft
+import pytest
+import torch
+from click.testing import CliRunner
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from selfplay.cli import main
+
+PROMPT = "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>"
+
+
+def command(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def run(runs, tmp_path_factory):
+    return runs.train(tmp_path_factory.mktemp("export") / "run", "learner.learning_rate=0.05")
+
+
+def logits(model, tokenizer):
+    with torch.no_grad():
+        return model.eval()(**tokenizer(PROMPT, return_tensors="pt")).logits
+
+
+def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
+    base, adapter, merged = (tmp_path / name for name in ("base", "adapter", "merged"))
+    assert command("nano", "export", base).exit_code == 0
+    assert command("export", run, "s0", "--out", adapter, "--base", base).exit_code == 0
+    assert command("export", run, "s0", "--out", merged, "--merge").exit_code == 0
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    plain = logits(AutoModelForCausalLM.from_pretrained(base), tokenizer)
+    with_adapter = logits(peft.AutoPeftModelForCausalLM.from_pretrained(adapter), tokenizer)
+    whole = logits(
+        AutoModelForCausalLM.from_pretrained(merged), AutoTokenizer.from_pretrained(merged)
+    )
+    assert torch.allclose(with_adapter, whole, atol=1e-4)
+    assert not torch.allclose(plain, whole, atol=1e-2)
+
+
+def test_without_a_base_the_adapter_names_the_installed_one(run, tmp_path):
+    assert command("export", run, "t0", "--out", tmp_path / "t0").exit_code == 0
+    named = json.loads((tmp_path / "t0" / "adapter_config.json").read_text())
+    AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
+
+
+def test_what_is_not_there_or_in_the_way_is_told(run, tmp_path):
+    result = command("export", run, "s9", "--out", tmp_path / "s9")
+    assert result.exit_code == 2
+    assert "no member 's9'" in result.output
+    assert "s0, s1" in result.output
+    (tmp_path / "taken").mkdir()
+    assert "exists" in command("export", run, "s0", "--out", tmp_path / "taken").output
+    assert "exists" in command("nano", "export", tmp_path / "taken").output
+    assert [p.name for p in tmp_path.iterdir()] == ["taken"]
