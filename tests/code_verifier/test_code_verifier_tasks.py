@@ -170,4 +170,5 @@ def test_a_fault_of_the_sandbox_is_told_apart_from_a_wrong_answer() -> None:
         (Task("code_f", SQUARE, inputs=("1",), outputs=("2",)), SQUARE),
     ):
         found = grade_answer(task, answer, broken, Comparison(), Limits())
-        assert (found.score, found.reason) == (0.0, "sandbox_error: gone")
+        assert (found.score, found.status) == (0.0, "sandbox_error")
+        assert found.reason == "sandbox_error: gone"

@@ -139,7 +139,7 @@ def check(
             return ordered_map(job, items, workers)
 
         counts = stream(rows, out, on_error, run, resume=resume, usable=check_request)
-    _print_counts(counts, "status", as_json)
+    _print_counts(counts, "status", as_json, counts.total())
     return 1 if counts["sandbox_error"] else 0
 
 
@@ -174,8 +174,9 @@ def grade(
 
     ROWS holds {"id", "kind", "answer"} and, for code_o, "output"; for code_i, "program" and
     "output"; for code_f, "inputs", "outputs" and "visible"?, the number of leading pairs that
-    are not judged. Written are, in the same order, {"id", "score", "reason", "passed"?,
-    "total"?}. An answer the sandbox failed to judge has the score null and the exit code is 1.
+    are not judged. Written are, in the same order, {"id", "score", "reason", "status",
+    "passed"?, "total"?}. An answer that the sandbox failed to judge has the status sandbox_error
+    and the score null, is counted as ungraded, and the exit code is 1.
     """
     limits = _limits(wall_s, cpu_s, memory_mb, output_chars)
     comparison = Comparison(not python_equality, tolerance)
@@ -186,11 +187,11 @@ def grade(
             return ordered_map(job, items, workers)
 
         counts = stream(rows, out, on_error, run, "score", resume, grade_request)
-    failed = counts.pop("None", 0)
-    if failed:
-        counts["sandbox_error"] = failed
-    _print_counts(counts, "score", as_json)
-    return 1 if failed else 0
+    total, ungraded = counts.total(), counts.pop("None", 0)
+    _print_counts(counts, "score", as_json, total, ungraded=ungraded)
+    if ungraded:
+        tell(f"error: {ungraded} of {total} rows could not be graded: the sandbox failed")
+    return 1 if ungraded else 0
 
 
 @main.command()
@@ -212,10 +213,12 @@ def doctor(as_json: bool) -> int:
     return 0 if found.works else 1
 
 
-def _print_counts(counts: Counter[str], name: str, as_json: bool) -> None:
+def _print_counts(
+    counts: Counter[str], name: str, as_json: bool, total: int, **others: int
+) -> None:
     if as_json:
-        click.echo(json.dumps({"rows": counts.total(), name: dict(sorted(counts.items()))}))
+        click.echo(json.dumps({"rows": total, name: dict(sorted(counts.items())), **others}))
         return
-    click.echo(f"{counts.total()} rows")
-    for key, number in counts.most_common():
-        click.echo(f"  {key:18} {number:8}  {100.0 * number / counts.total():5.1f} %")
+    click.echo(f"{total} rows")
+    for key, number in [*counts.most_common(), *((k, n) for k, n in others.items() if n)]:
+        click.echo(f"  {key:18} {number:8}  {100.0 * number / total:5.1f} %")

@@ -6,6 +6,7 @@ it runs on every judged input. Answers are data or run in the sandbox, never in 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from code_verifier.compare import Comparison
 from code_verifier.errors import LiteralError, RecordError
@@ -21,7 +22,7 @@ def grade_answer(
 ) -> Grade:
     """The grade of `answer`. Raises RecordError when the task lacks what its kind needs.
 
-    A fault of the sandbox gives score 0.0 and a reason that begins with `sandbox_error`.
+    A fault of the sandbox gives a grade that is not `judged`.
     """
     if not isinstance(answer, str):
         raise RecordError(f"the answer is of type {type(answer).__name__}; expected a text")
@@ -46,7 +47,7 @@ def _grade_output(output: str, answer: str, comparison: Comparison, limits: Limi
     try:
         value = parse_literal(answer, max(limits.output_chars, 2 * len(output)))
     except LiteralError as error:
-        return Grade(0.0, f"{error.status}: {error}")
+        return _refused(error.status, str(error))
     return Grade(1.0, "right") if comparison.same(value, gold) else Grade(0.0, "wrong output")
 
 
@@ -54,7 +55,7 @@ def _grade_input(program: str, output: str, answer: str, run: Run, comparison: C
     gold = _gold(output)
     verdict = next(run(program, [answer]))
     if verdict.output is None:
-        return Grade(0.0, f"{verdict.status}: {verdict.reason}")
+        return _refused(verdict.status, verdict.reason)
     if comparison.same(_gold(verdict.output), gold):
         return Grade(1.0, "right")
     return Grade(0.0, "the input gives another output")
@@ -65,24 +66,27 @@ def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) ->
     if not pairs:
         raise RecordError("a code_f task needs at least one hidden example to be graded")
     golds = [(given, _gold(output)) for given, output in pairs]
-    passed, reason = 0, ""
+    passed = 0
+    first: Grade | None = None  # what went wrong first
     verdicts = run(answer, [given for given, _ in golds])
     for (_, gold), verdict in zip(golds, verdicts, strict=False):
+        if verdict.status == Status.SANDBOX_ERROR:
+            return _refused(verdict.status, verdict.reason)
         if verdict.output is None:
-            reason = reason or f"{verdict.status}: {verdict.reason}"
+            first = first or _refused(verdict.status, verdict.reason)
             if verdict.status in _HOPELESS:
                 break  # the same for every input, or too dear to repeat
         elif comparison.same(_gold(verdict.output), gold):
             passed += 1
         else:
-            reason = reason or "wrong output on a hidden example"
-    score = 1.0 if passed == len(pairs) else 0.0
-    return Grade(score, reason or "right", passed, len(pairs))
+            first = first or Grade(0.0, "wrong output on a hidden example")
+    return replace(first or Grade(1.0, "right"), passed=passed, total=len(pairs))
+
+
+def _refused(status: str, reason: str) -> Grade:
+    return Grade(0.0, f"{status}: {reason}", status=status)
 
 
 _HOPELESS = frozenset(
-    {
-        *(Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY),
-        *(Status.VIOLATION, Status.SANDBOX_ERROR),
-    }
+    (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
 )

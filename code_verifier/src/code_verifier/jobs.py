@@ -87,15 +87,18 @@ def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdi
 
 @_told
 def grade_row(sandbox: Sandbox, row: Row) -> Row:
-    """`{"id", "score", "reason", "passed"?, "total"?}` for a row with a task and an answer.
+    """`{"id", "score", "reason", "status", "passed"?, "total"?}` for a task and an answer.
 
     The score is None when the sandbox failed.
     """
     task, answer = grade_request(row)
     grade = sandbox.grade(task, answer)
-    failed = grade.reason.startswith(Status.SANDBOX_ERROR)
-    score = None if failed else grade.score
-    result: Row = {"id": id_of(row), "score": score, "reason": grade.reason}
+    result: Row = {
+        "id": id_of(row),
+        "score": grade.score if grade.judged else None,
+        "reason": grade.reason,
+        "status": grade.status,
+    }
     if grade.total is not None:
         result |= {"passed": grade.passed, "total": grade.total}
     return result

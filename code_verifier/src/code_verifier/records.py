@@ -9,7 +9,7 @@ from code_verifier.errors import RecordError
 
 
 class Status:
-    """Names of the outcomes of one program, and of a rejected proposal.
+    """Names of the outcomes of one program, of an answer, and of a rejected proposal.
 
     `SANDBOX_ERROR` is a fault of the sandbox and never counts against a program.
     """
@@ -109,12 +109,23 @@ class Validation:
 
 @dataclass(frozen=True)
 class Grade:
-    """score: 1.0 right, 0.0 wrong. passed, total: judged examples (code_f only)."""
+    """Outcome of an answer."""
 
     score: float
+    """1.0 right, 0.0 wrong. Also 0.0 for an answer that was not `judged`, which never counts."""
     reason: str
     passed: int | None = None
+    """Hidden examples that came out right (code_f only)."""
     total: int | None = None
+    """Hidden examples (code_f only)."""
+    status: str = Status.OK
+    """`ok` when the answer was compared, else why it could not be: `sandbox_error` for a fault of
+    ours, any other status for a fault of the answer."""
+
+    @property
+    def judged(self) -> bool:
+        """False for a fault of the sandbox: it says nothing about the answer."""
+        return self.status != Status.SANDBOX_ERROR
 
 
 def _check_kind(kind: str) -> None:

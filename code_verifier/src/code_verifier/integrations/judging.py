@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from code_verifier.records import Grade, Status, Task
+from code_verifier.records import Grade, Task
 from code_verifier.sandbox import Sandbox
 
 Parse = Callable[[str], str | None]
@@ -42,7 +42,7 @@ class Judge:
 
     def score(self, grade: Grade) -> float | None:
         """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""
-        if grade.reason.startswith(Status.SANDBOX_ERROR):
+        if not grade.judged:
             return None
         if self._partial_credit and grade.total:
             return (grade.passed or 0) / grade.total

@@ -70,10 +70,10 @@ def task_reward(
     parse: finds the answer in a completion's text, or None. partial_credit: a code_f answer
     earns the share of hidden examples it passes. name: what TRL calls the reward in its logs.
 
-    A fault of the sandbox gives None. TRL leaves such a completion out of its group when every
-    reward function gives None (release 1.16 does; older ones counted it as 0). A batch is judged
-    in parallel, equal answers to equal tasks once. Raises RecordError when a dataset row is no
-    task: that is a mistake in the data, not in an answer.
+    A fault of the sandbox gives None, TRL's word for a reward that does not apply. A completion
+    without any reward is left out of its group's baseline and has the advantage 0 (release 1.16;
+    older ones counted it as 0). A batch is judged in parallel, equal answers to equal tasks once.
+    Raises RecordError when a dataset row is no task: a mistake in the data, not in an answer.
     """
     return _TaskReward(Judge(sandbox, partial_credit), parse, name)
 

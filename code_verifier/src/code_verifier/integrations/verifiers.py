@@ -37,8 +37,9 @@ def task_reward(
 
     task: data with a mapping `row`, see the module's text. trace: has a text `last_reply`.
     The arguments are those of the TRL function of the same name. A fault of the sandbox raises
-    SandboxUnavailable, so that the rollout is an error and no reward of 0; data that is no task
-    raises RecordError.
+    SandboxUnavailable: `verifiers` takes no None for a reward, but an exception makes the rollout
+    a failed one (a TaskError in its trace), whose reward stays None: scoring did not run. Data
+    that is no task raises RecordError.
     """
     judge = Judge(sandbox, partial_credit)
 
@@ -57,7 +58,8 @@ def rubric_function(
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """`reward(completion, info)` for a `Rubric`; else as `task_reward`.
 
-    A `Rubric` turns every exception into a reward of 0.0 and a line in its log.
+    A `Rubric` cannot leave a reward out: it turns every exception, a fault of the sandbox too,
+    into a reward of 0.0 and a line in its log.
     """
     judge = Judge(sandbox, partial_credit)
 
