@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from code_verifier import Limits, jsonl
+from code_verifier import Limits
 from code_verifier.cli import main
-from code_verifier.jsonl import FileError, open_rows
-from code_verifier.rows import Row
+from code_verifier.rows import jsonl
+from code_verifier.rows.fields import Row
+from code_verifier.rows.jsonl import FileError, open_rows
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
 LINE = json.dumps(GOOD).encode() + b"\n"

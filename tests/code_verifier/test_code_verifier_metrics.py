@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from code_verifier import ProgramError, measure
-from code_verifier.metrics import NUMBERS
+from code_verifier.metrics.measurement import NUMBERS
 
 PROGRAM = (
     "import math\nfrom re import sub\n\n\nclass A:\n    '''Doc.'''\n\n    def m(self, y):\n"

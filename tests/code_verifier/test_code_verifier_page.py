@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from code_verifier import RecordError, measure
-from code_verifier.metrics import NUMBERS
-from code_verifier.page import Gathered, render, save
+from code_verifier.metrics.measurement import NUMBERS
+from code_verifier.page.document import render
+from code_verifier.page.gathered import Gathered
 from code_verifier.page.plots import Line, bars, curves, ticks
+from code_verifier.page.saving import save
 
 EVIL = "def f(x):\n    return '</pre><script>alert(1)</script>\" onload=x' + x"
 VOID = {"meta", "br"}

@@ -15,8 +15,8 @@ from code_verifier import (
     grade,
     strip_comments,
 )
-from code_verifier.duplicates import Duplicate, Duplicates, find_duplicates
-from code_verifier.grading import grade_answer
+from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
+from code_verifier.tasks.grading import grade_answer
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 

@@ -25,10 +25,10 @@ from code_verifier import (
     grade,
 )
 from code_verifier.cli import main
-from code_verifier.grading import grade_answer
 from code_verifier.integrations import trl, verifiers
-from code_verifier.pool import EXAMINER, Pool
-from code_verifier.process import ProcessLost
+from code_verifier.sandbox.pool import EXAMINER, Pool
+from code_verifier.sandbox.process import ProcessLost
+from code_verifier.tasks.grading import grade_answer
 
 SQUARE = "def f(x):\n    return x * x"
 SPIN_ON_TWO = "def f(x):\n    while x == 2: pass\n    return x"

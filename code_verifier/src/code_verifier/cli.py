@@ -12,16 +12,16 @@ from typing import Any
 import click
 
 from code_verifier import __version__
-from code_verifier.cli_metrics import compare, coverage, metrics
-from code_verifier.commands import Finite, clean_exit, job_options, stream, tell
-from code_verifier.compare import Comparison
-from code_verifier.doctor import diagnose
-from code_verifier.jobs import check_request, check_row, grade_request, grade_row
-from code_verifier.limits import Limits
-from code_verifier.parallel import ordered_map
-from code_verifier.pool import HASH_SEEDS
-from code_verifier.rows import Row
-from code_verifier.sandbox import Sandbox
+from code_verifier.commands.job import Finite, clean_exit, job_options, stream, tell
+from code_verifier.commands.judged_row import check_request, check_row, grade_request, grade_row
+from code_verifier.commands.metrics import compare, coverage, metrics
+from code_verifier.literals.comparison import Comparison
+from code_verifier.rows.fields import Row
+from code_verifier.sandbox.doctor import diagnose
+from code_verifier.sandbox.parallel import ordered_map
+from code_verifier.sandbox.pool import HASH_SEEDS
+from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.limits import Limits
 
 _CPUS = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 _DAY_S = 86_400.0

@@ -4,8 +4,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from code_verifier.records import Grade, Task
-from code_verifier.sandbox import Sandbox
+from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.records import Grade, Task
 
 Parse = Callable[[str], str | None]
 

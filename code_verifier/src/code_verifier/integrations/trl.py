@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from code_verifier.errors import RecordError
 from code_verifier.integrations.completions import completion_text, find_answer
 from code_verifier.integrations.judging import Judge, Parse
-from code_verifier.records import Task
-from code_verifier.rows import task_of
-from code_verifier.sandbox import Sandbox
+from code_verifier.rows.fields import task_of
+from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.records import Task
 
 COLUMNS = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
 

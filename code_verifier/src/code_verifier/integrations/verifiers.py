@@ -23,8 +23,8 @@ from typing import Any
 from code_verifier.errors import RecordError, SandboxUnavailable
 from code_verifier.integrations.completions import completion_text, find_answer
 from code_verifier.integrations.judging import Judge, Parse
-from code_verifier.rows import task_of
-from code_verifier.sandbox import Sandbox
+from code_verifier.rows.fields import task_of
+from code_verifier.sandbox.sandbox import Sandbox
 
 
 def task_reward(

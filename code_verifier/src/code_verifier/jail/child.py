@@ -13,11 +13,11 @@ import marshal
 import os
 import sys
 
-from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
 from code_verifier.jail import modules, proxies
 from code_verifier.jail.names import BANNED_NAMES
 from code_verifier.jail.protocol import FRAME, RESULT_FD, pack_result
+from code_verifier.literals.canonical import canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from code_verifier.jail.protocol import (
     TIER_SHIFT,
     UNSTABLE,
     pack_result,
+    receive,
+    send,
 )
-from code_verifier.jail.stream import receive, send
-from code_verifier.literals import parse_arguments
+from code_verifier.literals.literal import parse_arguments
 
 _TIDY = 1000
 _FAILURES = (SyntaxError, ValueError, RecursionError, OverflowError, MemoryError)

@@ -9,6 +9,9 @@ Replies: length, then REPLY or EXAMINED, then for every input RESULT and its byt
 child -> server: FRAME (nonce, size of the body), then for every input RESULT and its text.
 """
 
+from __future__ import annotations
+
+import os
 import struct
 
 RESULT_FD = 3
@@ -50,3 +53,25 @@ def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes
         results.append((STATUSES[code], data[start : start + size]))
         start += size
     return results if start == len(data) else None
+
+
+def receive() -> bytes | None:
+    """The body of the next frame on standard input, or None at its end."""
+    data = os.read(0, READ)
+    while data:
+        if len(data) >= LENGTH.size:
+            size = LENGTH.size + LENGTH.unpack_from(data)[0]
+            if len(data) >= size:
+                return data[LENGTH.size : size]
+        more = os.read(0, READ)
+        if not more:
+            return None
+        data += more
+    return None
+
+
+def send(body: bytes) -> None:
+    """Write one frame to standard output."""
+    view = memoryview(LENGTH.pack(len(body)) + body)
+    while view:
+        view = view[os.write(1, view) :]

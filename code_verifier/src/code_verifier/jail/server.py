@@ -25,9 +25,10 @@ from code_verifier.jail.protocol import (
     RESULT,
     RESULT_FD,
     pack_result,
+    receive,
+    send,
     unpack_results,
 )
-from code_verifier.jail.stream import receive, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

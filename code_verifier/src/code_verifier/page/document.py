@@ -3,11 +3,11 @@
 from collections import Counter
 from importlib.resources import files
 
-from code_verifier.diversity import coverage_of
+from code_verifier.metrics.diversity import coverage_of
+from code_verifier.metrics.summary import summarise, windows
 from code_verifier.page import sections
 from code_verifier.page.gathered import Gathered
 from code_verifier.page.markup import escape, plural
-from code_verifier.summary import summarise, windows
 
 
 def render(gathered: Gathered, unparsed: int = 0) -> str:

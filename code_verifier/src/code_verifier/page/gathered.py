@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from code_verifier.metrics import Metrics
+from code_verifier.metrics.measurement import Metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from code_verifier.diversity import Coverage
-from code_verifier.metrics import NUMBERS, Metrics
+from code_verifier.metrics.diversity import Coverage
+from code_verifier.metrics.measurement import NUMBERS, Metrics
+from code_verifier.metrics.summary import Window, quantile
 from code_verifier.page.markup import escape, number, plural
 from code_verifier.page.plots import Line, bars, curves
-from code_verifier.summary import Window, quantile
 
 MEANING = {
     "ast_depth": ("Depth of the syntax tree", "How many parts of a program sit inside each other."),

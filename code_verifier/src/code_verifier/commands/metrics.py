@@ -1,0 +1,150 @@
+"""`code-verifier metrics`, `coverage` and `compare`: the structure of programs."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from code_verifier.commands.job import INPUT, clean_exit, job_options, stream, tell
+from code_verifier.commands.measured_row import (
+    CPUS,
+    PROGRAM,
+    measure_row,
+    metrics_of,
+    step_of,
+    traits_row,
+)
+from code_verifier.commands.processes import process_map
+from code_verifier.commands.tables import print_contrast, print_coverage, print_summary
+from code_verifier.errors import CodeVerifierError
+from code_verifier.metrics.contrast import compare_sets
+from code_verifier.metrics.diversity import coverage_of
+from code_verifier.metrics.traits import TRAITS
+from code_verifier.page.document import render
+from code_verifier.page.gathered import Gathered
+from code_verifier.page.saving import save
+from code_verifier.rows.fields import Row
+from code_verifier.rows.jsonl import open_rows
+
+
+def _set_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+        click.option(
+            "--on-error",
+            type=click.Choice(["stop", "skip"]),
+            default="stop",
+            show_default=True,
+            help="At a bad line: stop with exit code 2, or leave the line out.",
+        ),
+        _workers,
+    ):
+        command = option(command)
+    return command
+
+
+_workers = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=CPUS,
+    show_default="one a core",
+    help="Processes; a small file is measured without.",
+)
+
+
+@click.command()
+@job_options
+@click.option("--html", type=INPUT, help="HTML page to write, with distributions and trends.")
+@_workers
+@clean_exit
+def metrics(
+    rows: Path, out: Path, on_error: str, as_json: bool, html: Path | None, workers: int
+) -> int:
+    """Measure programs; rows that do not parse get an "error" instead of numbers."""
+    gathered = Gathered(rows.name)
+    unparsed = 0
+
+    def run(items: Iterable[Row]) -> Iterator[Row]:
+        nonlocal unparsed
+        for result in process_map(partial(measure_row, keep=html is not None), items, workers):
+            program = result.pop(PROGRAM, "")
+            found = metrics_of(result)
+            if found is not None:
+                gathered.metrics.append(found)
+                gathered.steps.append(step_of(result))
+                if program:
+                    gathered.examples.setdefault(found.structure, program)
+            unparsed += "error" in result
+            yield result
+
+    stream(rows, out, on_error, run, "error")
+    print_summary(gathered.metrics, unparsed, as_json)
+    if html is not None:
+        save(render(gathered, unparsed), html)
+    return 0
+
+
+@click.command()
+@click.argument("tasks", type=INPUT)
+@click.option("--top", type=click.IntRange(min=0), default=5, show_default=True)
+@_set_options
+@clean_exit
+def coverage(tasks: Path, top: int, on_error: str, as_json: bool, workers: int) -> int:
+    """Count the different structures of a task set, and how evenly they are used.
+
+    Three views, from fine to coarse: the structure of a program, the set of syntax it uses, the
+    set of modules it imports.
+    """
+    found = list(_results(tasks, partial(traits_row, keep=True), on_error, workers))
+    usable = [row for row in found if "error" not in row]
+    programs = [row[PROGRAM] for row in usable]
+    views = {trait: coverage_of([row[trait] for row in usable], programs, top) for trait in TRAITS}
+    unparsed = len(found) - len(usable)
+    if as_json:
+        views_json = {trait: asdict(view) for trait, view in views.items()}
+        click.echo(json.dumps({"programs": len(usable), "unparsed": unparsed, **views_json}))
+        return 0
+    click.echo(f"{len(usable)} programs, {unparsed} not measurable")
+    for trait, view in views.items():
+        print_coverage(trait, view)
+    return 0
+
+
+@click.command()
+@click.argument("left", type=INPUT)
+@click.argument("right", type=INPUT)
+@_set_options
+@clean_exit
+def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int) -> int:
+    """Compare the programs of two task sets, number by number and structure by structure."""
+    sides = []
+    for path in (left, right):
+        found = map(metrics_of, _results(path, measure_row, on_error, workers))
+        usable = [item for item in found if item is not None]
+        if not usable:
+            raise CodeVerifierError(f"{path}: no program can be measured; expected one or more")
+        sides.append(usable)
+    contrast = compare_sets(*sides)
+    if as_json:
+        click.echo(json.dumps(asdict(contrast)))
+        return 0
+    print_contrast(contrast)
+    return 0
+
+
+def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
+    """The results of a file's rows; a bad row stops or is told."""
+    skip = tell if on_error == "skip" else None
+    with open_rows(path) as source:
+        for result in process_map(job, source.rows(skip), workers):
+            problem = result.get("bad_row")
+            if problem is None:
+                yield result
+            elif skip is None:
+                raise CodeVerifierError(f"{source.name}, {problem}")
+            else:
+                skip(f"{source.name}, {problem}")
