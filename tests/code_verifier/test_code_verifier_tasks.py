@@ -1,6 +1,8 @@
 """Proposals are accepted or refused with a reason, and answers are judged."""
 
+import ast
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,11 @@ from code_verifier import (
     Sandbox,
     Task,
     Verdict,
+    fingerprint,
     grade,
+    leaks,
+    measure,
+    parse_program,
     strip_comments,
 )
 from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
@@ -112,6 +118,31 @@ def test_comments_and_docstrings_go() -> None:
     assert strip_comments('def f():\n    "only"') == "def f():\n    pass"
     with pytest.raises(ValueError, match="not Python"):
         strip_comments("def f(")
+
+
+def test_a_program_is_parsed_once(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    parse = ast.parse
+
+    def counted(text: str, *args: Any, **options: Any) -> Any:
+        texts.append(text)
+        return parse(text, *args, **options)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    proposal = Proposal("code_f", SQUARE, inputs=("'a'", "x=2"), message="quadratic")
+    assert sandbox.validate(proposal).status == "exception"
+    assert texts == [SQUARE, "f(\n'a'\n)", "f(\nx=2\n)"]
+    parsed = parse_program(SQUARE)
+    texts.clear()
+    assert (measure(parsed), strip_comments(parsed)) == (measure(SQUARE), SQUARE)
+    assert fingerprint(parsed) == measure(parsed).structure
+    assert leaks(SQUARE, parsed)
+    Duplicates([SQUARE])
+    assert texts == [SQUARE, SQUARE]
+    documented = parse_program('def f():\n    "Doc."\n    if f:\n        "no doc"\n')
+    before = ast.dump(documented.tree)
+    assert strip_comments(documented) == "def f():\n    if f:\n        'no doc'"
+    assert ast.dump(documented.tree) == before
 
 
 def test_duplicates_are_told_exact_or_structural() -> None:

@@ -20,7 +20,7 @@ from code_verifier.metrics.diversity import Coverage, coverage
 from code_verifier.metrics.measurement import Metrics, measure
 from code_verifier.program.fingerprint import fingerprint
 from code_verifier.program.leaks import leaks
-from code_verifier.program.source import strip_comments
+from code_verifier.program.source import ParsedProgram, parse_program, strip_comments
 from code_verifier.sandbox.sandbox import Sandbox
 from code_verifier.sandbox.shared import grade
 from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
@@ -40,6 +40,7 @@ __all__ = [
     "Limits",
     "LiteralError",
     "Metrics",
+    "ParsedProgram",
     "ProgramError",
     "Proposal",
     "RecordError",
@@ -61,6 +62,7 @@ __all__ = [
     "measure",
     "parse_arguments",
     "parse_literal",
+    "parse_program",
     "strip_comments",
     "tidy_arguments",
 ]

@@ -70,10 +70,7 @@ def parse_arguments(
     quick = _integers(f"[{text}]")
     if quick is not None:
         return tuple(quick), {}
-    call = _call(text, max_chars)
-    args = tuple(_value(node, MAX_DEPTH) for node in call.args)
-    kwargs = {str(item.arg): _value(item.value, MAX_DEPTH) for item in call.keywords}
-    return args, kwargs
+    return _arguments(_call(text, max_chars))
 
 
 def tidy_arguments(text: str, max_chars: int = MAX_CHARS) -> str:
@@ -82,9 +79,16 @@ def tidy_arguments(text: str, max_chars: int = MAX_CHARS) -> str:
     Unlike the canonical text it keeps the order of dicts, sets and keywords as written, which a
     program can see. Raises LiteralError.
     """
-    parse_arguments(text, max_chars)
+    return read_arguments(text, max_chars)[2]
+
+
+def read_arguments(
+    text: str, max_chars: int = MAX_CHARS
+) -> tuple[tuple[Any, ...], dict[str, Any], str]:
+    """`parse_arguments` and `tidy_arguments` in one: the text is parsed once."""
     call = _call(text, max_chars)
-    return ", ".join(ast.unparse(node) for node in (*call.args, *call.keywords))
+    args, kwargs = _arguments(call)
+    return args, kwargs, ", ".join(ast.unparse(node) for node in (*call.args, *call.keywords))
 
 
 def _integers(text: str) -> Any:
@@ -99,6 +103,11 @@ def _integers(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return None
+
+
+def _arguments(call: ast.Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args = tuple(_value(node, MAX_DEPTH) for node in call.args)
+    return args, {str(item.arg): _value(item.value, MAX_DEPTH) for item in call.keywords}
 
 
 def _call(text: str, max_chars: int) -> ast.Call:

@@ -3,8 +3,11 @@
 import ast
 import os
 import re
+import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _LOCK = threading.RLock()
 """CPython 3.11 counts the depth of a tree per process, not per thread (gh-106905): two threads that
@@ -15,6 +18,7 @@ if hasattr(os, "register_at_fork"):  # a fork while another thread parses must n
     )
 _WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
 """What the tokenizer warns of: unknown escapes, and a number that runs into a word (`1or 2`)."""
+_SPARE_FRAMES = 200
 _FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)
 
 
@@ -35,6 +39,24 @@ def parse_tree(text: str, mode: str = "exec") -> ast.Module | ast.Expression:
         raise SyntaxError(describe(error)) from None
     except _FAILURES as error:
         raise SyntaxError(f"{type(error).__name__}: {error}") from None
+
+
+@contextmanager
+def deep_recursion(frames: int) -> Iterator[None]:
+    """Have a recursion limit that leaves room for so many frames more, where they are many.
+
+    The limit is one for all threads, and the parser minds it: neither works in the other's time.
+    """
+    if frames <= _SPARE_FRAMES:
+        yield
+        return
+    with _LOCK:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + frames)
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(limit)
 
 
 def describe(error: SyntaxError) -> str:

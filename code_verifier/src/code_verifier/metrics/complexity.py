@@ -1,55 +1,42 @@
-"""McCabe's cyclomatic number, counted as radon 6 counts it."""
+"""McCabe's and Halstead's measures, taken by radon's visitors from a tree that is parsed already.
+
+radon is what people compare with. Of its raw line counts nothing is used: they are read from the
+text anew, take time that grows with the square of the lines of a statement, and refuse some valid
+programs; see `lines`.
+"""
 
 import ast
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
-from code_verifier.program.survey import MODULE, OUTSIDE, Survey
+from radon.metrics import h_visit_ast
+from radon.visitors import ComplexityVisitor
 
+from code_verifier.errors import ProgramError
+from code_verifier.literals.syntax import deep_recursion
 
-def _match(node: ast.Match) -> int:
-    """The cases, less one when one of them is `_` or a bare name."""
-    otherwise = any(getattr(case.pattern, "pattern", False) is None for case in node.cases)
-    return max(0, len(node.cases) - otherwise)
-
-
-def _loop(node: Any) -> int:
-    return 1 + bool(node.orelse)
+_FRAMES = 4
+"""Python frames that a visitor takes for each level of a tree: three, and some at the leaves."""
 
 
-_DECISIONS: dict[type[ast.AST], Callable[[Any], int]] = {
-    ast.If: lambda node: 1,
-    ast.IfExp: lambda node: 1,
-    ast.Assert: lambda node: 1,
-    ast.For: _loop,
-    ast.AsyncFor: _loop,
-    ast.While: _loop,
-    ast.Try: lambda node: len(node.handlers) + bool(node.orelse),
-    ast.BoolOp: lambda node: len(node.values) - 1,
-    ast.comprehension: lambda node: 1 + len(node.ifs),
-    ast.Match: _match,
-}
+@dataclass(frozen=True, slots=True)
+class Complexity:
+    """Three numbers of one program."""
+
+    cyclomatic: int
+    """The sum over radon's blocks (functions, classes and methods; McCabe 1976)."""
+    volume: float
+    """V = N log2 n in bits, with the length N and the vocabulary n (Halstead 1977)."""
+    effort: float
+    """E = D V, with the difficulty D = n1 N2 / (2 n2) (Halstead 1977)."""
 
 
-def cyclomatic(found: Survey) -> int:
-    """The sum of radon's complexity over its blocks: functions, classes and methods.
-
-    A block has 1 plus its decision points (McCabe 1976). Code of the module itself, functions
-    inside functions and classes inside others are no blocks and do not count. A class with m
-    methods counts (1 + decisions in its body + complexity of its methods) / m, rounded down,
-    plus 1 when m > 1; its methods then count again, on their own.
-    """
-    numbers = [1] * len(found.blocks)
-    for kind, decisions in _DECISIONS.items():
-        for node, place in found.by_type.get(kind, ()):
-            if place.block != OUTSIDE:
-                numbers[place.block] += decisions(node)
-    methods = [0] * len(numbers)
-    for index, block in enumerate(found.blocks):
-        if block.parent != OUTSIDE:
-            methods[block.parent] += 1
-            numbers[block.parent] += numbers[index]
-    for index, number in enumerate(methods):
-        if number:
-            numbers[index] = numbers[index] // number + (number > 1)
-    return sum(numbers[MODULE + 1 :])
+def complexity(tree: ast.Module, depth: int) -> Complexity:
+    """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left."""
+    try:
+        with deep_recursion(_FRAMES * depth):
+            blocks = ComplexityVisitor.from_ast(tree).blocks
+            total = h_visit_ast(tree).total
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply to be measured") from None
+    cyclomatic = sum(int(block.complexity) for block in blocks)
+    return Complexity(cyclomatic, float(total.volume), float(total.effort))

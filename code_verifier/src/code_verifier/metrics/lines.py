@@ -18,10 +18,10 @@ def code_lines(program: str, found: Survey) -> int:
     """
     lines = _NEWLINE.split(program)
     kept = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
-    for node, _ in found.of(ast.Constant, ast.JoinedStr):
+    for node in found.of(ast.Constant, ast.JoinedStr):
         if node.end_lineno > node.lineno:
             _mark(kept, node, True)
-    for node, _ in found.of(*_OWNERS):
+    for node in found.of(*_OWNERS):
         docstring = docstring_of(node)
         if docstring is not None:
             _mark(kept, docstring, False)

@@ -4,11 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from code_verifier.metrics.complexity import cyclomatic
-from code_verifier.metrics.halstead import halstead
+from code_verifier.metrics.complexity import complexity
 from code_verifier.metrics.lines import code_lines
-from code_verifier.program.fingerprint import tree_fingerprint
-from code_verifier.program.source import program_tree
+from code_verifier.program.fingerprint import fingerprint
+from code_verifier.program.source import ParsedProgram, parse_program
 from code_verifier.program.survey import Survey, survey
 
 NUMBERS = (
@@ -44,46 +43,46 @@ class Metrics:
     structure: str
 
 
-def measure(program: str) -> Metrics:
+def measure(program: str | ParsedProgram) -> Metrics:
     """Metrics of a program.
 
     Raises ProgramError when it does not parse or is too long or too deeply nested to be parsed.
     """
-    tree = program_tree(program)
-    found = survey(tree)
-    counts = halstead(found)
+    parsed = parse_program(program)
+    found = survey(parsed.tree)
+    radons = complexity(parsed.tree, found.depth)
     return Metrics(
         ast_depth=found.depth,
         ast_nodes=found.nodes,
-        cyclomatic=cyclomatic(found),
-        loc=code_lines(program, found),
+        cyclomatic=radons.cyclomatic,
+        loc=code_lines(parsed.text, found),
         variables=len(set(_bound(found))),
-        halstead_volume=counts.volume,
-        halstead_effort=counts.effort,
+        halstead_volume=radons.volume,
+        halstead_effort=radons.effort,
         max_nesting=found.nesting,
         functions=sum(1 for _ in found.of(ast.FunctionDef, ast.AsyncFunctionDef)),
         imports=len(set(imported(found))),
-        structure=tree_fingerprint(tree),
+        structure=fingerprint(parsed),
     )
 
 
 def imported(found: Survey) -> Iterator[str]:
     """The modules that a program imports, relative ones with their dots."""
-    for node, _ in found.of(ast.Import):
+    for node in found.of(ast.Import):
         yield from (alias.name for alias in node.names)
-    for node, _ in found.of(ast.ImportFrom):
+    for node in found.of(ast.ImportFrom):
         yield "." * node.level + (node.module or "")
 
 
 def _bound(found: Survey) -> Iterator[str]:
-    for node, _ in found.of(ast.Name):
+    for node in found.of(ast.Name):
         if node.ctx.__class__ is ast.Store:
             yield node.id
-    for node, _ in found.of(ast.arg):
+    for node in found.of(ast.arg):
         yield node.arg
-    for node, _ in found.of(ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
+    for node in found.of(ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
         if node.name is not None:
             yield node.name
-    for node, _ in found.of(ast.MatchMapping):
+    for node in found.of(ast.MatchMapping):
         if node.rest is not None:
             yield node.rest

@@ -4,8 +4,8 @@ import ast
 from dataclasses import dataclass
 
 from code_verifier.metrics.measurement import imported
-from code_verifier.program.fingerprint import tree_fingerprint
-from code_verifier.program.source import program_tree
+from code_verifier.program.fingerprint import fingerprint
+from code_verifier.program.source import ParsedProgram, parse_program
 from code_verifier.program.survey import survey
 
 TRAITS = ("structure", "node_types", "imports")
@@ -26,9 +26,9 @@ class Traits:
     imports: str
 
 
-def traits(program: str) -> Traits:
+def traits(program: str | ParsedProgram) -> Traits:
     """The traits of a program. Raises ProgramError when it cannot be parsed."""
-    tree = program_tree(program)
-    found = survey(tree)
+    parsed = parse_program(program)
+    found = survey(parsed.tree)
     kinds = sorted(kind.__name__ for kind in found.by_type if not issubclass(kind, ast.cmpop))
-    return Traits(tree_fingerprint(tree), " ".join(kinds), " ".join(sorted(set(imported(found)))))
+    return Traits(fingerprint(parsed), " ".join(kinds), " ".join(sorted(set(imported(found)))))

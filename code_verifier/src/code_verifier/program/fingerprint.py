@@ -4,7 +4,7 @@ import ast
 import hashlib
 from typing import Any
 
-from code_verifier.program.source import docstring_of, program_tree
+from code_verifier.program.source import ParsedProgram, docstring_of, parse_program
 
 _SKIPPED = frozenset(
     ("ctx", "annotation", "returns", "type_comment", "kind", "type_params", "simple", "str")
@@ -31,7 +31,7 @@ _FIELDS = {
 }
 
 
-def fingerprint(program: str) -> str:
+def fingerprint(program: str | ParsedProgram) -> str:
     """The structure of a program as 16 hexadecimal digits. Raises ProgramError.
 
     Two programs have the same structure when they differ only in layout, comments, docstrings,
@@ -39,12 +39,7 @@ def fingerprint(program: str) -> str:
     in the names that the program itself gives: its variables, parameters, functions, classes and
     `as` names. Built-in functions, attributes and imported modules count: they say what it does.
     """
-    return tree_fingerprint(program_tree(program))
-
-
-def tree_fingerprint(tree: ast.Module) -> str:
-    """`fingerprint` of a program that is parsed already. The tree stays as it is."""
-    tokens, bound = _tokens(tree)
+    tokens, bound = _tokens(parse_program(program).tree)
     numbers: dict[str, str] = {}
     parts: list[str] = []
     for name, text in tokens:

@@ -6,7 +6,7 @@ import re
 
 from code_verifier.errors import ProgramError
 from code_verifier.program.disguises import readings
-from code_verifier.program.source import strip_comments
+from code_verifier.program.source import ParsedProgram, strip_comments
 
 _MIN_LINE = 10
 _SHARE = 0.5
@@ -17,7 +17,7 @@ _KNOWN = frozenset(keyword.kwlist) | frozenset(dir(builtins))
 _DEFINES = re.compile(r"\bdef\s+f\s*\(|\bf\s*=\s*lambda\b")
 
 
-def leaks(message: str, program: str) -> str | None:
+def leaks(message: str, program: str | ParsedProgram) -> str | None:
     """Why the message leaks the program, or None.
 
     It leaks when, in any of its `readings`, it defines a function `f`, holds the program, quotes
@@ -26,14 +26,15 @@ def leaks(message: str, program: str) -> str | None:
     """
     if not message.strip():
         return None
+    text = program if isinstance(program, str) else program.text
     try:
         clean = strip_comments(program)
     except ProgramError:
-        clean = program
-    wholes = {squeezed for source in (program, clean) if (squeezed := _squeeze(source))}
+        clean = text
+    wholes = {squeezed for source in (text, clean) if (squeezed := _squeeze(source))}
     lines = {
         squeezed
-        for line in [*clean.splitlines(), *program.splitlines()]
+        for line in [*clean.splitlines(), *text.splitlines()]
         if len(squeezed := _squeeze(line)) >= _MIN_LINE and not squeezed.startswith(("def", "#"))
     }
     bodies = _bodies(clean)
@@ -41,10 +42,10 @@ def leaks(message: str, program: str) -> str | None:
         disguised = "in disguise, " if number else ""
         if _DEFINES.search(reading):
             return f"{disguised}the message defines a function f"
-        text = _squeeze(reading)
-        if any(whole in text for whole in wholes):
+        squeezed = _squeeze(reading)
+        if any(whole in squeezed for whole in wholes):
             return f"{disguised}the message contains the program"
-        quoted = sum(line in text for line in lines)
+        quoted = sum(line in squeezed for line in lines)
         if lines and quoted >= max(1.0, _SHARE * len(lines)):
             return (
                 f"{disguised}the message quotes {quoted} of the program's {len(lines)} longer lines"

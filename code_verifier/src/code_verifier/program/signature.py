@@ -1,37 +1,33 @@
 """Which call of `f` an argument list makes: two texts may name the same call."""
 
 import ast
+from typing import Any
 
-from code_verifier.errors import LiteralError, ProgramError
+from code_verifier.errors import LiteralError
 from code_verifier.literals.canonical import canonical
-from code_verifier.literals.literal import canonical_arguments, parse_arguments, parse_literal
-from code_verifier.program.source import program_tree
+from code_verifier.literals.literal import canonical_arguments, parse_literal
+from code_verifier.program.source import ParsedProgram
 
 
 class Signature:
     """The parameters of the program's last plain `def f`, read without executing it.
 
-    Where there is no such function, every argument list stands for itself.
+    Where there is no such function, or nothing that parses, every argument list stands for itself.
     """
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: ParsedProgram | None) -> None:
         self._positional: list[str] = []
         self._by_name: set[str] = set()
         self._defaults: dict[str, str] = {}
-        try:
-            tree = program_tree(program)
-        except ProgramError:
-            return
-        for node in tree.body:
+        for node in program.tree.body if program is not None else ():
             if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list:
                 self._read(node.args)
 
-    def call(self, text: str, max_chars: int) -> str:
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], max_chars: int) -> str:
         """One text for all argument lists that make the same call. Raises LiteralError.
 
         Keywords are put in their places, and defaults that are literals are filled in.
         """
-        args, kwargs = parse_arguments(text, max_chars)
         if len(args) > len(self._positional):
             return canonical_arguments(args, kwargs, max_chars)
         named = dict(zip(self._positional, args, strict=False))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from code_verifier.errors import LiteralError, ProgramError
 from code_verifier.literals.literal import canonical_arguments, parse_arguments
 from code_verifier.program.fingerprint import fingerprint
-from code_verifier.program.source import strip_comments
+from code_verifier.program.source import parse_program, strip_comments
 from code_verifier.tasks.records import Task
 
 
@@ -75,8 +75,8 @@ def _keys(item: Task | str) -> tuple[tuple[str, ...], str | None]:
     program = item if isinstance(item, str) else item.program
     structure: str | None = None
     try:
-        clean = strip_comments(program)
-        structure = fingerprint(program)
+        parsed = parse_program(program)
+        clean, structure = strip_comments(parsed), fingerprint(parsed)
     except ProgramError:
         clean = program
     if isinstance(item, str):

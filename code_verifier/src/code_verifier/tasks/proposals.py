@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from code_verifier.errors import LiteralError
-from code_verifier.literals.literal import tidy_arguments
+from code_verifier.errors import LiteralError, ProgramError
+from code_verifier.literals.literal import read_arguments, tidy_arguments
 from code_verifier.program.leaks import leaks
 from code_verifier.program.signature import Signature
+from code_verifier.program.source import parse_program
 from code_verifier.tasks.limits import Limits
 from code_verifier.tasks.records import Proposal, Status, Task, Validation, Verdict
 
@@ -41,20 +42,25 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
     if len(proposal.message) > limits.output_chars:
         reason = f"the message is longer than {limits.output_chars} characters"
         return _reject(Status.TOO_LONG, reason)
-    signature = Signature(proposal.program)
+    try:
+        parsed = parse_program(proposal.program)
+    except ProgramError:
+        parsed = None
+    signature = Signature(parsed)
     seen: dict[str, int] = {}
     tidy: list[str] = []
     for number, given in enumerate(proposal.inputs, 1):
         try:
-            text = signature.call(given, limits.input_chars)
-            tidy.append(tidy_arguments(given, limits.input_chars))
+            args, kwargs, laid_out = read_arguments(given, limits.input_chars)
+            text = signature.call(args, kwargs, limits.input_chars)
+            tidy.append(laid_out)
         except LiteralError as error:
             return _reject(error.status, f"input {number}: {error}")
         if text in seen:
             reason = f"inputs {seen[text]} and {number} make the same call"
             return _reject(Status.DUPLICATE_INPUT, reason)
         seen[text] = number
-    leak = leaks(proposal.message, proposal.program)
+    leak = leaks(proposal.message, parsed or proposal.program)
     if leak is not None:
         return _reject(Status.LEAKING_MESSAGE, leak)
     outputs: list[str] = []
