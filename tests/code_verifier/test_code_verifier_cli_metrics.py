@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from code_verifier.commands.metrics import compare, coverage, metrics
+from code_verifier.commands.measuring import compare, coverage, metrics
 from code_verifier.metrics.measurement import NUMBERS
 
 PLAIN = {"id": "a", "program": "def f(x):\n    return x + 1", "step": 1, "kind": "code_o"}

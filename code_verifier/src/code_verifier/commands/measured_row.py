@@ -1,15 +1,14 @@
 """One row of a file measured. A row that cannot be used gives `{"bad_row": why}`."""
 
 import math
-import os
+from collections.abc import Callable
 from dataclasses import asdict, fields
 
 from code_verifier.errors import ProgramError, RecordError
 from code_verifier.metrics.measurement import Metrics, measure
-from code_verifier.metrics.traits import traits
+from code_verifier.metrics.traits import Traits, traits
 from code_verifier.rows.fields import Row, id_of, program_of
 
-CPUS = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 PROGRAM = "_program"
 """The key under which a result carries its program's text, where asked."""
 CARRIED = ("step", "kind", "teacher", "student", "member")
@@ -19,28 +18,28 @@ _FIELDS = tuple(field.name for field in fields(Metrics))
 
 def measure_row(row: Row, keep: bool = False) -> Row:
     """`{"id", "step"?, ..., "ast_depth", ...}`, or `{"id", "error"}` for what does not parse."""
-    try:
-        program = program_of(row)
-    except RecordError as error:
-        return {"bad_row": f"line {row['_line']}: {error}"}
-    result = {"id": id_of(row), **{name: row[name] for name in CARRIED if name in row}}
-    try:
-        result |= asdict(measure(program))
-    except ProgramError as error:
-        return result | {"error": str(error)}
-    return result | {PROGRAM: program} if keep else result
+    return _described(row, measure, keep, named=True)
 
 
 def traits_row(row: Row, keep: bool = False) -> Row:
     """The traits of a row's program, or `{"error"}`."""
+    return _described(row, traits, keep, named=False)
+
+
+def _described(
+    row: Row, describe: Callable[[str], Metrics | Traits], keep: bool, named: bool
+) -> Row:
+    result: Row = {}
     try:
         program = program_of(row)
-        found = asdict(traits(program))
-    except ProgramError as error:
-        return {"error": str(error)}
+        if named:
+            result = {"id": id_of(row)} | {name: row[name] for name in CARRIED if name in row}
+        result |= asdict(describe(program))
     except RecordError as error:
         return {"bad_row": f"line {row['_line']}: {error}"}
-    return found | {PROGRAM: program} if keep else found
+    except ProgramError as error:
+        return result | {"error": str(error)}
+    return result | {PROGRAM: program} if keep else result
 
 
 def metrics_of(result: Row) -> Metrics | None:

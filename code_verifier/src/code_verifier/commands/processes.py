@@ -4,20 +4,19 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import TypeVar
 
 from code_verifier.errors import CodeVerifierError
+from code_verifier.sandbox.parallel import ordered_map
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _ALONE = 1000
 _CHUNK = 128
-_AHEAD = 3
 
 
 def process_map(
@@ -25,29 +24,27 @@ def process_map(
 ) -> Iterator[_Result]:
     """`map(function, items)` by `workers` processes, results in the order of the items.
 
-    The first 1000 items are done here, so a small job starts no process. Then at most 384 items
+    The first 1000 items are done here, so a small job starts no process. Then at most 1024 items
     per worker are read ahead. The function must be picklable and must not raise; an exception of
     the iterable arrives at its place in the order. The workers end with this process.
     """
     iterator = iter(items)
     for item in iterator if workers == 1 else islice(iterator, _ALONE):
         yield function(item)
-    chunk, end = _chunk(iterator)
-    if not chunk:
-        if end is not None:
-            raise end
+    chunks = _chunks(iterator)
+    first = next(chunks, None)
+    if first is None:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare) as executor:
-        pending: deque[Future[list[_Result]]] = deque()
+
+        def each(chunk: list[_Item]) -> list[_Result]:
+            return executor.submit(_each, function, chunk).result()
+
         try:
-            while True:
-                while chunk and len(pending) < _AHEAD * workers:
-                    pending.append(executor.submit(_each, function, chunk))
-                    chunk, end = _chunk(iterator) if end is None else ([], end)
-                if not pending:
-                    break
-                yield from pending.popleft().result()
+            yield from _each(function, first)
+            for results in ordered_map(each, chunks, workers):
+                yield from results
         except BrokenProcessPool:
             raise CodeVerifierError(
                 "a worker process was ended from outside, perhaps for want of memory; "
@@ -55,19 +52,23 @@ def process_map(
             ) from None
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
-    if end is not None:
-        raise end
 
 
-def _chunk(iterator: Iterator[_Item]) -> tuple[list[_Item], Exception | None]:
-    """The next items, and what the iterator raised after them."""
+def _chunks(items: Iterator[_Item]) -> Iterator[list[_Item]]:
+    """The items in lists of up to 128; what the iterator raises comes after the items before it."""
     chunk: list[_Item] = []
     try:
-        for item in islice(iterator, _CHUNK):
+        for item in items:
             chunk.append(item)
-    except Exception as error:
-        return chunk, error
-    return chunk, None
+            if len(chunk) == _CHUNK:
+                yield chunk
+                chunk = []
+    except Exception:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def _each(function: Callable[[_Item], _Result], items: list[_Item]) -> list[_Result]:

@@ -16,41 +16,30 @@ class Progress:
 
     def __init__(self, bar: Any = None) -> None:
         self._bar = bar
-        self._begun = self._shown = time.monotonic()
-        self._before = self._good = self._count = self._waiting = 0
+        self._start = self._shown = time.monotonic()
+        self._earlier = self._good = self._count = self._waiting = 0
 
-    def skip(self, good: bool) -> None:
-        """One more row that an earlier run finished."""
-        self._before += 1
-        self.step(good)
-
-    def step(self, good: bool) -> None:
-        """One more row is finished; `good` says whether it counts as ok."""
-        if self._bar is None:
-            return
+    def step(self, good: bool, earlier: bool) -> None:
+        """One more row is finished; `good` says whether it counts as ok, `earlier` by which run."""
         self._count += 1
         self._waiting += 1
         self._good += good
-        now = time.monotonic()
-        if now - self._shown >= _EVERY_S:
-            self._show(now)
+        self._earlier += earlier
+        if time.monotonic() - self._shown >= _EVERY_S:
+            self.show()
 
     def note(self, text: str) -> None:
         """A line of its own on standard error, above the bar."""
-        if self._bar is not None:
-            text = f"\r\033[K{text}"
-        click.echo(text, err=True)
+        click.echo(text if self._bar is None else f"\r\033[K{text}", err=True)
 
-    def close(self) -> None:
-        """Show the last state."""
+    def show(self) -> None:
+        """Show the state of now."""
+        self._shown = now = time.monotonic()
         if self._bar is not None:
-            self._show(time.monotonic())
-
-    def _show(self, now: float) -> None:
-        rate = (self._count - self._before) / max(now - self._begun, 1e-3)
-        share = 100.0 * self._good / max(1, self._count)
-        self._bar.update(self._waiting, f"{rate:.0f}/s, {share:.1f} % ok")
-        self._waiting, self._shown = 0, now
+            rate = (self._count - self._earlier) / max(now - self._start, 1e-3)
+            share = 100.0 * self._good / max(1, self._count)
+            self._bar.update(self._waiting, f"{rate:.0f}/s, {share:.1f} % ok")
+        self._waiting = 0
 
 
 @contextmanager
@@ -62,9 +51,8 @@ def progress(label: str, count: Callable[[], int | None], quiet: bool) -> Iterat
     if quiet or not sys.stderr.isatty():
         yield Progress()
         return
-    total = count()
     with click.progressbar(
-        length=total,
+        length=count(),
         label=label,
         file=sys.stderr,
         show_pos=True,
@@ -76,4 +64,4 @@ def progress(label: str, count: Callable[[], int | None], quiet: bool) -> Iterat
         try:
             yield shown
         finally:
-            shown.close()
+            shown.show()

@@ -36,7 +36,11 @@ class ResultFile:
 
     def write(self, row: Row) -> None:
         """Write one row, whole, before anything else happens."""
-        data = memoryview((json.dumps(row) + "\n").encode())
+        self.write_bytes((json.dumps(row) + "\n").encode())
+
+    def write_bytes(self, data: bytes | memoryview) -> None:
+        """Write all of it."""
+        data = memoryview(data)
         try:
             while data:
                 data = data[self._file.write(data) or 0 :]
@@ -59,7 +63,10 @@ class ResultFile:
 
 @contextmanager
 def open_results(
-    path: Path, source: Path, resume: bool, note: Callable[[str], None]
+    path: Path,
+    source: Path | None = None,
+    resume: bool = False,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[ResultFile]:
     """The results of reading `source`; `-` is standard output, a device is written directly."""
     if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
@@ -91,14 +98,20 @@ def open_results(
         _finish(file, part, path)
 
 
-def _check_target(path: Path, source: Path) -> None:
+def save_text(text: str, path: Path) -> None:
+    """Write a text to `path`, where it is whole or absent. Raises RecordError, OSError."""
+    with open_results(path) as results:
+        results.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def _check_target(path: Path, source: Path | None) -> None:
     if path.is_dir() or not path.parent.is_dir():
         what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise RecordError(f"cannot write {path}: {what}; give --out a file in a folder that exists")
     if path.suffix == ".gz":
-        raise RecordError(f"cannot write {path}: output is plain JSON Lines; leave .gz out")
+        raise RecordError(f"cannot write {path}: output is not compressed; leave .gz out")
     for target in (path, _part(path)):
-        if target.exists() and source.exists() and os.path.samefile(target, source):
+        if source and target.exists() and source.exists() and os.path.samefile(target, source):
             raise RecordError(f"{target} is the input itself; give --out another name")
 
 

@@ -5,67 +5,40 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from code_verifier.commands.job import INPUT, clean_exit, job_options, stream, tell
+from code_verifier.commands.exits import exit_code, tell
+from code_verifier.commands.job import run_job
 from code_verifier.commands.measured_row import (
-    CPUS,
     PROGRAM,
     measure_row,
     metrics_of,
     step_of,
     traits_row,
 )
+from code_verifier.commands.options import INPUT, Job, as_json, job_options, on_error, workers
 from code_verifier.commands.processes import process_map
-from code_verifier.commands.tables import print_contrast, print_coverage, print_summary
+from code_verifier.commands.summaries import print_contrast, print_coverage, print_summary
 from code_verifier.errors import CodeVerifierError
 from code_verifier.metrics.contrast import compare_sets
 from code_verifier.metrics.diversity import coverage_of
 from code_verifier.metrics.traits import TRAITS
 from code_verifier.page.document import render
 from code_verifier.page.gathered import Gathered
-from code_verifier.page.saving import save
 from code_verifier.rows.fields import Row
 from code_verifier.rows.jsonl import open_rows
-
-
-def _set_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-        click.option(
-            "--on-error",
-            type=click.Choice(["stop", "skip"]),
-            default="stop",
-            show_default=True,
-            help="At a bad line: stop with exit code 2, or leave the line out.",
-        ),
-        _workers,
-    ):
-        command = option(command)
-    return command
-
-
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=CPUS,
-    show_default="one a core",
-    help="Processes; a small file is measured without.",
-)
+from code_verifier.rows.results import save_text
 
 
 @click.command()
 @job_options
 @click.option("--html", type=INPUT, help="HTML page to write, with distributions and trends.")
-@_workers
-@clean_exit
-def metrics(
-    rows: Path, out: Path, on_error: str, as_json: bool, html: Path | None, workers: int
-) -> int:
+@workers
+@exit_code
+def metrics(job: Job, html: Path | None, workers: int) -> int:
     """Measure programs; rows that do not parse get an "error" instead of numbers."""
-    gathered = Gathered(rows.name)
+    gathered = Gathered(job.rows.name)
     unparsed = 0
 
     def run(items: Iterable[Row]) -> Iterator[Row]:
@@ -81,18 +54,20 @@ def metrics(
             unparsed += "error" in result
             yield result
 
-    stream(rows, out, on_error, run, "error")
-    print_summary(gathered.metrics, unparsed, as_json)
+    run_job(job, run, "error")
+    print_summary(gathered.metrics, unparsed, job.as_json)
     if html is not None:
-        save(render(gathered, unparsed), html)
+        save_text(render(gathered, unparsed), html)
     return 0
 
 
 @click.command()
 @click.argument("tasks", type=INPUT)
 @click.option("--top", type=click.IntRange(min=0), default=5, show_default=True)
-@_set_options
-@clean_exit
+@workers
+@on_error
+@as_json
+@exit_code
 def coverage(tasks: Path, top: int, on_error: str, as_json: bool, workers: int) -> int:
     """Count the different structures of a task set, and how evenly they are used.
 
@@ -117,8 +92,10 @@ def coverage(tasks: Path, top: int, on_error: str, as_json: bool, workers: int) 
 @click.command()
 @click.argument("left", type=INPUT)
 @click.argument("right", type=INPUT)
-@_set_options
-@clean_exit
+@workers
+@on_error
+@as_json
+@exit_code
 def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int) -> int:
     """Compare the programs of two task sets, number by number and structure by structure."""
     sides = []
@@ -131,13 +108,13 @@ def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int)
     contrast = compare_sets(*sides)
     if as_json:
         click.echo(json.dumps(asdict(contrast)))
-        return 0
-    print_contrast(contrast)
+    else:
+        print_contrast(contrast)
     return 0
 
 
 def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
-    """The results of a file's rows; a bad row stops or is told."""
+    """The results of a file's rows; a bad row stops the command or is told and left out."""
     skip = tell if on_error == "skip" else None
     with open_rows(path) as source:
         for result in process_map(job, source.rows(skip), workers):
