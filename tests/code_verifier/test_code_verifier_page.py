@@ -8,8 +8,7 @@ import pytest
 
 from code_verifier import RecordError, measure
 from code_verifier.metrics.measurement import NUMBERS
-from code_verifier.page.document import render
-from code_verifier.page.gathered import Gathered
+from code_verifier.page.document import Gathered, render
 from code_verifier.page.plots import Line, bars, curves, ticks
 from code_verifier.rows.results import save_text
 

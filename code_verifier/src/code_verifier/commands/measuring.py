@@ -24,8 +24,7 @@ from code_verifier.errors import CodeVerifierError
 from code_verifier.metrics.contrast import compare_sets
 from code_verifier.metrics.diversity import coverage_of
 from code_verifier.metrics.traits import TRAITS
-from code_verifier.page.document import render
-from code_verifier.page.gathered import Gathered
+from code_verifier.page.document import Gathered, render
 from code_verifier.rows.fields import Row
 from code_verifier.rows.jsonl import open_rows
 from code_verifier.rows.results import save_text

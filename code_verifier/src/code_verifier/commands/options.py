@@ -16,7 +16,6 @@ from code_verifier.tasks.limits import Limits
 
 INPUT = click.Path(path_type=Path)
 _CPUS = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-_DAY_S = 86_400.0
 _DEFAULT = Limits()
 _Command = Callable[..., Any]
 
@@ -85,6 +84,12 @@ def _gathered(
     return decorate
 
 
+def _number(name: str, kind: Any, default: float | None, help: str) -> Any:
+    shown = default is not None
+    return click.option(name, type=kind, default=default, show_default=shown, help=help)
+
+
+_SECONDS = Finite(0.001, 86_400.0)
 on_error = click.option(
     "--on-error",
     type=click.Choice(["stop", "skip"]),
@@ -104,48 +109,23 @@ job_options = _gathered(
     "job",
     Job,
     click.argument("rows", type=INPUT, metavar="ROWS"),
-    click.option(
-        "--out", type=INPUT, required=True, help="JSON Lines file to write, - for stdout."
-    ),
+    click.option("--out", type=INPUT, required=True, help="File to write, - for stdout."),
     on_error,
     as_json,
     click.option("--quiet", is_flag=True, help="No progress, on a terminal either."),
 )
+_wall_s = _number("--wall-s", _SECONDS, _DEFAULT.wall_s, "Real time of one execution, s.")
+_cpu_s = _number("--cpu-s", _SECONDS, None, "Processor time of one execution, s  [as --wall-s]")
+_memory = click.IntRange(1, 2**20)
+_chars = click.IntRange(1, 10**7)
 sandbox_options = _gathered(
     "options",
     SandboxOptions,
     workers,
-    click.option(
-        "--wall-s",
-        type=Finite(0.001, _DAY_S),
-        default=_DEFAULT.wall_s,
-        show_default=True,
-        help="Seconds of real time one execution may take.",
-    ),
-    click.option(
-        "--cpu-s",
-        type=Finite(0.001, _DAY_S),
-        show_default="that of --wall-s",
-        help="Seconds of processor time one execution may take.",
-    ),
-    click.option(
-        "--memory-mb",
-        type=click.IntRange(1, 2**20),
-        default=_DEFAULT.memory_mb,
-        show_default=True,
-        help="MiB of memory one execution may take.",
-    ),
-    click.option(
-        "--output-chars",
-        type=click.IntRange(1, 10**7),
-        default=_DEFAULT.output_chars,
-        show_default=True,
-        help="Length of the longest output; a longer one is too_long.",
-    ),
+    _wall_s,
+    _cpu_s,
+    _number("--memory-mb", _memory, _DEFAULT.memory_mb, "Memory of one execution, MiB."),
+    _number("--output-chars", _chars, _DEFAULT.output_chars, "A longer output is too_long."),
     click.option("--allow-weak", is_flag=True, help="Go on without a system-call filter."),
-    click.option(
-        "--resume",
-        is_flag=True,
-        help="Keep the rows an interrupted run finished, and go on after them.",
-    ),
+    click.option("--resume", is_flag=True, help="Keep the rows that an earlier run finished."),
 )

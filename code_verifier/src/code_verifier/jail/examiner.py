@@ -24,13 +24,13 @@ from code_verifier.jail.protocol import (
     EXAMINE,
     EXAMINED,
     HASHING,
-    LENGTH,
     SEPARABLE,
     TIER_SHIFT,
     UNSTABLE,
     pack_result,
     receive,
     send,
+    unpack_inputs,
 )
 from code_verifier.literals.literal import parse_arguments
 
@@ -82,19 +82,11 @@ def _answer(request: bytes) -> bytes:
         text = request[start : start + size].decode("utf-8", "surrogatepass")
         status, flags, reason, code = _examine(text)
     start += size
-    results = b""
-    for _ in range(count if status == "ok" else 0):
-        (length,) = LENGTH.unpack_from(request, start)
-        start += LENGTH.size
-        results += _arguments(request[start : start + length], chars)
-        start += length
+    inputs = unpack_inputs(request, start, count) if status == "ok" else []
+    results = b"".join([_arguments(data, chars) for data in inputs])
     told = reason.encode("utf-8", "backslashreplace")
-    return (
-        EXAMINED.pack(CODES[status], flags, len(told), len(code), count if status == "ok" else 0)
-        + told
-        + code
-        + results
-    )
+    head = EXAMINED.pack(CODES[status], flags, len(told), len(code), len(inputs))
+    return head + told + code + results
 
 
 def _examine(text: str) -> tuple[str, int, str, bytes]:

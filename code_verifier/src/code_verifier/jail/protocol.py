@@ -35,6 +35,21 @@ TIER_SHIFT, TIER_MASK = 2, 3
 READ = 1 << 16
 
 
+def pack_inputs(inputs: list[bytes]) -> bytes:
+    """Every input, its length before it."""
+    return b"".join([LENGTH.pack(len(data)) + data for data in inputs])
+
+
+def unpack_inputs(data: bytes, start: int, count: int) -> list[bytes]:
+    """`count` inputs from `start` on."""
+    inputs = []
+    for _ in range(count):
+        (size,) = LENGTH.unpack_from(data, start)
+        start += LENGTH.size + size
+        inputs.append(data[start - size : start])
+    return inputs
+
+
 def pack_result(status: str, data: bytes) -> bytes:
     """One result: its status and its bytes."""
     return RESULT.pack(CODES[status], len(data)) + data

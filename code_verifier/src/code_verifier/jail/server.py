@@ -19,7 +19,6 @@ from code_verifier.jail import child, clock, confine, entropy, layout, modules, 
 from code_verifier.jail.protocol import (
     EXECUTE,
     FRAME,
-    LENGTH,
     READ,
     REPLY,
     RESULT,
@@ -27,6 +26,7 @@ from code_verifier.jail.protocol import (
     pack_result,
     receive,
     send,
+    unpack_inputs,
     unpack_results,
 )
 
@@ -146,13 +146,7 @@ class Server:
             resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
-            start = EXECUTE.size + size
-            inputs = []
-            for _ in range(count):
-                (length,) = LENGTH.unpack_from(request, start)
-                start += LENGTH.size
-                inputs.append(request[start : start + length])
-                start += length
+            inputs = unpack_inputs(request, EXECUTE.size + size, count)
             if self.filter is not None and not confine.install_filter(self.filter):
                 raise OSError("the filter was refused")
         except BaseException:

@@ -1,12 +1,11 @@
 """When two literals are the same value."""
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from code_verifier.literals.canonical import canonical
-
-_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -66,22 +65,7 @@ class Comparison:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Whether the canonical texts would be equal, at any size."""
-    kind = type(left)
-    if kind is not type(right):
-        return False
-    if kind is list or kind is tuple:
-        return len(left) == len(right) and all(map(_same, left, right))
-    if kind is dict or kind is set:
-        if len(left) != len(right):
-            return False
-        twins = {key: key for key in right}
-        if not all(_same(key, twins.get(key, _MISSING)) for key in left):
-            return False
-        return kind is set or all(_same(item, right[key]) for key, item in left.items())
-    if kind is float or kind is complex:
-        return repr(left) == repr(right)  # tells 0.0 from -0.0
-    return bool(left == right)
+    return canonical(left, sys.maxsize) == canonical(right, sys.maxsize)
 
 
 def _is_number(value: Any) -> bool:

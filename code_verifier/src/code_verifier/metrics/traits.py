@@ -8,6 +8,7 @@ from code_verifier.program.fingerprint import fingerprint
 from code_verifier.program.source import ParsedProgram, parse_program
 from code_verifier.program.survey import survey
 
+_OPERATORS = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 TRAITS = ("structure", "node_types", "imports")
 """The fields of Traits, the finest first."""
 
@@ -30,5 +31,5 @@ def traits(program: str | ParsedProgram) -> Traits:
     """The traits of a program. Raises ProgramError when it cannot be parsed."""
     parsed = parse_program(program)
     found = survey(parsed.tree)
-    kinds = sorted(kind.__name__ for kind in found.by_type if not issubclass(kind, ast.cmpop))
+    kinds = sorted(kind.__name__ for kind in found.by_type if not issubclass(kind, _OPERATORS))
     return Traits(fingerprint(parsed), " ".join(kinds), " ".join(sorted(set(imported(found)))))

@@ -12,13 +12,13 @@ from code_verifier.jail.protocol import (
     EXAMINED,
     EXECUTE,
     HASHING,
-    LENGTH,
     REPLY,
     SEPARABLE,
     STATUSES,
     TIER_MASK,
     TIER_SHIFT,
     UNSTABLE,
+    pack_inputs,
     unpack_results,
 )
 from code_verifier.literals.canonical import canonical
@@ -72,12 +72,11 @@ class Executor:
         if isinstance(known, Verdict):
             return known, []
         text = b"" if known is not None else program.encode("utf-8", "surrogatepass")
-        parts = [EXAMINE.pack(known is None, len(text), limits.input_chars, len(inputs)), text]
-        for given in inputs:
-            data = given[: limits.input_chars + 1].encode("utf-8", "surrogatepass")
-            parts += [LENGTH.pack(len(data)), data]
+        most = limits.input_chars
+        cut = [given[: most + 1].encode("utf-8", "surrogatepass") for given in inputs]
+        request = EXAMINE.pack(known is None, len(text), most, len(cut)) + text + pack_inputs(cut)
         try:
-            reply = self._pool.ask(EXAMINER, b"".join(parts), limits.wall_s + _GRACE_S)
+            reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
         except ProcessLost as error:
             if len(inputs) > 1:
                 return self._one_by_one(program, inputs)
@@ -129,12 +128,10 @@ class Executor:
             arguments.append(again if isinstance(again, Verdict) else some[0])
         return found, arguments
 
-    def execute(self, program: Program, arguments: Sequence[bytes], index: int) -> Executed:
+    def execute(self, program: Program, arguments: list[bytes], index: int) -> Executed:
         """Execute once in one process, on each of the arguments."""
-        parts = [EXECUTE.pack(len(program.code), len(arguments)), program.code]
-        for data in arguments:
-            parts += [LENGTH.pack(len(data)), data]
-        request = b"".join(parts)
+        head = EXECUTE.pack(len(program.code), len(arguments))
+        request = head + program.code + pack_inputs(arguments)
         executed = self._ask(request, (index, program.tier), len(arguments))
         if any(verdict.status == _MISSING for verdict in executed.verdicts):
             executed = self._ask(request, (index, ALL), len(arguments))

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from code_verifier.errors import SandboxUnavailable
@@ -105,11 +105,8 @@ class Pool:
 
     @contextmanager
     def _lend(self, kind: Kind, fresh: bool = False) -> Iterator[Process]:
-        if kind == EXAMINER:
-            with self._lent(kind, fresh) as process:
-                yield process
-            return
-        with self._slots, self._lent(kind, fresh) as process:
+        """A process in a slot of its own; examining takes none."""
+        with nullcontext() if kind == EXAMINER else self._slots, self._lent(kind, fresh) as process:
             yield process
 
     @contextmanager
