@@ -113,7 +113,7 @@ def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int)
 
 
 def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
-    """The results of a file's rows; a bad row stops the command or is told and left out."""
+    """The results of a file's rows; a bad row stops the command or is named and left out."""
     skip = tell if on_error == "skip" else None
     with open_rows(path) as source:
         for result in process_map(job, source.rows(skip), workers):

@@ -34,7 +34,7 @@ class Finite(click.FloatRange):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a command is told about its files."""
+    """The files of a command."""
 
     rows: Path
     out: Path
@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
-    """What a command is told about its sandbox."""
+    """The sandbox of a command."""
 
     workers: int
     wall_s: float

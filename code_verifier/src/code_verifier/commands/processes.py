@@ -15,7 +15,7 @@ from code_verifier.sandbox.parallel import ordered_map
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_ALONE = 1000
+_INLINE = 1000
 _CHUNK = 128
 
 
@@ -29,7 +29,7 @@ def process_map(
     the iterable arrives at its place in the order. The workers end with this process.
     """
     iterator = iter(items)
-    for item in iterator if workers == 1 else islice(iterator, _ALONE):
+    for item in iterator if workers == 1 else islice(iterator, _INLINE):
         yield function(item)
     chunks = _chunks(iterator)
     first = next(chunks, None)

@@ -94,7 +94,7 @@ def serve(
         for data in inputs:
             args, kwargs = marshal.loads(data)
             names = namespace if single else dict(namespace)
-            gc.collect()  # so that the collector's turns do not hang on what ran before
+            gc.collect()  # so that the collector's turns do not depend on what ran before
             results += _outcome(program, args, kwargs, names, limits)
     except MemoryError:
         gc.disable()

@@ -82,7 +82,7 @@ def load_filter(instructions: bytes) -> tuple[Filter, Any]:
 
 
 def install_filter(program: Filter) -> bool:
-    """Put this process under the filter for ever."""
+    """Put this process under the filter, for the rest of its life."""
     return prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 

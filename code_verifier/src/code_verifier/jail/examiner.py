@@ -51,7 +51,7 @@ def main() -> None:
         program, memory = confine.load_filter(config["filter"])
         sys.stdin = sys.stdout = sys.stderr = None
         layers["seccomp"] = confine.install_filter(program)
-        config["kept"] = memory
+        config["filter_memory"] = memory
     send(marshal.dumps(layers))
     unicodedata.normalize("NFKC", "")
     sys.addaudithook(_open_nothing)
@@ -84,9 +84,9 @@ def _answer(request: bytes) -> bytes:
     start += size
     inputs = unpack_inputs(request, start, count) if status == "ok" else []
     results = b"".join([_arguments(data, chars) for data in inputs])
-    told = reason.encode("utf-8", "backslashreplace")
-    head = EXAMINED.pack(CODES[status], flags, len(told), len(code), len(inputs))
-    return head + told + code + results
+    message = reason.encode("utf-8", "backslashreplace")
+    head = EXAMINED.pack(CODES[status], flags, len(message), len(code), len(inputs))
+    return head + message + code + results
 
 
 def _examine(text: str) -> tuple[str, int, str, bytes]:

@@ -30,19 +30,19 @@ _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 
 @dataclass(frozen=True)
 class Examination:
-    """What the look found.
-
-    refusal: why the program is banned, or None. unstable: the result could hang on the order of
-    sets, clocks or entropy; hashing: on single bits of hashes or addresses (two executions agree
-    by chance on one bit half of the time, so such programs get more of them). separable: see
-    `separable`. tier: see `modules`.
-    """
+    """What the look found."""
 
     refusal: str | None
+    """Why the program is banned."""
     unstable: bool
+    """The result could depend on the order of sets, clocks or entropy."""
     hashing: bool
+    """The result could depend on single bits of hashes or addresses, on which two executions
+    agree half of the time, so that such a program gets more of them."""
     separable: bool
+    """See `separable`."""
     tier: int
+    """See `modules`."""
 
 
 def examine(tree: ast.Module) -> Examination:

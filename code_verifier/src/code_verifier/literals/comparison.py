@@ -10,16 +10,13 @@ from code_verifier.literals.canonical import canonical
 
 @dataclass(frozen=True)
 class Comparison:
-    """How values are compared.
-
-    types: whether 1, 1.0 and True differ, and 0.0 and -0.0 (they do by default); without it
-    Python's `==` decides. tolerance: relative and absolute tolerance for floats and complex
-    numbers, 0 for none; it applies inside lists, tuples, sets and dict values, not to dict keys,
-    and a zero's sign does not count then.
-    """
+    """How values are compared."""
 
     types: bool = True
+    """Whether 1, 1.0 and True differ, and 0.0 and -0.0; without it Python's `==` decides."""
     tolerance: float = 0.0
+    """Relative and absolute tolerance of floats and complex numbers, 0 for none, inside lists,
+    tuples, sets and dict values, not in dict keys; a zero's sign does not count then."""
 
     def same(self, left: Any, right: Any) -> bool:
         """Whether two values made of exact built-in types are the same. Never raises."""

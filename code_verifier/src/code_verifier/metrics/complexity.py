@@ -1,7 +1,7 @@
 """McCabe's and Halstead's measures, taken by radon's visitors from a tree that is parsed already.
 
 radon is what people compare with. Of its raw line counts nothing is used: they are read from the
-text anew, take time that grows with the square of the lines of a statement, and refuse some valid
+text again, take time that grows with the square of the lines of a statement, and refuse some valid
 programs; see `lines`.
 """
 

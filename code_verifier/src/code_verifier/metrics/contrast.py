@@ -15,45 +15,43 @@ SHIFTS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One number of Metrics in two sets.
-
-    quantile_shift: right minus left at the quantiles SHIFTS, named `p5` to `p95`.
-    ks: the largest distance of the two distribution functions (Kolmogorov-Smirnov), 0 to 1.
-    superiority: chance that a program from the right has more than one from the left, ties
-    half (Vargha and Delaney 2000). cliffs_delta: 2 superiority - 1 (Cliff 1993), from -1 to 1.
-    """
+    """One number of Metrics in two sets."""
 
     left_mean: float
     right_mean: float
     left_median: float
     right_median: float
     quantile_shift: dict[str, float]
+    """Right minus left at the quantiles SHIFTS, named `p5` to `p95`."""
     ks: float
+    """Largest distance of the two distribution functions (Kolmogorov-Smirnov), 0 to 1."""
     superiority: float
+    """Chance that a program from the right has more than one from the left, ties half (Vargha
+    and Delaney 2000)."""
     cliffs_delta: float
+    """2 superiority - 1 (Cliff 1993), from -1 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """Two sets of programs: each number of Metrics, and the structures they share.
-
-    jaccard: shared structures / structures of either set. left_in_right: share of the left's
-    programs whose structure occurs on the right; right_in_left the other way. left_at_equal_size
-    and right_at_equal_size: distinct structures expected among as many programs as the smaller
-    set has. shared, left_only, right_only: structures, the most common first.
-    """
+    """Two sets of programs: each number of Metrics, and the structures they share."""
 
     left_programs: int
     right_programs: int
     numbers: dict[str, Shift]
     left_distinct: int
+    """Different structures."""
     right_distinct: int
     left_at_equal_size: float
+    """Different structures expected among as many programs as the smaller set has."""
     right_at_equal_size: float
     jaccard: float
+    """Shared structures / structures of either set."""
     left_in_right: float
+    """Share of the left's programs whose structure occurs on the right."""
     right_in_left: float
     shared: tuple[str, ...]
+    """Structures of both sets, the most common first; as are the next two."""
     left_only: tuple[str, ...]
     right_only: tuple[str, ...]
 

@@ -13,33 +13,34 @@ _POINTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A key that occurs `count` times; example: the first program that has it."""
+    """A key that occurs more than once."""
 
     key: str
     count: int
     example: str
+    """The first program that has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The variety of a set of programs, each described by one key.
-
-    programs: their number n. distinct: different keys. share: distinct / n.
-    entropy_bits: H = -sum p log2 p over the shares p of the keys (Shannon 1948), at most log2 n.
-    effective: 2^H, the number of equally common keys with that entropy (Hill 1973, order 1).
-    new_chance: keys seen once / n, an estimate of the chance that one more program has a new
-    key (Good 1953). growth: pairs (programs so far, distinct keys so far), in the set's order,
-    thinned to about 200 points. repeated: the most common keys that occur more than once.
-    """
+    """The variety of a set of programs, each described by one key."""
 
     programs: int
+    """Their number n."""
     distinct: int
+    """Different keys."""
     share: float
+    """distinct / n."""
     entropy_bits: float
+    """H = -sum p log2 p over the shares p of the keys (Shannon 1948), at most log2 n."""
     effective: float
+    """2^H, the number of equally common keys with that entropy (Hill 1973, order 1)."""
     new_chance: float
+    """Keys seen once / n: about the chance that one more program has a new key (Good 1953)."""
     growth: tuple[tuple[int, int], ...]
+    """Pairs (programs so far, distinct keys so far), in order, thinned to about 200."""
     repeated: tuple[Repeated, ...]
+    """The most common keys that occur more than once."""
 
 
 def coverage(programs: Iterable[str], by: str = "structure", top: int = 10) -> Coverage:

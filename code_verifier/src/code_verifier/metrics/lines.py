@@ -17,23 +17,23 @@ def code_lines(program: str, found: Survey) -> int:
     Every line of a text that runs over several counts, whatever it looks like.
     """
     lines = _NEWLINE.split(program)
-    kept = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
+    is_code = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
     for node in found.of(ast.Constant, ast.JoinedStr):
         if node.end_lineno > node.lineno:
-            _mark(kept, node, True)
+            _mark(is_code, node, True)
     for node in found.of(*_OWNERS):
         docstring = docstring_of(node)
         if docstring is not None:
-            _mark(kept, docstring, False)
+            _mark(is_code, docstring, False)
             before, after = _around(lines, docstring)
-            kept[docstring.lineno - 1] |= bool(before)
-            kept[(docstring.end_lineno or 0) - 1] |= bool(after) and not after.startswith(b"#")
-    return sum(kept)
+            is_code[docstring.lineno - 1] |= bool(before)
+            is_code[(docstring.end_lineno or 0) - 1] |= bool(after) and not after.startswith(b"#")
+    return sum(is_code)
 
 
-def _mark(kept: list[bool], node: ast.expr | ast.stmt, value: bool) -> None:
+def _mark(is_code: list[bool], node: ast.expr | ast.stmt, value: bool) -> None:
     last = node.end_lineno or node.lineno
-    kept[node.lineno - 1 : last] = [value] * (last - node.lineno + 1)
+    is_code[node.lineno - 1 : last] = [value] * (last - node.lineno + 1)
 
 
 def _around(lines: list[str], node: ast.stmt) -> tuple[bytes, bytes]:

@@ -19,28 +19,30 @@ NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Structure of one program.
-
-    ast_depth: nodes on the longest path from the module to a leaf. ast_nodes: nodes, as
-    `ast.walk` gives them. cyclomatic: McCabe's number summed over radon's blocks. loc: lines
-    that hold code, neither blank, comment nor docstring. variables: distinct names bound by
-    assignment, as parameters, by `except ... as` or in a pattern. halstead_volume = N log2 n and
-    halstead_effort = D V (Halstead 1977, as radon counts them). max_nesting: compound statements
-    inside each other. functions: def statements. imports: distinct modules imported. structure:
-    the program's `fingerprint`.
-    """
+    """Structure of one program."""
 
     ast_depth: int
+    """Nodes on the longest path from the module to a leaf."""
     ast_nodes: int
+    """Nodes, as `ast.walk` gives them."""
     cyclomatic: int
+    """McCabe's number, summed over radon's blocks."""
     loc: int
+    """Lines that hold code, neither blank, comment nor docstring."""
     variables: int
+    """Distinct names bound by assignment, as parameters, by `except ... as` or in a pattern."""
     halstead_volume: float
+    """N log2 n, in bits (Halstead 1977, as radon counts)."""
     halstead_effort: float
+    """D V (Halstead 1977, as radon counts)."""
     max_nesting: int
+    """Compound statements inside each other."""
     functions: int
+    """`def` statements."""
     imports: int
+    """Distinct modules imported."""
     structure: str
+    """The program's `fingerprint`."""
 
 
 def measure(program: str | ParsedProgram) -> Metrics:

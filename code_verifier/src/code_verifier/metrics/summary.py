@@ -10,16 +10,15 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Programs of some neighbouring steps. distinct: different structures among them.
-
-    bands: for every number of Metrics its 5 %, 50 % and 95 % quantiles.
-    """
+    """Programs of some neighbouring steps."""
 
     first_step: float
     last_step: float
     programs: int
     distinct: int
+    """Different structures among them."""
     bands: dict[str, tuple[float, float, float]]
+    """For every number of Metrics its 5 %, 50 % and 95 % quantiles."""
 
 
 def quantile(values: Sequence[float], share: float) -> float:

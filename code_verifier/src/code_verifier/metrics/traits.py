@@ -15,16 +15,14 @@ TRAITS = ("structure", "node_types", "imports")
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Three descriptions of a program, each finer than a name and coarser than its text.
-
-    structure: its `fingerprint`. node_types: names of the types of syntax it uses, sorted, with
-    spaces between (`BinOp For Return`); operators are left out. imports: the modules it imports,
-    sorted, with spaces between.
-    """
+    """Three descriptions of a program, each finer than a name and coarser than its text."""
 
     structure: str
+    """Its `fingerprint`."""
     node_types: str
+    """The types of syntax it uses without operators, sorted: `BinOp For Return`."""
     imports: str
+    """The modules it imports, sorted, with spaces between."""
 
 
 def traits(program: str | ParsedProgram) -> Traits:

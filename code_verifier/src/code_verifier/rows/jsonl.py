@@ -46,7 +46,7 @@ class RowFile:
     def rows(self, skip: Callable[[str], None] | None) -> Iterator[Row]:
         """The objects, one at a time, each with its line number as `_line`.
 
-        Blank lines are passed over. A bad line raises RowError, or is told to `skip` and left
+        Blank lines are passed over. A bad line raises RowError, or goes to `skip` and is left
         out. A regular file that changes while it is read raises FileError at the end.
         """
         number = 0

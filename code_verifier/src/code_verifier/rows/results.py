@@ -84,15 +84,15 @@ def open_results(
         elif os.fstat(file.fileno()).st_size:
             note(f"note: {part} of a run that was killed is dropped; --resume would go on from it")
             file.truncate(0)
-        begun = os.fstat(file.fileno()).st_size
-        results = ResultFile(file, str(part), part if begun else None)
+        earlier_size = os.fstat(file.fileno()).st_size
+        results = ResultFile(file, str(part), part if earlier_size else None)
         try:
             yield results
         except BaseException:
             if not results.failed:
                 if results.written:
                     _finish(file, part, path)
-                elif copied or not begun:
+                elif copied or not earlier_size:
                     part.unlink(missing_ok=True)
             raise
         _finish(file, part, path)

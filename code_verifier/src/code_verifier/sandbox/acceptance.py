@@ -9,44 +9,36 @@ from code_verifier.tasks.records import Status, Verdict
 
 UNSTABLE_RUNS, HASHING_RUNS = 8, 16
 _SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
-_NO_WITNESS = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
+_INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 
 
-def check_inputs(
-    executor: Executor, program: str, inputs: Sequence[str], runs: int
+def verdicts(
+    executor: Executor, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
 ) -> Iterator[Verdict]:
-    """The verdict of every input, when asked for: policy, then equal outputs of all executions."""
-    return _over(executor, program, inputs, runs, True)
+    """The verdict of every input, when asked for: policy, then equal outputs of all executions.
 
-
-def run_inputs(executor: Executor, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-    """The verdict of every input after one execution, when asked for."""
-    return _over(executor, program, inputs, 1, False)
-
-
-def _over(
-    executor: Executor, text: str, inputs: Sequence[str], runs: int, more: bool
-) -> Iterator[Verdict]:
+    raise_runs: give a program whose text suggests that its result is unstable more executions.
+    """
     program, arguments = executor.examine(text, inputs)
     if isinstance(program, Verdict):
         yield from [program] * len(inputs)
         return
-    if more and program.unstable:
+    if raise_runs and program.unstable:
         runs = max(runs, UNSTABLE_RUNS)
-    if more and program.hashing:
+    if raise_runs and program.hashing:
         runs = max(runs, HASHING_RUNS)
     data = [given for given in arguments if isinstance(given, bytes)]
-    together: Iterator[Verdict | None] = iter(())
+    batched: Iterator[Verdict | None] = iter(())
     if len(data) > 1 and program.separable:
-        together = iter(_together(executor, program, data, runs))
+        batched = iter(_run_batched(executor, program, data, runs))
     for given in arguments:
         if isinstance(given, Verdict):
             yield given
             continue
-        yield next(together, None) or _alone(executor, program, given, runs)
+        yield next(batched, None) or _run_isolated(executor, program, given, runs)
 
 
-def _together(
+def _run_batched(
     executor: Executor, program: Program, data: list[bytes], runs: int
 ) -> list[Verdict | None]:
     """All inputs in one process for each run; None where that does not settle the verdict."""
@@ -56,20 +48,20 @@ def _together(
         if executed.whole:
             return []
         rounds.append(executed.verdicts)
-    verdicts: list[Verdict | None] = []
+    settled: list[Verdict | None] = []
     for column in zip(*rounds, strict=True):
         first = column[0]
         same = all((each.status, each.output) == (first.status, first.output) for each in column)
         if same and first.status in _SETTLED:
             wall_ms = max(each.wall_ms for each in column)
             used = runs if first.ok else 1
-            verdicts.append(Verdict(first.status, first.output, first.reason, wall_ms, used))
+            settled.append(Verdict(first.status, first.output, first.reason, wall_ms, used))
         else:
-            verdicts.append(None)
-    return verdicts
+            settled.append(None)
+    return settled
 
 
-def _alone(executor: Executor, program: Program, given: bytes, runs: int) -> Verdict:
+def _run_isolated(executor: Executor, program: Program, given: bytes, runs: int) -> Verdict:
     first = executor.execute(program, [given], 0).verdicts[0]
     if not first.ok:
         return first
@@ -79,7 +71,7 @@ def _alone(executor: Executor, program: Program, given: bytes, runs: int) -> Ver
         wall_ms = max(wall_ms, verdict.wall_ms)
         if verdict.output == first.output and verdict.ok:
             continue
-        if verdict.status in _NO_WITNESS:
+        if verdict.status in _INCONCLUSIVE:
             return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)
         other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
         reason = f"gave {_short(first.output)}, then {_short(other)}"

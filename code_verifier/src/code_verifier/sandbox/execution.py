@@ -81,16 +81,16 @@ class Executor:
             if len(inputs) > 1:
                 return self._one_by_one(program, inputs)
             return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), []
-        status, flags, told, size, count = EXAMINED.unpack_from(reply)
-        start = EXAMINED.size + told + size
+        status, flags, reason_size, code_size, count = EXAMINED.unpack_from(reply)
+        start = EXAMINED.size + reason_size + code_size
         name = STATUSES[status]
         if name != Status.OK:
-            reason = reply[EXAMINED.size : EXAMINED.size + told].decode("utf-8", "replace")
+            reason = reply[EXAMINED.size : EXAMINED.size + reason_size].decode("utf-8", "replace")
             found: Program | Verdict = _refused(name, reason)
         elif known is not None:
             found = known
         else:
-            code = reply[EXAMINED.size + told : start]
+            code = reply[EXAMINED.size + reason_size : start]
             found = Program(
                 code,
                 unstable=bool(flags & UNSTABLE),

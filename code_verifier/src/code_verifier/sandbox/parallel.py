@@ -23,7 +23,7 @@ def ordered_map(
 
     One thread more than can execute prepares what comes next. Reads at most `8 * workers` items
     ahead of the result last taken. An exception of `function` or of the iterable arrives at its
-    place in the order. Leaving early drops what has not begun, and does not wait for the rest.
+    place in the order. Leaving early drops what has not started, and does not wait for the rest.
     share: items are hashable, and equal ones among the last 4096 have one result.
     """
     jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()

@@ -6,7 +6,7 @@ from typing import Any, Self, TypeVar
 
 from code_verifier.errors import RecordError
 from code_verifier.literals.comparison import Comparison
-from code_verifier.sandbox.acceptance import check_inputs, run_inputs
+from code_verifier.sandbox.acceptance import verdicts
 from code_verifier.sandbox.execution import Executor
 from code_verifier.sandbox.parallel import ordered_map
 from code_verifier.sandbox.pool import HASH_SEEDS, Pool
@@ -94,12 +94,12 @@ class Sandbox:
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`run_inputs`, verdict by verdict: what is not asked for may not be executed."""
         _require_texts(program, inputs)
-        return run_inputs(self._executor, program, inputs)
+        return verdicts(self._executor, program, inputs, 1, raise_runs=False)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`check_inputs`, verdict by verdict: what is not asked for may not be executed."""
         _require_texts(program, inputs)
-        return check_inputs(self._executor, program, inputs, self.runs)
+        return verdicts(self._executor, program, inputs, self.runs, raise_runs=True)
 
     def validate(self, proposal: Proposal) -> Validation:
         """The acceptance rule for a proposed task of any kind."""

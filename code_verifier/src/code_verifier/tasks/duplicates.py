@@ -12,16 +12,15 @@ from code_verifier.tasks.records import Task
 
 @dataclass(frozen=True)
 class Duplicate:
-    """What an earlier item has in common with a later one.
-
-    exact: the same program but for layout, comments and docstrings, and for tasks also the same
-    kind and inputs as values; otherwise only the structure (`fingerprint`) of the program is the
-    same. position: place of the earlier item, from 0. name: its task id, or "" for a program.
-    """
+    """What an earlier item has in common with a later one."""
 
     exact: bool
+    """The same program but for layout, comments and docstrings, and for tasks also the same kind
+    and inputs as values; otherwise only the structure (`fingerprint`) is the same."""
     position: int
+    """Place of the earlier item, from 0."""
     name: str
+    """Its task id, or "" for a program."""
 
 
 class Duplicates:

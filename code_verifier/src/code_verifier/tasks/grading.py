@@ -74,8 +74,8 @@ def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) ->
             return _refused(verdict.status, verdict.reason)
         if verdict.output is None:
             first = first or _refused(verdict.status, verdict.reason)
-            if verdict.status in _HOPELESS:
-                break  # the same for every input, or too dear to repeat
+            if verdict.status in _FINAL:
+                break  # the same for every input, or too costly to repeat
         elif comparison.same(_gold(verdict.output), gold):
             passed += 1
         else:
@@ -87,6 +87,6 @@ def _refused(status: str, reason: str) -> Grade:
     return Grade(0.0, f"{status}: {reason}", status=status)
 
 
-_HOPELESS = frozenset(
+_FINAL = frozenset(
     (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
 )

@@ -9,24 +9,24 @@ from code_verifier.errors import RecordError
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one execution, each with its own verdict status.
-
-    wall_s: seconds of real time (`timeout`). cpu_s: seconds of processor time (`timeout`).
-    memory_mb: MiB of address space beyond the bare interpreter (`memory`).
-    output_chars: characters of the canonical output (`too_long`).
-    program_chars, input_chars: characters of the texts given (`too_long`).
-    recursion: Python's recursion limit at the start (`exception`, RecursionError).
-    int_digits: digits of an integer turned into text or back (`exception`, ValueError).
-    """
+    """Limits of one execution, each with the verdict status of its excess."""
 
     wall_s: float = 2.0
+    """Seconds of real time (`timeout`)."""
     cpu_s: float = 2.0
+    """Seconds of processor time (`timeout`)."""
     memory_mb: int = 256
+    """MiB of address space beyond the bare interpreter (`memory`)."""
     output_chars: int = 10_000
+    """Characters of the canonical output (`too_long`)."""
     program_chars: int = 100_000
+    """Characters of the program (`too_long`)."""
     input_chars: int = 100_000
+    """Characters of an input (`too_long`)."""
     recursion: int = 1_000
+    """Python's recursion limit at the start (`exception`, RecursionError)."""
     int_digits: int = 4_300
+    """Digits of an integer turned into text or back (`exception`, ValueError)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -37,16 +37,16 @@ KINDS: Final = ("code_o", "code_i", "code_f")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Outcome of running a program. `output` is a canonical literal exactly when status is `ok`.
-
-    wall_ms: the longest of the executions, in milliseconds. runs: executions made.
-    """
+    """Outcome of running a program."""
 
     status: str
     output: str | None
+    """A canonical literal exactly when status is `ok`."""
     reason: str
     wall_ms: float
+    """The longest of the executions, in milliseconds."""
     runs: int
+    """Executions made."""
 
     @property
     def ok(self) -> bool:
