@@ -9,7 +9,7 @@ a row's kind does not need it. This module does not import TRL.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from code_verifier.errors import RecordError
 from code_verifier.integrations.completions import completion_text, find_answer
@@ -21,17 +21,9 @@ from code_verifier.tasks.records import Task
 COLUMNS = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
 
 
-class RewardFunction(Protocol):
+class TaskReward:
     """What TRL calls. `prompts`, `completions` and each column have one item a completion."""
 
-    __name__: str
-
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]: ...
-
-
-class _TaskReward:
     def __init__(self, judge: Judge, parse: Parse, name: str) -> None:
         self._judge = judge
         self._parse = parse
@@ -63,7 +55,7 @@ def task_reward(
     *,
     partial_credit: bool = False,
     name: str = "task_reward",
-) -> RewardFunction:
+) -> TaskReward:
     """A reward function: 1.0 for a right answer, 0.0 for a wrong or a missing one.
 
     sandbox: where programs run; None opens one at the first call, with a worker per processor.
@@ -75,7 +67,7 @@ def task_reward(
     older ones counted it as 0). A batch is judged in parallel, equal answers to equal tasks once.
     Raises RecordError when a dataset row is no task: a mistake in the data, not in an answer.
     """
-    return _TaskReward(Judge(sandbox, partial_credit), parse, name)
+    return TaskReward(Judge(sandbox, partial_credit), parse, name)
 
 
 def _plain(value: Any) -> Any:

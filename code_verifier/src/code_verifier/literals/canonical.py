@@ -46,11 +46,8 @@ def _write(value: object, depth: int, budget: list[int]) -> str:
     elif kind is list or kind is tuple or kind is dict or kind is set:
         if depth <= 0:
             raise LiteralError("nested too deeply, or a cycle")
-        budget[0] -= 2
-        text = _container(value, kind, depth - 1, budget)
-        if budget[0] < 0:
-            raise LiteralError("longer than the output limit", "too_long")
-        return text
+        _spend(budget, 2)
+        return _container(value, kind, depth - 1, budget)
     elif kind is bytes or kind is complex:
         text = _atom(value, kind, budget[0])
     elif value is ...:
@@ -58,10 +55,14 @@ def _write(value: object, depth: int, budget: list[int]) -> str:
     else:
         name = type.__dict__["__name__"].__get__(kind)[:_NAME_CHARS]
         raise LiteralError(f"a value of type {name!r} is not a literal")
-    budget[0] -= len(text)
+    _spend(budget, len(text))
+    return text
+
+
+def _spend(budget: list[int], chars: int) -> None:
+    budget[0] -= chars
     if budget[0] < 0:
         raise LiteralError("longer than the output limit", "too_long")
-    return text
 
 
 def _atom(value: Any, kind: type, room: int) -> str:
@@ -84,16 +85,14 @@ def _atom(value: Any, kind: type, room: int) -> str:
 
 
 def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
-    budget[0] -= 2 * max(len(value) - 1, 0)
-    if budget[0] < 0:
-        raise LiteralError("longer than the output limit", "too_long")
+    _spend(budget, 2 * max(len(value) - 1, 0))
     if kind is list or kind is tuple:
         inner = ", ".join([_write(item, depth, budget) for item in value])
         if kind is list:
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if kind is dict:
-        budget[0] -= 2 * len(value)
+        _spend(budget, 2 * len(value))
         pairs = [
             (_order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
             for key, item in value.items()

@@ -1,10 +1,6 @@
-"""Python literals: reading them as data, and writing values in one canonical form.
+"""Reading Python literals as data; see `canonical` for what a literal is here.
 
-Only exact built-in types count: None, Ellipsis, bool, int, float, complex, str, bytes, list,
-tuple, set and dict. No method of a subclass or of a metaclass is ever called. Two values are the
-same value exactly when their canonical texts are equal: 1, True and 1.0 differ, and so do 0.0
-and -0.0, which programs can tell apart. Sets and dicts are written in an order that depends on
-their members only. Every text that `repr` gives for such a value is read back as that value.
+Every text that `repr` gives for such a value is read back as that value.
 """
 
 import ast

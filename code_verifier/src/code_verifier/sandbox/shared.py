@@ -1,12 +1,9 @@
 """Grading with a sandbox of the process's own, for callers that keep none."""
 
-import threading
+from functools import cache
 
 from code_verifier.sandbox.sandbox import Sandbox
 from code_verifier.tasks.records import Grade, Task
-
-_LOCK = threading.Lock()
-_shared: list[Sandbox] = []
 
 
 def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
@@ -14,8 +11,6 @@ def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
     return (sandbox if sandbox is not None else _sandbox()).grade(task, answer)
 
 
+@cache
 def _sandbox() -> Sandbox:
-    with _LOCK:
-        if not _shared:
-            _shared.append(Sandbox())
-        return _shared[0]
+    return Sandbox()

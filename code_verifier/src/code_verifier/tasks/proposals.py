@@ -25,10 +25,10 @@ def validate_proposal(proposal: Proposal, check: Check, limits: Limits) -> Valid
     if proposal.kind == "code_f":
         return _validate_function(proposal, check, limits)
     if proposal.input is None:
-        return _reject(Status.INCOMPLETE, f"a {proposal.kind} proposal needs an input")
+        return Validation(Status.INCOMPLETE, f"a {proposal.kind} proposal needs an input")
     verdict = next(check(proposal.program, [proposal.input]))
     if verdict.output is None:
-        return _reject(verdict.status, verdict.reason)
+        return Validation(verdict.status, verdict.reason)
     text = tidy_arguments(proposal.input, limits.input_chars)
     task = Task(proposal.kind, proposal.program, input=text, output=verdict.output)
     return Validation(Status.OK, "", task.with_id())
@@ -38,10 +38,10 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
     total = len(proposal.inputs)
     if total < MIN_INPUTS:
         reason = f"a code_f proposal needs at least {MIN_INPUTS} inputs, and has {total}"
-        return _reject(Status.INCOMPLETE, reason)
+        return Validation(Status.INCOMPLETE, reason)
     if len(proposal.message) > limits.output_chars:
         reason = f"the message is longer than {limits.output_chars} characters"
-        return _reject(Status.TOO_LONG, reason)
+        return Validation(Status.TOO_LONG, reason)
     try:
         parsed = parse_program(proposal.program)
     except ProgramError:
@@ -55,21 +55,21 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
             text = signature.call(args, kwargs, limits.input_chars)
             tidy.append(laid_out)
         except LiteralError as error:
-            return _reject(error.status, f"input {number}: {error}")
+            return Validation(error.status, f"input {number}: {error}")
         if text in seen:
             reason = f"inputs {seen[text]} and {number} make the same call"
-            return _reject(Status.DUPLICATE_INPUT, reason)
+            return Validation(Status.DUPLICATE_INPUT, reason)
         seen[text] = number
     leak = leaks(proposal.message, parsed or proposal.program)
     if leak is not None:
-        return _reject(Status.LEAKING_MESSAGE, leak)
+        return Validation(Status.LEAKING_MESSAGE, leak)
     outputs: list[str] = []
     for number, verdict in enumerate(check(proposal.program, tidy), 1):
         if verdict.output is None:
-            return _reject(verdict.status, f"input {number}: {verdict.reason}")
+            return Validation(verdict.status, f"input {number}: {verdict.reason}")
         outputs.append(verdict.output)
     if len(set(outputs)) == 1:
-        return _reject(Status.CONSTANT_OUTPUT, "all inputs give the same output")
+        return Validation(Status.CONSTANT_OUTPUT, "all inputs give the same output")
     task = Task(
         "code_f",
         proposal.program,
@@ -79,7 +79,3 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
         visible=total // 2,
     )
     return Validation(Status.OK, "", task.with_id())
-
-
-def _reject(status: str, reason: str) -> Validation:
-    return Validation(status, reason, None)

@@ -104,7 +104,7 @@ class Validation:
 
     status: str
     reason: str
-    task: Task | None
+    task: Task | None = None
 
 
 @dataclass(frozen=True)
