@@ -10,13 +10,7 @@ import click
 
 from code_verifier.commands.exits import exit_code, tell
 from code_verifier.commands.job import Run, run_job
-from code_verifier.commands.options import (
-    Finite,
-    Job,
-    SandboxOptions,
-    job_options,
-    sandbox_options,
-)
+from code_verifier.commands.options import Finite, Job, SandboxOptions, job_options, sandbox_options
 from code_verifier.commands.table import print_table
 from code_verifier.errors import LiteralError, RecordError
 from code_verifier.literals.canonical import canonical

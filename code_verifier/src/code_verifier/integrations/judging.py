@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from code_verifier.sandbox.sandbox import Sandbox
 from code_verifier.tasks.records import Grade, Task
@@ -48,8 +49,5 @@ class Judge:
             return (grade.passed or 0) / grade.total
         return grade.score
 
-    def __getstate__(self) -> tuple[bool]:
-        return (self._partial_credit,)
-
-    def __setstate__(self, state: tuple[bool]) -> None:
-        self.__init__(None, *state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Judge, (None, self._partial_credit)

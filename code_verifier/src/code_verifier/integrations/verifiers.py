@@ -28,10 +28,7 @@ from code_verifier.sandbox.sandbox import Sandbox
 
 
 def task_reward(
-    sandbox: Sandbox | None = None,
-    parse: Parse = find_answer,
-    *,
-    partial_credit: bool = False,
+    sandbox: Sandbox | None = None, parse: Parse = find_answer, *, partial_credit: bool = False
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """`reward(task, trace)`: 1.0 for a right last reply, 0.0 for a wrong or a missing answer.
 
@@ -51,10 +48,7 @@ def task_reward(
 
 
 def rubric_function(
-    sandbox: Sandbox | None = None,
-    parse: Parse = find_answer,
-    *,
-    partial_credit: bool = False,
+    sandbox: Sandbox | None = None, parse: Parse = find_answer, *, partial_credit: bool = False
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """`reward(completion, info)` for a `Rubric`; else as `task_reward`.
 

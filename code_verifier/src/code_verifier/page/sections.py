@@ -128,9 +128,7 @@ def trends(found: Sequence[Window]) -> str:
     distinct = [(x, float(window.distinct)) for x, window in zip(middles, found, strict=True)]
     programs = [(x, float(window.programs)) for x, window in zip(middles, found, strict=True)]
     picture = curves(
-        [Line(distinct, "main", "structures"), Line(programs, "quiet", "programs")],
-        "step",
-        "",
+        [Line(distinct, "main", "structures"), Line(programs, "quiet", "programs")], "step", ""
     )
     hint = (
         "Different structures among the programs of each stretch of steps. When the blue line "

@@ -50,7 +50,8 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
             return (
                 f"{disguised}the message quotes {quoted} of the program's {len(lines)} longer lines"
             )
-        if _holds_body(reading, bodies):
+        tokens = _tokens(reading) if bodies else []
+        if any(_renamed_within(body, tokens) for body in bodies):
             return f"{disguised}the message holds the program under other names"
     return None
 
@@ -64,7 +65,7 @@ def _bodies(clean: str) -> list[list[str]]:
     bodies = []
     for part in re.split(r"(?m)^\s*(?:async )?def .*:$", clean)[1:]:
         tokens = _tokens(part)
-        signs = sum(not _is_word(token) for token in tokens)
+        signs = sum(not token[0].isalnum() and token[0] != "_" for token in tokens)
         if len(tokens) >= _MIN_TOKENS and signs >= _MIN_SIGNS:
             bodies.append(tokens)
     return bodies
@@ -74,13 +75,6 @@ def _tokens(text: str) -> list[str]:
     """Words, signs and quoted texts. Round brackets go: their number is a matter of taste."""
     tokens = [token for token in _TOKEN.findall(text) if token not in "()"]
     return [f"'{token[1:-1]}'" if token[0] == '"' and token[1:] else token for token in tokens]
-
-
-def _holds_body(text: str, bodies: list[list[str]]) -> bool:
-    if not bodies:
-        return False
-    tokens = _tokens(text)
-    return any(_renamed_within(body, tokens) for body in bodies)
 
 
 def _renamed_within(body: list[str], tokens: list[str]) -> bool:
@@ -105,10 +99,6 @@ def _renamed_within(body: list[str], tokens: list[str]) -> bool:
         else:
             return True
     return False
-
-
-def _is_word(token: str) -> bool:
-    return token[0].isalnum() or token[0] == "_"
 
 
 def _is_name(token: str) -> bool:

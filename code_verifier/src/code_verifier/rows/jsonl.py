@@ -93,25 +93,22 @@ class RowFile:
     def _check_unchanged(self, after: str = "") -> None:
         if self._start is None or self._path is None:
             return
-        now = os.fstat(self._raw.fileno())
+        before, now = self._start, os.fstat(self._raw.fileno())
         try:
-            replaced = not os.path.samestat(os.stat(self._path), self._start)
+            replaced = not os.path.samestat(os.stat(self._path), before)
         except OSError:
             replaced = True
-        before = self._start
-        if replaced:
-            what = "was replaced or removed"
-        elif now.st_size != before.st_size:
-            what = f"went from {before.st_size} to {now.st_size} bytes"
-        elif now.st_mtime_ns != before.st_mtime_ns:
-            what = "was written to"
-        else:
-            return
-        detail = f" ({after})" if after else ""
-        raise FileError(
-            f"{self.name} {what} while it was read{detail}; finished results are kept: run again "
-            "when the file is complete"
-        )
+        changes = {
+            "was replaced or removed": replaced,
+            f"went from {before.st_size} to {now.st_size} bytes": now.st_size != before.st_size,
+            "was written to": now.st_mtime_ns != before.st_mtime_ns,
+        }
+        for what, changed in changes.items():
+            if changed:
+                raise FileError(
+                    f"{self.name} {what} while it was read{f' ({after})' if after else ''}; "
+                    "finished results are kept: run again when the file is complete"
+                )
 
 
 @contextmanager

@@ -14,10 +14,7 @@ _REMEMBERED = 4096
 
 
 def ordered_map(
-    function: Callable[[_Item], _Result],
-    items: Iterable[_Item],
-    workers: int,
-    share: bool = False,
+    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int, share: bool = False
 ) -> Iterator[_Result]:
     """`map(function, items)` by `workers + 1` threads, results in the order of the items.
 

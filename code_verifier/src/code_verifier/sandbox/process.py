@@ -131,11 +131,7 @@ class Process:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    env={
-                        "PYTHONHASHSEED": str(self._hash_seed),
-                        "LC_ALL": "C.UTF-8",
-                        "TZ": "UTC",
-                    },
+                    env={"PYTHONHASHSEED": str(self._hash_seed), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
                     start_new_session=True,
                     bufsize=0,
                 )
