@@ -115,7 +115,7 @@ job_options = _gathered(
     click.option("--quiet", is_flag=True, help="No progress, on a terminal either."),
 )
 _wall_s = _number("--wall-s", _SECONDS, _DEFAULT.wall_s, "Real time of one execution, s.")
-_cpu_s = _number("--cpu-s", _SECONDS, None, "Processor time of one execution, s  [as --wall-s]")
+_cpu_s = _number("--cpu-s", _SECONDS, None, "Processor time of one execution, s; or as --wall-s.")
 _memory = click.IntRange(1, 2**20)
 _chars = click.IntRange(1, 10**7)
 sandbox_options = _gathered(
