@@ -78,7 +78,7 @@ def test_killed_servers_give_no_grade() -> None:
     with Sandbox(workers=1, limits=limits) as own, ThreadPoolExecutor(1) as threads:
         for task, answer in tasks:
             future = threads.submit(own.grade, task, answer)
-            deadline = time.monotonic() + 60.0
+            deadline = time.monotonic() + 600.0
             while not future.done():
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
