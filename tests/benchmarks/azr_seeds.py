@@ -27,7 +27,7 @@ from code_verifier import (
     parse_arguments,
     parse_literal,
 )
-from code_verifier.leaks import leaks
+from code_verifier.program.leaks import leaks
 
 Row = dict[str, Any]
 AZR_TRUNCATED = 403  # 400 characters around three dots

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from code_verifier import Limits, jsonl
+from code_verifier import Limits
 from code_verifier.cli import main
-from code_verifier.jsonl import FileError, open_rows
-from code_verifier.rows import Row
+from code_verifier.rows import jsonl
+from code_verifier.rows.fields import Row
+from code_verifier.rows.jsonl import FileError, open_rows
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
 LINE = json.dumps(GOOD).encode() + b"\n"
@@ -243,7 +244,7 @@ def test_paths_that_cannot_be(
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
     result = call(command, tmp_path / rows, "--out", tmp_path / out)
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == (1 if "No space" in message else 2), result.output
     assert message in result.stderr
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "in").read_bytes() == LINE
@@ -311,7 +312,7 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
         assert process.stdout.readline().startswith(b'{"id": "a"')
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 141
+    assert process.returncode == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")

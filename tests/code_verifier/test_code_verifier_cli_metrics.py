@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from code_verifier.cli_metrics import compare, coverage, metrics
-from code_verifier.metrics import NUMBERS
+from code_verifier.commands.measuring import compare, coverage, metrics
+from code_verifier.metrics.measurement import NUMBERS
 
 PLAIN = {"id": "a", "program": "def f(x):\n    return x + 1", "step": 1, "kind": "code_o"}
 TWIN = {"program": "def f(y):\n    return y + 2", "step": 2, "teacher": "t0", "student": "s1"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from code_verifier import ProgramError, measure
-from code_verifier.fingerprint import fingerprint
+from code_verifier.program.fingerprint import fingerprint
 
 SAME = {
     "names": ("def f(a, b):\n    return a + b * 2", "def g(x, y):\n    return x + y * 7"),

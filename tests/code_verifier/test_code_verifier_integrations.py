@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,6 +37,9 @@ class Stub:
     async def agrade(self, task: Task, answer: str) -> Grade:
         self.asked.append((task, answer))
         return self.found
+
+
+FAULT = Grade(0.0, "sandbox_error: the fork server was lost", status="sandbox_error")
 
 
 def stub(score: float, reason: str, *counts: int) -> Any:
@@ -108,7 +111,7 @@ def test_rewards_of_a_mixed_batch(sandbox: Sandbox) -> None:
 
 
 def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once() -> None:
-    broken = stub(0.0, "sandbox_error: the fork server was lost")
+    broken: Any = Stub(FAULT)
     columns = {name: [value] * 3 for name, value in ROW.items()}
     answers = ["<answer>3</answer>", "nothing", "<answer>3</answer>"]
     assert trl.task_reward(broken)(["p"] * 3, answers, **columns) == [None, 0.0, None]
@@ -142,7 +145,7 @@ def test_verifiers_functions(sandbox: Sandbox) -> None:
         assert asyncio.run(reward(SimpleNamespace(row=ROW), trace)) == score
         chat = [{"role": "assistant", "content": text}]
         assert asyncio.run(rubric(chat, ROW)) == score
-    broken = verifiers.task_reward(stub(0.0, "sandbox_error: lost"))
+    broken = verifiers.task_reward(cast(Any, Stub(FAULT)))
     trace = SimpleNamespace(last_reply="<answer>3</answer>")
     with pytest.raises(SandboxUnavailable, match="lost"):
         asyncio.run(broken(SimpleNamespace(row=ROW), trace))

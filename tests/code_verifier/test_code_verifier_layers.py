@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, doctor
+from code_verifier import Limits, Sandbox, SandboxUnavailable
 from code_verifier.jail import seccomp
+from code_verifier.sandbox import doctor
 
 MEMORY = 256 * 2**20
 LAYERS = ("namespaces", "empty_root", "other_user", "no_new_privs", "landlock")

@@ -65,7 +65,7 @@ def check_prefix(rows: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1), (signal.SIGHUP, 1)]
 )
 def test_an_interrupted_job_keeps_its_rows_and_resumes(
     tmp_path: Path, number: signal.Signals, code: int

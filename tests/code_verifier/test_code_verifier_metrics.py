@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from code_verifier import ProgramError, measure
-from code_verifier.metrics import NUMBERS
+from code_verifier.metrics.measurement import NUMBERS
 
 PROGRAM = (
     "import math\nfrom re import sub\n\n\nclass A:\n    '''Doc.'''\n\n    def m(self, y):\n"
@@ -78,8 +78,10 @@ def test_what_cannot_be_measured_says_why(program: str, why: str) -> None:
 
 
 def test_depth_that_parses_is_measured() -> None:
-    terms = sys.getrecursionlimit() - 400
+    limit = sys.getrecursionlimit()
+    terms = limit - 400
     found = measure("x = " + "1+" * terms + "1")
+    assert sys.getrecursionlimit() == limit
     assert found.ast_depth == terms + 3
     assert found.ast_nodes == 4 + 1 + terms * 3
 

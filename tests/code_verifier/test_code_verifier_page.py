@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from code_verifier import RecordError, measure
-from code_verifier.metrics import NUMBERS
-from code_verifier.page import Gathered, render, save
+from code_verifier.metrics.measurement import NUMBERS
+from code_verifier.page.document import Gathered, render
 from code_verifier.page.plots import Line, bars, curves, ticks
+from code_verifier.rows.results import save_text
 
 EVIL = "def f(x):\n    return '</pre><script>alert(1)</script>\" onload=x' + x"
 VOID = {"meta", "br"}
@@ -112,10 +113,10 @@ def test_ticks_are_round() -> None:
 
 
 def test_saving_is_whole_or_not_at_all(tmp_path: Path) -> None:
-    save("é\ud800", tmp_path / "page")
+    save_text("é\ud800", tmp_path / "page")
     assert (tmp_path / "page").read_bytes() == b"\xc3\xa9\\ud800"
-    save("two", tmp_path / "page")
+    save_text("two", tmp_path / "page")
     assert [path.name for path in tmp_path.iterdir()] == ["page"]
     for bad in (tmp_path, tmp_path / "none" / "page"):
         with pytest.raises(RecordError, match="cannot write"):
-            save("x", bad)
+            save_text("x", bad)

@@ -14,7 +14,7 @@ from operator import neg
 import pytest
 
 from code_verifier import CodeVerifierError
-from code_verifier.processes import process_map
+from code_verifier.commands.processes import process_map
 
 OWNER = "__import__('os').getpid()"
 
@@ -63,7 +63,7 @@ def test_a_worker_that_dies_is_told() -> None:
 def test_workers_end_with_a_parent_that_is_killed() -> None:
     """The workers hold the parent's output open: it ends only when they are gone."""
     program = (
-        "from code_verifier.processes import process_map\n"
+        "from code_verifier.commands.processes import process_map\n"
         "from itertools import repeat\n"
         "if __name__ == '__main__':\n"
         "    for done, _ in enumerate(process_map(abs, repeat(1), 2)):\n"

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from radon.complexity import cc_visit
+from radon.metrics import h_visit
 
 from code_verifier import measure
-
-cc_visit = pytest.importorskip("radon.complexity").cc_visit
-h_visit = pytest.importorskip("radon.metrics").h_visit
 
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
 FILES = ("argparse", "ast", "bisect", "contextlib", "dataclasses", "difflib", "enum", "fractions")

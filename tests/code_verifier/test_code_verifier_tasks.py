@@ -1,6 +1,8 @@
 """Proposals are accepted or refused with a reason, and answers are judged."""
 
+import ast
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,15 @@ from code_verifier import (
     Sandbox,
     Task,
     Verdict,
+    fingerprint,
     grade,
+    leaks,
+    measure,
+    parse_program,
     strip_comments,
 )
-from code_verifier.duplicates import Duplicate, Duplicates, find_duplicates
-from code_verifier.grading import grade_answer
+from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
+from code_verifier.tasks.grading import grade_answer
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 
@@ -114,6 +120,31 @@ def test_comments_and_docstrings_go() -> None:
         strip_comments("def f(")
 
 
+def test_a_program_is_parsed_once(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    parse = ast.parse
+
+    def counted(text: str, *args: Any, **options: Any) -> Any:
+        texts.append(text)
+        return parse(text, *args, **options)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    proposal = Proposal("code_f", SQUARE, inputs=("'a'", "x=2"), message="quadratic")
+    assert sandbox.validate(proposal).status == "exception"
+    assert texts == [SQUARE, "f(\n'a'\n)", "f(\nx=2\n)"]
+    parsed = parse_program(SQUARE)
+    texts.clear()
+    assert (measure(parsed), strip_comments(parsed)) == (measure(SQUARE), SQUARE)
+    assert fingerprint(parsed) == measure(parsed).structure
+    assert leaks(SQUARE, parsed)
+    Duplicates([SQUARE])
+    assert texts == [SQUARE, SQUARE]
+    documented = parse_program('def f():\n    "Doc."\n    if f:\n        "no doc"\n')
+    before = ast.dump(documented.tree)
+    assert strip_comments(documented) == "def f():\n    if f:\n        'no doc'"
+    assert ast.dump(documented.tree) == before
+
+
 def test_duplicates_are_told_exact_or_structural() -> None:
     other = SQUARE.replace("total", "t").replace("1", "7")
     spaced = SQUARE.replace(" = ", "=") + "  # the end"
@@ -170,4 +201,5 @@ def test_a_fault_of_the_sandbox_is_told_apart_from_a_wrong_answer() -> None:
         (Task("code_f", SQUARE, inputs=("1",), outputs=("2",)), SQUARE),
     ):
         found = grade_answer(task, answer, broken, Comparison(), Limits())
-        assert (found.score, found.reason) == (0.0, "sandbox_error: gone")
+        assert (found.score, found.status) == (0.0, "sandbox_error")
+        assert found.reason == "sandbox_error: gone"

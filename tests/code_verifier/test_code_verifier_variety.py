@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from code_verifier import CodeVerifierError, ProgramError, measure
-from code_verifier.contrast import compare_sets, shift_of
-from code_verifier.diversity import coverage, coverage_of, entropy_bits, rarefied
-from code_verifier.metrics import NUMBERS
-from code_verifier.summary import quantile, summarise, windows
-from code_verifier.traits import traits
+from code_verifier.metrics.contrast import compare_sets, shift_of
+from code_verifier.metrics.diversity import coverage, coverage_of, entropy_bits, rarefied
+from code_verifier.metrics.measurement import NUMBERS
+from code_verifier.metrics.summary import quantile, summarise, windows
+from code_verifier.metrics.traits import traits
 
 PROGRAMS = [
     "def f(x): return x + 1",

@@ -202,7 +202,7 @@ def test_a_fault_of_the_sandbox_is_not_a_wrong_answer(monkeypatch: pytest.Monkey
 
     class Failing:
         def grade_many(self, pairs):
-            return (Grade(0.0, "sandbox_error: no process") for _ in pairs)
+            return (Grade(0.0, "no process", status="sandbox_error") for _ in pairs)
 
     benchmark = load_benchmark("nano_code_o")
     result = evaluate(TableEngine(_gold(benchmark)), benchmark, limit=4, sandbox=Failing())

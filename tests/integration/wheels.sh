@@ -21,7 +21,7 @@ for package in code_verifier league; do
 import importlib.util, $package
 assert importlib.util.find_spec('torch') is None, 'torch came along'
 print('$package', $package.__version__, 'imports alone')")
-    "${pip[@]}" pytest hypothesis radon  # radon: what code_verifier's metrics are compared with
+    "${pip[@]}" pytest hypothesis
     # Run from outside the repository, so that only the installed package can be imported.
     cp -r "$root/tests/$package" "$work/tests_$package"
     (cd "$work" && "$work/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \

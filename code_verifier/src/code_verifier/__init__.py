@@ -1,10 +1,5 @@
 """Hardened deterministic Python sandbox, task grading and structural metrics."""
 
-from code_verifier.canonical import canonical
-from code_verifier.compare import Comparison
-from code_verifier.contrast import Contrast, compare_sets
-from code_verifier.diversity import Coverage, coverage
-from code_verifier.duplicates import Duplicate, Duplicates, find_duplicates
 from code_verifier.errors import (
     CodeVerifierError,
     LiteralError,
@@ -12,20 +7,25 @@ from code_verifier.errors import (
     RecordError,
     SandboxUnavailable,
 )
-from code_verifier.fingerprint import fingerprint
-from code_verifier.leaks import leaks
-from code_verifier.limits import Limits
-from code_verifier.literals import (
+from code_verifier.literals.canonical import canonical
+from code_verifier.literals.comparison import Comparison
+from code_verifier.literals.literal import (
     canonical_arguments,
     parse_arguments,
     parse_literal,
     tidy_arguments,
 )
-from code_verifier.metrics import Metrics, measure
-from code_verifier.records import Grade, Proposal, Status, Task, Validation, Verdict
-from code_verifier.sandbox import Sandbox
-from code_verifier.shared import grade
-from code_verifier.source import strip_comments
+from code_verifier.metrics.contrast import Contrast, compare_sets
+from code_verifier.metrics.diversity import Coverage, coverage
+from code_verifier.metrics.measurement import Metrics, measure
+from code_verifier.program.fingerprint import fingerprint
+from code_verifier.program.leaks import leaks
+from code_verifier.program.source import ParsedProgram, parse_program, strip_comments
+from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.sandbox.shared import grade
+from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
+from code_verifier.tasks.limits import Limits
+from code_verifier.tasks.records import Grade, Proposal, Status, Task, Validation, Verdict
 
 __version__ = "0.1.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "Limits",
     "LiteralError",
     "Metrics",
+    "ParsedProgram",
     "ProgramError",
     "Proposal",
     "RecordError",
@@ -61,6 +62,7 @@ __all__ = [
     "measure",
     "parse_arguments",
     "parse_literal",
+    "parse_program",
     "strip_comments",
     "tidy_arguments",
 ]

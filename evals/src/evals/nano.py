@@ -72,7 +72,7 @@ def judge(pairs: Iterable[tuple[Question, Sample]], sandbox: Sandbox) -> Iterato
     )
     for (question, sample), (answer, fault) in zip(listed, answers, strict=True):
         grade = Grade(0.0, fault) if answer is None else next(grades)
-        failed = grade.reason.startswith("sandbox_error")
+        failed = not grade.judged
         yield Judgement(
             id=question.id,
             sample=sample.sample,

@@ -3,9 +3,10 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from code_verifier.records import Grade, Status, Task
-from code_verifier.sandbox import Sandbox
+from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.records import Grade, Task
 
 Parse = Callable[[str], str | None]
 
@@ -42,14 +43,11 @@ class Judge:
 
     def score(self, grade: Grade) -> float | None:
         """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""
-        if grade.reason.startswith(Status.SANDBOX_ERROR):
+        if not grade.judged:
             return None
         if self._partial_credit and grade.total:
             return (grade.passed or 0) / grade.total
         return grade.score
 
-    def __getstate__(self) -> tuple[bool]:
-        return (self._partial_credit,)
-
-    def __setstate__(self, state: tuple[bool]) -> None:
-        self.__init__(None, *state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Judge, (None, self._partial_credit)

@@ -9,29 +9,21 @@ a row's kind does not need it. This module does not import TRL.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from code_verifier.errors import RecordError
 from code_verifier.integrations.completions import completion_text, find_answer
 from code_verifier.integrations.judging import Judge, Parse
-from code_verifier.records import Task
-from code_verifier.rows import task_of
-from code_verifier.sandbox import Sandbox
+from code_verifier.rows.fields import task_of
+from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.records import Task
 
 COLUMNS = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
 
 
-class RewardFunction(Protocol):
+class TaskReward:
     """What TRL calls. `prompts`, `completions` and each column have one item a completion."""
 
-    __name__: str
-
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]: ...
-
-
-class _TaskReward:
     def __init__(self, judge: Judge, parse: Parse, name: str) -> None:
         self._judge = judge
         self._parse = parse
@@ -63,19 +55,19 @@ def task_reward(
     *,
     partial_credit: bool = False,
     name: str = "task_reward",
-) -> RewardFunction:
+) -> TaskReward:
     """A reward function: 1.0 for a right answer, 0.0 for a wrong or a missing one.
 
     sandbox: where programs run; None opens one at the first call, with a worker per processor.
     parse: finds the answer in a completion's text, or None. partial_credit: a code_f answer
     earns the share of hidden examples it passes. name: what TRL calls the reward in its logs.
 
-    A fault of the sandbox gives None. TRL leaves such a completion out of its group when every
-    reward function gives None (release 1.16 does; older ones counted it as 0). A batch is judged
-    in parallel, equal answers to equal tasks once. Raises RecordError when a dataset row is no
-    task: that is a mistake in the data, not in an answer.
+    A fault of the sandbox gives None, TRL's word for a reward that does not apply. A completion
+    without any reward is left out of its group's baseline and has the advantage 0 (release 1.16;
+    older ones counted it as 0). A batch is judged in parallel, equal answers to equal tasks once.
+    Raises RecordError when a dataset row is no task: a mistake in the data, not in an answer.
     """
-    return _TaskReward(Judge(sandbox, partial_credit), parse, name)
+    return TaskReward(Judge(sandbox, partial_credit), parse, name)
 
 
 def _plain(value: Any) -> Any:

@@ -23,22 +23,20 @@ from typing import Any
 from code_verifier.errors import RecordError, SandboxUnavailable
 from code_verifier.integrations.completions import completion_text, find_answer
 from code_verifier.integrations.judging import Judge, Parse
-from code_verifier.rows import task_of
-from code_verifier.sandbox import Sandbox
+from code_verifier.rows.fields import task_of
+from code_verifier.sandbox.sandbox import Sandbox
 
 
 def task_reward(
-    sandbox: Sandbox | None = None,
-    parse: Parse = find_answer,
-    *,
-    partial_credit: bool = False,
+    sandbox: Sandbox | None = None, parse: Parse = find_answer, *, partial_credit: bool = False
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """`reward(task, trace)`: 1.0 for a right last reply, 0.0 for a wrong or a missing answer.
 
     task: data with a mapping `row`, see the module's text. trace: has a text `last_reply`.
     The arguments are those of the TRL function of the same name. A fault of the sandbox raises
-    SandboxUnavailable, so that the rollout is an error and no reward of 0; data that is no task
-    raises RecordError.
+    SandboxUnavailable: `verifiers` takes no None for a reward, but an exception makes the rollout
+    a failed one (a TaskError in its trace), whose reward stays None: scoring did not run. Data
+    that is no task raises RecordError.
     """
     judge = Judge(sandbox, partial_credit)
 
@@ -50,14 +48,12 @@ def task_reward(
 
 
 def rubric_function(
-    sandbox: Sandbox | None = None,
-    parse: Parse = find_answer,
-    *,
-    partial_credit: bool = False,
+    sandbox: Sandbox | None = None, parse: Parse = find_answer, *, partial_credit: bool = False
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """`reward(completion, info)` for a `Rubric`; else as `task_reward`.
 
-    A `Rubric` turns every exception into a reward of 0.0 and a line in its log.
+    A `Rubric` cannot leave a reward out: it turns every exception, a fault of the sandbox too,
+    into a reward of 0.0 and a line in its log.
     """
     judge = Judge(sandbox, partial_credit)
 

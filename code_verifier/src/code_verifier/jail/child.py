@@ -13,11 +13,11 @@ import marshal
 import os
 import sys
 
-from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
 from code_verifier.jail import modules, proxies
 from code_verifier.jail.names import BANNED_NAMES
 from code_verifier.jail.protocol import FRAME, RESULT_FD, pack_result
+from code_verifier.literals.canonical import canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def serve(
         for data in inputs:
             args, kwargs = marshal.loads(data)
             names = namespace if single else dict(namespace)
-            gc.collect()  # so that the collector's turns do not hang on what ran before
+            gc.collect()  # so that the collector's turns do not depend on what ran before
             results += _outcome(program, args, kwargs, names, limits)
     except MemoryError:
         gc.disable()

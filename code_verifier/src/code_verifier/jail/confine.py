@@ -42,7 +42,7 @@ def confine(jail_dir: str, memory: int) -> dict[str, bool]:
     layers = {
         "namespaces": _leave_namespaces(),
         "empty_root": _try(os.chroot, "."),
-        "other_user": _leave_user(),
+        "other_user": os.geteuid() != 0 or _try(_become_nobody),
     }
     _drop_capabilities()
     layers["no_new_privs"] = prctl(_PR_SET_NO_NEW_PRIVS, 1)
@@ -82,7 +82,7 @@ def load_filter(instructions: bytes) -> tuple[Filter, Any]:
 
 
 def install_filter(program: Filter) -> bool:
-    """Put this process under the filter for ever."""
+    """Put this process under the filter, for the rest of its life."""
     return prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 
@@ -97,16 +97,10 @@ def _leave_namespaces() -> bool:
     return bool(libc.unshare(own) == 0 or libc.unshare(own | _NEWUSER) == 0)
 
 
-def _leave_user() -> bool:
-    if os.geteuid() != 0:
-        return True
-    try:
-        os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    except OSError:
-        return False
-    return True
+def _become_nobody() -> None:
+    os.setgroups([])
+    os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+    os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
 def _drop_capabilities() -> None:

@@ -24,14 +24,15 @@ from code_verifier.jail.protocol import (
     EXAMINE,
     EXAMINED,
     HASHING,
-    LENGTH,
     SEPARABLE,
     TIER_SHIFT,
     UNSTABLE,
     pack_result,
+    receive,
+    send,
+    unpack_inputs,
 )
-from code_verifier.jail.stream import receive, send
-from code_verifier.literals import parse_arguments
+from code_verifier.literals.literal import parse_arguments
 
 _TIDY = 1000
 _FAILURES = (SyntaxError, ValueError, RecursionError, OverflowError, MemoryError)
@@ -50,7 +51,7 @@ def main() -> None:
         program, memory = confine.load_filter(config["filter"])
         sys.stdin = sys.stdout = sys.stderr = None
         layers["seccomp"] = confine.install_filter(program)
-        config["kept"] = memory
+        config["filter_memory"] = memory
     send(marshal.dumps(layers))
     unicodedata.normalize("NFKC", "")
     sys.addaudithook(_open_nothing)
@@ -81,19 +82,11 @@ def _answer(request: bytes) -> bytes:
         text = request[start : start + size].decode("utf-8", "surrogatepass")
         status, flags, reason, code = _examine(text)
     start += size
-    results = b""
-    for _ in range(count if status == "ok" else 0):
-        (length,) = LENGTH.unpack_from(request, start)
-        start += LENGTH.size
-        results += _arguments(request[start : start + length], chars)
-        start += length
-    told = reason.encode("utf-8", "backslashreplace")
-    return (
-        EXAMINED.pack(CODES[status], flags, len(told), len(code), count if status == "ok" else 0)
-        + told
-        + code
-        + results
-    )
+    inputs = unpack_inputs(request, start, count) if status == "ok" else []
+    results = b"".join([_arguments(data, chars) for data in inputs])
+    message = reason.encode("utf-8", "backslashreplace")
+    head = EXAMINED.pack(CODES[status], flags, len(message), len(code), len(inputs))
+    return head + message + code + results
 
 
 def _examine(text: str) -> tuple[str, int, str, bytes]:

@@ -25,7 +25,7 @@ _MAKERS: tuple[tuple[Callable[[int], Any], int], ...] = (
     *((lambda number, size=size: bytes(size), 16) for size in range(24, 480, 16)),
     *((lambda number, size=size: bytes(size), 3) for size in range(600, 4200, 400)),
 )
-_kept: list[list[Any]] = []
+_held: list[list[Any]] = []
 
 
 def shuffle(index: int) -> None:
@@ -37,7 +37,7 @@ def shuffle(index: int) -> None:
             state = (1_664_525 * state + 1_013_904_223) % 2**32
             other = (state >> 8) % (place + 1)
             made[place], made[other] = made[other], made[place]
-        kept = count // 3 + index % 3
-        for place in range(kept, count):
+        held = count // 3 + index % 3
+        for place in range(held, count):
             made[place] = None
-        _kept.append(made[:kept])
+        _held.append(made[:held])

@@ -7,7 +7,7 @@ more executions, and which ones can take several inputs in one process.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from code_verifier.jail.modules import SYS_NAMES, may_import, reason, tier
@@ -30,19 +30,19 @@ _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 
 @dataclass(frozen=True)
 class Examination:
-    """What the look found.
-
-    refusal: why the program is banned, or None. unstable: the result could hang on the order of
-    sets, clocks or entropy; hashing: on single bits of hashes or addresses (two executions agree
-    by chance on one bit half of the time, so such programs get more of them). separable: see
-    `separable`. tier: see `modules`.
-    """
+    """What the look found."""
 
     refusal: str | None
+    """Why the program is banned."""
     unstable: bool
+    """The result could depend on the order of sets, clocks or entropy."""
     hashing: bool
+    """The result could depend on single bits of hashes or addresses, on which two executions
+    agree half of the time, so that such a program gets more of them."""
     separable: bool
+    """See `separable`."""
     tier: int
+    """See `modules`."""
 
 
 def examine(tree: ast.Module) -> Examination:
@@ -236,18 +236,17 @@ def _refused(node: ast.AST, imported: set[str]) -> str | None:
         if node.module == "urllib" and any(alias.name != "parse" for alias in node.names):
             return reason(f"urllib.{node.names[0].name}")
     elif isinstance(node, ast.Attribute):
-        if node.attr in BANNED_ATTRIBUTES:
-            return f"use of attribute {node.attr!r}"
+        return _banned_attribute([node.attr])
     elif isinstance(node, ast.MatchClass):
-        for attribute in node.kwd_attrs:
-            if attribute in BANNED_ATTRIBUTES:
-                return f"use of attribute {attribute!r}"
+        return _banned_attribute(node.kwd_attrs)
     elif isinstance(node, ast.Call):
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else ""
         name = function.id if isinstance(function, ast.Name) else name
         if name in _LOOKUPS:
-            for argument in node.args:
-                if isinstance(argument, ast.Constant) and argument.value in BANNED_ATTRIBUTES:
-                    return f"use of attribute {argument.value!r}"
+            return _banned_attribute(x.value for x in node.args if isinstance(x, ast.Constant))
     return None
+
+
+def _banned_attribute(names: Iterable[object]) -> str | None:
+    return next((f"use of attribute {name!r}" for name in names if name in BANNED_ATTRIBUTES), None)

@@ -9,6 +9,9 @@ Replies: length, then REPLY or EXAMINED, then for every input RESULT and its byt
 child -> server: FRAME (nonce, size of the body), then for every input RESULT and its text.
 """
 
+from __future__ import annotations
+
+import os
 import struct
 
 RESULT_FD = 3
@@ -32,6 +35,21 @@ TIER_SHIFT, TIER_MASK = 2, 3
 READ = 1 << 16
 
 
+def pack_inputs(inputs: list[bytes]) -> bytes:
+    """Every input, its length before it."""
+    return b"".join([LENGTH.pack(len(data)) + data for data in inputs])
+
+
+def unpack_inputs(data: bytes, start: int, count: int) -> list[bytes]:
+    """`count` inputs from `start` on."""
+    inputs = []
+    for _ in range(count):
+        (size,) = LENGTH.unpack_from(data, start)
+        start += LENGTH.size + size
+        inputs.append(data[start - size : start])
+    return inputs
+
+
 def pack_result(status: str, data: bytes) -> bytes:
     """One result: its status and its bytes."""
     return RESULT.pack(CODES[status], len(data)) + data
@@ -50,3 +68,25 @@ def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes
         results.append((STATUSES[code], data[start : start + size]))
         start += size
     return results if start == len(data) else None
+
+
+def receive() -> bytes | None:
+    """The body of the next frame on standard input, or None at its end."""
+    data = os.read(0, READ)
+    while data:
+        if len(data) >= LENGTH.size:
+            size = LENGTH.size + LENGTH.unpack_from(data)[0]
+            if len(data) >= size:
+                return data[LENGTH.size : size]
+        more = os.read(0, READ)
+        if not more:
+            return None
+        data += more
+    return None
+
+
+def send(body: bytes) -> None:
+    """Write one frame to standard output."""
+    view = memoryview(LENGTH.pack(len(body)) + body)
+    while view:
+        view = view[os.write(1, view) :]

@@ -38,32 +38,22 @@ _Method: Any = type(_Bound().method)
 
 def guard(names: dict[str, Any]) -> None:
     """Have the names of a program look up no attribute that only an escape needs."""
-    real_get, real_has, real_set, real_del = getattr, hasattr, setattr, delattr
     hidden = BANNED_ATTRIBUTES
 
     def refuse(name: Any) -> None:
         if isinstance(name, str) and str.__str__(name) in hidden:
             raise AttributeError(f"attribute {str.__str__(name)!r} is out of reach")
 
-    def own_getattr(_: Any, object: Any, name: str, /, *default: Any) -> Any:
-        refuse(name)
-        return real_get(object, name, *default)
+    def guarded(real: Any) -> Any:
+        def own(_: Any, object: Any, name: str, /, *value: Any) -> Any:
+            refuse(name)
+            return real(object, name, *value)
 
-    def own_hasattr(_: Any, object: Any, name: str, /) -> bool:
-        refuse(name)
-        return real_has(object, name)
+        own.__name__ = own.__qualname__ = real.__name__
+        return _Method(own, ...)  # takes no attributes, like the real one
 
-    def own_setattr(_: Any, object: Any, name: str, value: Any, /) -> None:
-        refuse(name)
-        real_set(object, name, value)
-
-    def own_delattr(_: Any, object: Any, name: str, /) -> None:
-        refuse(name)
-        real_del(object, name)
-
-    for function in (own_getattr, own_hasattr, own_setattr, own_delattr):
-        name = function.__name__ = function.__qualname__ = function.__name__[4:]
-        names[name] = _Method(function, ...)  # takes no attributes, like the real one
+    for function in (getattr, hasattr, setattr, delattr):
+        names[function.__name__] = guarded(function)
     _guard_operator(refuse)
     formatting: Any = sys.modules.get("string")
     if formatting is not None:

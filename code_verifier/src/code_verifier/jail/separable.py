@@ -59,7 +59,7 @@ def _carries(node: ast.AST, imports: bool) -> bool:
         )
     if isinstance(node, ast.alias):
         return not _CHANGING.isdisjoint(node.name.split("."))
-    if isinstance(node, ast.Compare):  # interned or not: that hangs on what ran before
+    if isinstance(node, ast.Compare):  # interned or not: that depends on what ran before
         left = node.left
         for operator, right in zip(node.ops, node.comparators, strict=True):
             constant = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)

@@ -19,15 +19,16 @@ from code_verifier.jail import child, clock, confine, entropy, layout, modules, 
 from code_verifier.jail.protocol import (
     EXECUTE,
     FRAME,
-    LENGTH,
     READ,
     REPLY,
     RESULT,
     RESULT_FD,
     pack_result,
+    receive,
+    send,
+    unpack_inputs,
     unpack_results,
 )
-from code_verifier.jail.stream import receive, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ class Server:
         if not in_time:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        tired = usage.ru_utime + usage.ru_stime >= self.cpu_s
-        name, reason = self._ending(status, in_time, tired, data, limit)
+        cpu_spent = usage.ru_utime + usage.ru_stime >= self.cpu_s
+        name, reason = self._ending(status, in_time, cpu_spent, data, limit)
         self._send(wall_ms, 1, pack_result(name, reason.encode()), 1)
 
     def _send(self, wall_ms: float, whole: int, results: bytes, count: int) -> None:
@@ -145,13 +146,7 @@ class Server:
             resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
-            start = EXECUTE.size + size
-            inputs = []
-            for _ in range(count):
-                (length,) = LENGTH.unpack_from(request, start)
-                start += LENGTH.size
-                inputs.append(request[start : start + length])
-                start += length
+            inputs = unpack_inputs(request, EXECUTE.size + size, count)
             if self.filter is not None and not confine.install_filter(self.filter):
                 raise OSError("the filter was refused")
         except BaseException:
@@ -185,7 +180,7 @@ class Server:
             self.poller.unregister(fd)
 
     def _ending(
-        self, status: int, in_time: bool, tired: bool, data: bytes, limit: int
+        self, status: int, in_time: bool, cpu_spent: bool, data: bytes, limit: int
     ) -> tuple[str, str]:
         """Status and reason for a child that left no valid frame."""
         if len(data) > limit:
@@ -193,7 +188,7 @@ class Server:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if not in_time:
             return "timeout", f"ran longer than {self.wall_s:g} s"
-        if number in (signal.SIGXCPU, signal.SIGPROF) or (number == signal.SIGKILL and tired):
+        if number in (signal.SIGXCPU, signal.SIGPROF) or (number == signal.SIGKILL and cpu_spent):
             return "timeout", f"used more than {self.cpu_s:g} s of processor time"
         if number == signal.SIGSYS:
             return "violation", "made a system call that is not allowed"

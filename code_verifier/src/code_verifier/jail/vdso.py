@@ -13,7 +13,7 @@ import struct
 
 _AT_SYSINFO_EHDR = 33
 _PT_LOAD, _PT_DYNAMIC = 1, 2
-_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
+_DT_HASH, _DT_STRTAB, _DT_SYMTAB = 4, 5, 6
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _PAGE = 4096
 _X86 = {"clock_gettime": 228, "clock_getres": 229, "gettimeofday": 96, "time": 201, "getcpu": 309}
@@ -59,13 +59,14 @@ def disable() -> bool:
 def _symbols(base: int) -> tuple[int, dict[str, int]]:
     """Size of the image in memory, and offset of every dynamic symbol."""
     header = ctypes.string_at(base, 64)
-    table, entry, count = struct.unpack_from("<Q", header, 32)[0], *_two(header, 54)
-    size, dynamic, bias = 0, 0, 0
+    (table,) = struct.unpack_from("<Q", header, 32)
+    entry, count = struct.unpack_from("<HH", header, 54)
+    size = dynamic = 0
     for index in range(count):
         segment = ctypes.string_at(base + table + index * entry, entry)
         kind, _, _, address, _, _, length, _ = struct.unpack_from("<IIQQQQQQ", segment)
         if kind == _PT_LOAD:
-            size, bias = max(size, address + length), 0
+            size = max(size, address + length)
         elif kind == _PT_DYNAMIC:
             dynamic = address
     tags = {}
@@ -73,7 +74,7 @@ def _symbols(base: int) -> tuple[int, dict[str, int]]:
         tag, value = struct.unpack("<QQ", ctypes.string_at(base + dynamic, 16))
         if tag == 0:
             break
-        tags[tag] = value - bias
+        tags[tag] = value
         dynamic += 16
     names, symbols = tags[_DT_STRTAB], tags[_DT_SYMTAB]
     total = _count(base, tags)
@@ -85,11 +86,6 @@ def _symbols(base: int) -> tuple[int, dict[str, int]]:
         if offset:
             found[ctypes.string_at(base + names + name).decode()] = offset
     return size, found
-
-
-def _two(header: bytes, offset: int) -> tuple[int, int]:
-    first, second = struct.unpack_from("<HH", header, offset)
-    return first, second
 
 
 def _count(base: int, tags: dict[int, int]) -> int:

@@ -1,13 +1,27 @@
 """The whole page."""
 
 from collections import Counter
+from dataclasses import dataclass, field
 from importlib.resources import files
 
-from code_verifier.diversity import coverage_of
+from code_verifier.metrics.diversity import coverage_of
+from code_verifier.metrics.measurement import Metrics
+from code_verifier.metrics.summary import summarise, windows
 from code_verifier.page import sections
-from code_verifier.page.gathered import Gathered
 from code_verifier.page.markup import escape, plural
-from code_verifier.summary import summarise, windows
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Measured programs in the order of their file.
+
+    steps: the step of each, or None. examples: the first program of each structure.
+    """
+
+    name: str
+    metrics: list[Metrics] = field(default_factory=list)
+    steps: list[float | None] = field(default_factory=list)
+    examples: dict[str, str] = field(default_factory=dict)
 
 
 def render(gathered: Gathered, unparsed: int = 0) -> str:

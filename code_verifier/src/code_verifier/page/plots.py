@@ -49,10 +49,7 @@ def ticks(low: float, high: float, about: int = 4, whole: bool = False) -> list[
 
 
 def bars(
-    values: Sequence[float],
-    whole: bool,
-    marks: Sequence[tuple[str, float]],
-    x_name: str,
+    values: Sequence[float], whole: bool, marks: Sequence[tuple[str, float]], x_name: str
 ) -> str:
     """A histogram of sorted values with vertical marks. The last bar holds a long tail."""
     low, high = values[0], values[-1]
@@ -98,10 +95,7 @@ def bars(
 
 
 def curves(
-    lines: Sequence[Line],
-    x_name: str,
-    y_name: str,
-    band: tuple[Points, Points] | None = None,
+    lines: Sequence[Line], x_name: str, y_name: str, band: tuple[Points, Points] | None = None
 ) -> str:
     """Lines over one pair of axes, and a band between a lower and an upper line."""
     points = [point for line in lines for point in line.points]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from code_verifier.diversity import Coverage
-from code_verifier.metrics import NUMBERS, Metrics
+from code_verifier.metrics.diversity import Coverage
+from code_verifier.metrics.measurement import NUMBERS, Metrics
+from code_verifier.metrics.summary import Window, quantile
 from code_verifier.page.markup import escape, number, plural
 from code_verifier.page.plots import Line, bars, curves
-from code_verifier.summary import Window, quantile
 
 MEANING = {
     "ast_depth": ("Depth of the syntax tree", "How many parts of a program sit inside each other."),
@@ -128,9 +128,7 @@ def trends(found: Sequence[Window]) -> str:
     distinct = [(x, float(window.distinct)) for x, window in zip(middles, found, strict=True)]
     programs = [(x, float(window.programs)) for x, window in zip(middles, found, strict=True)]
     picture = curves(
-        [Line(distinct, "main", "structures"), Line(programs, "quiet", "programs")],
-        "step",
-        "",
+        [Line(distinct, "main", "structures"), Line(programs, "quiet", "programs")], "step", ""
     )
     hint = (
         "Different structures among the programs of each stretch of steps. When the blue line "

@@ -1,0 +1,126 @@
+"""`code-verifier metrics`, `coverage` and `compare`: the structure of programs."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import click
+
+from code_verifier.commands.exits import exit_code, tell
+from code_verifier.commands.job import run_job
+from code_verifier.commands.measured_row import (
+    PROGRAM,
+    measure_row,
+    metrics_of,
+    step_of,
+    traits_row,
+)
+from code_verifier.commands.options import INPUT, Job, as_json, job_options, on_error, workers
+from code_verifier.commands.processes import process_map
+from code_verifier.commands.summaries import print_contrast, print_coverage, print_summary
+from code_verifier.errors import CodeVerifierError
+from code_verifier.metrics.contrast import compare_sets
+from code_verifier.metrics.diversity import coverage_of
+from code_verifier.metrics.traits import TRAITS
+from code_verifier.page.document import Gathered, render
+from code_verifier.rows.fields import Row
+from code_verifier.rows.jsonl import open_rows
+from code_verifier.rows.results import save_text
+
+
+@click.command()
+@job_options
+@click.option("--html", type=INPUT, help="HTML page to write, with distributions and trends.")
+@workers
+@exit_code
+def metrics(job: Job, html: Path | None, workers: int) -> int:
+    """Measure programs; rows that do not parse get an "error" instead of numbers."""
+    gathered = Gathered(job.rows.name)
+    unparsed = 0
+
+    def run(items: Iterable[Row]) -> Iterator[Row]:
+        nonlocal unparsed
+        for result in process_map(partial(measure_row, keep=html is not None), items, workers):
+            program = result.pop(PROGRAM, "")
+            found = metrics_of(result)
+            if found is not None:
+                gathered.metrics.append(found)
+                gathered.steps.append(step_of(result))
+                if program:
+                    gathered.examples.setdefault(found.structure, program)
+            unparsed += "error" in result
+            yield result
+
+    run_job(job, run, "error")
+    print_summary(gathered.metrics, unparsed, job.as_json)
+    if html is not None:
+        save_text(render(gathered, unparsed), html)
+    return 0
+
+
+@click.command()
+@click.argument("tasks", type=INPUT)
+@click.option("--top", type=click.IntRange(min=0), default=5, show_default=True)
+@workers
+@on_error
+@as_json
+@exit_code
+def coverage(tasks: Path, top: int, on_error: str, as_json: bool, workers: int) -> int:
+    """Count the different structures of a task set, and how evenly they are used.
+
+    Three views, from fine to coarse: the structure of a program, the set of syntax it uses, the
+    set of modules it imports.
+    """
+    found = list(_results(tasks, partial(traits_row, keep=True), on_error, workers))
+    usable = [row for row in found if "error" not in row]
+    programs = [row[PROGRAM] for row in usable]
+    views = {trait: coverage_of([row[trait] for row in usable], programs, top) for trait in TRAITS}
+    unparsed = len(found) - len(usable)
+    if as_json:
+        views_json = {trait: asdict(view) for trait, view in views.items()}
+        click.echo(json.dumps({"programs": len(usable), "unparsed": unparsed, **views_json}))
+        return 0
+    click.echo(f"{len(usable)} programs, {unparsed} not measurable")
+    for trait, view in views.items():
+        print_coverage(trait, view)
+    return 0
+
+
+@click.command()
+@click.argument("left", type=INPUT)
+@click.argument("right", type=INPUT)
+@workers
+@on_error
+@as_json
+@exit_code
+def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int) -> int:
+    """Compare the programs of two task sets, number by number and structure by structure."""
+    sides = []
+    for path in (left, right):
+        found = map(metrics_of, _results(path, measure_row, on_error, workers))
+        usable = [item for item in found if item is not None]
+        if not usable:
+            raise CodeVerifierError(f"{path}: no program can be measured; expected one or more")
+        sides.append(usable)
+    contrast = compare_sets(*sides)
+    if as_json:
+        click.echo(json.dumps(asdict(contrast)))
+    else:
+        print_contrast(contrast)
+    return 0
+
+
+def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
+    """The results of a file's rows; a bad row stops the command or is named and left out."""
+    skip = tell if on_error == "skip" else None
+    with open_rows(path) as source:
+        for result in process_map(job, source.rows(skip), workers):
+            problem = result.get("bad_row")
+            if problem is None:
+                yield result
+            elif skip is None:
+                raise CodeVerifierError(f"{source.name}, {problem}")
+            else:
+                skip(f"{source.name}, {problem}")

@@ -1,0 +1,120 @@
+"""Values of exact built-in types, written in one canonical form.
+
+None, Ellipsis, bool, int, float, complex, str, bytes, list, tuple, set and dict. No method of a
+subclass or of a metaclass is ever called. Two values are the same value exactly when their
+canonical texts are equal: 1, True and 1.0 differ, and so do 0.0 and -0.0, which programs can tell
+apart. Sets and dicts are written in an order that depends on their members only. This runs in the
+confined child too, and so imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from code_verifier.errors import LiteralError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MAX_CHARS = 100_000
+MAX_DEPTH = 64
+NOT_FINITE = "a float that is not finite has no literal"
+MAX_INT_BITS = 14_280  # a little under 4300 decimal digits, Python's own default limit
+LONG_INTEGER = "an integer of more than 4298 digits"
+_NAME_CHARS = 80
+_INFINITY = float("inf")
+
+
+def canonical(value: object, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> str:
+    """The canonical literal of `value`, at most `max_chars` characters.
+
+    Raises LiteralError with status `not_literal` (another type, a float that is not finite,
+    nesting deeper than `max_depth`, a cycle) or `too_long`.
+    """
+    budget = [max_chars]
+    text = _write(value, max_depth, budget)
+    if len(text) > max_chars:
+        raise LiteralError(f"longer than {max_chars} characters", "too_long")
+    return text
+
+
+def _write(value: object, depth: int, budget: list[int]) -> str:
+    """The literal of one value. Types are compared by identity only: `==`, `in` and `hash` on a
+    type would call its metaclass, which the program may have written."""
+    kind = type(value)
+    if kind is int or kind is str or kind is bool or kind is float or value is None:
+        text = _atom(value, kind, budget[0])
+    elif kind is list or kind is tuple or kind is dict or kind is set:
+        if depth <= 0:
+            raise LiteralError("nested too deeply, or a cycle")
+        _spend(budget, 2)
+        return _container(value, kind, depth - 1, budget)
+    elif kind is bytes or kind is complex:
+        text = _atom(value, kind, budget[0])
+    elif value is ...:
+        text = "..."
+    else:
+        name = type.__dict__["__name__"].__get__(kind)[:_NAME_CHARS]
+        raise LiteralError(f"a value of type {name!r} is not a literal")
+    _spend(budget, len(text))
+    return text
+
+
+def _spend(budget: list[int], chars: int) -> None:
+    budget[0] -= chars
+    if budget[0] < 0:
+        raise LiteralError("longer than the output limit", "too_long")
+
+
+def _atom(value: Any, kind: type, room: int) -> str:
+    if kind is int:
+        if value.bit_length() > MAX_INT_BITS:
+            raise LiteralError(LONG_INTEGER, "too_long")
+    elif kind is str or kind is bytes:
+        if len(value) > room:
+            raise LiteralError("longer than the output limit", "too_long")
+    elif kind is float:
+        if not -_INFINITY < value < _INFINITY:
+            raise LiteralError(NOT_FINITE)
+    elif kind is complex:
+        real, imag = value.real, value.imag
+        if not (-_INFINITY < real < _INFINITY and -_INFINITY < imag < _INFINITY):
+            raise LiteralError(NOT_FINITE)
+        sign = "-" if repr(imag)[0] == "-" else "+"
+        return f"({real!r}{sign}{abs(imag)!r}j)"
+    return repr(value)
+
+
+def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
+    _spend(budget, 2 * max(len(value) - 1, 0))
+    if kind is list or kind is tuple:
+        inner = ", ".join([_write(item, depth, budget) for item in value])
+        if kind is list:
+            return f"[{inner}]"
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if kind is dict:
+        _spend(budget, 2 * len(value))
+        pairs = [
+            (_order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
+            for key, item in value.items()
+        ]
+        pairs.sort(key=_first)
+        return "{" + ", ".join([f"{key}: {item}" for _, key, item in pairs]) + "}"
+    if not value:
+        return "set()"
+    members = [(_order(item, text := _write(item, depth, budget)), text) for item in value]
+    members.sort(key=_first)
+    return "{" + ", ".join([text for _, text in members]) + "}"
+
+
+def _order(value: Any, text: str) -> tuple[int, Any, str]:
+    """Sort key of a set member or dict key: numbers by value, then texts, then the rest."""
+    kind = type(value)
+    if kind is int or kind is bool or kind is float:
+        return (0, value, text)
+    if kind is str:
+        return (1, value, text)
+    return (2, text, text)
+
+
+def _first(pair: tuple[Any, ...]) -> Any:
+    return pair[0]

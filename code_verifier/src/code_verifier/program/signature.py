@@ -1,0 +1,56 @@
+"""Which call of `f` an argument list makes: two texts may name the same call."""
+
+import ast
+from typing import Any
+
+from code_verifier.errors import LiteralError
+from code_verifier.literals.canonical import canonical
+from code_verifier.literals.literal import canonical_arguments, parse_literal
+from code_verifier.program.source import ParsedProgram
+
+
+class Signature:
+    """The parameters of the program's last plain `def f`, read without executing it.
+
+    Where there is no such function, or nothing that parses, every argument list stands for itself.
+    """
+
+    def __init__(self, program: ParsedProgram | None) -> None:
+        self._positional: list[str] = []
+        self._by_name: set[str] = set()
+        self._defaults: dict[str, str] = {}
+        for node in program.tree.body if program is not None else ():
+            if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list:
+                self._read(node.args)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], max_chars: int) -> str:
+        """One text for all argument lists that make the same call. Raises LiteralError.
+
+        Keywords are put in their places, and defaults that are literals are filled in.
+        """
+        if len(args) > len(self._positional):
+            return canonical_arguments(args, kwargs, max_chars)
+        named = dict(zip(self._positional, args, strict=False))
+        if any(name in named or name not in self._by_name for name in kwargs):
+            return canonical_arguments(args, kwargs, max_chars)
+        texts = {name: canonical(value, max_chars) for name, value in (named | kwargs).items()}
+        return ", ".join(
+            f"{name}={text}" for name, text in sorted((self._defaults | texts).items())
+        )
+
+    def _read(self, arguments: ast.arguments) -> None:
+        plain = [*arguments.posonlyargs, *arguments.args]
+        self._positional = [item.arg for item in plain]
+        self._by_name = {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
+        self._defaults = {}
+        late = plain[len(plain) - len(arguments.defaults) :]
+        pairs = [*zip(late, arguments.defaults, strict=True)]
+        for item, default in (
+            *pairs,
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ):
+            if default is not None:
+                try:
+                    self._defaults[item.arg] = canonical(parse_literal(ast.unparse(default)))
+                except LiteralError:
+                    continue

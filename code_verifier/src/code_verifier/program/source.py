@@ -1,0 +1,82 @@
+"""Program texts: parsed once, and rewritten without comments."""
+
+import ast
+import copy
+from dataclasses import dataclass
+
+from code_verifier.errors import ProgramError
+from code_verifier.literals.syntax import parse_tree
+
+MAX_PROGRAM = 2**20
+"""Characters. A tree takes up to some hundred bytes of memory per character of its text."""
+_OWNERS = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedProgram:
+    """A program and its syntax tree, for all that reads it: nothing here changes the tree."""
+
+    text: str
+    tree: ast.Module
+
+
+def parse_program(program: str | ParsedProgram) -> ParsedProgram:
+    """The program with its tree; one that is parsed already is returned as it is.
+
+    Raises ProgramError when the text is not Python, longer than MAX_PROGRAM or nested too deeply.
+    """
+    if isinstance(program, ParsedProgram):
+        return program
+    if len(program) > MAX_PROGRAM:
+        raise ProgramError(
+            f"the program has {len(program)} characters; expected at most {MAX_PROGRAM}"
+        )
+    try:
+        tree = parse_tree(program)
+    except SyntaxError as error:
+        if error.msg.startswith(("RecursionError", "MemoryError")):
+            raise ProgramError("the program is nested too deeply to be parsed") from None
+        raise ProgramError(f"the program is not Python: {error.msg}") from None
+    if not isinstance(tree, ast.Module):
+        raise ProgramError("the program is not a module")
+    return ParsedProgram(program, tree)
+
+
+def docstring_of(
+    node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
+) -> ast.Expr | None:
+    """The statement that is the node's docstring."""
+    first = node.body[0] if node.body else None
+    if not isinstance(first, ast.Expr) or not isinstance(first.value, ast.Constant):
+        return None
+    return first if isinstance(first.value.value, str) else None
+
+
+def strip_comments(program: str | ParsedProgram) -> str:
+    """The program without comments and docstrings, in the layout of `ast.unparse`.
+
+    Raises ProgramError when the program does not parse.
+    """
+    try:
+        return ast.unparse(_without_docstrings(parse_program(program).tree))
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply to be rewritten") from None
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """A tree with its own statements and the same expressions; an emptied body becomes `pass`."""
+    root = copy.copy(tree)
+    stack: list[ast.AST] = [root]
+    while stack:
+        node = stack.pop()
+        for field in _BLOCKS:
+            block = getattr(node, field, None)
+            if isinstance(block, list):
+                setattr(node, field, [copy.copy(item) for item in block])
+                stack += getattr(node, field)
+        if isinstance(node, _OWNERS) and docstring_of(node) is not None:
+            del node.body[0]
+            if not node.body and not isinstance(node, ast.Module):
+                node.body.append(ast.Pass())
+    return root

@@ -1,0 +1,84 @@
+"""The acceptance rule: equal canonical output of several executions in fresh processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from code_verifier.sandbox.execution import Executor, Program
+from code_verifier.tasks.records import Status, Verdict
+
+UNSTABLE_RUNS, HASHING_RUNS = 8, 16
+_SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
+_INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
+
+
+def verdicts(
+    executor: Executor, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
+) -> Iterator[Verdict]:
+    """The verdict of every input, when asked for: policy, then equal outputs of all executions.
+
+    raise_runs: give a program whose text suggests that its result is unstable more executions.
+    """
+    program, arguments = executor.examine(text, inputs)
+    if isinstance(program, Verdict):
+        yield from [program] * len(inputs)
+        return
+    if raise_runs and program.unstable:
+        runs = max(runs, UNSTABLE_RUNS)
+    if raise_runs and program.hashing:
+        runs = max(runs, HASHING_RUNS)
+    data = [given for given in arguments if isinstance(given, bytes)]
+    batched: Iterator[Verdict | None] = iter(())
+    if len(data) > 1 and program.separable:
+        batched = iter(_run_batched(executor, program, data, runs))
+    for given in arguments:
+        if isinstance(given, Verdict):
+            yield given
+            continue
+        yield next(batched, None) or _run_isolated(executor, program, given, runs)
+
+
+def _run_batched(
+    executor: Executor, program: Program, data: list[bytes], runs: int
+) -> list[Verdict | None]:
+    """All inputs in one process for each run; None where that does not settle the verdict."""
+    rounds = []
+    for index in range(runs):
+        executed = executor.execute(program, data, index)
+        if executed.whole:
+            return []
+        rounds.append(executed.verdicts)
+    settled: list[Verdict | None] = []
+    for column in zip(*rounds, strict=True):
+        first = column[0]
+        same = all((each.status, each.output) == (first.status, first.output) for each in column)
+        if same and first.status in _SETTLED:
+            wall_ms = max(each.wall_ms for each in column)
+            used = runs if first.ok else 1
+            settled.append(Verdict(first.status, first.output, first.reason, wall_ms, used))
+        else:
+            settled.append(None)
+    return settled
+
+
+def _run_isolated(executor: Executor, program: Program, given: bytes, runs: int) -> Verdict:
+    first = executor.execute(program, [given], 0).verdicts[0]
+    if not first.ok:
+        return first
+    wall_ms = first.wall_ms
+    for index in range(1, runs):
+        verdict = executor.execute(program, [given], index).verdicts[0]
+        wall_ms = max(wall_ms, verdict.wall_ms)
+        if verdict.output == first.output and verdict.ok:
+            continue
+        if verdict.status in _INCONCLUSIVE:
+            return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)
+        other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
+        reason = f"gave {_short(first.output)}, then {_short(other)}"
+        return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
+    return Verdict(Status.OK, first.output, "", wall_ms, runs)
+
+
+def _short(text: str | None, width: int = 80) -> str:
+    text = text or ""
+    return text if len(text) <= width else f"{text[:width]}..."

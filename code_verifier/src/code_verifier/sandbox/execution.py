@@ -1,0 +1,176 @@
+"""Examining and executing one program: the caller's side of both kinds of confined processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from code_verifier.errors import LiteralError
+from code_verifier.jail.modules import ALL
+from code_verifier.jail.protocol import (
+    EXAMINE,
+    EXAMINED,
+    EXECUTE,
+    HASHING,
+    REPLY,
+    SEPARABLE,
+    STATUSES,
+    TIER_MASK,
+    TIER_SHIFT,
+    UNSTABLE,
+    pack_inputs,
+    unpack_results,
+)
+from code_verifier.literals.canonical import canonical
+from code_verifier.literals.literal import parse_literal
+from code_verifier.literals.scalars import is_plain
+from code_verifier.sandbox.pool import EXAMINER, Pool
+from code_verifier.sandbox.process import ProcessLost
+from code_verifier.tasks.limits import Limits
+from code_verifier.tasks.records import Status, Verdict
+
+_GRACE_S = 10.0
+_REMEMBERED = 512
+
+
+@dataclass(frozen=True)
+class Program:
+    """An examined program: compiled code for the fork servers, and what its text tells."""
+
+    code: bytes
+    unstable: bool
+    hashing: bool
+    separable: bool
+    tier: int
+
+
+@dataclass(frozen=True)
+class Executed:
+    """Verdicts of one process, one for each input; whole when the process as such failed."""
+
+    verdicts: list[Verdict]
+    whole: bool
+
+
+class Executor:
+    """Examines and executes through a pool. Programs examined lately are remembered."""
+
+    def __init__(self, pool: Pool, limits: Limits) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._known: dict[str, Program | Verdict] = {}
+
+    def examine(
+        self, program: str, inputs: Sequence[str]
+    ) -> tuple[Program | Verdict, list[bytes | Verdict]]:
+        """The examined program and arguments, or the verdicts that refuse them."""
+        limits = self._limits
+        if len(program) > limits.program_chars:
+            reason = f"the program is longer than {limits.program_chars} characters"
+            return _refused(Status.TOO_LONG, reason), []
+        known = self._known.get(program)
+        if isinstance(known, Verdict):
+            return known, []
+        text = b"" if known is not None else program.encode("utf-8", "surrogatepass")
+        most = limits.input_chars
+        cut = [given[: most + 1].encode("utf-8", "surrogatepass") for given in inputs]
+        request = EXAMINE.pack(known is None, len(text), most, len(cut)) + text + pack_inputs(cut)
+        try:
+            reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
+        except ProcessLost as error:
+            if len(inputs) > 1:
+                return self._one_by_one(program, inputs)
+            return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), []
+        status, flags, reason_size, code_size, count = EXAMINED.unpack_from(reply)
+        start = EXAMINED.size + reason_size + code_size
+        name = STATUSES[status]
+        if name != Status.OK:
+            reason = reply[EXAMINED.size : EXAMINED.size + reason_size].decode("utf-8", "replace")
+            found: Program | Verdict = _refused(name, reason)
+        elif known is not None:
+            found = known
+        else:
+            code = reply[EXAMINED.size + reason_size : start]
+            found = Program(
+                code,
+                unstable=bool(flags & UNSTABLE),
+                hashing=bool(flags & HASHING),
+                separable=bool(flags & SEPARABLE),
+                tier=flags >> TIER_SHIFT & TIER_MASK,
+            )
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known = {}  # no lock, which a fork could leave locked
+            self._known[program] = found
+        if isinstance(found, Verdict):
+            return found, []
+        results = unpack_results(reply, start, count)
+        if results is None or len(results) != len(inputs):
+            return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
+        if any(name == _UNORDERED for name, _ in results):
+            found = replace(found, unstable=True)
+        return found, [
+            data
+            if name in (Status.OK, _UNORDERED)
+            else _refused(name, data.decode("utf-8", "replace"))
+            for name, data in results
+        ]
+
+    def _one_by_one(
+        self, program: str, inputs: Sequence[str]
+    ) -> tuple[Program | Verdict, list[bytes | Verdict]]:
+        found, _ = self.examine(program, [])
+        if isinstance(found, Verdict):
+            return found, []
+        arguments: list[bytes | Verdict] = []
+        for given in inputs:
+            again, some = self.examine(program, [given])
+            arguments.append(again if isinstance(again, Verdict) else some[0])
+        return found, arguments
+
+    def execute(self, program: Program, arguments: list[bytes], index: int) -> Executed:
+        """Execute once in one process, on each of the arguments."""
+        head = EXECUTE.pack(len(program.code), len(arguments))
+        request = head + program.code + pack_inputs(arguments)
+        executed = self._ask(request, (index, program.tier), len(arguments))
+        if any(verdict.status == _MISSING for verdict in executed.verdicts):
+            executed = self._ask(request, (index, ALL), len(arguments))
+        return executed
+
+    def _ask(self, request: bytes, kind: tuple[int, int], count: int) -> Executed:
+        limits = self._limits
+        try:
+            reply = self._pool.ask(kind, request, limits.wall_s + _GRACE_S)
+        except ProcessLost as error:
+            reason = f"the fork server was lost: {error}"
+            return Executed([Verdict(Status.SANDBOX_ERROR, None, reason, 0.0, 1)] * count, True)
+        wall_ms, whole, number = REPLY.unpack_from(reply)
+        results = unpack_results(reply, REPLY.size, number)
+        if results is None or number != (1 if whole else count):
+            reason = "the fork server answered nonsense"
+            return Executed([Verdict(Status.SANDBOX_ERROR, None, reason, 0.0, 1)] * count, True)
+        verdicts = [self._verdict(status, data, wall_ms) for status, data in results]
+        return Executed(verdicts * (count if whole else 1), bool(whole))
+
+    def _verdict(self, status: str, data: bytes, wall_ms: float) -> Verdict:
+        text = data.decode("utf-8", "replace")
+        if status == Status.MEMORY and not text:
+            text = f"used more than {self._limits.memory_mb} MiB of memory"
+        if status != Status.OK:
+            return Verdict(status, None, text, wall_ms, 1)
+        if is_plain(text):
+            return Verdict(Status.OK, text, "", wall_ms, 1)
+        try:  # the child may have been taken over: its text is data until it proves canonical
+            if canonical(parse_literal(text, len(text)), len(text)) != text:
+                raise LiteralError("the text is not canonical")
+        except LiteralError as error:
+            reason = f"the result is forged: {error}"
+            return Verdict(Status.VIOLATION, None, reason, wall_ms, 1)
+        return Verdict(Status.OK, text, "", wall_ms, 1)
+
+
+_MISSING, _UNORDERED = "missing_module", "unordered"
+
+
+def _refused(status: str, reason: str) -> Verdict:
+    return Verdict(status, None, reason, 0.0, 0)

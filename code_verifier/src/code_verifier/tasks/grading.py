@@ -1,0 +1,92 @@
+"""Judging an answer to a task of one of the three kinds.
+
+code_o: the answer is the output; nothing is executed. code_i: the answer is an input; the
+task's program runs on it, and its output is compared outside. code_f: the answer is a program;
+it runs on every judged input. Answers are data or run in the sandbox, never in the caller.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from code_verifier.errors import LiteralError, RecordError
+from code_verifier.literals.comparison import Comparison
+from code_verifier.literals.literal import parse_literal
+from code_verifier.tasks.limits import Limits
+from code_verifier.tasks.records import Grade, Status, Task, Verdict
+
+Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
+
+
+def grade_answer(
+    task: Task, answer: str, run: Run, comparison: Comparison, limits: Limits
+) -> Grade:
+    """The grade of `answer`. Raises RecordError when the task lacks what its kind needs.
+
+    A fault of the sandbox gives a grade that is not `judged`.
+    """
+    if not isinstance(answer, str):
+        raise RecordError(f"the answer is of type {type(answer).__name__}; expected a text")
+    if task.kind == "code_f":
+        return _grade_program(task, answer, run, comparison)
+    if task.output is None:
+        raise RecordError(f"a {task.kind} task needs an output to be graded")
+    if task.kind == "code_o":
+        return _grade_output(task.output, answer, comparison, limits)
+    return _grade_input(task.program, task.output, answer, run, comparison)
+
+
+def _gold(text: str) -> object:
+    try:
+        return parse_literal(text, len(text))
+    except LiteralError as error:
+        raise RecordError(f"the task's output {text[:60]!r} is not a literal: {error}") from None
+
+
+def _grade_output(output: str, answer: str, comparison: Comparison, limits: Limits) -> Grade:
+    gold = _gold(output)
+    try:
+        value = parse_literal(answer, max(limits.output_chars, 2 * len(output)))
+    except LiteralError as error:
+        return _refused(error.status, str(error))
+    return Grade(1.0, "right") if comparison.same(value, gold) else Grade(0.0, "wrong output")
+
+
+def _grade_input(program: str, output: str, answer: str, run: Run, comparison: Comparison) -> Grade:
+    gold = _gold(output)
+    verdict = next(run(program, [answer]))
+    if verdict.output is None:
+        return _refused(verdict.status, verdict.reason)
+    if comparison.same(_gold(verdict.output), gold):
+        return Grade(1.0, "right")
+    return Grade(0.0, "the input gives another output")
+
+
+def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) -> Grade:
+    pairs = list(zip(task.inputs, task.outputs, strict=True))[task.visible :]
+    if not pairs:
+        raise RecordError("a code_f task needs at least one hidden example to be graded")
+    golds = [(given, _gold(output)) for given, output in pairs]
+    passed = 0
+    first: Grade | None = None  # what went wrong first
+    verdicts = run(answer, [given for given, _ in golds])
+    for (_, gold), verdict in zip(golds, verdicts, strict=False):
+        if verdict.status == Status.SANDBOX_ERROR:
+            return _refused(verdict.status, verdict.reason)
+        if verdict.output is None:
+            first = first or _refused(verdict.status, verdict.reason)
+            if verdict.status in _FINAL:
+                break  # the same for every input, or too costly to repeat
+        elif comparison.same(_gold(verdict.output), gold):
+            passed += 1
+        else:
+            first = first or Grade(0.0, "wrong output on a hidden example")
+    return replace(first or Grade(1.0, "right"), passed=passed, total=len(pairs))
+
+
+def _refused(status: str, reason: str) -> Grade:
+    return Grade(0.0, f"{status}: {reason}", status=status)
+
+
+_FINAL = frozenset(
+    (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
+)
