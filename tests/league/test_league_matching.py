@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import F_HARD, F_VAR, LeagueConfig, LeagueError
-from league.assignment import assign
-from league.fold import apply
-from league.matching import propose
-from league.pfsp import choice_probabilities, match_weights
-from league.state import State
+from league.events.fold import apply
+from league.pairing.assignment import assign
+from league.pairing.matching import propose
+from league.pairing.pfsp import choice_probabilities, match_weights
+from league.state.state import State
 from league.streams import lot, stream
 
 

@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from league import League, LeagueConfig, LeagueError, Outcome
 from league.config import SCHEMES as NAMES
-from league.rating import RatingModel
-from league.schemes import SCHEMES, Elo, Skills, TrueSkillGames, WengLin, scheme_of
+from league.rating.rating import RatingModel
+from league.rating.skills import Skills
+from league.schemes.catalogue import SCHEMES, scheme_of
+from league.schemes.elo import Elo
 from league.schemes.logistic import in_single_games, logistic
+from league.schemes.trueskill_games import TrueSkillGames
+from league.schemes.weng_lin import WengLin
 
 MODEL = RatingModel()
 ALL = [scheme_of(LeagueConfig(scheme=name)) for name in NAMES]
@@ -45,9 +49,9 @@ def test_the_config_knows_every_scheme():
     assert LeagueConfig().scheme == "batch"
     with pytest.raises(LeagueError, match="expected one of batch, trueskill, weng_lin, elo"):
         LeagueConfig(scheme="glicko")
-    old = LeagueConfig().to_json()
+    old = LeagueConfig().to_dict()
     del old["scheme"], old["elo_k"]
-    assert LeagueConfig.from_json(old) == LeagueConfig()
+    assert LeagueConfig.from_dict(old) == LeagueConfig()
 
 
 @pytest.mark.parametrize(("winner", "loser", "new_winner", "new_loser"), OPENSKILL)
@@ -218,7 +222,7 @@ def test_a_league_under_each_scheme_replays_and_tells_good_from_bad(tmp_path, na
                 league.record(pair, Outcome(4, 4, 8, solved, 0))
         assert league.rating("hard").mu > league.rating("easy").mu
         assert league.predict("easy", "a") > league.predict("hard", "a")
-        before = league.state.to_json()
+        before = league.state.to_dict()
     with League(tmp_path) as again:
         assert again.config.scheme == name
-        assert again.state.to_json() == before
+        assert again.state.to_dict() == before

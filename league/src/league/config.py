@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from league.errors import LeagueError
-from league.rating import RatingModel
+from league.rating.rating import RatingModel
 
 MATCHERS = ("sampled", "assignment", "thompson", "uniform")
 SCHEMES = ("batch", "trueskill", "weng_lin", "elo")
@@ -125,12 +125,17 @@ class LeagueConfig:
         """The rating model of these constants."""
         return RatingModel(self.mu, self.sigma, self.beta, self.tau)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain dict that `from_json` takes back."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return a plain dict that `from_dict` takes back."""
         return asdict(self) | {"pfsp": list(self.pfsp)}
 
+    def difference(self, other: "LeagueConfig") -> str:
+        """Return in words which settings the other config has instead of these."""
+        new, old = self.to_dict(), other.to_dict()
+        return ", ".join(f"{k} {old[k]} not {new[k]}" for k in old if old[k] != new[k])
+
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "LeagueConfig":
+    def from_dict(cls, data: Mapping[str, Any]) -> "LeagueConfig":
         """Return the config of a plain dict; unknown names are an error with a suggestion."""
         known = [field.name for field in fields(cls)]
         for name in data:

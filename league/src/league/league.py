@@ -2,28 +2,34 @@
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from league import selection, store
-from league.anchors import hall_of_round
-from league.announce import anchor_event, new_results, replacement_event
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
-from league.expectation import expected_of_pairs
-from league.files import copy_atomically
-from league.lock import WriterLock
-from league.matching import propose
-from league.member import ROLES, STUDENT, TEACHER, check_name, check_role
-from league.outcome import Outcome
-from league.payoff import Payoff, payoff
-from league.rating import Rating
-from league.records import Anchor, Pair, Replacement
-from league.standing import Standing, leaderboard
-from league.state import State, outcome_row
+from league.events.new_events import (
+    anchor_event,
+    checked_population,
+    new_results,
+    replacement_event,
+)
+from league.pairing.expectation import expected_of_pairs
+from league.pairing.matching import propose
+from league.pairing.payoff import Payoff, payoff
+from league.rating.rating import Rating
+from league.selection.hall_of_fame import hall_of_round
+from league.selection.selection import select
+from league.selection.standing import Standing, leaderboard
+from league.state.member import ROLES, check_role
+from league.state.outcome import Outcome
+from league.state.records import Anchor, Pair, Replacement
+from league.state.state import State, outcome_row
+from league.storage.files import copy_atomically
+from league.storage.lock import WriterLock
+from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
+from league.storage.store import Store, write_new_league
 
 
 class League:
@@ -54,7 +60,7 @@ class League:
         self._turn = threading.RLock()
         self._lock: WriterLock | None = None
         names: tuple[list[str], list[str]] | None = None
-        exists = (self.directory / store.SETTINGS).exists()
+        exists = (self.directory / SETTINGS).exists()
         if teachers is None and students is None:
             if not exists:
                 raise UnreadableLeague(
@@ -67,22 +73,22 @@ class League:
                 else "a league cannot be founded read-only"
             )
         else:
-            names = _population(teachers or (), students or ())
+            names = checked_population(teachers or (), students or ())
         try:
             if names:
                 self.directory.mkdir(parents=True, exist_ok=True)
             if not read_only:
-                self._lock = WriterLock(self.directory / store.LOCK)
+                self._lock = WriterLock(self.directory / LOCK)
             if names:
-                if (self.directory / store.SETTINGS).exists():
+                if (self.directory / SETTINGS).exists():
                     raise LeagueError(f"{self.directory} has just become a league")
-                store.found(self.directory, config or LeagueConfig(), *names)
-            self._store = store.Store(self.directory, writable=not read_only)
+                write_new_league(self.directory, config or LeagueConfig(), *names)
+            self._store = Store(self.directory, writable=not read_only)
             if config is not None and config != self.config:
                 self._store.journal.close()
                 raise LeagueError(
                     f"{self.directory} was founded with other settings: "
-                    f"{_difference(config, self.config)}; open it without a config"
+                    f"{config.difference(self.config)}; open it without a config"
                 )
         except OSError as error:
             self._release()
@@ -136,7 +142,7 @@ class League:
         living member of the role.
         """
         with self._turn:
-            return selection.select(self.state, role, n, fitness)
+            return select(self.state, role, n, fitness)
 
     def payoff(self) -> Payoff:
         """Observed and blended solve rates of all living pairs; None where they never met."""
@@ -262,8 +268,8 @@ class League:
             with self._turn:
                 self._store.journal.sync()
                 target.mkdir(parents=True, exist_ok=True)
-                for name in (store.EVENTS, store.SNAPSHOT, store.SETTINGS):
-                    length = self.byte_length if name == store.EVENTS else None
+                for name in (EVENTS, SNAPSHOT, SETTINGS):
+                    length = self.byte_length if name == EVENTS else None
                     copy_atomically(self.directory / name, target / name, length)
         except OSError as error:
             raise LeagueError(f"cannot copy the league to {target}: {error}") from error
@@ -288,19 +294,3 @@ class League:
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
-
-
-def _population(teachers: Sequence[str], students: Sequence[str]) -> tuple[list[str], list[str]]:
-    for role, names in ((TEACHER, teachers), (STUDENT, students)):
-        if isinstance(names, str) or not names:
-            raise LeagueError(f"{role}s are {names!r}; expected a list of at least one name")
-    everyone = [check_name(name) for name in (*teachers, *students)]
-    twice = sorted(name for name, count in Counter(everyone).items() if count > 1)
-    if twice:
-        raise LeagueError(f"names occur twice: {', '.join(twice)}; expected one name per member")
-    return list(teachers), list(students)
-
-
-def _difference(given: LeagueConfig, found: LeagueConfig) -> str:
-    new, old = given.to_json(), found.to_json()
-    return ", ".join(f"{key} {old[key]} not {new[key]}" for key in old if old[key] != new[key])

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.normal import Floats, log_cdf_pair
-from league.posterior import rate_columns
-from league.rating import RatingModel
-from league.skills import Skills
+from league.rating.normal import Floats, log_cdf_pair
+from league.rating.posterior import rate_columns
+from league.rating.rating import RatingModel
+from league.rating.skills import Skills
 
 
 @dataclass(frozen=True)

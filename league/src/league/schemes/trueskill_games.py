@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from league.normal import Floats
-from league.posterior import rate_matches
-from league.rating import Rating, RatingModel, environment
+from league.rating.normal import Floats
+from league.rating.posterior import rate_matches
+from league.rating.rating import Rating, RatingModel, environment
+from league.rating.skills import Skills
 from league.schemes.batch import Batch
-from league.skills import Skills
 
 Pairing = tuple[Rating, Rating]
 """A teacher and a student."""

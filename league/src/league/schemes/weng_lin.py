@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.normal import Floats
-from league.rating import RatingModel
+from league.rating.normal import Floats
+from league.rating.rating import RatingModel
+from league.rating.skills import Skills
 from league.schemes.logistic import in_single_games, logistic
-from league.skills import Skills
 
 _KAPPA = 1e-4  # the least share of a variance that survives one game
 
