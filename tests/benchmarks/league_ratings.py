@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import trueskill
 
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 from league.schemes.elo import Elo
 from league.schemes.weng_lin import WengLin

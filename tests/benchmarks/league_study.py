@@ -131,7 +131,7 @@ def invalid(as_json: bool, **world: Any) -> None:
 @click.option("--seed", default=0, show_default=True)
 @as_json_option
 def matchers(as_json: bool, sizes: tuple[int, ...], **options: Any) -> None:
-    """Compare who meets whom: worth of the matches, coverage, hunger and fairness."""
+    """Compare who meets whom: worth of the matches, coverage, least use and fairness."""
     with bar("matchers") as progress:
         rows = matcher_table(sizes or (4, 8, 32), **options, progress=progress)
     _show(

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from league_studies.contenders import contenders
 from league_studies.cycle_table import cycle_table
+from league_studies.draws import draw_margin, games_with_draws
 from league_studies.drift_table import drift_table
 from league_studies.impossible_table import impossible_table
 from league_studies.invalid_table import invalid_table
@@ -17,16 +18,13 @@ from league_studies.world import World, play, solve
 from league_study import main
 
 from league.errors import LeagueError
-from league.rating.rating import RatingModel
-from league.rating.single_games import draw_margin, single_games
-from league.rating.skills import Skills
-from league.schemes.batch import Batch
+from league.rating.rating import RatingModel, Skills
 from league.schemes.trueskill_games import TrueSkillGames
 
 SMALL = World(worlds=8, rounds=40)
 
 
-def test_single_games_are_trueskills():
+def test_games_with_draws_are_trueskills():
     trueskill = pytest.importorskip("trueskill")
     model = RatingModel()
     env = trueskill.TrueSkill(tau=0.0, draw_probability=0.10)
@@ -34,21 +32,9 @@ def test_single_games_are_trueskills():
     for result, ranks in ((1.0, [1, 0]), (0.0, [0, 1]), (0.5, [0, 0])):
         a, b = env.create_rating(24, 3), env.create_rating(27, 5)
         (a,), (b,) = env.rate([(a,), (b,)], ranks=ranks)
-        new = single_games(*still, np.array([result]), draw_margin(0.10, model), model)
+        new = games_with_draws(*still, np.array([result]), draw_margin(0.10, model), model)
         assert (new[0].mu[0], new[0].sigma[0]) == pytest.approx((a.mu, a.sigma), abs=2e-5)
         assert (new[1].mu[0], new[1].sigma[0]) == pytest.approx((b.mu, b.sigma), abs=2e-5)
-
-
-def test_single_games_without_draws_are_the_batch_update_of_one_task():
-    model = RatingModel(tau=0.0)
-    rng = np.random.default_rng(2)
-    sides = [Skills(rng.normal(25, 6, 20), rng.uniform(1, 8, 20)) for _ in range(2)]
-    result = rng.integers(0, 2, 20).astype(float)
-    found = single_games(sides[0], sides[1], result, 0.0, model)
-    exact = Batch(model).update(sides[0], sides[1], result, np.ones(20))
-    for a, b in zip(found, exact, strict=True):
-        assert a.mu == pytest.approx(b.mu, abs=1e-9)
-        assert a.sigma == pytest.approx(b.sigma, abs=1e-9)
 
 
 def test_the_tables_trueskill_is_the_scheme_of_that_name():
@@ -125,7 +111,7 @@ def test_a_broken_teacher_is_champion_only_where_invalid_tasks_are_ignored():
     assert ours.order > 0.9
 
 
-def test_matchers_show_hunger_unfairness_and_repetition():
+def test_matchers_show_neglect_unfairness_and_repetition():
     rows = {row.matcher: row for row in matcher_table([6], rounds=40, leagues=6)}
     ours = [row for name, row in rows.items() if name.endswith("(ours)")]
     assert len(ours) == 4

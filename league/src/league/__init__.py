@@ -11,8 +11,15 @@ from league.errors import (
 from league.league import League
 from league.pairing.payoff import Payoff
 from league.rating.posterior import rate_matches
-from league.rating.rating import Rating, RatingModel, conservative, environment, predict, quality
-from league.rating.skills import Skills
+from league.rating.rating import (
+    Rating,
+    RatingModel,
+    Skills,
+    conservative,
+    environment,
+    predict,
+    quality,
+)
 from league.replay.calibrate import calibrate
 from league.replay.rescore import Rescored, rescore
 from league.schemes.catalogue import SCHEMES, scheme_of

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 
+from league.checks import whole_number
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
 from league.events.new_events import (
@@ -19,10 +19,10 @@ from league.pairing.expectation import expected_of_pairs
 from league.pairing.matching import propose
 from league.pairing.payoff import Payoff, payoff
 from league.rating.rating import Rating
+from league.roles import ROLES, check_role
 from league.selection.hall_of_fame import hall_of_round
 from league.selection.selection import select
 from league.selection.standing import Standing, leaderboard
-from league.state.member import ROLES, check_role
 from league.state.outcome import Outcome
 from league.state.records import Anchor, Pair, Replacement
 from league.state.state import State, outcome_row
@@ -57,7 +57,7 @@ class League:
         read_only: bool = False,
     ) -> None:
         self.directory = Path(directory)
-        self._turn = threading.RLock()
+        self._mutex = threading.RLock()
         self._lock: WriterLock | None = None
         names: tuple[list[str], list[str]] | None = None
         exists = (self.directory / SETTINGS).exists()
@@ -116,23 +116,23 @@ class League:
 
     def members(self, role: str) -> list[str]:
         """The living members of "teacher" or "student", by slot."""
-        with self._turn:
+        with self._mutex:
             return [member.name for member in self.state.living(role)]
 
     def anchors(self, role: str) -> list[Anchor]:
         """The frozen members of a role, oldest first, with whose copy each is and since when."""
         check_role(role)
-        with self._turn:
+        with self._mutex:
             return [anchor for anchor in self.state.anchors if anchor.role == role]
 
     def rating(self, member: str) -> Rating:
         """The rating of a member, alive, replaced or frozen."""
-        with self._turn:
+        with self._mutex:
             return self.state.member(member).rating
 
     def leaderboard(self, role: str) -> list[Standing]:
         """The living members of a role, best first by `config.fitness`."""
-        with self._turn:
+        with self._mutex:
             return leaderboard(self.state, role)
 
     def select(self, role: str, n: int, fitness: Mapping[str, float] | None = None) -> list[str]:
@@ -141,17 +141,17 @@ class League:
         Fewer when newborns are spared, and never a whole role. fitness: a finite number for each
         living member of the role.
         """
-        with self._turn:
+        with self._mutex:
             return select(self.state, role, n, fitness)
 
     def payoff(self) -> Payoff:
         """Observed and blended solve rates of all living pairs; None where they never met."""
-        with self._turn:
+        with self._mutex:
             return payoff(self.state)
 
     def predict(self, teacher: str, student: str) -> float:
         """The student's expected share of the teacher's tasks, by rating and common history."""
-        with self._turn:
+        with self._mutex:
             members = [self.state.member(teacher), self.state.member(student)]
             for member, role in zip(members, ROLES, strict=True):
                 if member.role != role:
@@ -160,7 +160,7 @@ class League:
 
     def replacements(self) -> tuple[Replacement, ...]:
         """All replacements so far, oldest first, each with the offset it gave its role's mean."""
-        with self._turn:
+        with self._mutex:
             return tuple(self.state.replacements)
 
     # What happens ------------------------------------------------------------------------------
@@ -174,9 +174,8 @@ class League:
         is guaranteed). Look into `anchors(role)` afterwards if `config.hall_every` is set: what
         was frozen is the members' weights of now.
         """
-        if isinstance(round, bool) or not isinstance(round, int) or round < 0:
-            raise LeagueError(f"round is {round!r}; expected a whole number >= 0")
-        with self._turn:
+        whole_number("round", round)
+        with self._mutex:
             if round not in self.state.rounds:
                 pairs = [
                     {
@@ -207,7 +206,7 @@ class League:
         Again with the same numbers it does nothing; with others it raises ConflictingResult. The
         results of one round may come in any order: the ratings after them are equal to the bit.
         """
-        with self._turn:
+        with self._mutex:
             for _, new in new_results(self.state, [(pair, outcome)]):
                 event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(new)}
                 self._store.commit(event)
@@ -217,7 +216,7 @@ class League:
 
         Much faster than one after the other, and the ratings after it are the same.
         """
-        with self._turn:
+        with self._mutex:
             new = new_results(self.state, results)
             if new:
                 rows = [[pair_id, *outcome_row(outcome)] for pair_id, outcome in new]
@@ -238,7 +237,7 @@ class League:
         how much the child is like each of them (equal if not given; scaled to sum to 1). A role's
         only member cannot be replaced.
         """
-        with self._turn:
+        with self._mutex:
             self._store.commit(
                 replacement_event(self.state, member, child, parents, operator, reason, weights)
             )
@@ -251,7 +250,7 @@ class League:
         of: the member that it is a copy of, whose rating it takes unless one is given. It plays
         by `config.anchor_share`, holds no slot, and is never selected nor replaced.
         """
-        with self._turn:
+        with self._mutex:
             self._store.commit(anchor_event(self.state, name, role, rating, of))
 
     # Files -------------------------------------------------------------------------------------
@@ -265,7 +264,7 @@ class League:
         """Write the three files of this moment into another directory, which becomes a league."""
         target = Path(directory)
         try:
-            with self._turn:
+            with self._mutex:
                 self._store.journal.sync()
                 target.mkdir(parents=True, exist_ok=True)
                 for name in (EVENTS, SNAPSHOT, SETTINGS):
@@ -276,19 +275,14 @@ class League:
 
     def close(self) -> None:
         """Sync the log and let the next writer in; harmless when called again."""
-        with self._turn:
+        with self._mutex:
             self._store.journal.close()
             self._release()
 
     def __enter__(self) -> "League":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _release(self) -> None:

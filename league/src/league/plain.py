@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+Cells = tuple[tuple[float | None, ...], ...]
+"""A matrix; None where nothing is known."""
+
 
 @dataclass(frozen=True)
 class PlainData:

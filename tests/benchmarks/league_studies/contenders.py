@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from league_studies.draws import draw_margin, games_with_draws
 from league_studies.world import Ints
 
 from league.rating.normal import Floats
-from league.rating.rating import RatingModel
-from league.rating.single_games import draw_margin, single_games
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 from league.schemes.elo import Elo
 from league.schemes.scheme import RatingScheme
@@ -93,7 +92,7 @@ def _in_turn(
     """Games in the order of the columns of `results`, shape [n, games]; NaN is no game."""
     teachers, students = _wandered(model, teachers, students)
     for result in results.T:
-        teachers, students = single_games(teachers, students, result, margin, model)
+        teachers, students = games_with_draws(teachers, students, result, margin, model)
     return teachers, students
 
 

@@ -14,8 +14,7 @@ from league.errors import LeagueError
 from league.games.interaction import interaction
 from league.history.history import history_of
 from league.rating.normal import Floats
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 
 CYCLES = (0.0, 2.0, 4.0, 8.0)

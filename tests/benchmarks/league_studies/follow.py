@@ -7,12 +7,9 @@ import numpy as np
 from league_studies.contenders import Contender
 from league_studies.world import Ints, Round, World, solve_rates
 
-from league.rating.normal import Floats
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.normal import Z95, Floats
+from league.rating.rating import RatingModel, Skills
 from league.schemes.scheme import RatingScheme
-
-_INTERVAL = 1.959963984540054  # half width of a 95 % interval in standard deviations
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def compare(
     column = Skills(teachers.mu[:, :, None], teachers.sigma[:, :, None])
     row = Skills(students.mu[:, None, :], students.sigma[:, None, :])
     middle = row.mu - column.mu
-    reach = _INTERVAL * np.hypot(row.sigma, column.sigma)
+    reach = Z95 * np.hypot(row.sigma, column.sigma)
     still = np.zeros_like(middle)
     low, high = (
         scheme.predict(Skills(still, still), Skills(middle + side * reach, still))

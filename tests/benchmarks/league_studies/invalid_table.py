@@ -1,4 +1,4 @@
-"""What an invalid task should count as: the fate of a broken teacher under three policies."""
+"""What an invalid task should count as: the rank of a broken teacher under three policies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,8 +9,7 @@ from league_studies.world import Ints, World, play
 from numpy.typing import NDArray
 
 from league.rating.normal import Floats
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 
 POLICIES = ("ignore invalid", "invalid = student wins", "teacher loses, student unmoved")
@@ -50,17 +49,17 @@ def invalid_table(
 def _under(policy: str, world: World) -> InvalidRow:
     batch = Batch(replace(RatingModel(), tau=world.drift))
     teachers = students = newcomers(world, batch.model)
-    sick = np.zeros((world.worlds, world.members), dtype=bool)
-    sick[:, -1] = True
+    broken = np.zeros((world.worlds, world.members), dtype=bool)
+    broken[:, -1] = True
     for turn in play(world):
         share = turn.solved.mean(axis=2) / world.rollouts
         weight = np.full(share.shape, float(world.tasks))
         valid = max(world.tasks // 16, 1)
-        score = np.where(sick, (world.tasks - valid) / world.tasks, share)
+        score = np.where(broken, (world.tasks - valid) / world.tasks, share)
         if policy == POLICIES[0]:
-            score, weight = np.where(sick, 0.0, share), np.where(sick, float(valid), weight)
+            score, weight = np.where(broken, 0.0, share), np.where(broken, float(valid), weight)
         teachers, students = _rated(
-            batch, teachers, students, turn.partner, score, weight, sick & (policy == POLICIES[2])
+            batch, teachers, students, turn.partner, score, weight, broken & (policy == POLICIES[2])
         )
         truth = turn.gaps.mean(axis=1)
     better = (teachers.mu[:, :-1] > teachers.mu[:, -1:]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Who meets whom under each matcher: worth of the matches, coverage, hunger and fairness."""
+"""Who meets whom under each matcher: worth of the matches, coverage, least use and fairness."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +17,7 @@ from league.pairing.matching import propose
 from league.pairing.pfsp import choice_probabilities, match_weights
 from league.rating.normal import Floats
 from league.rating.rating import Rating
-from league.state.member import STUDENT, TEACHER
+from league.roles import STUDENT, TEACHER
 from league.state.state import State
 from league.streams import stream
 

@@ -10,11 +10,9 @@ import numpy as np
 from league_studies.follow import Ledger
 from league_studies.world import Round, World, solve_rates
 
-from league.rating.normal import Floats
+from league.rating.normal import Z95, Floats
 from league.rating.posterior import GapProblem, gap_moments
 from league.rating.rating import RatingModel
-
-_INTERVAL = 1.959963984540054  # half width of a 95 % interval in standard deviations
 
 
 def oracle(world: World, rounds: Iterable[Round], evidence: float, first: int) -> Ledger:
@@ -55,7 +53,7 @@ def _compare(ledger: Ledger, mean: Floats, cov: Floats, gaps: Floats, c: float) 
     middle = mean[:, None, size:] - mean[:, :size, None]
     own = np.diagonal(cov, axis1=1, axis2=2)
     variance = own[:, None, size:] + own[:, :size, None] - 2.0 * cov[:, :size, size:]
-    reach = _INTERVAL * np.sqrt(variance)
+    reach = Z95 * np.sqrt(variance)
     ledger.add(
         solve_rates(middle / np.sqrt(c * c + variance)),
         solve_rates(gaps / c),

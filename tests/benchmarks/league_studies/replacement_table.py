@@ -9,8 +9,7 @@ from league_studies.follow import newcomers, rated
 from league_studies.world import Ints, Round, World, solve, solve_rates
 
 from league.rating.normal import Floats
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 from league.streams import stream
 
@@ -64,7 +63,7 @@ def replacement_table(
 ) -> list[ReplacementRow]:
     """Play worlds in which every so many rounds the weakest of each role gives way to a child.
 
-    A child's true skill is that of a survivor drawn by lot, plus a normal jump of that standard
+    A child's true skill is that of a random survivor, plus a normal jump of that standard
     deviation.
     """
     rows = []

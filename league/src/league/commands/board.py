@@ -8,7 +8,7 @@ import click
 from league.commands.options import as_json_option, league_directory, open_league
 from league.commands.output import print_json, print_table
 from league.history.ranks import board_ranks
-from league.state.member import ROLES
+from league.roles import ROLES
 
 _HEADER = "role member slot mu sigma lower ranks matches solved valid unsolved reward age parents"
 

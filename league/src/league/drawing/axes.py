@@ -14,11 +14,12 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Axes:
-    """Ranges of the data; right: the margin that is kept free for labels, in pixels."""
+    """Ranges of the data, mapped to a drawing area."""
 
     x: tuple[float, float]
     y: tuple[float, float]
     right: float = 16.0
+    """The margin that is kept free for labels, in pixels."""
     height: float = HEIGHT
 
     def px(self, x: float) -> float:

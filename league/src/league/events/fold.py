@@ -13,7 +13,8 @@ from league.events.results import results
 from league.events.scoring import close_round, score
 from league.rating.inheritance import child_rating
 from league.rating.rating import Rating
-from league.state.member import ROLES, Member
+from league.roles import ROLES
+from league.state.member import Member
 from league.state.records import ADDED, Anchor, Replacement
 from league.state.state import State
 

@@ -1,15 +1,16 @@
 """Events in the making: what a caller asks for, checked against the state and put into words."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from league.checks import is_finite
 from league.errors import ConflictingResult, LeagueError
 from league.rating.rating import Rating
+from league.roles import STUDENT, TEACHER, check_role
 from league.selection.hall_of_fame import frozen_entry, hall_of_replacement
-from league.state.member import STUDENT, TEACHER, check_name, check_role
+from league.state.member import check_name
 from league.state.outcome import Outcome
 from league.state.records import Pair
 from league.state.state import State
@@ -38,7 +39,7 @@ def new_results(state: State, results: Iterable[tuple[Pair, Outcome]]) -> list[t
     outcome with other numbers.
     """
     new: dict[str, Outcome] = {}
-    for pair, outcome in _couples(results):
+    for pair, outcome in _as_pairs(results):
         if not isinstance(pair, Pair) or state.pairs.get(pair.id) != pair:
             raise LeagueError(f"{pair} is not a pair of this league; take pairs from pair(round)")
         if not isinstance(outcome, Outcome):
@@ -112,14 +113,14 @@ def anchor_event(
             )
         rating = state.member(of).rating
     if not isinstance(rating, Rating) or not (
-        _finite(rating.mu) and _finite(rating.sigma) and rating.sigma > 0.0
+        is_finite(rating.mu) and is_finite(rating.sigma) and rating.sigma > 0.0
     ):
         raise LeagueError(f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0")
     floats = Rating(float(rating.mu), float(rating.sigma))
     return {"event": "anchor_added"} | frozen_entry(name, role, of or "", floats)
 
 
-def _couples(results: Iterable[tuple[Pair, Outcome]]) -> list[tuple[Pair, Outcome]]:
+def _as_pairs(results: Iterable[tuple[Pair, Outcome]]) -> list[tuple[Pair, Outcome]]:
     try:
         return [(pair, outcome) for pair, outcome in results]
     except (TypeError, ValueError):
@@ -129,10 +130,6 @@ def _couples(results: Iterable[tuple[Pair, Outcome]]) -> list[tuple[Pair, Outcom
 def _check_new(state: State, name: str) -> None:
     if check_name(name) in state.members:
         raise LeagueError(f"the name {name!r} has been used; expected a new one")
-
-
-def _finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _shares(weights: Sequence[float] | None, count: int) -> list[float]:

@@ -9,8 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from league.schemes.catalogue import rate, scheme_of
-from league.state.member import TEACHER, Member, teacher_reward
+from league.rating.rating import Skills
+from league.roles import TEACHER
+from league.schemes.catalogue import scheme_of
+from league.state.member import Member, teacher_reward
 from league.state.outcome import Outcome
 from league.state.records import Meeting, Pair
 from league.state.state import State
@@ -50,7 +52,7 @@ def _affected(state: State, pairs: Iterable[Pair]) -> list[Pair]:
     """All recorded pairs of the open round that share members with these, by id.
 
     Where members met several others, they are put back to what they were before the round, to be
-    rated anew in the order of ids: so the order of arrival leaves no trace.
+    rated again in the order of ids: so the order of arrival leaves no trace.
     """
     found: dict[str, Pair] = {}
     for start in pairs:
@@ -107,15 +109,14 @@ def _rate_at_once(state: State, pairs: list[Pair]) -> None:
     counted = np.array([outcome.counted for outcome in outcomes], dtype=np.float64)
     teachers = [state.members[pair.teacher] for pair in pairs]
     students = [state.members[pair.student] for pair in pairs]
-    rated = rate(
-        scheme_of(config),
-        [member.rating for member in teachers],
-        [member.rating for member in students],
+    rated = scheme_of(config).update(
+        Skills.of([member.rating for member in teachers]),
+        Skills.of([member.rating for member in students]),
         np.array([outcome.student_score for outcome in outcomes]),
         np.minimum(counted * config.evidence, config.max_weight),
     )
-    for members, ratings in zip((teachers, students), rated, strict=True):
-        for member, rating in zip(members, ratings, strict=True):
+    for members, skills in zip((teachers, students), rated, strict=True):
+        for member, rating in zip(members, skills.ratings(), strict=True):
             if not member.anchor:
                 state.members[member.name] = replace(member, rating=rating)
 

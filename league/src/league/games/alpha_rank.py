@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.checks import whole_number
 from league.errors import LeagueError
 from league.games.game import Game
 from league.plain import PlainData
@@ -24,24 +25,25 @@ LIMIT = 32
 
 @dataclass(frozen=True)
 class AlphaRank(PlainData):
-    """Long-run shares of time, each list summing to 1.
-
-    teachers, students: names. teacher_mass, student_mass: the time that each member is the
-    resident of its role. states: the most visited (teacher, student, share of time), at most ten.
-    alpha: selection strength, None for the infinite limit. population, epsilon: m and epsilon of
-    the formulas; only one of the two is used. notes: what was left out or filled.
-    """
+    """Long-run shares of time, each list summing to 1."""
 
     teachers: tuple[str, ...]
     students: tuple[str, ...]
     teacher_mass: tuple[float, ...]
+    """The time that each teacher is the resident of its role."""
     student_mass: tuple[float, ...]
+    """The same for students."""
     states: tuple[tuple[str, str, float], ...]
+    """The most visited (teacher, student, share of time), at most ten."""
     alpha: float | None
+    """Selection strength, None for the infinite limit."""
     population: int
+    """m of the formulas, for finite alpha."""
     epsilon: float
+    """epsilon of the formulas, for infinite alpha."""
     filled: float
     notes: tuple[str, ...]
+    """What was left out or filled."""
 
 
 def alpha_rank(
@@ -92,8 +94,7 @@ def stationary(
     """
     if alpha is not None and not (math.isfinite(alpha) and alpha > 0.0):
         raise LeagueError(f"alpha is {alpha!r}; expected a number > 0, or None for infinite")
-    if isinstance(population, bool) or not isinstance(population, int) or population < 2:
-        raise LeagueError(f"population is {population!r}; expected a whole number >= 2")
+    whole_number("population", population, 2)
     if not 0.0 < epsilon < 0.5:
         raise LeagueError(f"epsilon is {epsilon!r}; expected a number between 0 and 0.5")
     rows, columns = first.shape

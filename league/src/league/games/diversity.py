@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from league.errors import LeagueError
+from league.checks import whole_number
 from league.games.game import Game
 from league.plain import PlainData
 from league.rating.normal import Floats
@@ -14,23 +14,22 @@ from league.streams import stream
 
 @dataclass(frozen=True)
 class Diversity(PlainData):
-    """Effective numbers of different members, from 1 (all alike) to the size of the role.
-
-    teachers, students: exp of the entropy of the normalised singular values of the payoff rows,
-    each role seen from its own side. teachers_alike, students_alike: what 95 % of leagues of the
-    same size would stay below if all members of that role were equal and only chance made their
-    rows differ; a number at or below it shows no diversity. teacher_count, student_count: how
-    many members there are. notes: what was left out or filled.
-    """
+    """Effective numbers of different members, from 1 (all alike) to the size of the role."""
 
     teachers: float
+    """exp of the entropy of the normalised singular values of the payoff rows."""
     students: float
+    """The same, seen from the students' side."""
     teachers_alike: float
+    """What 95 % of leagues of the same size would stay below if all teachers were equal and only
+    chance made their rows differ; a number at or below it shows no diversity."""
     students_alike: float
+    """The same for students."""
     teacher_count: int
     student_count: int
     filled: float
     notes: tuple[str, ...]
+    """What was left out or filled."""
 
 
 def diversity(game: Game, *, seed: int = 0, draws: int = 200) -> Diversity:
@@ -38,8 +37,7 @@ def diversity(game: Game, *, seed: int = 0, draws: int = 200) -> Diversity:
 
     draws: repetitions for the two `alike` numbers, which take every task as one trial.
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise LeagueError(f"draws is {draws!r}; expected a whole number >= 1")
+    whole_number("draws", draws, 1)
     share = game.matrix()
     tasks = np.array(game.tasks, dtype=np.int64)
     return Diversity(

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.checks import whole_number
 from league.errors import LeagueError
 from league.history.lives import History, Life
 from league.plain import PlainData
 from league.rating.normal import Floats
-from league.rating.skills import Skills
+from league.rating.rating import Skills
+from league.roles import STUDENT, TEACHER
 from league.schemes.catalogue import scheme_of
-from league.state.member import STUDENT, TEACHER
 
 FILL = "predicted"
 _SHOWN = 6
@@ -23,17 +24,16 @@ _SHOWN = 6
 
 @dataclass(frozen=True)
 class Played:
-    """What the best members played against each other.
-
-    won, counted: tasks won by the student and tasks with a winner, shape [teachers, students].
-    notes: what was left out.
-    """
+    """What the best members played against each other."""
 
     teachers: tuple[Life, ...]
     students: tuple[Life, ...]
     won: Floats
+    """Tasks won by the student, shape [teachers, students]."""
     counted: Floats
+    """Tasks with a winner, of the same shape."""
     notes: tuple[str, ...]
+    """What was left out."""
 
     def missing(self) -> list[tuple[str, str]]:
         """The (teacher, student) that have no task in common, in order of slots."""
@@ -45,18 +45,18 @@ class Played:
 
 @dataclass(frozen=True)
 class Game(PlainData):
-    """A full matrix: share[t][s] is the student's share of the tasks, in [0, 1].
-
-    tasks[t][s]: how many tasks the cell rests on, 0 where it was filled. filled: the share of
-    cells that are the ratings' prediction and no observation. notes: what was left out or filled.
-    """
+    """A full matrix of the students' shares of the tasks."""
 
     teachers: tuple[str, ...]
     students: tuple[str, ...]
     share: tuple[tuple[float, ...], ...]
+    """share[t][s], in [0, 1]."""
     tasks: tuple[tuple[int, ...], ...]
+    """How many tasks each cell rests on, 0 where it was filled."""
     filled: float
+    """The share of cells that are the ratings' prediction and no observation."""
     notes: tuple[str, ...]
+    """What was left out or filled."""
 
     def matrix(self) -> Floats:
         """The shares as an array of shape [teachers, students]."""
@@ -65,8 +65,7 @@ class Game(PlainData):
 
 def played(history: History, top: int, since: int = 0, replaced: bool = False) -> Played:
     """Return what the best members of each role played, as `game` describes."""
-    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-        raise LeagueError(f"since is {since!r}; expected a round >= 0")
+    whole_number("since", since)
     notes = ["replaced members are among them"] if replaced else []
     sides = []
     for role in (TEACHER, STUDENT):
@@ -90,8 +89,7 @@ def played(history: History, top: int, since: int = 0, replaced: bool = False) -
 
 def _best(members: list[Life], count: int) -> list[Life]:
     """The `count` members with the highest mu - 3 sigma, in the order given."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise LeagueError(f"top is {count!r}; expected a whole number >= 1")
+    whole_number("top", count, 1)
     lower = [life.rating.mu - 3.0 * life.rating.sigma for life in members]
     chosen = sorted(range(len(members)), key=lambda i: -lower[i])[:count]
     return [members[i] for i in sorted(chosen)]

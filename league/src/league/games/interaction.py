@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.checks import whole_number
 from league.errors import LeagueError
 from league.games.game import Played, played
 from league.games.probit_fit import Mask, ProbitFit, probit_fit
 from league.history.lives import History
-from league.plain import PlainData
+from league.plain import Cells, PlainData
 from league.rating.normal import Floats
 from league.streams import stream
 
@@ -22,56 +23,60 @@ LEVEL = 0.05
 _ENOUGH = 30  # repeated matches before their scatter may be called smaller than one trial a task
 _SHOWN = 10
 
-Cells = tuple[tuple[float | None, ...], ...]
-
 
 @dataclass(frozen=True)
 class Oddity:
-    """A pair that goes another way than its members' strengths say.
-
-    observed, fitted: the student's share of the tasks. z: the difference in standard errors."""
+    """A pair that goes another way than its members' strengths say."""
 
     teacher: str
     student: str
     observed: float
+    """The student's share of the tasks."""
     fitted: float
+    """The share by strengths."""
     z: float
+    """The difference in standard errors."""
 
 
 @dataclass(frozen=True)
 class Interaction(PlainData):
-    """What one strength per member leaves unexplained.
-
-    share: of the variance between pairs on the probit scale, what neither strengths nor chance
-    explain; 0 for a transitive league. p_value: how often chance alone leaves as much. found:
-    whether p_value < 0.05. members: those whose rows stand out by more than the largest row of
-    95 % of chance leagues (none unless found). oddities: the most surprising pairs, at most ten,
-    with |z| beyond the largest of 95 % of chance leagues. observed, fitted: the student's share,
-    shape [teachers, students], observed None where two never met. z: their difference in standard
-    errors. singular_values: of z, largest first. chance_singular_value: what its largest stays
-    below in 95 % of chance leagues. teacher_loadings, student_loadings: the first component of z.
-    dispersion: variance of repeated matches over that of one independent trial per task. pairs:
-    cells played. notes: what was left out.
-    """
+    """What one strength per member leaves unexplained; matrices of shape [teachers, students]."""
 
     teachers: tuple[str, ...]
     students: tuple[str, ...]
     share: float
+    """Of the variance between pairs on the probit scale, what neither strengths nor chance explain;
+    0 for a transitive league."""
     p_value: float
+    """How often chance alone leaves as much."""
     found: bool
+    """Whether p_value < 0.05."""
     members: tuple[str, ...]
+    """Those whose rows stand out by more than the largest row of 95 % of chance leagues (none
+    unless found)."""
     oddities: tuple[Oddity, ...]
+    """The most surprising pairs, at most ten, with |z| beyond the largest of 95 % of chance
+    leagues."""
     observed: Cells
+    """The student's share, None where two never met."""
     fitted: tuple[tuple[float, ...], ...]
+    """The share by strengths."""
     z: Cells
+    """Their difference in standard errors."""
     singular_values: tuple[float, ...]
+    """Of z, largest first."""
     chance_singular_value: float
+    """What the largest stays below in 95 % of chance leagues."""
     teacher_loadings: tuple[float, ...]
+    """The first component of z."""
     student_loadings: tuple[float, ...]
     dispersion: float
+    """Variance of repeated matches over that of one independent trial per task."""
     pairs: int
+    """Cells played."""
     draws: int
     notes: tuple[str, ...]
+    """What was left out."""
 
 
 def interaction(
@@ -91,8 +96,7 @@ def interaction(
     smallest p-value is 1 / (draws + 1).
     Raises LeagueError when too few pairs have met to see anything beyond strengths.
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise LeagueError(f"draws is {draws!r}; expected a whole number >= 1")
+    whole_number("draws", draws, 1)
     cells = played(history, top, since, replaced)
     fit = probit_fit(cells.won, cells.counted)
     known = cells.counted > 0.0
@@ -144,7 +148,7 @@ class _Chance:
 def _chance(
     cells: Played, fit: ProbitFit, dispersion: float, rng: np.random.Generator, draws: int
 ) -> list[_Chance]:
-    """Parametric bootstrap: binomial tables of the fitted shares, fitted anew."""
+    """Parametric bootstrap: binomial tables of the fitted shares, fitted again."""
     known = cells.counted > 0.0
     trials = np.where(known, np.maximum(np.rint(cells.counted / dispersion), 1.0), 0.0)
     rows = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from league.errors import LeagueError
+from league.checks import whole_number
 from league.games.exploitability import Exploitability, exploitability
 from league.games.game import Game
 from league.plain import PlainData
@@ -26,33 +26,34 @@ _ROUGH = 1e-4
 
 @dataclass(frozen=True)
 class NashMember:
-    """weight: its part of its side's equilibrium mixture. share: the students' share of the tasks
-    when it meets the other side's mixture; good students have it high, good teachers low."""
+    """One member at the equilibrium."""
 
     member: str
     weight: float
+    """Its part of its side's mixture."""
     share: float
+    """The students' share of the tasks when it meets the other side's mixture; good students have
+    it high, good teachers low."""
 
 
 @dataclass(frozen=True)
 class Nash(PlainData):
-    """An equilibrium of the game, within `gap`.
-
-    value: the students' share of the tasks when both sides play their mixture. gap: what the best
-    single members would still gain, both sides added. unique: whether no other mixture does as
-    well, None where the gap is too large to tell. uniform: the gains against everyone playing
-    equally often. notes: what was left out or filled.
-    """
+    """An equilibrium of the game, within `gap`."""
 
     teachers: tuple[NashMember, ...]
     students: tuple[NashMember, ...]
     value: float
+    """The students' share of the tasks when both sides play their mixture."""
     gap: float
+    """What the best single members would still gain, both sides added."""
     iterations: int
     unique: bool | None
+    """Whether no other mixture does as well, None where the gap is too large to tell."""
     uniform: Exploitability
+    """The gains against everyone playing equally often."""
     filled: float
     notes: tuple[str, ...]
+    """What was left out or filled."""
 
 
 def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> Nash:
@@ -61,8 +62,7 @@ def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> 
     It stops when the gap is at most `tolerance` (a share of the tasks), or after `iterations`.
     Members with equal rows get equal weights, so a copy of a member changes nothing for others.
     """
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise LeagueError(f"iterations is {iterations!r}; expected a whole number >= 1")
+    whole_number("iterations", iterations, 1)
     share = game.matrix()
     x, y, used = equilibrium(share, iterations, tolerance)
     reached = exploitability(share, x, y)

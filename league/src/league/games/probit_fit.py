@@ -19,21 +19,22 @@ _RIDGE = 1e-9
 
 @dataclass(frozen=True)
 class ProbitFit:
-    """The fit, all of shape [teachers, students] and 0 (share: 0.5) where nothing was played.
-
-    gap: a_s - b_t on the probit scale. share: Φ(gap). weight: information of the cell on that
-    scale, for one independent trial per task. residual: what the cell adds to the gap, one Newton
-    step. leverage: how far each cell decides its own fit, in [0, 1]. chi2: sum of weight times
-    residual². freedom: cells minus free strengths.
-    """
+    """The fit, all of shape [teachers, students] and 0 (share: 0.5) where nothing was played."""
 
     gap: Floats
+    """a_s - b_t on the probit scale."""
     share: Floats
+    """Φ(gap)."""
     weight: Floats
+    """Information of the cell on that scale, for one independent trial per task."""
     residual: Floats
+    """What the cell adds to the gap, one Newton step."""
     leverage: Floats
+    """How far each cell decides its own fit, in [0, 1]."""
     chi2: float
+    """Sum of weight times residual²."""
     freedom: int
+    """Cells minus free strengths."""
 
 
 def probit_fit(won: Floats, counted: Floats, start: Floats | None = None) -> ProbitFit:

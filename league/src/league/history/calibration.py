@@ -6,59 +6,61 @@ from statistics import NormalDist
 
 import numpy as np
 
-from league.errors import LeagueError
+from league.checks import whole_number
 from league.history.lives import History
 from league.plain import PlainData
-from league.rating.normal import Floats, log_cdf_pair
+from league.rating.normal import Z95, Floats, log_cdf_pair
 from league.state.agreement import noise_per_task
 
 _PROBIT = ("batch", "trueskill")
 _BINS = 10
 _TINY = 1e-9
-_INTERVAL = 1.959963984540054
 
 
 @dataclass(frozen=True)
 class Decile:
-    """Matches predicted in [low, high). predicted, observed: mean share of the tasks won by the
-    student, weighted by tasks; None where no match fell."""
+    """Matches predicted in [low, high)."""
 
     low: float
     high: float
     matches: int
     tasks: int
     predicted: float | None
+    """Mean share of the tasks won by the student, weighted by tasks; None where no match fell."""
     observed: float | None
+    """Likewise."""
 
 
 @dataclass(frozen=True)
 class Calibration(PlainData):
     """Predictions made when the rounds were paired, against what was then played.
 
-    deciles: ten bins of the prediction. log_loss: nats per task. log_loss_constant: the same for
-    always predicting the league's mean, which a useful prediction stays below; log_loss_best: for
-    predicting each match's own outcome. rmse: of the share, per match, weighted by tasks; it
-    includes chance. bias: observed minus predicted. coverage: share of matches inside their 95 %
-    prediction intervals, made of the two ratings' uncertainty and of chance in tasks and
-    rollouts; None for schemes whose sigma is not TrueSkill's. All None when no match counted.
+    All figures are None when no match counted.
     """
 
     deciles: tuple[Decile, ...]
+    """Ten bins of the prediction."""
     matches: int
     tasks: int
     log_loss: float | None
+    """Nats per task."""
     log_loss_constant: float | None
+    """The same for always predicting the league's mean, which a useful prediction stays below."""
     log_loss_best: float | None
+    """The same for predicting each match's own outcome."""
     rmse: float | None
+    """Of the share, per match, weighted by tasks; it includes chance."""
     bias: float | None
+    """Observed minus predicted."""
     coverage: float | None
+    """Share of matches inside their 95 % prediction intervals, made of the two ratings' uncertainty
+    and of chance in tasks and rollouts; None for schemes whose sigma is not TrueSkill's."""
     notes: tuple[str, ...]
 
 
 def calibration(history: History, *, since: int = 0) -> Calibration:
     """Return how predictions compare with results, for matches of round `since` and later."""
-    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-        raise LeagueError(f"since is {since!r}; expected a round >= 0")
+    whole_number("since", since)
     matches = [m for m in history.matches if m.round >= since and m.counted]
     left_out = sum(m.round >= since and not m.counted for m in history.matches)
     notes = [f"matches from round {since} on"] if since else []
@@ -87,7 +89,7 @@ def calibration(history: History, *, since: int = 0) -> Calibration:
         log_loss_best=_log_loss(y, y, weight),
         rmse=math.sqrt(float((weight * (y - p) ** 2).sum() / weight.sum())),
         bias=float((weight * (y - p)).sum() / weight.sum()),
-        coverage=float((np.abs(y - p) <= _INTERVAL * spread + _TINY).mean()) if doubted else None,
+        coverage=float((np.abs(y - p) <= Z95 * spread + _TINY).mean()) if doubted else None,
         notes=tuple(notes),
     )
 

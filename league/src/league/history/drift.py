@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.errors import LeagueError
+from league.checks import whole_number
 from league.history.lives import History
 from league.plain import PlainData
 from league.rating.normal import Floats
-from league.state.member import STUDENT, TEACHER
+from league.roles import STUDENT, TEACHER
 
 CONSERVED = 1e-6
 """A mean of two ratings that moves by less, in rating units, has not moved."""
@@ -26,10 +26,8 @@ _ANCHORS = (
 
 @dataclass(frozen=True)
 class AnchorSpan:
-    """How the ordinary members of a role did against the other role's anchors in a span of rounds.
-
-    solve_rate: right rollouts on valid tasks; high is good for students, low for teachers; None
-    where there was no attempt."""
+    """How the ordinary members of a role did against the other role's anchors in a span of
+    rounds."""
 
     role: str
     first: int
@@ -37,54 +35,59 @@ class AnchorSpan:
     matches: int
     tasks: int
     solve_rate: float | None
+    """Right rollouts on valid tasks; high is good for students, low for teachers; None where there
+    was no attempt."""
 
 
 @dataclass(frozen=True)
 class Drift(PlainData):
-    """Series over `rounds` (numbers of paired rounds), in rating units.
-
-    *_mean: mean mu of the living members. gap: students' minus teachers'. *_centred and
-    gap_centred: the same without the jumps of the mean at replacements, which are a change of
-    the zero point and no learning. *_spread: standard deviation of mu among the living.
-    *_offset: the sum of all those jumps. checked: matches whose mean rating had to stay where
-    it was (`Match.imbalance`); unchecked: the others. largest_imbalance: how far it moved at most
-    (None if nothing was checked), conserved: whether that is nothing. anchors: how many there are.
-    statement: what can be read from all this.
-    """
+    """Series over `rounds`, in rating units."""
 
     rounds: tuple[int, ...]
+    """Numbers of paired rounds."""
     teacher_mean: tuple[float, ...]
+    """Mean mu of the living members."""
     student_mean: tuple[float, ...]
     gap: tuple[float, ...]
+    """Students' mean minus teachers'."""
     teacher_centred: tuple[float, ...]
+    """The mean without the jumps at replacements, which are a change of the zero point and no
+    learning."""
     student_centred: tuple[float, ...]
     gap_centred: tuple[float, ...]
     teacher_spread: tuple[float, ...]
+    """Standard deviation of mu among the living."""
     student_spread: tuple[float, ...]
     teacher_offset: float
+    """The sum of all those jumps."""
     student_offset: float
     checked: int
+    """Matches whose mean rating had to stay where it was (`Match.imbalance`)."""
     unchecked: int
+    """The other matches."""
     largest_imbalance: float | None
+    """How far a checked mean moved at most; None if nothing was checked."""
     conserved: bool | None
+    """Whether that is nothing."""
     anchors: int
+    """How many there are."""
     against_anchors: tuple[AnchorSpan, ...]
     statement: str
+    """What can be read from all this."""
 
 
 def drift(history: History, *, spans: int = 10) -> Drift:
     """Return the series; spans: into how many equal parts the rounds are cut for the anchors."""
-    if isinstance(spans, bool) or not isinstance(spans, int) or spans < 1:
-        raise LeagueError(f"spans is {spans!r}; expected a whole number >= 1")
+    whole_number("spans", spans, 1)
     mean, centred, spread, offset = {}, {}, {}, {}
     for role in (TEACHER, STUDENT):
-        mean[role], spread[role], jumps = _series(history, role)
-        centred[role] = mean[role] - jumps
-        offset[role] = float(jumps[-1]) if jumps.size else 0.0
+        mean[role], spread[role], moved = _series(history, role)
+        centred[role] = mean[role] - moved
+        offset[role] = float(moved[-1]) if moved.size else 0.0
     anchors = {life.name for life in history.lives if life.anchor}
     ordinary = [m for m in history.matches if not {m.teacher, m.student} & anchors]
-    moved = [abs(m.imbalance) for m in ordinary if m.imbalance is not None]
-    largest = max(moved, default=None)
+    imbalances = [abs(m.imbalance) for m in ordinary if m.imbalance is not None]
+    largest = max(imbalances, default=None)
     return Drift(
         rounds=history.sampled,
         teacher_mean=_plain(mean[TEACHER]),
@@ -97,8 +100,8 @@ def drift(history: History, *, spans: int = 10) -> Drift:
         student_spread=_plain(spread[STUDENT]),
         teacher_offset=offset[TEACHER],
         student_offset=offset[STUDENT],
-        checked=len(moved),
-        unchecked=len(history.matches) - len(moved),
+        checked=len(imbalances),
+        unchecked=len(history.matches) - len(imbalances),
         largest_imbalance=largest,
         conserved=None if largest is None else largest <= CONSERVED,
         anchors=len(anchors),
@@ -107,13 +110,18 @@ def drift(history: History, *, spans: int = 10) -> Drift:
     )
 
 
+def jumps(history: History, role: str) -> Floats:
+    """Return how far replacements had moved a role's mean by each sampled time, shape [points]."""
+    births = [(x.born, x.offset) for x in history.lives if x.role == role and x.parents]
+    moved = [sum(offset for born, offset in births if born <= n) for n in history.sampled]
+    return np.array(moved, dtype=np.float64)
+
+
 def _series(history: History, role: str) -> tuple[Floats, Floats, Floats]:
     """Mean and spread of the living, and the sum of replacement offsets, per sampled point."""
     columns = [i for i, x in enumerate(history.lives) if x.role == role and not x.anchor]
     mu = history.mu[:, columns]
-    births = [(x.born, x.offset) for x in history.lives if x.role == role and x.parents]
-    jumps = [sum(offset for born, offset in births if born <= n) for n in history.sampled]
-    return np.nanmean(mu, axis=1), np.nanstd(mu, axis=1), np.array(jumps, dtype=np.float64)
+    return np.nanmean(mu, axis=1), np.nanstd(mu, axis=1), jumps(history, role)
 
 
 def _plain(values: Floats) -> tuple[float, ...]:

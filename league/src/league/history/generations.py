@@ -7,41 +7,41 @@ stand still while both improve; meetings across birth cohorts show who has moved
 from dataclasses import dataclass
 from itertools import pairwise
 
-from league.errors import LeagueError
+from league.checks import whole_number
 from league.history.lives import History
-from league.plain import PlainData
-from league.state.member import ROLES, STUDENT, TEACHER
-
-Cells = tuple[tuple[float | None, ...], ...]
+from league.plain import Cells, PlainData
+from league.roles import ROLES, STUDENT, TEACHER
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Members of one role that came when first <= n <= last rounds had been paired.
-
-    `members` counts anchors too, `living` does not."""
+    """Members of one role that came when first <= n <= last rounds had been paired."""
 
     role: str
     first: int
     last: int
     members: int
+    """Anchors included."""
     living: int
+    """Anchors left out."""
 
 
 @dataclass(frozen=True)
 class Generations(PlainData):
     """Matrices of shape [teachers' cohorts, students' cohorts], oldest first.
 
-    solve_rate: right rollouts on valid tasks, over all their meetings; None where no two members
-    of these cohorts ever met. tasks: valid tasks that the cell rests on. matches: their number.
     Progress of the students shows as rates that rise along a row.
     """
 
     teachers: tuple[Cohort, ...]
     students: tuple[Cohort, ...]
     solve_rate: Cells
+    """Right rollouts on valid tasks, over all their meetings; None where no two members of these
+    cohorts ever met."""
     tasks: tuple[tuple[int, ...], ...]
+    """Valid tasks that the cell rests on."""
     matches: tuple[tuple[int, ...], ...]
+    """Their number."""
     notes: tuple[str, ...]
 
 
@@ -52,8 +52,7 @@ def generations(history: History, *, cohorts: int = 12) -> Generations:
     one round are a cohort; where there would be more than `cohorts` of a role, the rounds are cut
     into that many equal spans and the empty ones left out.
     """
-    if isinstance(cohorts, bool) or not isinstance(cohorts, int) or cohorts < 1:
-        raise LeagueError(f"cohorts is {cohorts!r}; expected a whole number >= 1")
+    whole_number("cohorts", cohorts, 1)
     births: dict[str, int] = {}
     for life in history.lives:
         copied = life.anchor and life.parents

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.errors import LeagueError
+from league.checks import whole_number
 from league.plain import PlainData
 from league.rating.rating import Rating
 from league.selection.standing import Standing
@@ -14,17 +14,17 @@ from league.streams import stream
 
 @dataclass(frozen=True)
 class RankInterval(PlainData):
-    """Places of one member among the members of its role, 1 is best.
-
-    rank: its place by mu. low, high: the places between which its true place lies with 95 %
-    probability, best first. best: the probability that it is the best of all.
-    """
+    """Places of one member among the members of its role, 1 is best."""
 
     member: str
     rank: int
+    """Its place by mu."""
     low: int
+    """The best place that it may truly have, with 95 % probability."""
     high: int
+    """The worst such place."""
     best: float
+    """The probability that it is the best of all."""
 
 
 def rank_intervals(
@@ -36,8 +36,7 @@ def rank_intervals(
     ranked each time; the interval runs from the 2.5 % to the 97.5 % quantile of the ranks. It is
     about the skills, and not about the lower bound mu - 3 sigma that a board may be sorted by.
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise LeagueError(f"draws is {draws!r}; expected a whole number >= 1")
+    whole_number("draws", draws, 1)
     if not ratings:
         return {}
     names = sorted(ratings)  # so that the order of the members has no part in it

@@ -5,54 +5,56 @@ from dataclasses import dataclass
 
 from league.history.lives import History, Life
 from league.plain import PlainData
-from league.state.member import ROLES, STUDENT, TEACHER
+from league.roles import ROLES, STUDENT, TEACHER
 
 _FOUNDERS = 512
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """One member. rounds: how many were paired while it lived, so far if it is `living`."""
+    """How long one member lasted."""
 
     member: str
     born: int
     rounds: int
+    """How many were paired while it lived, so far if it is `living`."""
     living: bool
 
 
 @dataclass(frozen=True)
 class Line:
-    """What is left of a founder. living: members that descend from it through their main parents
-    (the heaviest, the first of equals), itself included. ancestry: the mean share of it in all
-    living members, weights of all parents multiplied down the tree; None in large leagues."""
+    """What is left of a founder."""
 
     founder: str
     living: int
+    """Members that descend from it through their main parents (the heaviest, the first of equals),
+    itself included."""
     ancestry: float | None
+    """The mean share of it in all living members, weights of all parents multiplied down the tree;
+    None in large leagues."""
 
 
 @dataclass(frozen=True)
 class RoleSurvival:
-    """Times are numbers of paired rounds.
-
-    curve: (age, share of members that reach more than it), Kaplan and Meier's estimate, which
-    counts the living as "not yet". median_life: the first age at which the curve is at most one
-    half; None if it never is. lines: one row per founder, most descendants first. founders_alive:
-    founders with any living descendant, by any parent (by main parents in large leagues).
-    lines_left: (rounds, founder lines among the living), each time it changes. takeover: since
-    when all living members come from one founder by main parents; None if they do not.
-    """
+    """Lifetimes and lines of one role; times are numbers of paired rounds."""
 
     role: str
     members: int
     living: int
     lifetimes: tuple[Lifetime, ...]
     curve: tuple[tuple[int, float], ...]
+    """(age, share of members that reach more than it), Kaplan and Meier's estimate, which counts
+    the living as "not yet"."""
     median_life: int | None
+    """The first age at which the curve is at most one half; None if it never is."""
     lines: tuple[Line, ...]
+    """One row per founder, most descendants first."""
     founders_alive: int
+    """Founders with any living descendant, by any parent (by main parents in large leagues)."""
     lines_left: tuple[tuple[int, int], ...]
+    """(rounds, founder lines among the living), each time it changes."""
     takeover: int | None
+    """Since when all living members come from one founder by main parents; None if they do not."""
     takeover_by: str | None
 
 
@@ -67,7 +69,7 @@ class Survival(PlainData):
 
 def survival(history: History) -> Survival:
     """Return lifetimes and lineages of both roles; anchors are not members here."""
-    crowded = [r for r in ROLES if sum(_founder(x) for x in _members(history, r)) > _FOUNDERS]
+    crowded = [r for r in ROLES if sum(not x.parents for x in history.everyone(r)) > _FOUNDERS]
     notes = [f"more than {_FOUNDERS} founding {r}s: ancestry is by main parents" for r in crowded]
     return Survival(
         teachers=_role(history, TEACHER, TEACHER in crowded),
@@ -76,22 +78,14 @@ def survival(history: History) -> Survival:
     )
 
 
-def _members(history: History, role: str) -> list[Life]:
-    return [life for life in history.lives if life.role == role and not life.anchor]
-
-
-def _founder(life: Life) -> bool:
-    return not life.parents
-
-
 def _role(history: History, role: str, crowded: bool) -> RoleSurvival:
-    lives = _members(history, role)
+    lives = history.everyone(role)
     living = [life for life in lives if life.ended is None]
     # Anchors may be parents too, so lines are followed through every life of the role.
     line = _main_lines([life for life in history.lives if life.role == role])
     left = Counter(line[life.name] for life in living)
     ancestry = None if crowded else _ancestry(history, role, living)
-    founders = [life.name for life in lives if _founder(life)]
+    founders = [life.name for life in lives if not life.parents]
     founders += sorted(set(left) - set(founders))
     lines = [Line(n, left[n], None if ancestry is None else ancestry.get(n, 0.0)) for n in founders]
     changes = _lines_left(lives, line)
@@ -123,11 +117,7 @@ def _main_lines(lives: list[Life]) -> dict[str, str]:
     """The founder of each member by main parents; lives are in order of arrival."""
     line: dict[str, str] = {}
     for life in lives:
-        if life.parents:
-            heaviest = max(range(len(life.parents)), key=lambda i: (life.weights[i], -i))
-            line[life.name] = line[life.parents[heaviest]]
-        else:
-            line[life.name] = life.name
+        line[life.name] = line[life.main_parent] if life.parents else life.name
     return line
 
 

@@ -6,17 +6,17 @@ import numpy as np
 
 from league.drawing.axes import TOP, Axes, Points, figure, rounds_range, spread, widened
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
+from league.history.drift import jumps
 from league.history.lives import History, Life
 from league.pages.gathered import Gathered
-from league.rating.normal import Floats
-from league.state.member import ROLES, TEACHER
+from league.rating.normal import Z95, Floats
+from league.roles import ROLES, TEACHER
 
 LIVING = 8
 """So many living members of a role are drawn, the best."""
 LIVES = 40
 """At most so many lives of a role are drawn."""
 _POINTS = 1200
-_INTERVAL = 1.959963984540054
 
 Range = tuple[float, float]
 
@@ -52,7 +52,7 @@ def bands_section(gathered: Gathered) -> str:
     small = (
         f'<p class="note">Drawn are {escape(" and ".join(left_out))}.{mean}</p>' if left_out else ""
     )
-    parts = [side_by_side(_pair(gathered, chosen, centred=False))]
+    parts = [side_by_side(_both(gathered, chosen, centred=False))]
     if gathered.replacements:
         parts.append(
             '<p class="apart">Below, the same without the jumps of a role\'s mean at replacements '
@@ -60,7 +60,7 @@ def bands_section(gathered: Gathered) -> str:
             "mean though "
             "nobody has learned.</p>"
         )
-        parts.append(side_by_side(_pair(gathered, chosen, centred=True)))
+        parts.append(side_by_side(_both(gathered, chosen, centred=True)))
     return section("Ratings over rounds", sentence, small, *parts)
 
 
@@ -76,13 +76,7 @@ def shown_lives(gathered: Gathered, role: str) -> list[Life]:
     return [life for life in everyone if life.name in kept]
 
 
-def jumps(history: History, role: str) -> Floats:
-    """How far replacements had moved a role's mean at each sampled time, shape [points]."""
-    births = [(x.born, x.offset) for x in history.lives if x.role == role and x.parents]
-    return np.array([sum(o for born, o in births if born <= n) for n in history.sampled])
-
-
-def _pair(gathered: Gathered, chosen: dict[str, list[Life]], centred: bool) -> list[str]:
+def _both(gathered: Gathered, chosen: dict[str, list[Life]], centred: bool) -> list[str]:
     past = gathered.history
     moved = {r: jumps(past, r) if centred else np.zeros(len(past.sampled)) for r in ROLES}
     column = {life.name: i for i, life in enumerate(past.lives)}
@@ -105,7 +99,7 @@ def _range(past: History, others: list[float], curves: list[tuple[int, Floats]])
     usual = 1.5 * float(np.median(past.sigma[known])) if known.any() else 0.0
     ends = list(others)
     for column, moved in curves:
-        reach = _INTERVAL * np.minimum(past.sigma[:, column], usual)
+        reach = Z95 * np.minimum(past.sigma[:, column], usual)
         for side in (-1.0, 1.0):
             edge = past.mu[:, column] - moved + side * reach
             ends += edge[~np.isnan(edge)].tolist()
@@ -131,7 +125,7 @@ def _plot(
             continue
         where = [i for k, i in enumerate(where) if k % every == 0 or k == len(where) - 1]
         middle = [(float(past.sampled[i]), float(mu[i])) for i in where]
-        reach = [_INTERVAL * float(sigma[i]) for i in where]
+        reach = [Z95 * float(sigma[i]) for i in where]
         bands.append(_band(axes, middle, reach, style))
         gone = life.ended is not None
         title = f"{life.name}: {number(middle[-1][1], 1)} ± {number(reach[-1], 1)}"

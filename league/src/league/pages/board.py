@@ -2,20 +2,20 @@
 
 from league.drawing.markup import Html, html_table, number, percent, section
 from league.pages.gathered import Gathered
+from league.rating.normal import Z95
+from league.roles import ROLES
 from league.selection.standing import Standing
-from league.state.member import ROLES
 
 ROWS = 40
 """At most so many members of a role are listed."""
 _WIDTH = 130.0
-_INTERVAL = 1.959963984540054
 
 
 def board_section(gathered: Gathered) -> str:
     """The section: one table a role."""
     rows = [row for role in ROLES for row in gathered.boards[role][:ROWS]]
-    low = min(row.mu - _INTERVAL * row.sigma for row in rows)
-    high = max(row.mu + _INTERVAL * row.sigma for row in rows)
+    low = min(row.mu - Z95 * row.sigma for row in rows)
+    high = max(row.mu + Z95 * row.sigma for row in rows)
     parts = []
     for role in ROLES:
         board = gathered.boards[role]
@@ -47,7 +47,7 @@ def _table(
                 row.member,
                 Html(_bar(row, span)),
                 number(row.mu, 1),
-                number(_INTERVAL * row.sigma, 1),
+                number(Z95 * row.sigma, 1),
                 places,
                 f"{row.matches:,}",
                 percent(row.mean_solve_rate),
@@ -66,7 +66,7 @@ def _bar(row: Standing, span: tuple[float, float]) -> str:
     low, high = span
     unit = (_WIDTH - 10.0) / (high - low) if high > low else 0.0
     left, middle, right = (
-        5.0 + unit * (row.mu + side * _INTERVAL * row.sigma - low) for side in (-1.0, 0.0, 1.0)
+        5.0 + unit * (row.mu + side * Z95 * row.sigma - low) for side in (-1.0, 0.0, 1.0)
     )
     return (
         f'<svg class="{row.role}" width="{_WIDTH:.0f}" height="16" role="img" '

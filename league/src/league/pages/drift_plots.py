@@ -3,7 +3,7 @@
 from league.drawing.axes import Axes, figure, rounds_range, widened
 from league.drawing.markup import captioned, escape, number, plural, section, side_by_side
 from league.pages.gathered import Gathered
-from league.state.member import ROLES
+from league.roles import ROLES
 
 
 def drift_section(gathered: Gathered) -> str:

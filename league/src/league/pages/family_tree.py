@@ -4,7 +4,7 @@ from league.drawing.axes import ticks
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
 from league.history.lives import Life
 from league.pages.gathered import Gathered
-from league.state.member import ROLES
+from league.roles import ROLES
 
 LIVES = 48
 """At most so many lives of a role are drawn: the living, their ancestors, the latest dead."""
@@ -31,10 +31,10 @@ def tree_section(gathered: Gathered) -> str:
         if left_out
         else ""
     )
-    return section("Family tree", sentence, small, side_by_side(pictures), _fate(gathered))
+    return section("Family tree", sentence, small, side_by_side(pictures), _survival(gathered))
 
 
-def _fate(gathered: Gathered) -> str:
+def _survival(gathered: Gathered) -> str:
     parts = []
     for side in (gathered.survival.teachers, gathered.survival.students):
         founders = sum(1 for life in gathered.history.everyone(side.role) if not life.parents)
@@ -69,18 +69,14 @@ def _kept(everyone: list[Life]) -> list[Life]:
     return [life for life in everyone if life.name in kept]
 
 
-def _main(life: Life) -> str:
-    return life.parents[max(range(len(life.parents)), key=lambda i: (life.weights[i], -i))]
-
-
 def _ordered(lives: list[Life]) -> list[Life]:
     """Children directly under their main parent, the latest nearest, so that no line crosses."""
     names = {life.name for life in lives}
     children: dict[str, list[Life]] = {}
     roots = []
     for life in lives:
-        if life.parents and _main(life) in names:
-            children.setdefault(_main(life), []).append(life)
+        if life.main_parent in names:
+            children.setdefault(life.main_parent, []).append(life)
         else:
             roots.append(life)
     ordered: list[Life] = []
@@ -110,7 +106,7 @@ def _tree(gathered: Gathered, role: str, lives: list[Life]) -> str:
         wide = max(2.0, unit * ((rounds if life.ended is None else life.ended) - life.born))
         for parent in life.parents:
             if parent in place:
-                style = "quiet" if parent == _main(life) else "quiet dashed"
+                style = "quiet" if parent == life.main_parent else "quiet dashed"
                 start = _TOP + _ROW * place[parent] + _ROW / 2
                 joints.append(f'<path class="{style}" d="M{left:.1f} {start:.1f}V{y + 9.5:.1f}"/>')
         bars.append(_life(life, left, wide, y))

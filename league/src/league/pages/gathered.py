@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from league.checks import whole_number
 from league.config import LeagueConfig
 from league.errors import LeagueError
 from league.games.alpha_rank import AlphaRank, alpha_rank
@@ -18,8 +19,9 @@ from league.history.lives import History, Life
 from league.history.ranks import RankInterval, board_ranks
 from league.history.survival import Survival, survival
 from league.league import League
+from league.plain import Cells, PlainData
+from league.roles import ROLES, STUDENT, TEACHER
 from league.selection.standing import Standing
-from league.state.member import ROLES, STUDENT, TEACHER
 from league.state.records import Meeting, Replacement
 
 COHORTS = 10
@@ -28,44 +30,33 @@ EVOLVED = 16
 """At most so many members a side enter alpha-rank."""
 NO_MATCH = "no match has been played yet"
 
-Cells = tuple[tuple[float | None, ...], ...]
-
 
 @dataclass(frozen=True)
-class Grid:
-    """Teachers against students, best first. solve_rate: right rollouts on valid tasks, shape
-    [teachers, students], None where two never met. tasks: how many tasks each cell rests on."""
+class Grid(PlainData):
+    """Teachers against students, best first."""
 
     teachers: tuple[str, ...]
     students: tuple[str, ...]
     solve_rate: Cells
+    """Right rollouts on valid tasks, shape [teachers, students], None where two never met."""
     tasks: tuple[tuple[int, ...], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a plain dict."""
-        return {
-            "teachers": list(self.teachers),
-            "students": list(self.students),
-            "solve_rate": [list(row) for row in self.solve_rate],
-            "tasks": [list(row) for row in self.tasks],
-        }
+    """How many tasks each cell rests on."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """One league at one time.
-
-    name: of its directory, after the folder above where it is just called league. boards: by
-    role, best first. ranks: by living member. grid: among the best `top` of each role. missing:
-    why an analysis that is None could not be made.
-    """
+    """One league at one time."""
 
     name: str
+    """Of its directory, after the folder above where it is just called league."""
     config: LeagueConfig
     history: History
     boards: dict[str, tuple[Standing, ...]]
+    """By role, best first."""
     ranks: dict[str, RankInterval]
+    """By living member."""
     grid: Grid
+    """Among the best `top` of each role."""
     drift: Drift
     calibration: Calibration
     generations: Generations
@@ -76,6 +67,7 @@ class Gathered:
     alpha_rank: AlphaRank | None
     diversity: Diversity | None
     missing: dict[str, str]
+    """Why an analysis that is None could not be made."""
     top: int
     since: int
 
@@ -178,16 +170,13 @@ def _name(league: League) -> str:
 
 
 def _grid(league: League, boards: dict[str, tuple[Standing, ...]], top: int) -> Grid:
-    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-        raise LeagueError(f"top is {top!r}; expected a whole number >= 1")
+    whole_number("top", top, 1)
     teachers, students = ([row.member for row in boards[r][:top]] for r in (TEACHER, STUDENT))
     nothing, meetings = Meeting(), league.state.meetings
     cells = [[meetings.get((t, s), nothing) for s in students] for t in teachers]
     return Grid(
         teachers=tuple(teachers),
         students=tuple(students),
-        solve_rate=tuple(
-            tuple(m.solved / m.attempts if m.attempts else None for m in row) for row in cells
-        ),
+        solve_rate=tuple(tuple(m.solve_rate for m in row) for row in cells),
         tasks=tuple(tuple(m.tasks for m in row) for row in cells),
     )

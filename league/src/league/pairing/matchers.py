@@ -1,10 +1,12 @@
-"""Matchers: ways to marry the seats of a round, chosen by `LeagueConfig.matcher`.
+"""Matchers: ways to fill the seats of a round, chosen by `LeagueConfig.matcher`.
 
-A matcher takes n members of the larger side, each once, and n of the smaller side, where one may
-sit several times, and returns for each of the first the index of its seat: a permutation of n.
+A matcher takes n members of the larger side, each once, and n seats of the smaller side, where one
+member may sit several times, and returns for each of the first the index of its seat: a permutation
+of n.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,32 +16,53 @@ from league.pairing.assignment import assign
 from league.pairing.expectation import expected_scores
 from league.pairing.pfsp import choice_probabilities, match_weights
 from league.rating.normal import Floats
-from league.state.member import TEACHER, Member
+from league.roles import TEACHER
+from league.state.member import Member
 from league.state.state import State
 
 Indices = NDArray[np.int64]
-Matcher = Callable[
-    [State, Sequence[Member], Sequence[Member], Indices, np.random.Generator], Indices
-]
+
+
+@dataclass(frozen=True)
+class Seating:
+    """n members of the larger side, and the n seats that the smaller side takes."""
+
+    state: State
+    large: Sequence[Member]
+    small: Sequence[Member]
+    seats: Indices
+    """Index into `small` of who sits on each seat, shape [n]."""
+
+    def weights(self, limit: int) -> Floats:
+        """PFSP weights of members against seats, shape [n, n]; refused above the limit."""
+        config, large, small = self.state.config, self.large, self.small
+        if len(large) > limit:
+            raise LeagueError(
+                f"the {config.matcher} matcher looks at every possible pair and takes at most "
+                f"{limit} matches a round, found {len(large)}; use matcher='thompson', or fewer "
+                "matches"
+            )
+        if large[0].role == TEACHER:
+            weights = match_weights(expected_scores(self.state, large, small), config.pfsp)
+        else:
+            weights = match_weights(expected_scores(self.state, small, large), config.pfsp).T
+        return weights[:, self.seats]
+
+
+Matcher = Callable[[Seating, np.random.Generator], Indices]
 
 SAMPLED_LIMIT = 512
 ASSIGNMENT_LIMIT = 256
 
 
-def _sampled(
-    state: State,
-    rows: Sequence[Member],
-    side: Sequence[Member],
-    seats: Indices,
-    rng: np.random.Generator,
-) -> Indices:
+def _sampled(seating: Seating, rng: np.random.Generator) -> Indices:
     """Rows in random order draw a free seat by its PFSP weight."""
-    weights = _weights(state, rows, side, seats, SAMPLED_LIMIT)
-    free = np.ones(len(rows), dtype=bool)
-    chosen = np.zeros(len(rows), dtype=np.int64)
-    for row in rng.permutation(len(rows)):
+    weights = seating.weights(SAMPLED_LIMIT)
+    free = np.ones(len(seating.large), dtype=bool)
+    chosen = np.zeros(len(seating.large), dtype=np.int64)
+    for row in rng.permutation(len(seating.large)):
         open_seats = np.flatnonzero(free)
-        chance = choice_probabilities(weights[row, open_seats], state.config.explore)
+        chance = choice_probabilities(weights[row, open_seats], seating.state.config.explore)
         at = int(np.searchsorted(np.cumsum(chance), rng.random() * float(chance.sum()), "right"))
         seat = open_seats[min(at, len(open_seats) - 1)]
         chosen[row] = seat
@@ -47,68 +70,36 @@ def _sampled(
     return chosen
 
 
-def _assignment(
-    state: State,
-    rows: Sequence[Member],
-    side: Sequence[Member],
-    seats: Indices,
-    rng: np.random.Generator,
-) -> Indices:
+def _assignment(seating: Seating, rng: np.random.Generator) -> Indices:
     """The likeliest matching under log weights with Gumbel noise, so pairs keep changing."""
-    weights = _weights(state, rows, side, seats, ASSIGNMENT_LIMIT)
-    chances = np.stack([choice_probabilities(row, state.config.explore) for row in weights])
+    weights = seating.weights(ASSIGNMENT_LIMIT)
+    chances = np.stack([choice_probabilities(row, seating.state.config.explore) for row in weights])
     noise = rng.gumbel(size=chances.shape)
     return assign(-(np.log(np.maximum(chances, 1e-12)) + noise))
 
 
-def _thompson(
-    state: State,
-    rows: Sequence[Member],
-    side: Sequence[Member],
-    seats: Indices,
-    rng: np.random.Generator,
-) -> Indices:
-    """Draw a skill for every seat from its belief, sort both sides, and marry equal ranks.
+def _thompson(seating: Seating, rng: np.random.Generator) -> Indices:
+    """Draw a skill for every seat from its belief, sort both sides, and pair equal ranks.
 
     With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
     the gap; the draws keep pairs changing as long as members are in doubt. Takes n log n time.
     """
     order = [
         np.argsort(_draw([m.rating.mu for m in members], [m.rating.sigma for m in members], rng))
-        for members in (rows, [side[i] for i in seats])
+        for members in (seating.large, [seating.small[i] for i in seating.seats])
     ]
-    chosen = np.empty(len(rows), dtype=np.int64)
+    chosen = np.empty(len(seating.large), dtype=np.int64)
     chosen[order[0]] = order[1]
     return chosen
 
 
-def _uniform(
-    state: State,
-    rows: Sequence[Member],
-    side: Sequence[Member],
-    seats: Indices,
-    rng: np.random.Generator,
-) -> Indices:
+def _uniform(seating: Seating, rng: np.random.Generator) -> Indices:
     """A fair permutation."""
-    return rng.permutation(len(rows))
+    return rng.permutation(len(seating.large))
 
 
 def _draw(mu: Sequence[float], sigma: Sequence[float], rng: np.random.Generator) -> Floats:
     return np.asarray(np.array(mu) + np.array(sigma) * rng.standard_normal(len(mu)))
-
-
-def _weights(
-    state: State, rows: Sequence[Member], side: Sequence[Member], seats: Indices, limit: int
-) -> Floats:
-    """PFSP weights of rows against seats, shape [n, n]; refused above the limit."""
-    if len(rows) > limit:
-        raise LeagueError(
-            f"the {state.config.matcher} matcher looks at every possible pair and takes at most "
-            f"{limit} matches a round, found {len(rows)}; use matcher='thompson', or fewer matches"
-        )
-    if rows[0].role == TEACHER:
-        return match_weights(expected_scores(state, rows, side), state.config.pfsp)[:, seats]
-    return match_weights(expected_scores(state, side, rows), state.config.pfsp).T[:, seats]
 
 
 MATCHERS: dict[str, Matcher] = {

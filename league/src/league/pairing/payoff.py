@@ -4,30 +4,26 @@ from dataclasses import dataclass
 
 from league.errors import LeagueError
 from league.pairing.expectation import expected_scores
-from league.plain import PlainData
-from league.state.member import STUDENT, TEACHER
+from league.plain import Cells, PlainData
+from league.roles import STUDENT, TEACHER
 from league.state.records import Meeting
 from league.state.state import State
 
 _LIMIT = 512
 
-Cells = tuple[tuple[float | None, ...], ...]
-
 
 @dataclass(frozen=True)
 class Payoff(PlainData):
-    """Matrices of shape [teachers, students]; None where two members have never met.
-
-    observed: right rollouts on valid tasks (also None if there was no attempt). blended: the
-    student's expected share of tasks, by rating and history, as matchmaking uses it. tasks: how
-    many tasks the cell rests on.
-    """
+    """Matrices of shape [teachers, students]; None where two members have never met."""
 
     teachers: tuple[str, ...]
     students: tuple[str, ...]
     observed: Cells
+    """Right rollouts on valid tasks; also None if there was no attempt."""
     blended: Cells
+    """The student's expected share of tasks, by rating and history, as matchmaking uses it."""
     tasks: tuple[tuple[int, ...], ...]
+    """How many tasks the cell rests on."""
 
 
 def payoff(state: State) -> Payoff:
@@ -44,9 +40,7 @@ def payoff(state: State) -> Payoff:
     return Payoff(
         teachers=tuple(t.name for t in teachers),
         students=tuple(s.name for s in students),
-        observed=tuple(
-            tuple(m.solved / m.attempts if m.attempts else None for m in row) for row in cells
-        ),
+        observed=tuple(tuple(m.solve_rate for m in row) for row in cells),
         blended=tuple(
             tuple(float(expected[i, j]) if m.matches else None for j, m in enumerate(row))
             for i, row in enumerate(cells)

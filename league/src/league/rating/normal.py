@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+Z95 = 1.959963984540054
+"""The 97.5 % quantile: half the width of a 95 % interval, in standard deviations."""
+
 _SQRT2 = math.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 # Beyond this the asymptotic series is exact to double precision, and erfc nears underflow.

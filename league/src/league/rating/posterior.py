@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from league.rating.normal import Floats, log_cdf_pair, log_pdf
-from league.rating.rating import Rating, RatingModel
+from league.rating.rating import Rating, RatingModel, Skills
 from league.rating.single_games import single_games
-from league.rating.skills import Skills
 
 _NODES = np.linspace(0.0, 1.0, 64)
 _MODE_STEPS = 40
@@ -89,9 +88,9 @@ def rate_columns(
     if not game.any():
         return _at_once(t, s, score, weight, model)
     if game.all():
-        return single_games(t, s, score, 0.0, model)
+        return single_games(t, s, score, model)
     batch = ~game
-    games = single_games(_rows(t, game), _rows(s, game), score[game], 0.0, model)
+    games = single_games(_rows(t, game), _rows(s, game), score[game], model)
     rest = _at_once(_rows(t, batch), _rows(s, batch), score[batch], weight[batch], model)
     return _merged(game, games[0], rest[0]), _merged(game, games[1], rest[1])
 

@@ -1,13 +1,15 @@
 """A skill as a normal belief, in TrueSkill's units; conversions by the `trueskill` package."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import trueskill
 
 from league.errors import LeagueError
-from league.rating.normal import cdf
+from league.rating.normal import Floats, cdf
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +21,40 @@ class Rating:
 
 
 @dataclass(frozen=True)
+class Skills:
+    """Beliefs about n members: mu and sigma, float arrays of one shape, in rating units."""
+
+    mu: Floats
+    sigma: Floats
+
+    @classmethod
+    def of(cls, ratings: Sequence[Rating]) -> "Skills":
+        """Return the columns of n ratings, each of shape [n]."""
+        mu = np.array([r.mu for r in ratings], dtype=np.float64)
+        sigma = np.array([r.sigma for r in ratings], dtype=np.float64)
+        return cls(mu, sigma)
+
+    def ratings(self) -> list[Rating]:
+        """Return the n ratings of columns of shape [n]."""
+        pairs = zip(self.mu.tolist(), self.sigma.tolist(), strict=True)
+        return [Rating(mu, sigma) for mu, sigma in pairs]
+
+
+@dataclass(frozen=True)
 class RatingModel:
     """The constants of the TrueSkill model (Herbrich, Minka and Graepel, 2006).
 
-    mu, sigma: a newcomer's belief. beta: noise of one performance. tau: how much a skill may
-    wander between two matches of a member. The defaults are the `trueskill` package's.
+    The defaults are the `trueskill` package's.
     """
 
     mu: float = float(trueskill.MU)
+    """A newcomer's mean."""
     sigma: float = float(trueskill.SIGMA)
+    """A newcomer's standard deviation."""
     beta: float = float(trueskill.BETA)
+    """Noise of one performance."""
     tau: float = float(trueskill.TAU)
+    """How much a skill may wander between two matches of a member."""
 
     def __post_init__(self) -> None:
         for name in ("mu", "sigma", "beta", "tau"):

@@ -1,43 +1,39 @@
-"""TrueSkill's closed form for single games with draws, on many pairs at once.
+"""TrueSkill's closed form for single games, on many pairs at once.
 
-Herbrich, Minka and Graepel (2006): with c² = 2 beta² + sigma_s² + sigma_t², t the winner's lead
-over c and e the draw margin over c, a win has v = φ(t - e) / Φ(t - e) and w = v (v + t - e).
+Herbrich, Minka and Graepel (2006): with c² = 2 beta² + sigma_s² + sigma_t² and t the winner's lead
+over c, a win has v = φ(t) / Φ(t) and w = v (v + t).
 """
-
-from statistics import NormalDist
 
 import numpy as np
 
 from league.rating.normal import Floats, log_cdf_pair, log_pdf
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 
 _FAR = 50.0  # standard deviations from where the series of a sure upset is exact
 
 
-def draw_margin(probability: float, model: RatingModel) -> float:
-    """Return the margin eps = Φ⁻¹((p + 1) / 2) sqrt(2) beta for a draw probability p in [0, 1)."""
-    return NormalDist().inv_cdf((probability + 1.0) / 2.0) * model.performance_scale
-
-
 def single_games(
-    teachers: Skills, students: Skills, result: Floats, margin: float, model: RatingModel
+    teachers: Skills, students: Skills, result: Floats, model: RatingModel
 ) -> tuple[Skills, Skills]:
     """Return n teachers and n students after one game of each pair, without any wandering.
 
-    result: shape [n]; 1 where the student won, 0 where the teacher did, 0.5 for a draw (which
-    needs a margin above 0, in rating units).
+    result: shape [n]; 1 where the student won, 0 where the teacher did.
     """
     c2 = 2.0 * model.beta**2 + teachers.sigma**2 + students.sigma**2
     c = np.sqrt(c2)
     sign = np.where(result >= 0.5, 1.0, -1.0)
-    lead = sign * (students.mu - teachers.mu) / c
-    v, w = _win(lead - margin / c)
-    drawn = result == 0.5
-    if drawn.any():
-        v_draw, w_draw = _draw(lead, margin / c)
-        v, w = np.where(drawn, v_draw, v), np.where(drawn, w_draw, w)
-    step = sign * v / c
+    v, w = win_moments(sign * (students.mu - teachers.mu) / c)
+    return moved(teachers, students, sign * v / c, w, c2)
+
+
+def moved(
+    teachers: Skills, students: Skills, step: Floats, w: Floats, c2: Floats
+) -> tuple[Skills, Skills]:
+    """Return both sides after a game, for columns of shape [n].
+
+    Each mean moves by its variance times `step`, and each variance falls by its own share of
+    c² times w.
+    """
     return (
         Skills(
             teachers.mu - teachers.sigma**2 * step,
@@ -50,7 +46,8 @@ def single_games(
     )
 
 
-def _win(x: Floats) -> tuple[Floats, Floats]:
+def win_moments(x: Floats) -> tuple[Floats, Floats]:
+    """Return TrueSkill's v and w of a win, of x's shape: x is the winner's lead over c."""
     near = np.maximum(x, -_FAR)
     v = np.exp(log_pdf(near) - log_cdf_pair(near)[0])
     w = v * (v + near)
@@ -61,11 +58,3 @@ def _win(x: Floats) -> tuple[Floats, Floats]:
         v = np.where(x < -_FAR, a + rest, v)
         w = np.where(x < -_FAR, (a + rest) * rest, w)
     return v, w
-
-
-def _draw(t: Floats, e: Floats) -> tuple[Floats, Floats]:
-    t = np.clip(t, -8.0, 8.0)  # further out a draw teaches no more than that
-    inside = np.exp(log_cdf_pair(e - t)[0]) - np.exp(log_cdf_pair(-e - t)[0])
-    low, high = np.exp(log_pdf(-e - t)), np.exp(log_pdf(e - t))
-    v = (low - high) / inside
-    return v, v * v + ((e - t) * high + (e + t) * low) / inside

@@ -25,30 +25,31 @@ _TOLD_APART = 2.0  # standard errors
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of the grid. behind: its mean log-loss per task above the best setting's, with
-    error, the standard error of that difference over rounds; both 0 for the best."""
+    """One setting of the grid."""
 
     rescored: Rescored
     behind: float
+    """Its mean log-loss per task above the best setting's, 0 for the best."""
     error: float
+    """The standard error of that difference over rounds."""
 
 
 @dataclass(frozen=True)
 class Calibration(PlainData):
-    """A grid of settings replayed over one log.
-
-    trials: in the order of the grid, the league's own setting among them. best: the trial of the
-    least log-loss. own: the league's. change: whether the log tells the two apart by two standard
-    errors. enough: whether there were at least FEW_MATCHES rated matches. agreement: see
-    `task_agreement`; None when the log cannot tell.
-    """
+    """A grid of settings replayed over one log."""
 
     trials: tuple[Trial, ...]
+    """In the order of the grid, the league's own setting among them."""
     best: int
+    """The trial of the least log-loss."""
     own: int
+    """The league's."""
     change: bool
+    """Whether the log tells the two apart by two standard errors."""
     enough: bool
+    """Whether there were at least FEW_MATCHES rated matches."""
     agreement: float | None
+    """See `task_agreement`; None when the log cannot tell."""
 
 
 def calibrate(

@@ -14,15 +14,14 @@ from league.state.state import State
 
 @dataclass(frozen=True)
 class Forecast:
-    """What was believed just before one result, and the result.
-
-    teacher, student: their ratings then, by the scheme under test.
-    """
+    """What was believed just before one result, and the result."""
 
     pair: str
     round: int
     teacher: Rating
+    """Its rating then, by the scheme under test."""
     student: Rating
+    """Likewise."""
     outcome: Outcome
 
 

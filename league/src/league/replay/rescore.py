@@ -14,14 +14,13 @@ import numpy as np
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
 from league.plain import PlainData
-from league.rating.normal import Floats
-from league.rating.skills import Skills
+from league.rating.normal import Z95, Floats
+from league.rating.rating import Skills
 from league.replay.forecast import Forecast, forecasts
 from league.replay.log import Log
 from league.schemes.catalogue import scheme_of
 from league.state.agreement import noise_per_task, task_agreement
 
-_INTERVAL = 1.959963984540054  # half width of a 95 % interval in standard deviations
 _BINS = 5
 
 
@@ -36,15 +35,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Rescored(PlainData):
-    """How well one setting predicted a log.
-
-    log_loss: mean over tasks of -(s ln p + (1 - s) ln(1 - p)), in nats; s is the student's share
-    and p the prediction. base_log_loss: the same for the best constant p, found with hindsight.
-    rmse: of p against the share observed, over matches. noise: how large that would be if every
-    p were the truth, by chance in tasks and rollouts alone. excess: sqrt(rmse² - noise²), what is
-    left for the ratings to answer for. coverage: share of observed shares within the 95 %
-    predictive interval; None for schemes without doubt. bins: calibration by fifths.
-    """
+    """How well one setting predicted a log."""
 
     scheme: str
     tau: float
@@ -52,12 +43,21 @@ class Rescored(PlainData):
     max_weight: float
     matches: int
     log_loss: float
+    """Mean over tasks of -(s ln p + (1 - s) ln(1 - p)), in nats; s is the student's share and p the
+    prediction."""
     base_log_loss: float
+    """The same for the best constant p, found with hindsight."""
     rmse: float
+    """Of p against the share observed, over matches."""
     noise: float
+    """How large rmse would be if every p were the truth, by chance in tasks and rollouts alone."""
     excess: float
+    """sqrt(rmse² - noise²), what is left for the ratings to answer for."""
     coverage: float | None
+    """Share of observed shares within the 95 % predictive interval; None for schemes without
+    doubt."""
     bins: tuple[Bin, ...]
+    """Calibration by fifths."""
 
 
 def rescore(
@@ -96,7 +96,7 @@ def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
     predicted, doubt = _moments(config, found)
     noise = predicted * (1.0 - predicted) * _noise(found) / tasks
     squared = (predicted - observed) ** 2
-    inside = np.abs(predicted - observed) <= _INTERVAL * np.sqrt(doubt + noise) + 1e-12
+    inside = np.abs(predicted - observed) <= Z95 * np.sqrt(doubt + noise) + 1e-12
     rmse2, noise2 = float(squared.mean()), float(noise.mean())
     return Rescored(
         scheme=config.scheme,

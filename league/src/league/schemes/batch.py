@@ -6,8 +6,7 @@ import numpy as np
 
 from league.rating.normal import Floats, log_cdf_pair
 from league.rating.posterior import rate_columns
-from league.rating.rating import RatingModel
-from league.rating.skills import Skills
+from league.rating.rating import RatingModel, Skills
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from league.rating.normal import Floats
-from league.rating.skills import Skills
+from league.rating.rating import Skills
 
 
 class RatingScheme(Protocol):

@@ -7,7 +7,7 @@ import numpy as np
 from league.rating.rating import conservative
 from league.state.member import Member
 from league.state.state import State
-from league.streams import lot
+from league.streams import tie_break
 
 Values = list[float | None]
 
@@ -22,7 +22,7 @@ def ranked(
 ) -> tuple[list[Member], dict[str, float | None]]:
     """Return the living members of a role, best first, and their fitness by name.
 
-    given: fitness by name to use instead of the config's. Equals are in an order drawn by lot,
+    given: fitness by name to use instead of the config's. Equals are in random order,
     those without a fitness last.
     """
     members = state.living(role)
@@ -31,7 +31,7 @@ def ranked(
 
     def order(member: Member) -> tuple[bool, float, int]:
         value = by_name[member.name]
-        tie = lot(state.config.seed, "tie", member.name)
+        tie = tie_break(state.config.seed, "tie", member.name)
         return (value is None, -value if value is not None else 0.0, tie)
 
     return sorted(members, key=order), by_name

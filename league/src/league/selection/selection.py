@@ -1,8 +1,8 @@
 """Selection: who has to go, chosen by `LeagueConfig.selection`."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
+from league.checks import is_finite
 from league.errors import LeagueError, UnknownMember
 from league.selection.fitness import ranked
 from league.state.member import Member
@@ -48,7 +48,7 @@ def _worst_k(state: State, role: str, weakest: Sequence[Member], count: int) -> 
 
 
 def _tournament(state: State, role: str, weakest: Sequence[Member], count: int) -> list[Member]:
-    """The least fit of `tournament_size` drawn by lot, again and again without those selected."""
+    """The least fit of `tournament_size` drawn at random, repeated without those selected."""
     key = (len(state.rounds), len(state.replacements))
     rng = stream(state.config.seed, "tournament", role, *key)
     left = list(weakest)
@@ -65,11 +65,7 @@ def _check(state: State, role: str, given: Mapping[str, float]) -> None:
         if name not in names:
             state.member(name)
             raise UnknownMember(f"fitness names {name!r}, which is no living {role}")
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
+        if not is_finite(value):
             raise LeagueError(f"the fitness of {name} is {value!r}; expected a finite number")
     lacking = sorted(names - given.keys())
     if lacking:

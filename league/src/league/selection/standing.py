@@ -11,13 +11,7 @@ from league.state.state import State
 
 @dataclass(frozen=True)
 class Standing(PlainData):
-    """One row of a leaderboard; rates are None where nothing was played.
-
-    conservative: mu - 3 sigma (TrueSkill's `expose`). mean_solve_rate: right rollouts on valid
-    tasks. valid_rate: valid of all tasks. unsolved_rate: unsolved of the attempted valid tasks.
-    mean_reward: per task for a teacher, the solve rate for a student. age: rounds since it came.
-    fitness: what the row is ranked by. void: tasks lost by our own fault, in none of the rates.
-    """
+    """One row of a leaderboard; rates are None where nothing was played."""
 
     member: str
     role: str
@@ -25,20 +19,28 @@ class Standing(PlainData):
     mu: float
     sigma: float
     conservative: float
+    """mu - 3 sigma (TrueSkill's `expose`)."""
     matches: int
     mean_solve_rate: float | None
+    """Right rollouts on valid tasks."""
     valid_rate: float | None
+    """Valid of all tasks."""
     unsolved_rate: float | None
+    """Unsolved of the attempted valid tasks."""
     mean_reward: float | None
+    """Per task for a teacher, the solve rate for a student."""
     age: int
+    """Rounds since it came."""
     parents: tuple[str, ...]
     operator: str
     fitness: float | None
+    """What the row is ranked by."""
     void: int = 0
+    """Tasks lost by our own fault, in none of the rates."""
 
 
 def leaderboard(state: State, role: str) -> list[Standing]:
-    """Return the living members of a role, best first; equals in an order drawn by lot."""
+    """Return the living members of a role, best first; equals in random order."""
     members, values = ranked(state, role)
     return [_standing(state, member, values[member.name]) for member in members]
 

@@ -8,29 +8,26 @@ from league.events.fold import apply
 from league.pairing.expectation import expected_scores
 from league.pairing.matching import propose
 from league.plain import PlainData
-from league.rating.normal import Floats, log_cdf_pair
+from league.rating.normal import Z95, Floats, log_cdf_pair
+from league.roles import TEACHER
 from league.selection.standing import leaderboard
 from league.simulation.world import Simulation, made_up_match
-from league.state.member import TEACHER
 from league.state.state import State
 from league.streams import stream
-
-_INTERVAL = 1.959963984540054  # half width of a 95 % interval in standard deviations
 
 
 @dataclass(frozen=True)
 class SimulationResult(PlainData):
-    """What was found, over all worlds and the last three quarters of the rounds.
-
-    rmse: of the predicted solve rate, over all pairs of sound members. bias: slope of predicted
-    on true skill gaps, less 1 (positive: spread out too far). coverage: share of true gaps inside
-    the 95 % interval. broken_last: share of worlds whose broken teacher ends last; None without.
-    """
+    """What was found, over all worlds and the last three quarters of the rounds."""
 
     rmse: float
+    """Of the predicted solve rate, over all pairs of sound members."""
     coverage: float
+    """Share of true gaps inside the 95 % interval."""
     bias: float
+    """Slope of predicted on true skill gaps, less 1 (positive: spread out too far)."""
     broken_last: float | None
+    """Share of worlds whose broken teacher ends last; None without."""
     worlds: int
 
 
@@ -45,7 +42,7 @@ def simulate(simulation: Simulation) -> SimulationResult:
     slope = float((truth * belief).sum() / max(float((truth * truth).sum()), 1e-300))
     return SimulationResult(
         rmse=float(np.sqrt((error * error).mean())),
-        coverage=float((np.abs(truth - belief) <= _INTERVAL * spread).mean()),
+        coverage=float((np.abs(truth - belief) <= Z95 * spread).mean()),
         bias=slope - 1.0,
         broken_last=last / simulation.worlds if simulation.broken else None,
         worlds=simulation.worlds,
@@ -62,8 +59,8 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
     apply(state, {"event": "league_founded", "teachers": teachers, "students": students})
     skill = {name: simulation.spread * rng.standard_normal() for name in (*teachers, *students)}
     drift = config.tau if simulation.drift is None else simulation.drift
-    sick = teachers[-1] if simulation.broken else ""
-    sound = [name for name in teachers if name != sick]
+    broken = teachers[-1] if simulation.broken else ""
+    sound = [name for name in teachers if name != broken]
     compared = []
     for number in range(simulation.rounds):
         pairs = propose(state, number)
@@ -71,14 +68,14 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
         apply(state, {"event": "round_paired", "round": number, "pairs": entries})
         for pair in pairs:
             gap = skill[pair.student] - skill[pair.teacher]
-            outcome = made_up_match(simulation, gap, pair.teacher == sick, rng)
+            outcome = made_up_match(simulation, gap, pair.teacher == broken, rng)
             result = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
             apply(state, result)
         if 4 * (number + 1) >= simulation.rounds:
             compared.append(_compare(state, sound, students, skill))
         for name in skill:
             skill[name] += drift * rng.standard_normal()
-    ended_last = bool(sick) and leaderboard(state, TEACHER)[-1].member == sick
+    ended_last = bool(broken) and leaderboard(state, TEACHER)[-1].member == broken
     return np.concatenate(compared, axis=1), ended_last
 
 

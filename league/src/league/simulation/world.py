@@ -12,25 +12,26 @@ from league.state.outcome import Outcome
 
 @dataclass(frozen=True)
 class Simulation:
-    """A made-up world, repeated.
-
-    teachers, students, rounds, tasks (per batch), rollouts (per task), worlds: counts. spread:
-    standard deviation of the true skills. drift: of each skill's step between rounds; None means
-    config.tau, that is, a world that moves as the model believes. alike: the share of a
-    performance's variance that belongs to the task, so that rollouts of one task agree more than
-    chance. broken: the last teacher writes invalid tasks, and one in 16 valid but impossible.
-    """
+    """A made-up world, repeated."""
 
     teachers: int = 4
     students: int = 4
     rounds: int = 60
     tasks: int = 16
+    """Per batch."""
     rollouts: int = 8
+    """Per task."""
     worlds: int = 8
     spread: float = 4.0
+    """Standard deviation of the true skills."""
     drift: float | None = None
+    """Of each skill's step between rounds; None means config.tau, that is, a world that moves as
+    the model believes."""
     alike: float = 0.5
+    """The share of a performance's variance that belongs to the task, so that rollouts of one task
+    agree more than chance."""
     broken: bool = False
+    """Whether the last teacher writes invalid tasks, and one in 16 valid but impossible."""
     seed: int = 0
     config: LeagueConfig = field(default_factory=LeagueConfig)
 

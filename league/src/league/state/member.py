@@ -7,37 +7,29 @@ from typing import Any
 
 from league.errors import LeagueError
 from league.rating.rating import Rating
+from league.roles import STUDENT
 from league.state.outcome import Outcome
-
-TEACHER = "teacher"
-STUDENT = "student"
-ROLES = (TEACHER, STUDENT)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member and all that is known of it.
-
-    slot: its place within the role, 0-based, handed on at replacement; -1 for an anchor. born: how
-    many rounds had been paired when it came. alive: it holds its slot. anchor: it is frozen: rated
-    against, never rated, never in a slot. paired: matches that its slot was given, its
-    predecessors' included. turn: how many rounds had been paired when its slot last was in one.
-    The counts add up its own outcomes. tried: valid tasks with an attempt. reward_millionths: the
-    sum over a teacher's tasks; a whole number, so that adding commutes. void: tasks of its matches
-    that were lost by our own fault.
-    """
+    """One member and all that is known of it; the counts add up its own outcomes."""
 
     name: str
     role: str
     slot: int
+    """Its place within the role, 0-based, handed on at replacement; -1 for an anchor."""
     born: int
+    """How many rounds had been paired when it came."""
     rating: Rating
     alive: bool = True
+    """Whether it holds its slot."""
     parents: tuple[str, ...] = ()
     operator: str = ""
     paired: int = 0
+    """Matches that its slot was given, its predecessors' included."""
     matches: int = 0
     tasks: int = 0
     valid: int = 0
@@ -45,10 +37,15 @@ class Member:
     solved: int = 0
     unsolved: int = 0
     tried: int = 0
+    """Valid tasks with an attempt."""
     reward_millionths: int = 0
+    """The sum over a teacher's tasks; a whole number, so that adding commutes."""
     void: int = 0
+    """Tasks of its matches that were lost by our own fault."""
     turn: int = -1
+    """How many rounds had been paired when its slot last was in one."""
     anchor: bool = False
+    """Whether it is frozen: rated against, never rated, never in a slot."""
 
     @property
     def mean_reward(self) -> float | None:
@@ -94,10 +91,3 @@ def check_name(name: object) -> str:
             "beginning with a letter or digit"
         )
     return name
-
-
-def check_role(role: str) -> str:
-    """Return the role if it is one; raise LeagueError otherwise."""
-    if role not in ROLES:
-        raise LeagueError(f"role is {role!r}; expected 'teacher' or 'student'")
-    return role

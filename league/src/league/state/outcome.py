@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from league.checks import whole_number
 from league.errors import LeagueError
 
 
@@ -9,27 +10,27 @@ from league.errors import LeagueError
 class Outcome:
     """What happened when one student met one teacher's batch of tasks.
 
-    tasks: proposed by the teacher. valid: of these, accepted by the verifier. attempts: the
-    student's rollouts on valid tasks. solved: right rollouts. unsolved: valid tasks that no
-    rollout solved. void: further tasks, in none of the other numbers, that were lost by your own
-    fault (a crashed verifier); they are kept and shown, and never rated. A batch without a valid
-    task is legal; a match with no tasks at all is kept and not rated.
-
+    A batch without a valid task is legal; a match with no tasks at all is kept and not rated.
     Raises LeagueError when the numbers contradict each other.
     """
 
     tasks: int
+    """Proposed by the teacher."""
     valid: int
+    """Of these, accepted by the verifier."""
     attempts: int
+    """The student's rollouts on valid tasks."""
     solved: int
+    """Right rollouts."""
     unsolved: int
+    """Valid tasks that no rollout solved."""
     void: int = 0
+    """Further tasks, in none of the other numbers, that were lost by your own fault (a crashed
+    verifier); they are kept and shown, and never rated."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise LeagueError(f"{name} is {value!r}; expected a whole number >= 0")
+            whole_number(name, getattr(self, name))
         for part, whole in (("valid", "tasks"), ("solved", "attempts"), ("unsolved", "valid")):
             if getattr(self, part) > getattr(self, whole):
                 raise LeagueError(

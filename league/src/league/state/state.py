@@ -8,7 +8,8 @@ from typing import Any
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnknownMember
 from league.rating.rating import Rating
-from league.state.member import ROLES, Member, check_role
+from league.roles import ROLES, check_role
+from league.state.member import Member
 from league.state.outcome import Outcome
 from league.state.records import Anchor, Meeting, Pair, Replacement
 
@@ -22,29 +23,34 @@ _ANCHOR = attrgetter(*Anchor.__slots__)
 
 @dataclass
 class State:
-    """The fold of all events; the one thing here that changes in place (see `fold.apply`).
-
-    members: by name, in order of arrival, anchors among them. slots: the names of the living, by
-    role and slot. pairs: by id. outcomes: by pair id. rounds: the pair ids of each round, in
-    pairing order; whole_rounds counts those in which everybody had a turn. meetings: by (teacher,
-    student). open_round and the two fields after it are the round being recorded: its recorded
-    pairs, and what its members were rated before it, so that results may arrive in any order.
-    """
+    """The fold of all events; the one thing here that changes in place (see `fold.apply`)."""
 
     config: LeagueConfig
     members: dict[str, Member] = field(default_factory=dict)
+    """By name, in order of arrival, anchors among them."""
     slots: dict[str, list[str]] = field(default_factory=dict)
+    """The names of the living, by role and slot."""
     pairs: dict[str, Pair] = field(default_factory=dict)
+    """By id."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """By pair id."""
     rounds: dict[int, list[str]] = field(default_factory=dict)
+    """The pair ids of each round, in pairing order."""
     whole_rounds: int = 0
+    """How many of the rounds gave everybody a turn."""
     meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
+    """By (teacher, student)."""
     replacements: list[Replacement] = field(default_factory=list)
     anchors: list[Anchor] = field(default_factory=list)
     open_round: int = -1
+    """The round being recorded, -1 before the first result."""
     open_pairs: dict[str, set[str]] = field(default_factory=dict)
+    """The recorded pairs of the open round, by member."""
     before: dict[str, Rating] = field(default_factory=dict)
+    """What members were rated before the open round, so that its results may arrive in any
+    order."""
     events: int = 0
+    """How many events have been applied."""
 
     def living(self, role: str) -> list[Member]:
         """The living members of a role, by slot."""
