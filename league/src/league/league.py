@@ -14,18 +14,17 @@ from league.events.new_events import (
     checked_population,
     new_results,
     replacement_event,
+    round_event,
 )
 from league.pairing.expectation import expected_of_pairs
-from league.pairing.matching import propose
 from league.pairing.payoff import Payoff, payoff
 from league.rating.rating import Rating
 from league.roles import ROLES, check_role
-from league.selection.hall_of_fame import hall_of_round
 from league.selection.selection import select
 from league.selection.standing import Standing, leaderboard
-from league.state.outcome import Outcome
+from league.state.outcome import Outcome, outcome_row
 from league.state.records import Anchor, Pair, Replacement
-from league.state.state import State, outcome_row
+from league.state.state import State
 from league.storage.files import copy_atomically
 from league.storage.lock import WriterLock
 from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
@@ -177,21 +176,7 @@ class League:
         whole_number("round", round)
         with self._mutex:
             if round not in self.state.rounds:
-                pairs = [
-                    {
-                        "id": p.id,
-                        "teacher": p.teacher,
-                        "student": p.student,
-                        "predicted": p.predicted,
-                    }
-                    for p in propose(self.state, round, matches)
-                ]
-                event = {"event": "round_paired", "round": round, "pairs": pairs}
-                if matches is not None:
-                    event["matches"] = matches
-                if frozen := hall_of_round(self.state):
-                    event["frozen"] = frozen
-                self._store.commit(event)
+                self._store.commit(round_event(self.state, round, matches))
             found = [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
             if matches is not None and matches != len(found):
                 raise LeagueError(

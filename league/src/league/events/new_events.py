@@ -7,9 +7,10 @@ from typing import Any
 
 from league.checks import is_finite
 from league.errors import ConflictingResult, LeagueError
+from league.pairing.matching import propose
 from league.rating.rating import Rating
 from league.roles import STUDENT, TEACHER, check_role
-from league.selection.hall_of_fame import frozen_entry, hall_of_replacement
+from league.selection.hall_of_fame import frozen_entry, hall_of_replacement, hall_of_round
 from league.state.member import check_name
 from league.state.outcome import Outcome
 from league.state.records import Pair
@@ -52,6 +53,23 @@ def new_results(state: State, results: Iterable[tuple[Pair, Outcome]]) -> list[t
         if known is None:
             new[pair.id] = outcome
     return list(new.items())
+
+
+def round_event(state: State, round_number: int, matches: int | None) -> dict[str, Any]:
+    """Return the event that pairs a round; matches: see `propose`."""
+    event: dict[str, Any] = {
+        "event": "round_paired",
+        "round": round_number,
+        "pairs": [
+            {"id": p.id, "teacher": p.teacher, "student": p.student, "predicted": p.predicted}
+            for p in propose(state, round_number, matches)
+        ],
+    }
+    if matches is not None:
+        event["matches"] = matches
+    if frozen := hall_of_round(state):
+        event["frozen"] = frozen
+    return event
 
 
 def replacement_event(

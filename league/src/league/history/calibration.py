@@ -28,7 +28,7 @@ class Decile:
     predicted: float | None
     """Mean share of the tasks won by the student, weighted by tasks; None where no match fell."""
     observed: float | None
-    """Likewise."""
+    """What the student really won, weighted alike."""
 
 
 @dataclass(frozen=True)

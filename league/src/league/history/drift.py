@@ -68,7 +68,7 @@ class Drift(PlainData):
     largest_imbalance: float | None
     """How far a checked mean moved at most; None if nothing was checked."""
     conserved: bool | None
-    """Whether that is nothing."""
+    """Whether the largest imbalance is no more than rounding."""
     anchors: int
     """How many there are."""
     against_anchors: tuple[AnchorSpan, ...]

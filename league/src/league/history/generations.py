@@ -41,7 +41,7 @@ class Generations(PlainData):
     tasks: tuple[tuple[int, ...], ...]
     """Valid tasks that the cell rests on."""
     matches: tuple[tuple[int, ...], ...]
-    """Their number."""
+    """How many matches the cell rests on."""
     notes: tuple[str, ...]
 
 

@@ -22,10 +22,12 @@ class Rating:
 
 @dataclass(frozen=True)
 class Skills:
-    """Beliefs about n members: mu and sigma, float arrays of one shape, in rating units."""
+    """Beliefs about n members in columns of one shape, in rating units."""
 
     mu: Floats
+    """Means."""
     sigma: Floats
+    """Standard deviations."""
 
     @classmethod
     def of(cls, ratings: Sequence[Rating]) -> "Skills":

@@ -41,9 +41,9 @@ class Calibration(PlainData):
     trials: tuple[Trial, ...]
     """In the order of the grid, the league's own setting among them."""
     best: int
-    """The trial of the least log-loss."""
+    """Index of the trial of the least log-loss."""
     own: int
-    """The league's."""
+    """Index of the league's own setting."""
     change: bool
     """Whether the log tells the two apart by two standard errors."""
     enough: bool

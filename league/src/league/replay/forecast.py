@@ -21,7 +21,7 @@ class Forecast:
     teacher: Rating
     """Its rating then, by the scheme under test."""
     student: Rating
-    """Likewise."""
+    """Its rating then."""
     outcome: Outcome
 
 

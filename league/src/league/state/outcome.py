@@ -1,6 +1,7 @@
 """The result of one match: six whole numbers, and what they are worth."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from league.checks import whole_number
 from league.errors import LeagueError
@@ -75,3 +76,7 @@ class Outcome:
             return 0.5
         won = self.valid * self.solved / self.attempts if self.attempts else 0.0
         return (self.invalid + won) / self.counted
+
+
+outcome_row = attrgetter(*Outcome.__slots__)
+"""The numbers of an outcome, in the order of its fields."""

@@ -10,12 +10,10 @@ from league.errors import LeagueError, UnknownMember
 from league.rating.rating import Rating
 from league.roles import ROLES, check_role
 from league.state.member import Member
-from league.state.outcome import Outcome
+from league.state.outcome import Outcome, outcome_row
 from league.state.records import Anchor, Meeting, Pair, Replacement
 
 _PAIR = attrgetter("id", "teacher", "student", "predicted")
-outcome_row = attrgetter(*Outcome.__slots__)
-"""The numbers of an outcome, in the order of its fields."""
 _MEETING = attrgetter(*Meeting.__slots__)
 _REPLACEMENT = attrgetter(*Replacement.__slots__)
 _ANCHOR = attrgetter(*Anchor.__slots__)

@@ -14,15 +14,14 @@ _BLOCK = 1 << 20
 
 
 class LogReader:
-    """Goes through a log once, line by line; `position` and `digest` are those of what was read.
-
-    torn_bytes: length of a last line without its line feed, known at the end. A crash left it
-    behind, or, where the file is only read, another process is writing it just now.
-    """
+    """Goes through a log once, line by line."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.position = 0
+        """How many bytes have been read."""
         self.torn_bytes = 0
+        """Length of a last line without its line feed, known at the end. A crash left it behind,
+        or, where the file is only read, another process is writing it just now."""
         self.hash = hashlib.blake2b(digest_size=16)
         self._stream = stream
 
@@ -55,11 +54,12 @@ class LogReader:
 
 
 class Journal:
-    """The log of one open league, after all of it has been read; byte_length counts whole lines."""
+    """The log of one open league, after all of it has been read."""
 
     def __init__(self, path: Path, read: LogReader, writable: bool) -> None:
         self.path = path
         self.byte_length = read.position
+        """Length of the whole lines."""
         self._hash = read.hash
         self._handle: int | None = None
         if writable:

@@ -41,14 +41,12 @@ def replayed(config: LeagueConfig, log: bytes, path: Path) -> State:
 
 
 class Store:
-    """The files of one open league, and the state that they amount to.
-
-    warnings: what had to be repaired on opening, one sentence each.
-    """
+    """The files of one open league, and the state that they amount to."""
 
     def __init__(self, directory: Path, writable: bool) -> None:
         self.directory = directory
         self.warnings: list[str] = []
+        """What had to be repaired or could not be written, one sentence each."""
         self._schema, config = read_settings(directory)
         self._due = _Due(config.snapshot_every)
         log = directory / EVENTS
