@@ -57,7 +57,7 @@ class League:
     ) -> None:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
-        self._lock: WriterLock | None = None
+        self._writer_lock: WriterLock | None = None
         names: tuple[list[str], list[str]] | None = None
         exists = (self.directory / SETTINGS).exists()
         if teachers is None and students is None:
@@ -77,7 +77,7 @@ class League:
             if names:
                 self.directory.mkdir(parents=True, exist_ok=True)
             if not read_only:
-                self._lock = WriterLock(self.directory / LOCK)
+                self._writer_lock = WriterLock(self.directory / LOCK)
             if names:
                 if (self.directory / SETTINGS).exists():
                     raise LeagueError(f"{self.directory} has just become a league")
@@ -271,5 +271,5 @@ class League:
         self.close()
 
     def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
+        if self._writer_lock is not None:
+            self._writer_lock.release()

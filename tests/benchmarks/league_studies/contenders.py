@@ -6,9 +6,8 @@ from statistics import NormalDist
 
 import numpy as np
 from league_studies.draws import draw_margin, games_with_draws
-from league_studies.world import Ints
 
-from league.rating.normal import Floats
+from league.arrays import Floats, Ints
 from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 from league.schemes.elo import Elo

@@ -9,11 +9,11 @@ from league_studies.events import world_events
 from league_studies.follow import newcomers, rated
 from league_studies.world import Round, World, play, solve_rates
 
+from league.arrays import Floats
 from league.config import LeagueConfig
 from league.errors import LeagueError
 from league.games.interaction import interaction
 from league.history.history import history_of
-from league.rating.normal import Floats
 from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 

@@ -7,7 +7,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from league.rating.normal import Floats, log_cdf_pair, log_pdf
+from league.arrays import Floats
+from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import RatingModel, Skills
 from league.rating.single_games import moved, win_moments
 

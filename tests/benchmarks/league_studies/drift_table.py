@@ -9,7 +9,7 @@ from league_studies.follow import Accuracy, Ledger, follow
 from league_studies.oracle import oracle
 from league_studies.world import Round, World, play
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 from league.rating.rating import RatingModel
 from league.replay.calibrate import TAUS
 from league.schemes.batch import Batch

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from league_studies.contenders import Contender
-from league_studies.world import Ints, Round, World, solve_rates
+from league_studies.world import Round, World, solve_rates
 
-from league.rating.normal import Z95, Floats
+from league.arrays import Floats, Ints
+from league.rating.normal import Z95
 from league.rating.rating import RatingModel, Skills
 from league.schemes.scheme import RatingScheme
 

@@ -8,7 +8,7 @@ from league_studies.contenders import Contender, fractional
 from league_studies.follow import newcomers, rated
 from league_studies.world import World, play
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 from league.rating.rating import RatingModel
 from league.schemes.batch import Batch
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from league_studies.follow import matched, newcomers
-from league_studies.world import Ints, World, play
-from numpy.typing import NDArray
+from league_studies.world import World, play
 
-from league.rating.normal import Floats
+from league.arrays import Floats, Ints, Mask
 from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 
@@ -81,7 +80,7 @@ def _rated(
     partner: Ints,
     score: Floats,
     weight: Floats,
-    unmoved: NDArray[np.bool_],
+    unmoved: Mask,
 ) -> tuple[Skills, Skills]:
     shape = partner.shape
     met = matched(students, partner)

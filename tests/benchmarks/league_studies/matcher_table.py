@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
-from league_studies.world import Ints
 
+from league.arrays import Floats, Ints
 from league.config import LeagueConfig
 from league.errors import LeagueError
 from league.events.fold import apply
@@ -15,7 +15,6 @@ from league.pairing.expectation import expected_scores
 from league.pairing.matchers import ASSIGNMENT_LIMIT
 from league.pairing.matching import propose
 from league.pairing.pfsp import choice_probabilities, match_weights
-from league.rating.normal import Floats
 from league.rating.rating import Rating
 from league.roles import STUDENT, TEACHER
 from league.state.state import State

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from league_studies.contenders import Contender, fractional
 from league_studies.follow import newcomers, rated
-from league_studies.world import Ints, Round, World, solve, solve_rates
+from league_studies.world import Round, World, solve, solve_rates
 
-from league.rating.normal import Floats
+from league.arrays import Floats, Ints
 from league.rating.rating import RatingModel, Skills
 from league.schemes.batch import Batch
 from league.streams import stream

@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from league.arrays import Floats, Ints
 from league.errors import LeagueError
-from league.rating.normal import Floats, log_cdf_pair
+from league.rating.normal import log_cdf_pair
 from league.rating.rating import RatingModel
 from league.streams import stream
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

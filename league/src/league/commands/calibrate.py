@@ -9,7 +9,7 @@ from league.commands.output import print_json, print_table
 from league.commands.progress import bar
 from league.commands.replay import FIGURES, LEGEND, figures
 from league.errors import LeagueError
-from league.replay.calibrate import FEW_MATCHES, TAUS, Calibration, calibrate
+from league.replay.calibrate import FEW_MATCHES, TAUS, Tuning, calibrate
 from league.replay.log import Log
 
 _TAUS = ", ".join(f"{tau:.3g}" for tau in TAUS)
@@ -47,7 +47,7 @@ def calibrate_command(
     click.echo("\n" + _advice(found))
 
 
-def _advice(found: Calibration) -> str:
+def _advice(found: Tuning) -> str:
     best, own = (found.trials[i].rescored for i in (found.best, found.own))
     if not found.enough:
         return (

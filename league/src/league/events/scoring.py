@@ -123,7 +123,7 @@ def _rate_at_once(state: State, pairs: list[Pair]) -> None:
 
 def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
     key = (pair.teacher, pair.student)
-    old = state.meetings.get(key, _NEVER)
+    old = state.meeting(*key)
     keep = state.config.history_decay
     counted = outcome.counted
     state.meetings[key] = Meeting(
@@ -152,6 +152,3 @@ def _with_counts(member: Member, outcome: Outcome) -> Member:
         reward_millionths=member.reward_millionths + reward,
         void=member.void + outcome.void,
     )
-
-
-_NEVER = Meeting()

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.arrays import Floats
 from league.checks import whole_number
 from league.errors import LeagueError
 from league.games.game import Game
 from league.plain import PlainData
-from league.rating.normal import Floats
 
 LIMIT = 32
 """At most so many members a side: the chain has teachers x students states."""

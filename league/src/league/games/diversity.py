@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from league.arrays import Floats
 from league.checks import whole_number
 from league.games.game import Game
 from league.plain import PlainData
-from league.rating.normal import Floats
 from league.streams import stream
 
 

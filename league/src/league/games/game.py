@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.arrays import Floats
 from league.checks import whole_number
 from league.errors import LeagueError
 from league.history.lives import History, Life
 from league.plain import PlainData
-from league.rating.normal import Floats
 from league.rating.rating import Skills
 from league.roles import STUDENT, TEACHER
 from league.schemes.catalogue import scheme_of

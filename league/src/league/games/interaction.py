@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.arrays import Floats, Mask
 from league.checks import whole_number
 from league.errors import LeagueError
 from league.games.game import Played, played
-from league.games.probit_fit import Mask, ProbitFit, probit_fit
+from league.games.probit_fit import ProbitFit, probit_fit
 from league.history.lives import History
 from league.plain import Cells, PlainData
-from league.rating.normal import Floats
 from league.streams import stream
 
 LEVEL = 0.05

@@ -8,15 +8,12 @@ imperfect information games using CFR+", 2014), which needs nothing but NumPy.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from league.arrays import Floats, Mask
 from league.checks import whole_number
 from league.games.exploitability import Exploitability, exploitability
 from league.games.game import Game
 from league.plain import PlainData
-from league.rating.normal import Floats
-
-Mask = NDArray[np.bool_]
 
 _CHECK_EVERY = 50
 _PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging

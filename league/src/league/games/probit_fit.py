@@ -6,11 +6,9 @@ share[t][s] = Φ(a_s - b_t), McCullagh and Nelder, "Generalized linear models" (
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from league.rating.normal import Floats, log_cdf_pair, log_pdf
-
-Mask = NDArray[np.bool_]
+from league.arrays import Floats, Mask
+from league.rating.normal import log_cdf_pair, log_pdf
 
 _STEPS = 25
 _REACH = 5.0

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from league.arrays import Floats
 from league.checks import whole_number
 from league.history.lives import History
 from league.plain import PlainData
-from league.rating.normal import Floats
 from league.roles import STUDENT, TEACHER
 
 CONSERVED = 1e-6

@@ -1,7 +1,7 @@
 """The history of a league: folded once from its log, read by every analysis."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -138,9 +138,9 @@ def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float 
     names = (pair.teacher, pair.student)
     if any(len(state.open_pairs.get(name, ())) != 1 for name in names):
         return None  # it met several others, or it is frozen
-    if state.config.scheme not in _WEIGHT:
+    weights = _kept_weights(state.config, [before[name] for name in names])
+    if weights is None:
         return None
-    weights = [_WEIGHT[state.config.scheme](state.config, before[name]) for name in names]
     moved = [
         weight * (state.members[name].rating.mu - before[name].mu)
         for weight, name in zip(weights, names, strict=True)
@@ -148,16 +148,11 @@ def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float 
     return sum(moved) / sum(weights)
 
 
-def _precision(config: LeagueConfig, rating: Rating) -> float:
-    return 1.0 / (rating.sigma**2 + config.tau**2)
-
-
-def _equal(config: LeagueConfig, rating: Rating) -> float:
-    return 1.0
-
-
-_WEIGHT: dict[str, Callable[[LeagueConfig, Rating], float]] = {"batch": _precision, "elo": _equal}
-"""By scheme, the weights of the mean of two ratings that a match keeps; others keep none."""
+def _kept_weights(config: LeagueConfig, ratings: Sequence[Rating]) -> list[float] | None:
+    """The weights of the mean rating that a match keeps under a scheme; None if it keeps none."""
+    if config.scheme == "batch":
+        return [1.0 / (rating.sigma**2 + config.tau**2) for rating in ratings]
+    return [1.0] * len(ratings) if config.scheme == "elo" else None
 
 
 def _ratings(state: State) -> dict[str, Rating]:

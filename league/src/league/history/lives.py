@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from league.arrays import Floats
 from league.config import LeagueConfig
-from league.rating.normal import Floats
 from league.rating.rating import Rating
 from league.roles import check_role
 

@@ -22,7 +22,7 @@ from league.league import League
 from league.plain import Cells, PlainData
 from league.roles import ROLES, STUDENT, TEACHER
 from league.selection.standing import Standing
-from league.state.records import Meeting, Replacement
+from league.state.records import Replacement
 
 COHORTS = 10
 """At most so many generations a side."""
@@ -172,8 +172,7 @@ def _name(league: League) -> str:
 def _grid(league: League, boards: dict[str, tuple[Standing, ...]], top: int) -> Grid:
     whole_number("top", top, 1)
     teachers, students = ([row.member for row in boards[r][:top]] for r in (TEACHER, STUDENT))
-    nothing, meetings = Meeting(), league.state.meetings
-    cells = [[meetings.get((t, s), nothing) for s in students] for t in teachers]
+    cells = [[league.state.meeting(t, s) for s in students] for t in teachers]
     return Grid(
         teachers=tuple(teachers),
         students=tuple(students),

@@ -1,12 +1,11 @@
 """The cheapest one-to-one assignment, by shortest augmenting paths (Jonker and Volgenant, 1987)."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from league.rating.normal import Floats
+from league.arrays import Floats, Ints
 
 
-def assign(cost: Floats) -> NDArray[np.int64]:
+def assign(cost: Floats) -> Ints:
     """Return for each row its column so that the sum of costs is least; shape [n], n rows.
 
     cost: finite, shape [n, m] with n <= m. Takes O(n² m) time.

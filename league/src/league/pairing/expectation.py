@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 from league.rating.rating import Skills
 from league.schemes.catalogue import scheme_of
 from league.state.member import Member

@@ -9,18 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from league.arrays import Floats, Ints
 from league.errors import LeagueError
 from league.pairing.assignment import assign
 from league.pairing.expectation import expected_scores
 from league.pairing.pfsp import choice_probabilities, match_weights
-from league.rating.normal import Floats
 from league.roles import TEACHER
 from league.state.member import Member
 from league.state.state import State
-
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Seating:
     state: State
     large: Sequence[Member]
     small: Sequence[Member]
-    seats: Indices
+    seats: Ints
     """Index into `small` of who sits on each seat, shape [n]."""
 
     def weights(self, limit: int) -> Floats:
@@ -49,13 +46,13 @@ class Seating:
         return weights[:, self.seats]
 
 
-Matcher = Callable[[Seating, np.random.Generator], Indices]
+Matcher = Callable[[Seating, np.random.Generator], Ints]
 
 SAMPLED_LIMIT = 512
 ASSIGNMENT_LIMIT = 256
 
 
-def _sampled(seating: Seating, rng: np.random.Generator) -> Indices:
+def _sampled(seating: Seating, rng: np.random.Generator) -> Ints:
     """Rows in random order draw a free seat by its PFSP weight."""
     weights = seating.weights(SAMPLED_LIMIT)
     free = np.ones(len(seating.large), dtype=bool)
@@ -70,7 +67,7 @@ def _sampled(seating: Seating, rng: np.random.Generator) -> Indices:
     return chosen
 
 
-def _assignment(seating: Seating, rng: np.random.Generator) -> Indices:
+def _assignment(seating: Seating, rng: np.random.Generator) -> Ints:
     """The likeliest matching under log weights with Gumbel noise, so pairs keep changing."""
     weights = seating.weights(ASSIGNMENT_LIMIT)
     chances = np.stack([choice_probabilities(row, seating.state.config.explore) for row in weights])
@@ -78,7 +75,7 @@ def _assignment(seating: Seating, rng: np.random.Generator) -> Indices:
     return assign(-(np.log(np.maximum(chances, 1e-12)) + noise))
 
 
-def _thompson(seating: Seating, rng: np.random.Generator) -> Indices:
+def _thompson(seating: Seating, rng: np.random.Generator) -> Ints:
     """Draw a skill for every seat from its belief, sort both sides, and pair equal ranks.
 
     With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
@@ -93,7 +90,7 @@ def _thompson(seating: Seating, rng: np.random.Generator) -> Indices:
     return chosen
 
 
-def _uniform(seating: Seating, rng: np.random.Generator) -> Indices:
+def _uniform(seating: Seating, rng: np.random.Generator) -> Ints:
     """A fair permutation."""
     return rng.permutation(len(seating.large))
 

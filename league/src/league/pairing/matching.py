@@ -16,8 +16,8 @@ every pair of sties.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from league.arrays import Ints
 from league.errors import LeagueError
 from league.pairing.anchor_matches import anchor_pairs
 from league.pairing.expectation import expected_of_pairs
@@ -85,7 +85,7 @@ def _matchups(
     return [(a, b) if by_teacher else (b, a) for a, b in found]
 
 
-def _covering(state: State, large: int, small: int) -> NDArray[np.int64]:
+def _covering(state: State, large: int, small: int) -> Ints:
     """The next row of a Latin square: as many such rounds as the smaller side has members hold
     every pair of sties; after that comes another random square."""
     turn = state.whole_rounds // state.config.coverage_every
@@ -101,7 +101,7 @@ def _next_in_line(members: Sequence[Member], count: int, rng: np.random.Generato
     return sorted(order[:count])
 
 
-def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
     """Indices of the smaller side, shape [count], each floor or ceil of its fair share."""
     share, extra = divmod(count, len(small))
     ties = rng.random(len(small))

@@ -6,7 +6,6 @@ from league.errors import LeagueError
 from league.pairing.expectation import expected_scores
 from league.plain import Cells, PlainData
 from league.roles import STUDENT, TEACHER
-from league.state.records import Meeting
 from league.state.state import State
 
 _LIMIT = 512
@@ -35,8 +34,7 @@ def payoff(state: State) -> Payoff:
             f"at most {_LIMIT} a side: read the pairs that have met from state.meetings"
         )
     expected = expected_scores(state, teachers, students)
-    nothing = Meeting()
-    cells = [[state.meetings.get((t.name, s.name), nothing) for s in students] for t in teachers]
+    cells = [[state.meeting(t.name, s.name) for s in students] for t in teachers]
     return Payoff(
         teachers=tuple(t.name for t in teachers),
         students=tuple(s.name for s in students),

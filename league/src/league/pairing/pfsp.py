@@ -6,7 +6,7 @@ The family p^a (1-p)^b of the predicted solve rate p holds AlphaStar's curves (V
 
 import numpy as np
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 
 
 def match_weights(expected: Floats, powers: tuple[float, float]) -> Floats:

@@ -3,9 +3,8 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from league.arrays import Floats
 
 Z95 = 1.959963984540054
 """The 97.5 % quantile: half the width of a 95 % interval, in standard deviations."""

@@ -10,9 +10,9 @@ at once.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from league.rating.normal import Floats, log_cdf_pair, log_pdf
+from league.arrays import Floats, Mask
+from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import Rating, RatingModel, Skills
 from league.rating.single_games import single_games
 
@@ -140,11 +140,11 @@ def _wandered(skills: Skills, model: RatingModel) -> Skills:
     return Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
 
 
-def _rows(skills: Skills, chosen: NDArray[np.bool_]) -> Skills:
+def _rows(skills: Skills, chosen: Mask) -> Skills:
     return Skills(skills.mu[chosen], skills.sigma[chosen])
 
 
-def _merged(chosen: NDArray[np.bool_], these: Skills, others: Skills) -> Skills:
+def _merged(chosen: Mask, these: Skills, others: Skills) -> Skills:
     mu, sigma = np.empty(chosen.shape), np.empty(chosen.shape)
     mu[chosen], mu[~chosen] = these.mu, others.mu
     sigma[chosen], sigma[~chosen] = these.sigma, others.sigma

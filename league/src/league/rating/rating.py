@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import trueskill
 
+from league.arrays import Floats
 from league.errors import LeagueError
-from league.rating.normal import Floats, cdf
+from league.rating.normal import cdf
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ over c, a win has v = φ(t) / Φ(t) and w = v (v + t).
 
 import numpy as np
 
-from league.rating.normal import Floats, log_cdf_pair, log_pdf
+from league.arrays import Floats
+from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import RatingModel, Skills
 
 _FAR = 50.0  # standard deviations from where the series of a sure upset is exact

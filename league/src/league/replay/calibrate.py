@@ -35,7 +35,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Calibration(PlainData):
+class Tuning(PlainData):
     """A grid of settings replayed over one log."""
 
     trials: tuple[Trial, ...]
@@ -57,7 +57,7 @@ def calibrate(
     taus: Sequence[float] = TAUS,
     evidences: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Calibration:
+) -> Tuning:
     """Replay a league's log under each tau and evidence, and say which predicted best.
 
     evidences: by default the league's own only; for larger ones max_weight grows alike, so that
@@ -90,7 +90,7 @@ def calibrate(
         trials.append(Trial(figure, behind, error if np.isfinite(error) else behind))
     mine = trials[grid.index(own)]
     enough = len(found) >= FEW_MATCHES
-    return Calibration(
+    return Tuning(
         tuple(trials),
         best,
         grid.index(own),

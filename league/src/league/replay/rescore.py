@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from league.arrays import Floats
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
 from league.plain import PlainData
-from league.rating.normal import Z95, Floats
+from league.rating.normal import Z95
 from league.rating.rating import Skills
 from league.replay.forecast import Forecast, forecasts
 from league.replay.log import Log

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.rating.normal import Floats, log_cdf_pair
+from league.arrays import Floats
+from league.rating.normal import log_cdf_pair
 from league.rating.posterior import rate_columns
 from league.rating.rating import RatingModel, Skills
 

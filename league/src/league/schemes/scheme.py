@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 from league.rating.rating import Skills
 
 

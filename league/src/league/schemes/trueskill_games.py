@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 from league.rating.posterior import rate_matches
 from league.rating.rating import Rating, RatingModel, Skills, environment
 from league.schemes.batch import Batch

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.rating.normal import Floats
+from league.arrays import Floats
 from league.rating.rating import RatingModel, Skills
 from league.schemes.logistic import in_single_games, logistic
 

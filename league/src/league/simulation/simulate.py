@@ -4,11 +4,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from league.arrays import Floats
 from league.events.fold import apply
 from league.pairing.expectation import expected_scores
 from league.pairing.matching import propose
 from league.plain import PlainData
-from league.rating.normal import Z95, Floats, log_cdf_pair
+from league.rating.normal import Z95, log_cdf_pair
 from league.roles import TEACHER
 from league.selection.standing import leaderboard
 from league.simulation.world import Simulation, made_up_match

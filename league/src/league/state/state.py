@@ -14,6 +14,7 @@ from league.state.outcome import Outcome, outcome_row
 from league.state.records import Anchor, Meeting, Pair, Replacement
 
 _PAIR = attrgetter("id", "teacher", "student", "predicted")
+_NEVER = Meeting()
 _MEETING = attrgetter(*Meeting.__slots__)
 _REPLACEMENT = attrgetter(*Replacement.__slots__)
 _ANCHOR = attrgetter(*Anchor.__slots__)
@@ -61,6 +62,10 @@ class State:
             shown = ", ".join(alive[:20]) + (" and more" if len(alive) > 20 else "")
             raise UnknownMember(f"no member is named {name!r}; alive are {shown}")
         return self.members[name]
+
+    def meeting(self, teacher: str, student: str) -> Meeting:
+        """What two members have played against each other; an empty one if nothing."""
+        return self.meetings.get((teacher, student), _NEVER)
 
     def sections(self) -> Iterator[tuple[str, Any]]:
         """Yield name and content of the parts of `to_dict`; long ones as iterators of their rows.
