@@ -20,7 +20,7 @@ def oracle(world: World, rounds: Iterable[Round], evidence: float, first: int) -
     """Return how the joint filter knew the worlds, from round number `first` on.
 
     evidence: games that a task is worth, 1 / `noise_per_task`. Matches of a round enter one by
-    one, each with the update of `league.posterior` spread over all members by their covariance.
+    one, each with the update of `rating.posterior` spread over all members by their covariance.
     """
     size, model = world.members, RatingModel()
     mean = np.full((world.worlds, 2 * size), model.mu)

@@ -17,7 +17,7 @@ from league.arrays import Floats
 from league.checks import whole_number
 from league.errors import LeagueError
 from league.games.game import Game
-from league.plain import PlainData
+from league.plain_data import PlainData
 
 LIMIT = 32
 """At most so many members a side: the chain has teachers x students states."""

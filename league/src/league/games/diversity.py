@@ -8,7 +8,7 @@ import numpy as np
 from league.arrays import Floats
 from league.checks import whole_number
 from league.games.game import Game
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.streams import stream
 
 

@@ -13,7 +13,7 @@ from league.arrays import Floats
 from league.checks import whole_number
 from league.errors import LeagueError
 from league.history.lives import History, Life
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.rating import Skills
 from league.roles import STUDENT, TEACHER
 from league.schemes.catalogue import scheme_of

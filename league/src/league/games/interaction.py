@@ -16,7 +16,7 @@ from league.errors import LeagueError
 from league.games.game import Played, played
 from league.games.probit_fit import ProbitFit, probit_fit
 from league.history.lives import History
-from league.plain import Cells, PlainData
+from league.plain_data import Cells, PlainData
 from league.streams import stream
 
 LEVEL = 0.05

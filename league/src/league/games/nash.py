@@ -13,7 +13,7 @@ from league.arrays import Floats, Mask
 from league.checks import whole_number
 from league.games.exploitability import Exploitability, exploitability
 from league.games.game import Game
-from league.plain import PlainData
+from league.plain_data import PlainData
 
 _CHECK_EVERY = 50
 _PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging

@@ -9,7 +9,7 @@ import numpy as np
 from league.arrays import Floats
 from league.checks import whole_number
 from league.history.lives import History
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.normal import Z95, log_cdf_pair
 from league.state.agreement import noise_per_task
 

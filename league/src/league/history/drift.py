@@ -7,7 +7,7 @@ import numpy as np
 from league.arrays import Floats
 from league.checks import whole_number
 from league.history.lives import History
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.roles import STUDENT, TEACHER
 
 CONSERVED = 1e-6

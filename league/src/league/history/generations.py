@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from league.checks import whole_number
 from league.history.lives import History
-from league.plain import Cells, PlainData
+from league.plain_data import Cells, PlainData
 from league.roles import ROLES, STUDENT, TEACHER
 
 

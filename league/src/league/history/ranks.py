@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from league.checks import whole_number
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.rating import Rating
 from league.selection.standing import Standing
 from league.streams import stream

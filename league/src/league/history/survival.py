@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from league.history.lives import History, Life
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.roles import ROLES, STUDENT, TEACHER
 
 _FOUNDERS = 512

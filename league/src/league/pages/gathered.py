@@ -19,7 +19,7 @@ from league.history.lives import History, Life
 from league.history.ranks import RankInterval, board_ranks
 from league.history.survival import Survival, survival
 from league.league import League
-from league.plain import Cells, PlainData
+from league.plain_data import Cells, PlainData
 from league.roles import ROLES, STUDENT, TEACHER
 from league.selection.standing import Standing
 from league.state.records import Replacement

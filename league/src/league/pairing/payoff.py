@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from league.errors import LeagueError
 from league.pairing.expectation import expected_scores
-from league.plain import Cells, PlainData
+from league.plain_data import Cells, PlainData
 from league.roles import STUDENT, TEACHER
 from league.state.state import State
 

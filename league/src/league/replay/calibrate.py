@@ -8,7 +8,7 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.rating import RatingModel
 from league.replay.log import Log
 from league.replay.rescore import Rescored, losses, played, summary

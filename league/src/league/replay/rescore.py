@@ -14,7 +14,7 @@ import numpy as np
 from league.arrays import Floats
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.normal import Z95
 from league.rating.rating import Skills
 from league.replay.forecast import Forecast, forecasts
@@ -66,7 +66,7 @@ def rescore(
 ) -> Rescored:
     """Return how well a scheme would have predicted a league's matches.
 
-    scheme: a name in `league.schemes.SCHEMES`, by default the league's own. overrides: other
+    scheme: a name in `league.SCHEMES`, by default the league's own. overrides: other
     settings of `LeagueConfig`, such as tau=0.2. Raises LeagueError for unknown settings and for
     a log without a rated match.
     """

@@ -14,7 +14,7 @@ from league.rating.rating import RatingModel, Skills
 class Batch:
     """All tasks of a match enter at once, as a likelihood with a fractional share of wins.
 
-    The formulas are in `league.posterior`; with one task it is a TrueSkill game without draws.
+    Formulas: `league.rating.posterior`; with one task it is a TrueSkill game without draws.
     """
 
     model: RatingModel

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.rating import conservative
 from league.selection.fitness import ranked
 from league.state.member import Member

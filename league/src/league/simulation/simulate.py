@@ -8,7 +8,7 @@ from league.arrays import Floats
 from league.events.fold import apply
 from league.pairing.expectation import expected_scores
 from league.pairing.matching import propose
-from league.plain import PlainData
+from league.plain_data import PlainData
 from league.rating.normal import Z95, log_cdf_pair
 from league.roles import TEACHER
 from league.selection.standing import leaderboard
