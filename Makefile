@@ -49,7 +49,7 @@ unit: env
 rest: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --hypothesis-profile=ci --durations=10 \
 		--numprocesses 2 --dist loadfile \
-		tests/lora_evo tests/evals tests/selfplay tests/integration \
+		tests/lora_evo tests/evals tests/selfplay tests/integration tests/benchmarks \
 		tests/code_verifier/test_code_verifier_callers.py \
 		tests/code_verifier/test_code_verifier_integrations.py
 

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import trueskill
 
-from league.rating import RatingModel
-from league.schemes import Batch, Elo, Skills, WengLin
+from league.rating.rating import RatingModel, Skills
+from league.schemes.batch import Batch
+from league.schemes.elo import Elo
+from league.schemes.weng_lin import WengLin
 
 MODEL = RatingModel()
 

@@ -54,7 +54,8 @@ def _in_a_process(part: str, home: str) -> dict[str, Any]:
 
 
 def _part(options: argparse.Namespace) -> dict[str, Any]:
-    from league import League, LeagueConfig, Outcome, store
+    from league import League, LeagueConfig, Outcome
+    from league.storage.settings import EVENTS, SNAPSHOT
 
     directory = Path(options.directory) / "league"
     half = options.members // 2
@@ -101,11 +102,11 @@ def _part(options: argparse.Namespace) -> dict[str, Any]:
         timed(lambda: League(directory).close())
         what = f"open after {options.rounds + 1} rounds"
     else:
-        (directory / store.SNAPSHOT).unlink()
+        (directory / SNAPSHOT).unlink()
         timed(lambda: League(directory).close())
         what = f"open after {options.rounds + 1} rounds without a snapshot"
     cpu, wall = max(timings)
-    log = directory / store.EVENTS
+    log = directory / EVENTS
     return {
         "part": options.part,
         "what": what,

@@ -21,9 +21,9 @@ from league.analysis import (
     game,
     nash,
 )
-from league.analysis.alpha_rank import stationary
-from league.analysis.diversity import effective_rows
-from league.rating import predict
+from league.games.alpha_rank import stationary
+from league.games.diversity import effective_rows
+from league.rating.rating import predict
 
 ROCK_PAPER_SCISSORS = [[0.5, 1.0, 0.0], [0.0, 0.5, 1.0], [1.0, 0.0, 0.5]]
 

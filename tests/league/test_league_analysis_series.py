@@ -268,7 +268,7 @@ def test_drift_follows_the_log(played):
     assert found.largest_imbalance < 1e-9
     assert (found.anchors, found.against_anchors) == (0, ())
     assert "no anchors" in found.statement
-    assert json.loads(json.dumps(found.to_json()))["gap"] == list(found.gap)
+    assert json.loads(json.dumps(found.to_dict()))["gap"] == list(found.gap)
 
 
 @pytest.mark.parametrize(

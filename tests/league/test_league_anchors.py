@@ -100,7 +100,7 @@ def test_results_with_anchors_may_come_in_any_order(tmp_path):
                 pairs = league.pair(number)
                 for pair in reversed(pairs) if reverse else pairs:
                     league.record(pair, EASY if pair.teacher == "t0" else HARD)
-            states.append(league.state.to_json())
+            states.append(league.state.to_dict())
     assert states[0] == states[1]
 
 
@@ -124,9 +124,9 @@ def test_the_hall_of_fame_freezes_the_best_now_and_then(tmp_path):
                 halls = {name for name in sides if name.startswith(f"hall-{role}")}
                 assert halls <= set(latest)
             league.record_many([(p, EASY if p.teacher == "t1" else HARD) for p in pairs])
-        state = league.state.to_json()
+        state = league.state.to_dict()
     with League(tmp_path / "l") as league:
-        assert league.state.to_json() == state
+        assert league.state.to_dict() == state
 
 
 def test_the_hall_of_fame_takes_the_best_at_a_replacement_once(tmp_path):
@@ -149,7 +149,7 @@ def test_bad_anchors_are_refused_and_leave_no_trace(tmp_path):
     with make(tmp_path / "l") as league:
         league.add_anchor("base", "teacher", of="t0")
         assert league.rating("base") == league.rating("t0")
-        before = league.byte_length, league.state.to_json()
+        before = league.byte_length, league.state.to_dict()
         for arguments in (
             {"name": "a", "role": "judge", "rating": FIXED},
             {"name": "a", "role": "teacher"},
@@ -170,4 +170,4 @@ def test_bad_anchors_are_refused_and_leave_no_trace(tmp_path):
         scores = dict.fromkeys((*league.members("teacher"), "base"), 1.0)
         with pytest.raises(UnknownMember, match="living teacher"):
             league.select("teacher", 1, fitness=scores)
-        assert (league.byte_length, league.state.to_json()) == before
+        assert (league.byte_length, league.state.to_dict()) == before

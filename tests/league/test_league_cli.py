@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from league import League, Outcome
+from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
 
 
@@ -95,3 +95,23 @@ def test_module_and_version_without_torch():
     command = [sys.executable, "-m", "league", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.startswith("league, version ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (LeagueError("no such\nthing"), 2, "league: no such thing\n"),
+        (UnreadableLeague("torn"), 1, "league: torn\n"),
+        (LeagueLocked("busy"), 1, "league: busy\n"),
+        (OSError("disk full"), 1, "league: disk full\n"),
+        (KeyboardInterrupt(), 130, "league: interrupted\n"),
+    ],
+)
+def test_every_end_is_one_line_and_a_code(error, code, said, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr("league.commands.simulate.simulate", fail)
+    result = run("simulate")
+    assert (result.exit_code, result.stderr) == (code, said)
+    assert "Traceback" not in result.output

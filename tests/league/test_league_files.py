@@ -18,9 +18,10 @@ from league import (
     Outcome,
     UnreadableLeague,
 )
-from league.files import canonical, canonical_pieces
-from league.state import State
-from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
+from league.state.state import State
+from league.storage.files import canonical, canonical_pieces
+from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT
+from league.storage.store import replayed
 
 FILES = (SETTINGS, EVENTS, SNAPSHOT)
 
@@ -51,8 +52,8 @@ def contents(path) -> dict[str, bytes]:
 def test_replay_of_the_log_is_the_state_and_so_is_every_prefix(tmp_path):
     with make(tmp_path / "l", 9) as league:
         log = (tmp_path / "l" / EVENTS).read_bytes()
-        assert replayed(league.config, log, tmp_path).to_json() == league.state.to_json()
-        assert State.from_json(league.config, json.loads(json.dumps(league.state.to_json()))) == (
+        assert replayed(league.config, log, tmp_path).to_dict() == league.state.to_dict()
+        assert State.from_dict(league.config, json.loads(json.dumps(league.state.to_dict()))) == (
             league.state
         )
     lines = log.splitlines(keepends=True)
@@ -69,7 +70,7 @@ def test_a_snapshot_is_the_state_as_one_line_of_json(tmp_path):
         league.add_anchor("a0", "student", of="s0")
         league.pair(40)
         pieces = b"".join(canonical_pieces(league.state.sections()))
-        assert pieces + b"\n" == canonical(league.state.to_json())
+        assert pieces + b"\n" == canonical(league.state.to_dict())
     snapshot = (tmp_path / "l" / SNAPSHOT).read_bytes()
     assert canonical(json.loads(snapshot)) == snapshot
     many = list(canonical_pieces([("rows", iter(range(2500))), ("none", iter([])), ("n", 3)]))
@@ -102,9 +103,9 @@ def test_equal_runs_give_equal_bytes_however_often_they_are_interrupted(tmp_path
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
     with make(tmp_path / "sparse", 9, every=1000) as league:
         assert json.loads((tmp_path / "sparse" / SNAPSHOT).read_bytes())["state"]["events"] == 1
-        state = league.state.to_json()
+        state = league.state.to_dict()
     with League(tmp_path / "sparse") as league:
-        assert league.state.to_json() == state
+        assert league.state.to_dict() == state
 
 
 def test_a_copy_is_a_league_and_a_cut_back_log_is_an_earlier_one(tmp_path):
@@ -200,7 +201,7 @@ def test_one_writer_and_any_number_of_readers(tmp_path):
         with pytest.raises(LeagueLocked, match=str(os.getpid())):
             League(tmp_path / "l")
         with League(tmp_path / "l", read_only=True) as reader:
-            assert reader.state.to_json() == league.state.to_json()
+            assert reader.state.to_dict() == league.state.to_dict()
             with pytest.raises(LeagueError, match="reading only"):
                 reader.pair(1)
     League(tmp_path / "l").close()
@@ -225,7 +226,7 @@ def test_a_killed_writer_loses_nothing_and_leaves_no_lock(tmp_path):
 def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
     with make(tmp_path / "l", 2) as league:
         pairs = league.pair(2)
-        before, state = contents(tmp_path / "l"), league.state.to_json()
+        before, state = contents(tmp_path / "l"), league.state.to_dict()
         real, calls = os.write, []
 
         def half_then_full(handle: int, data: bytes) -> int:
@@ -235,11 +236,11 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("league.journal.os.write", half_then_full)
+            patch.setattr("league.storage.journal.os.write", half_then_full)
             with pytest.raises(LeagueError, match="No space left"):
                 league.record(pairs[0], Outcome(4, 4, 8, 4, 1))
         assert contents(tmp_path / "l") == before
-        assert league.state.to_json() == state
+        assert league.state.to_dict() == state
         league.record(pairs[0], Outcome(4, 4, 8, 4, 1))
     with League(tmp_path / "l") as league:
         assert pairs[0].id in league.state.outcomes
@@ -250,12 +251,12 @@ def test_a_pairing_that_does_not_reach_the_disk_changes_nothing(tmp_path, monkey
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with make(tmp_path / "l", 2) as league:
-        before, state = contents(tmp_path / "l"), league.state.to_json()
+        before, state = contents(tmp_path / "l"), league.state.to_dict()
         with monkeypatch.context() as patch:
-            patch.setattr("league.journal.os.fsync", full)
+            patch.setattr("league.storage.journal.os.fsync", full)
             with pytest.raises(LeagueError, match="No space left"):
                 league.pair(2)
-        assert (contents(tmp_path / "l"), league.state.to_json()) == (before, state)
+        assert (contents(tmp_path / "l"), league.state.to_dict()) == (before, state)
         step(league, 2)
     make(tmp_path / "sound", 3).close()
     assert contents(tmp_path / "l") == contents(tmp_path / "sound")
@@ -268,7 +269,7 @@ def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch)
     with make(tmp_path / "l", every=2) as league:
         step(league, 0)
         with monkeypatch.context() as patch:
-            patch.setattr("league.files.os.replace", full)
+            patch.setattr("league.storage.files.os.replace", full)
             step(league, 1)
             step(league, 2)
         assert "No space left" in league.warnings[0]

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from league import League, LeagueConfig, LeagueError, LeagueLocked, Outcome
-from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
+from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT
+from league.storage.store import replayed
 
 KILLS = 30
 PROGRAM = """
@@ -152,21 +153,21 @@ def test_a_killed_writer_leaves_what_it_reported(tmp_path, writers):
         total += len(writers.lines) - 1
         before = (path / EVENTS).read_bytes()
         with League(path, read_only=True) as league:
-            seen = league.state.to_json()
+            seen = league.state.to_dict()
         with League(path) as league:
             assert league.state.events in (events, events + 1)
-            assert league.state.to_json() == seen
+            assert league.state.to_dict() == seen
             log = (path / EVENTS).read_bytes()
             assert log == before[: len(log)]
             assert len(log) >= length
             if number % 3 == 2:
-                assert replayed(league.config, log, path).to_json() == seen
+                assert replayed(league.config, log, path).to_dict() == seen
             assert len(log.splitlines()) == league.state.events
         if number % 6 == 5:
             shutil.copytree(path, tmp_path / "bare")
             (tmp_path / "bare" / SNAPSHOT).unlink()
             with League(tmp_path / "bare") as league:
-                assert league.state.to_json() == seen
+                assert league.state.to_dict() == seen
             assert (tmp_path / "bare" / SNAPSHOT).read_bytes() == (path / SNAPSHOT).read_bytes()
             shutil.rmtree(tmp_path / "bare")
     assert total > 400
@@ -197,7 +198,7 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix(tmp_path):
     states = [None]
     for count in range(1, log.count(b"\n") + 1):
         prefix = b"".join(log.splitlines(keepends=True)[:count])
-        states.append(replayed(LeagueConfig(snapshot_every=2), prefix, path).to_json())
+        states.append(replayed(LeagueConfig(snapshot_every=2), prefix, path).to_dict())
     for cut in range(len(log) + 1):
         (path / EVENTS).write_bytes(log[:cut])
         count = log[:cut].count(b"\n")
@@ -207,13 +208,13 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix(tmp_path):
                 League(path, read_only=True)
             continue
         with League(path, read_only=True) as league:
-            assert league.state.to_json() == states[count]
+            assert league.state.to_dict() == states[count]
         assert (path / EVENTS).read_bytes() == log[:cut]
     for cut in range(log.index(b"\n") + 1, len(log), 97):
         for name, content in whole.items():
             (path / name).write_bytes(content[:cut] if name == EVENTS else content)
         with League(path) as league:
-            assert league.state.to_json() == states[log[:cut].count(b"\n")]
+            assert league.state.to_dict() == states[log[:cut].count(b"\n")]
             league.pair(99)
         with League(path) as league:
             assert league.warnings == ()
@@ -247,8 +248,8 @@ def test_a_league_of_the_first_schema_opens_and_goes_on(tmp_path):
         league.record_many([(pair, Outcome(8, 8, 32, 30, 0, 1)) for pair in league.pair(0)[1:]])
         # What an older version cannot read, it must be told not to.
         assert json.loads((path / SETTINGS).read_bytes())["schema"] == 2
-        state = league.state.to_json()
+        state = league.state.to_dict()
     with League(path) as league:
         assert league.warnings == ()
-        assert league.state.to_json() == state
+        assert league.state.to_dict() == state
         assert league.config == LeagueConfig(seed=2, matcher="uniform")

@@ -67,7 +67,7 @@ def test_results_of_a_round_may_come_in_any_order(tmp_path, teachers, students):
                 for i in order:
                     if i < len(pairs):
                         league.record(pairs[i], outcome_of(pairs[i]))
-            states.append(league.state.to_json())
+            states.append(league.state.to_dict())
     assert all(state == states[0] for state in states)
 
 
@@ -75,11 +75,11 @@ def test_recording_twice_is_harmless_and_recording_otherwise_an_error(tmp_path):
     with make(tmp_path / "l") as league:
         pair = league.pair(0)[0]
         league.record(pair, EASY)
-        before = league.state.to_json(), league.byte_length
+        before = league.state.to_dict(), league.byte_length
         league.record(pair, EASY)
         with pytest.raises(ConflictingResult, match=pair.id):
             league.record(pair, HARD)
-        assert (league.state.to_json(), league.byte_length) == before
+        assert (league.state.to_dict(), league.byte_length) == before
 
 
 def test_a_late_result_still_counts(tmp_path):
@@ -311,6 +311,6 @@ def test_bad_settings_are_refused(settings):
 
 def test_misspelt_settings_get_a_suggestion():
     with pytest.raises(LeagueError, match="did you mean matcher"):
-        LeagueConfig.from_json({"macher": "sampled"})
+        LeagueConfig.from_dict({"macher": "sampled"})
     config = LeagueConfig(pfsp=(0.0, 2.0), seed=4)
-    assert LeagueConfig.from_json(config.to_json()) == config
+    assert LeagueConfig.from_dict(config.to_dict()) == config

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import F_HARD, F_VAR, LeagueConfig, LeagueError
-from league.assignment import assign
-from league.fold import apply
-from league.matching import propose
-from league.pfsp import choice_probabilities, match_weights
-from league.state import State
-from league.streams import lot, stream
+from league.events.fold import apply
+from league.pairing.assignment import assign
+from league.pairing.matching import propose
+from league.pairing.pfsp import choice_probabilities, match_weights
+from league.state.state import State
+from league.streams import stream, tie_break
 
 
 def founded(teachers: int, students: int, **settings: object) -> State:
@@ -65,7 +65,7 @@ def test_f_var_peaks_at_even_matches_and_f_hard_at_lost_ones():
     st.sampled_from(["sampled", "assignment", "thompson", "uniform"]),
     st.integers(0, 2**40),
 )
-def test_nobody_starves(teachers, students, matcher, seed):
+def test_nobody_waits_too_long(teachers, students, matcher, seed):
     state = founded(teachers, students, matcher=matcher, seed=seed)
     total: Counter[str] = Counter()
     for number in range(5):
@@ -136,4 +136,4 @@ def test_dense_matchers_refuse_what_would_take_for_ever(matcher, limit):
 def test_streams_differ_by_key_and_type():
     assert stream(1, "a").random() == stream(1, "a").random()
     assert len({stream(*k).random() for k in ((1, "a"), ("1", "a"), (1, "b"), (1,))}) == 4
-    assert lot(1, "x") != lot(1, "y")
+    assert tie_break(1, "x") != tie_break(1, "y")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from league import Rating, RatingModel, conservative, environment, predict, quality, rate_matches
 from league.errors import LeagueError
-from league.inheritance import child_rating
-from league.normal import cdf, log_cdf_pair
+from league.rating.inheritance import child_rating
+from league.rating.normal import cdf, log_cdf_pair
 
 MODEL = RatingModel()
 

@@ -18,8 +18,8 @@ from league import (
     Rating,
     rate_matches,
 )
-from league.rating import RatingModel
-from league.store import EVENTS
+from league.rating.rating import RatingModel
+from league.storage.settings import EVENTS
 
 
 def make(path, teachers=3, students=3, **settings):
@@ -34,7 +34,7 @@ def outcome_of(pair: Pair) -> Outcome:
 
 
 def without_events(league: League) -> dict[str, object]:
-    return {key: value for key, value in league.state.to_json().items() if key != "events"}
+    return {key: value for key, value in league.state.to_dict().items() if key != "events"}
 
 
 @settings(max_examples=12, deadline=None)
@@ -57,9 +57,9 @@ def test_portions_and_order_leave_no_trace(tmp_path_factory, teachers, students,
                 league.record_many(results[:cut])
                 league.record_many(results[cut:])
             states.append(without_events(league))
-            live = league.state.to_json()
+            live = league.state.to_dict()
         with League(path) as league:
-            assert league.state.to_json() == live
+            assert league.state.to_dict() == live
     assert states[0] == states[1] == states[2]
 
 
@@ -107,7 +107,7 @@ def test_all_or_nothing(tmp_path):
     with make(tmp_path / "l") as league:
         results = [(pair, outcome_of(pair)) for pair in league.pair(0)]
         league.record(*results[0])
-        before = league.state.to_json(), (tmp_path / "l" / EVENTS).read_bytes()
+        before = league.state.to_dict(), (tmp_path / "l" / EVENTS).read_bytes()
         other = Outcome(1, 1, 1, 1, 0)
         stranger = Pair("0/t0/nobody", 0, "t0", "nobody", 0.5)
         for bad, error in (
@@ -121,7 +121,7 @@ def test_all_or_nothing(tmp_path):
         ):
             with pytest.raises(error):
                 league.record_many(bad)
-            assert (league.state.to_json(), (tmp_path / "l" / EVENTS).read_bytes()) == before
+            assert (league.state.to_dict(), (tmp_path / "l" / EVENTS).read_bytes()) == before
 
 
 def test_void_tasks_are_kept_and_never_rated(tmp_path):

@@ -18,7 +18,7 @@ from league import (
     UnknownMember,
     UnreadableLeague,
 )
-from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT
+from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
 
 FINE = Outcome(8, 8, 32, 16, 1)
 
@@ -33,7 +33,7 @@ def league(tmp_path):
 
 def everything(league: League) -> tuple[object, dict[str, bytes]]:
     home = Path(league.directory)
-    return league.state.to_json(), {path.name: path.read_bytes() for path in home.iterdir()}
+    return league.state.to_dict(), {path.name: path.read_bytes() for path in home.iterdir()}
 
 
 CALLS = [
@@ -142,10 +142,10 @@ def test_a_newer_snapshot_is_ignored(tmp_path):
     path = tmp_path / "l"
     with League(path, ["t0"], ["s0"]) as league:
         league.record(league.pair(0)[0], FINE)
-        state = league.state.to_json()
+        state = league.state.to_dict()
     (path / SNAPSHOT).write_text('{"schema":99}\n')
     with League(path) as league:
-        assert league.state.to_json() == state
+        assert league.state.to_dict() == state
         assert "upgrade" in league.warnings[0]
 
 

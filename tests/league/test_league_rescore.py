@@ -8,16 +8,18 @@ import pytest
 from click.testing import CliRunner
 
 from league import League, LeagueConfig, LeagueError, Outcome
-from league.agreement import noise_per_task, task_agreement
-from league.calibrate import TAUS, calibrate
 from league.cli import main
-from league.fold import apply
-from league.forecast import forecasts, results
-from league.normal import cdf
-from league.rating import Rating
-from league.rescore import Log, rescore
-from league.schemes import SCHEMES
-from league.state import State
+from league.events.fold import apply
+from league.events.results import results
+from league.rating.normal import cdf
+from league.rating.rating import Rating
+from league.replay.calibrate import TAUS, calibrate
+from league.replay.forecast import forecasts
+from league.replay.log import Log
+from league.replay.rescore import rescore
+from league.schemes.catalogue import SCHEMES
+from league.state.agreement import noise_per_task, task_agreement
+from league.state.state import State
 
 SCALE = math.sqrt(2.0) * 25 / 6
 

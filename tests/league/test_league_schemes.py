@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 
 from league import League, LeagueConfig, LeagueError, Outcome
 from league.config import SCHEMES as NAMES
-from league.rating import RatingModel
-from league.schemes import SCHEMES, Elo, Skills, TrueSkillGames, WengLin, scheme_of
+from league.rating.rating import RatingModel, Skills
+from league.rating.single_games import single_games
+from league.schemes.batch import Batch
+from league.schemes.catalogue import SCHEMES, scheme_of
+from league.schemes.elo import Elo
 from league.schemes.logistic import in_single_games, logistic
+from league.schemes.trueskill_games import TrueSkillGames
+from league.schemes.weng_lin import WengLin
 
 MODEL = RatingModel()
 ALL = [scheme_of(LeagueConfig(scheme=name)) for name in NAMES]
@@ -45,9 +50,9 @@ def test_the_config_knows_every_scheme():
     assert LeagueConfig().scheme == "batch"
     with pytest.raises(LeagueError, match="expected one of batch, trueskill, weng_lin, elo"):
         LeagueConfig(scheme="glicko")
-    old = LeagueConfig().to_json()
+    old = LeagueConfig().to_dict()
     del old["scheme"], old["elo_k"]
-    assert LeagueConfig.from_json(old) == LeagueConfig()
+    assert LeagueConfig.from_dict(old) == LeagueConfig()
 
 
 @pytest.mark.parametrize(("winner", "loser", "new_winner", "new_loser"), OPENSKILL)
@@ -218,7 +223,31 @@ def test_a_league_under_each_scheme_replays_and_tells_good_from_bad(tmp_path, na
                 league.record(pair, Outcome(4, 4, 8, solved, 0))
         assert league.rating("hard").mu > league.rating("easy").mu
         assert league.predict("easy", "a") > league.predict("hard", "a")
-        before = league.state.to_json()
+        before = league.state.to_dict()
     with League(tmp_path) as again:
         assert again.config.scheme == name
-        assert again.state.to_json() == before
+        assert again.state.to_dict() == before
+
+
+def test_single_games_are_trueskills():
+    model = RatingModel()
+    env = trueskill.TrueSkill(tau=0.0, draw_probability=0.0)
+    still = Skills(np.array([24.0]), np.array([3.0])), Skills(np.array([27.0]), np.array([5.0]))
+    for result, ranks in ((1.0, [1, 0]), (0.0, [0, 1])):
+        a, b = env.create_rating(24, 3), env.create_rating(27, 5)
+        (a,), (b,) = env.rate([(a,), (b,)], ranks=ranks)
+        new = single_games(*still, np.array([result]), model)
+        assert (new[0].mu[0], new[0].sigma[0]) == pytest.approx((a.mu, a.sigma), abs=2e-5)
+        assert (new[1].mu[0], new[1].sigma[0]) == pytest.approx((b.mu, b.sigma), abs=2e-5)
+
+
+def test_single_games_are_the_batch_update_of_one_task():
+    model = RatingModel(tau=0.0)
+    rng = np.random.default_rng(2)
+    sides = [Skills(rng.normal(25, 6, 20), rng.uniform(1, 8, 20)) for _ in range(2)]
+    result = rng.integers(0, 2, 20).astype(float)
+    found = single_games(sides[0], sides[1], result, model)
+    exact = Batch(model).update(sides[0], sides[1], result, np.ones(20))
+    for a, b in zip(found, exact, strict=True):
+        assert a.mu == pytest.approx(b.mu, abs=1e-9)
+        assert a.sigma == pytest.approx(b.sigma, abs=1e-9)

@@ -104,10 +104,10 @@ def test_newborns_are_spared_by_every_selection(tmp_path, selection):
 )
 def test_a_bad_fitness_is_refused(tmp_path, scores, error, message):
     with make(tmp_path / "l") as league:
-        before = league.byte_length, league.state.to_json()
+        before = league.byte_length, league.state.to_dict()
         with pytest.raises(error, match=message):
             league.select("teacher", 1, fitness=scores)
-        assert (league.byte_length, league.state.to_json()) == before
+        assert (league.byte_length, league.state.to_dict()) == before
 
 
 def test_a_role_never_dies_out(tmp_path):

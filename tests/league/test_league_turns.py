@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import League, LeagueConfig, LeagueError
-from league.fold import apply
-from league.matching import propose
-from league.state import State
+from league.events.fold import apply
+from league.pairing.matching import propose
+from league.state.state import State
 
 MATCHERS = ["sampled", "assignment", "thompson", "uniform"]
 
@@ -146,8 +146,8 @@ def test_a_partial_round_is_logged_and_asked_for_again(tmp_path):
             with pytest.raises(LeagueError, match="from 1 to 4"):
                 league.pair(1, matches=bad)
         assert league.byte_length == before
-        state = league.state.to_json()
+        state = league.state.to_dict()
     with League(tmp_path / "l") as league:
-        assert league.state.to_json() == state
+        assert league.state.to_dict() == state
         (waiting,) = set(names[0]) - {p.teacher for p in pairs}
         assert waiting in {p.teacher for p in league.pair(1, matches=1)}

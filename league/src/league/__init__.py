@@ -1,6 +1,5 @@
 """TrueSkill ratings, prioritised matchmaking and replacement for two populations."""
 
-from league.calibrate import calibrate
 from league.config import F_HARD, F_VAR, LeagueConfig
 from league.errors import (
     ConflictingResult,
@@ -10,17 +9,26 @@ from league.errors import (
     UnreadableLeague,
 )
 from league.league import League
-from league.outcome import Outcome
-from league.payoff import Payoff
-from league.posterior import rate_matches
-from league.rating import Rating, RatingModel, conservative, environment, predict, quality
-from league.records import Anchor
-from league.rescore import Rescored, rescore
-from league.schemes import SCHEMES, RatingScheme, scheme_of
-from league.simulate import Simulation, SimulationResult, simulate
-from league.skills import Skills
-from league.standing import Standing
-from league.state import Pair, Replacement
+from league.pairing.payoff import Payoff
+from league.rating.posterior import rate_matches
+from league.rating.rating import (
+    Rating,
+    RatingModel,
+    Skills,
+    conservative,
+    environment,
+    predict,
+    quality,
+)
+from league.replay.calibrate import calibrate
+from league.replay.rescore import Rescored, rescore
+from league.schemes.catalogue import SCHEMES, scheme_of
+from league.schemes.scheme import RatingScheme
+from league.selection.standing import Standing
+from league.simulation.simulate import SimulationResult, simulate
+from league.simulation.world import Simulation
+from league.state.outcome import Outcome
+from league.state.records import Anchor, Pair, Replacement
 
 __version__ = "0.1.0"
 

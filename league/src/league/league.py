@@ -2,28 +2,33 @@
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 
-from league import selection, store
-from league.anchors import hall_of_round
-from league.announce import anchor_event, new_results, replacement_event
+from league.checks import whole_number
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnreadableLeague
-from league.expectation import expected_of_pairs
-from league.files import copy_atomically
-from league.lock import WriterLock
-from league.matching import propose
-from league.member import ROLES, STUDENT, TEACHER, check_name, check_role
-from league.outcome import Outcome
-from league.payoff import Payoff, payoff
-from league.rating import Rating
-from league.records import Anchor, Pair, Replacement
-from league.standing import Standing, leaderboard
-from league.state import State, outcome_row
+from league.events.new_events import (
+    anchor_event,
+    checked_population,
+    new_results,
+    replacement_event,
+    round_event,
+)
+from league.pairing.expectation import expected_of_pairs
+from league.pairing.payoff import Payoff, payoff
+from league.rating.rating import Rating
+from league.roles import ROLES, check_role
+from league.selection.selection import select
+from league.selection.standing import Standing, leaderboard
+from league.state.outcome import Outcome, outcome_row
+from league.state.records import Anchor, Pair, Replacement
+from league.state.state import State
+from league.storage.files import copy_atomically
+from league.storage.lock import WriterLock
+from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
+from league.storage.store import Store, write_new_league
 
 
 class League:
@@ -51,10 +56,10 @@ class League:
         read_only: bool = False,
     ) -> None:
         self.directory = Path(directory)
-        self._turn = threading.RLock()
-        self._lock: WriterLock | None = None
+        self._mutex = threading.RLock()
+        self._writer_lock: WriterLock | None = None
         names: tuple[list[str], list[str]] | None = None
-        exists = (self.directory / store.SETTINGS).exists()
+        exists = (self.directory / SETTINGS).exists()
         if teachers is None and students is None:
             if not exists:
                 raise UnreadableLeague(
@@ -67,22 +72,22 @@ class League:
                 else "a league cannot be founded read-only"
             )
         else:
-            names = _population(teachers or (), students or ())
+            names = checked_population(teachers or (), students or ())
         try:
             if names:
                 self.directory.mkdir(parents=True, exist_ok=True)
             if not read_only:
-                self._lock = WriterLock(self.directory / store.LOCK)
+                self._writer_lock = WriterLock(self.directory / LOCK)
             if names:
-                if (self.directory / store.SETTINGS).exists():
+                if (self.directory / SETTINGS).exists():
                     raise LeagueError(f"{self.directory} has just become a league")
-                store.found(self.directory, config or LeagueConfig(), *names)
-            self._store = store.Store(self.directory, writable=not read_only)
+                write_new_league(self.directory, config or LeagueConfig(), *names)
+            self._store = Store(self.directory, writable=not read_only)
             if config is not None and config != self.config:
                 self._store.journal.close()
                 raise LeagueError(
                     f"{self.directory} was founded with other settings: "
-                    f"{_difference(config, self.config)}; open it without a config"
+                    f"{config.difference(self.config)}; open it without a config"
                 )
         except OSError as error:
             self._release()
@@ -110,23 +115,23 @@ class League:
 
     def members(self, role: str) -> list[str]:
         """The living members of "teacher" or "student", by slot."""
-        with self._turn:
+        with self._mutex:
             return [member.name for member in self.state.living(role)]
 
     def anchors(self, role: str) -> list[Anchor]:
         """The frozen members of a role, oldest first, with whose copy each is and since when."""
         check_role(role)
-        with self._turn:
+        with self._mutex:
             return [anchor for anchor in self.state.anchors if anchor.role == role]
 
     def rating(self, member: str) -> Rating:
         """The rating of a member, alive, replaced or frozen."""
-        with self._turn:
+        with self._mutex:
             return self.state.member(member).rating
 
     def leaderboard(self, role: str) -> list[Standing]:
         """The living members of a role, best first by `config.fitness`."""
-        with self._turn:
+        with self._mutex:
             return leaderboard(self.state, role)
 
     def select(self, role: str, n: int, fitness: Mapping[str, float] | None = None) -> list[str]:
@@ -135,17 +140,17 @@ class League:
         Fewer when newborns are spared, and never a whole role. fitness: a finite number for each
         living member of the role.
         """
-        with self._turn:
-            return selection.select(self.state, role, n, fitness)
+        with self._mutex:
+            return select(self.state, role, n, fitness)
 
     def payoff(self) -> Payoff:
         """Observed and blended solve rates of all living pairs; None where they never met."""
-        with self._turn:
+        with self._mutex:
             return payoff(self.state)
 
     def predict(self, teacher: str, student: str) -> float:
         """The student's expected share of the teacher's tasks, by rating and common history."""
-        with self._turn:
+        with self._mutex:
             members = [self.state.member(teacher), self.state.member(student)]
             for member, role in zip(members, ROLES, strict=True):
                 if member.role != role:
@@ -154,7 +159,7 @@ class League:
 
     def replacements(self) -> tuple[Replacement, ...]:
         """All replacements so far, oldest first, each with the offset it gave its role's mean."""
-        with self._turn:
+        with self._mutex:
             return tuple(self.state.replacements)
 
     # What happens ------------------------------------------------------------------------------
@@ -168,25 +173,10 @@ class League:
         is guaranteed). Look into `anchors(role)` afterwards if `config.hall_every` is set: what
         was frozen is the members' weights of now.
         """
-        if isinstance(round, bool) or not isinstance(round, int) or round < 0:
-            raise LeagueError(f"round is {round!r}; expected a whole number >= 0")
-        with self._turn:
+        whole_number("round", round)
+        with self._mutex:
             if round not in self.state.rounds:
-                pairs = [
-                    {
-                        "id": p.id,
-                        "teacher": p.teacher,
-                        "student": p.student,
-                        "predicted": p.predicted,
-                    }
-                    for p in propose(self.state, round, matches)
-                ]
-                event = {"event": "round_paired", "round": round, "pairs": pairs}
-                if matches is not None:
-                    event["matches"] = matches
-                if frozen := hall_of_round(self.state):
-                    event["frozen"] = frozen
-                self._store.commit(event)
+                self._store.commit(round_event(self.state, round, matches))
             found = [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
             if matches is not None and matches != len(found):
                 raise LeagueError(
@@ -201,7 +191,7 @@ class League:
         Again with the same numbers it does nothing; with others it raises ConflictingResult. The
         results of one round may come in any order: the ratings after them are equal to the bit.
         """
-        with self._turn:
+        with self._mutex:
             for _, new in new_results(self.state, [(pair, outcome)]):
                 event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(new)}
                 self._store.commit(event)
@@ -211,7 +201,7 @@ class League:
 
         Much faster than one after the other, and the ratings after it are the same.
         """
-        with self._turn:
+        with self._mutex:
             new = new_results(self.state, results)
             if new:
                 rows = [[pair_id, *outcome_row(outcome)] for pair_id, outcome in new]
@@ -232,7 +222,7 @@ class League:
         how much the child is like each of them (equal if not given; scaled to sum to 1). A role's
         only member cannot be replaced.
         """
-        with self._turn:
+        with self._mutex:
             self._store.commit(
                 replacement_event(self.state, member, child, parents, operator, reason, weights)
             )
@@ -245,7 +235,7 @@ class League:
         of: the member that it is a copy of, whose rating it takes unless one is given. It plays
         by `config.anchor_share`, holds no slot, and is never selected nor replaced.
         """
-        with self._turn:
+        with self._mutex:
             self._store.commit(anchor_event(self.state, name, role, rating, of))
 
     # Files -------------------------------------------------------------------------------------
@@ -259,48 +249,27 @@ class League:
         """Write the three files of this moment into another directory, which becomes a league."""
         target = Path(directory)
         try:
-            with self._turn:
+            with self._mutex:
                 self._store.journal.sync()
                 target.mkdir(parents=True, exist_ok=True)
-                for name in (store.EVENTS, store.SNAPSHOT, store.SETTINGS):
-                    length = self.byte_length if name == store.EVENTS else None
+                for name in (EVENTS, SNAPSHOT, SETTINGS):
+                    length = self.byte_length if name == EVENTS else None
                     copy_atomically(self.directory / name, target / name, length)
         except OSError as error:
             raise LeagueError(f"cannot copy the league to {target}: {error}") from error
 
     def close(self) -> None:
         """Sync the log and let the next writer in; harmless when called again."""
-        with self._turn:
+        with self._mutex:
             self._store.journal.close()
             self._release()
 
     def __enter__(self) -> "League":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-
-
-def _population(teachers: Sequence[str], students: Sequence[str]) -> tuple[list[str], list[str]]:
-    for role, names in ((TEACHER, teachers), (STUDENT, students)):
-        if isinstance(names, str) or not names:
-            raise LeagueError(f"{role}s are {names!r}; expected a list of at least one name")
-    everyone = [check_name(name) for name in (*teachers, *students)]
-    twice = sorted(name for name, count in Counter(everyone).items() if count > 1)
-    if twice:
-        raise LeagueError(f"names occur twice: {', '.join(twice)}; expected one name per member")
-    return list(teachers), list(students)
-
-
-def _difference(given: LeagueConfig, found: LeagueConfig) -> str:
-    new, old = given.to_json(), found.to_json()
-    return ", ".join(f"{key} {old[key]} not {new[key]}" for key in old if old[key] != new[key])
+        if self._writer_lock is not None:
+            self._writer_lock.release()

@@ -10,8 +10,8 @@ def stream(*key: int | str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key), "little")))
 
 
-def lot(*key: int | str) -> int:
-    """Return a 64-bit number for this key: a fair lot for breaking ties by name."""
+def tie_break(*key: int | str) -> int:
+    """Return a 64-bit number for this key: it breaks ties without favour."""
     return int.from_bytes(_digest(key)[:8], "little")
 
 

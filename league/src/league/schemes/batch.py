@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.normal import Floats, log_cdf_pair
-from league.posterior import rate_columns
-from league.rating import RatingModel
-from league.skills import Skills
+from league.arrays import Floats
+from league.rating.normal import log_cdf_pair
+from league.rating.posterior import rate_columns
+from league.rating.rating import RatingModel, Skills
 
 
 @dataclass(frozen=True)
 class Batch:
     """All tasks of a match enter at once, as a likelihood with a fractional share of wins.
 
-    The formulas are in `league.posterior`; with one task it is a TrueSkill game without draws.
+    Formulas: `league.rating.posterior`; with one task it is a TrueSkill game without draws.
     """
 
     model: RatingModel

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.normal import Floats
-from league.rating import RatingModel
+from league.arrays import Floats
+from league.rating.rating import RatingModel, Skills
 from league.schemes.logistic import in_single_games, logistic
-from league.skills import Skills
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Elo:
 
     A game with the score s moves the student by k (s - e), e = 1 / (1 + 10^(-(mu_s - mu_t) /
     2 beta)), and the teacher back by the same. A match is as many such games as it has tasks,
-    each with the score of the whole match, so that no order arises. k: in rating units.
+    each with the score of the whole match, so that no order arises.
 
     sigma stays what it was, and tau does nothing: `conservative` then ranks like mu, and
     intervals mean nothing.
@@ -25,6 +24,7 @@ class Elo:
 
     model: RatingModel
     k: float
+    """The most that one game moves a rating, in rating units."""
 
     def update(
         self, teachers: Skills, students: Skills, score: Floats, weight: Floats

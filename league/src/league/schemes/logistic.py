@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from league.normal import Floats
+from league.arrays import Floats
 
 
 def logistic(z: Floats) -> Floats:

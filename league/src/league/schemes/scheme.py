@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from league.normal import Floats
-from league.skills import Skills
+from league.arrays import Floats
+from league.rating.rating import Skills
 
 
 class RatingScheme(Protocol):

@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from league.normal import Floats
-from league.posterior import rate_matches
-from league.rating import Rating, RatingModel, environment
+from league.arrays import Floats
+from league.rating.posterior import rate_matches
+from league.rating.rating import Rating, RatingModel, Skills, environment
 from league.schemes.batch import Batch
-from league.skills import Skills
-
-Pairing = tuple[Rating, Rating]
-"""A teacher and a student."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,9 @@ class TrueSkillGames:
         """Return the win probability under TrueSkill's own belief; see `Batch.predict`."""
         return Batch(self.model).predict(teachers, students)
 
-    def _match(self, teacher: Rating, student: Rating, score: float, games: int) -> Pairing:
+    def _match(
+        self, teacher: Rating, student: Rating, score: float, games: int
+    ) -> tuple[Rating, Rating]:
         pair = (self._wandered(teacher), self._wandered(student))
         still = replace(self.model, tau=0.0)
         env = environment(still)
@@ -64,7 +62,7 @@ class TrueSkillGames:
 
 def _game(
     env: Any, model: RatingModel, teacher: Rating, student: Rating, *, student_won: bool
-) -> Pairing:
+) -> tuple[Rating, Rating]:
     first, second = (env.create_rating(r.mu, r.sigma) for r in (teacher, student))
     try:
         (first,), (second,) = env.rate([(first,), (second,)], ranks=[student_won, not student_won])

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.normal import Floats
-from league.rating import RatingModel
+from league.arrays import Floats
+from league.rating.rating import RatingModel, Skills
 from league.schemes.logistic import in_single_games, logistic
-from league.skills import Skills
 
 _KAPPA = 1e-4  # the least share of a variance that survives one game
 

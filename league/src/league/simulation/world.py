@@ -1,97 +1,67 @@
-"""Many small made-up leagues at once: true skills that drift, random pairs, counted rollouts."""
+"""A made-up world: members of known skill, and what happens when two of them meet."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.normal import Floats, log_cdf_pair
-from league.rating import RatingModel
-from league.streams import stream
-
-Ints = NDArray[np.int64]
+from league.rating.normal import cdf
+from league.state.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class World:
-    """`worlds` leagues of `members` teachers and as many students, alike but for their luck.
+class Simulation:
+    """A made-up world, repeated."""
 
-    rounds, tasks (per match), rollouts (per task): counts. spread: standard deviation of the true
-    skills. drift: of each skill's step between rounds. alike: the share of a performance's
-    variance that belongs to the task, so that rollouts of one task agree more than chance.
-    cycle: skill units that teacher i gains against student i and loses against student i + 1,
-    counted round: a planted circle of rock, paper and scissors.
-    """
-
-    members: int = 4
+    teachers: int = 4
+    students: int = 4
     rounds: int = 60
     tasks: int = 16
+    """Per batch."""
     rollouts: int = 8
-    worlds: int = 32
+    """Per task."""
+    worlds: int = 8
     spread: float = 4.0
-    drift: float = RatingModel.tau
+    """Standard deviation of the true skills."""
+    drift: float | None = None
+    """Of each skill's step between rounds; None means config.tau, that is, a world that moves as
+    the model believes."""
     alike: float = 0.5
-    cycle: float = 0.0
+    """The share of a performance's variance that belongs to the task, so that rollouts of one task
+    agree more than chance."""
+    broken: bool = False
+    """Whether the last teacher writes invalid tasks, and one in 16 valid but impossible."""
     seed: int = 0
+    config: LeagueConfig = field(default_factory=LeagueConfig)
 
     def __post_init__(self) -> None:
-        least = {"members": 2, "rounds": 4, "tasks": 1, "rollouts": 1, "worlds": 1, "seed": 0}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise LeagueError(f"{name} is {getattr(self, name)}; expected at least {low}")
-        for name in ("spread", "drift", "cycle"):
-            value = getattr(self, name)
-            if not 0.0 <= value < float("inf"):
-                raise LeagueError(f"{name} is {value}; expected a finite number >= 0")
-        if not 0.0 <= self.alike < 1.0:
-            raise LeagueError(f"alike is {self.alike}; expected 0 <= alike < 1")
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation of the difference of two performances, in rating units."""
-        return RatingModel().performance_scale
+        for name in ("teachers", "students", "rounds", "tasks", "rollouts", "worlds"):
+            if getattr(self, name) < 1:
+                raise LeagueError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if self.broken and self.teachers < 2:
+            raise LeagueError("a broken teacher needs at least one other; expected teachers >= 2")
+        if not (
+            0.0 <= self.alike < 1.0
+            and 0.0 <= self.spread < float("inf")
+            and 0.0 <= (self.drift or 0.0) < float("inf")
+        ):
+            raise LeagueError("expected 0 <= alike < 1, and finite spread >= 0 and drift >= 0")
 
 
-@dataclass(frozen=True)
-class Round:
-    """One round of all worlds, W of them with M members a side.
-
-    number: from 0. partner: the student of each teacher, shape [W, M]. solved: right rollouts of
-    each task, shape [W, M, tasks]. gaps: true skill of students less that of teachers, circle
-    included, shape [W, teachers, students].
-    """
-
-    number: int
-    partner: Ints
-    solved: Ints
-    gaps: Floats
-
-
-def play(world: World) -> Iterator[Round]:
-    """Yield the rounds of all worlds; the same for the same world, whatever is done with them."""
-    rng = stream(world.seed, "worlds")
-    shape = (world.worlds, world.members)
-    teachers = world.spread * rng.standard_normal(shape)
-    students = world.spread * rng.standard_normal(shape)
-    circle = world.cycle * (np.eye(world.members) - np.roll(np.eye(world.members), 1, axis=1))
-    for number in range(world.rounds):
-        gaps = students[:, None, :] - teachers[:, :, None] - circle
-        partner = np.argsort(rng.random(shape), axis=1)
-        met = np.take_along_axis(gaps, partner[:, :, None], axis=2)[:, :, 0]
-        yield Round(number, partner, solve(world, met, rng), gaps)
-        teachers = teachers + world.drift * rng.standard_normal(shape)
-        students = students + world.drift * rng.standard_normal(shape)
-
-
-def solve(world: World, gaps: Floats, rng: np.random.Generator) -> Ints:
-    """Return right rollouts per task, of the shape of `gaps` with the tasks as a last axis."""
-    hardness = np.sqrt(world.alike) * rng.standard_normal((*gaps.shape, world.tasks))
-    z = (gaps[..., None] / world.scale - hardness) / np.sqrt(1.0 - world.alike)
-    return np.asarray(rng.binomial(world.rollouts, solve_rates(z)), dtype=np.int64)
-
-
-def solve_rates(z: Floats) -> Floats:
-    """Return Φ(z), of z's shape: z is a gap over the scale of performances."""
-    return np.exp(log_cdf_pair(z)[0])
+def made_up_match(
+    simulation: Simulation, gap: float, broken: bool, rng: np.random.Generator
+) -> Outcome:
+    tasks = simulation.tasks
+    if broken:
+        valid = max(tasks // 16, 1) if tasks > 1 else 0
+        return Outcome(tasks, valid, valid * simulation.rollouts, 0, valid)
+    scale = float(np.sqrt(2.0)) * simulation.config.beta
+    task_scale = scale * float(np.sqrt(simulation.alike))
+    own_scale = scale * float(np.sqrt(1.0 - simulation.alike))
+    offsets = task_scale * rng.standard_normal(tasks)
+    chances = [cdf((gap - float(offset)) / own_scale) for offset in offsets]
+    solved = rng.binomial(simulation.rollouts, chances)
+    return Outcome(
+        tasks, tasks, tasks * simulation.rollouts, int(solved.sum()), int((solved == 0).sum())
+    )

@@ -1,0 +1,55 @@
+"""What people want to know of a league: each question one function on its history.
+
+    from league import League
+    from league.analysis import game, history, nash
+
+    past = history(League("runs/league", read_only=True))
+    print(nash(game(past)).value)
+
+Each function takes a `History` (or the `Game` made of it), draws random numbers only from its
+`seed`, and returns a frozen dataclass of plain data with `to_dict()`.
+"""
+
+from league.games.alpha_rank import AlphaRank, alpha_rank
+from league.games.diversity import Diversity, diversity
+from league.games.exploitability import Exploitability, exploitability
+from league.games.game import Game, game
+from league.games.interaction import Interaction, interaction
+from league.games.nash import Nash, nash
+from league.history.calibration import Calibration, calibration
+from league.history.drift import Drift, drift
+from league.history.generations import Generations, generations
+from league.history.history import history, history_of
+from league.history.lives import History, Life, Match
+from league.history.ranks import RankInterval, rank_intervals
+from league.history.survival import Survival, survival
+
+__all__ = [
+    "AlphaRank",
+    "Calibration",
+    "Diversity",
+    "Drift",
+    "Exploitability",
+    "Game",
+    "Generations",
+    "History",
+    "Interaction",
+    "Life",
+    "Match",
+    "Nash",
+    "RankInterval",
+    "Survival",
+    "alpha_rank",
+    "calibration",
+    "diversity",
+    "drift",
+    "exploitability",
+    "game",
+    "generations",
+    "history",
+    "history_of",
+    "interaction",
+    "nash",
+    "rank_intervals",
+    "survival",
+]

@@ -1,0 +1,79 @@
+"""The verbs `board` and `matrix`: who stands where, and who solves whose tasks."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from league.commands.options import as_json_option, league_directory, open_league
+from league.commands.output import print_json, print_table
+from league.history.ranks import board_ranks
+from league.roles import ROLES
+
+_HEADER = "role member slot mu sigma lower ranks matches solved valid unsolved reward age parents"
+
+
+@click.command("board")
+@league_directory
+@click.option("--role", type=click.Choice(ROLES), help="Only this role.")
+@as_json_option
+def board_command(directory: Path, role: str | None, as_json: bool) -> None:
+    """Show who stands where in the league of DIRECTORY, best first."""
+    opened = open_league(directory)
+    boards = {r: opened.leaderboard(r) for r in ([role] if role else ROLES)}
+    ranks = board_ranks(boards.values(), seed=opened.config.seed)
+    if as_json:
+        print_json(
+            {
+                r: [row.to_dict() | {"ranks": ranks[row.member].to_dict()} for row in rows]
+                for r, rows in boards.items()
+            }
+        )
+        return
+    rows = [
+        (
+            s.role,
+            s.member,
+            s.slot,
+            s.mu,
+            s.sigma,
+            s.conservative,
+            f"{ranks[s.member].low}-{ranks[s.member].high}",
+            s.matches,
+            s.mean_solve_rate,
+            s.valid_rate,
+            s.unsolved_rate,
+            s.mean_reward,
+            s.age,
+            " + ".join(s.parents),
+        )
+        for rows in boards.values()
+        for s in rows
+    ]
+    print_table(_HEADER.split(), rows)
+    click.echo(
+        f"\nRanked by {opened.config.fitness}; ranks: where the skill itself stands with 95 % "
+        "probability.\nTeachers' and students' ratings are relative to each other: both sides may "
+        "improve while neither\ncurve moves."
+    )
+
+
+@click.command("matrix")
+@league_directory
+@click.option(
+    "--what",
+    type=click.Choice(["observed", "blended", "tasks"]),
+    default="observed",
+    show_default=True,
+    help="Solve rate as played, as expected by matchmaking, or how many tasks it rests on.",
+)
+@as_json_option
+def matrix_command(directory: Path, what: str, as_json: bool) -> None:
+    """Show teachers against students; a dot where two have never met."""
+    payoff = open_league(directory).payoff()
+    if as_json:
+        print_json(payoff.to_dict())
+        return
+    cells: Any = getattr(payoff, what)
+    rows = [(name, *row) for name, row in zip(payoff.teachers, cells, strict=True)]
+    print_table(("teacher", *payoff.students), rows)

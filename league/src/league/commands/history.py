@@ -1,0 +1,134 @@
+"""The verbs of the `league` command about what happened over time."""
+
+import textwrap
+from pathlib import Path
+
+import click
+
+from league.commands.options import as_json_option, league_directory, open_history, since_option
+from league.commands.output import LINES, MANY, MORE, first_rows, print_json, print_table
+from league.drawing.text_table import Cell
+from league.history.calibration import calibration
+from league.history.drift import drift
+from league.history.generations import Cohort, generations
+from league.history.survival import survival
+
+_WIDTH = 95
+
+
+@click.command("calibration")
+@league_directory
+@since_option
+@as_json_option
+def calibration_command(directory: Path, since: int, as_json: bool) -> None:
+    """Compare expected with observed shares of tasks, by tenths of the expectation."""
+    found = calibration(open_history(directory), since=since)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    rows = [
+        (f"{x.low:.1f}-{x.high:.1f}", x.matches, x.tasks, x.predicted, x.observed)
+        for x in found.deciles
+    ]
+    print_table(("expected", "matches", "tasks", "mean expected", "observed"), rows)
+    summary = [
+        ("log-loss, nats per task", _number(found.log_loss)),
+        ("  always expecting the mean", _number(found.log_loss_constant)),
+        ("  knowing each result", _number(found.log_loss_best)),
+        ("RMSE, chance included", _number(found.rmse)),
+        ("bias, observed - expected", _number(found.bias)),
+        ("inside 95 % intervals", _number(found.coverage)),
+    ]
+    click.echo()
+    print_table(("over all matches", "value"), summary, found.notes)
+
+
+@click.command("survival")
+@league_directory
+@as_json_option
+def survival_command(directory: Path, as_json: bool) -> None:
+    """Show how long members last and whose descendants are left."""
+    found = survival(open_history(directory))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    sides = (found.teachers, found.students)
+    rows: list[tuple[Cell, ...]] = [
+        (x.role, x.members, x.living, x.median_life, x.founders_alive, x.takeover, x.takeover_by)
+        for x in sides
+    ]
+    header = ("role", "members", "living", "median life", "founders alive", "takeover", "by")
+    print_table(header, rows)
+    lines = [
+        (x.role, line.founder, line.living, line.ancestry)
+        for x in sides
+        for line in first_rows(x.lines, x.lines)
+    ]
+    click.echo()
+    print_table(("role", "founder", "living by main parents", "ancestry"), lines, found.notes)
+    if any(len(x.lines) > MANY for x in sides):
+        click.echo(MORE)
+
+
+@click.command("drift")
+@league_directory
+@as_json_option
+def drift_command(directory: Path, as_json: bool) -> None:
+    """Show how the two sides' ratings move, and what can be read from that."""
+    found = drift(open_history(directory))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    rows = [
+        (
+            found.rounds[i],
+            found.teacher_mean[i],
+            found.student_mean[i],
+            found.gap[i],
+            found.gap_centred[i],
+        )
+        for i in _thinned(len(found.rounds))
+    ]
+    print_table(("rounds", "teachers", "students", "gap", "gap without replacement jumps"), rows)
+    if found.against_anchors:
+        spans = [
+            (x.role, f"{x.first}-{x.last}", x.matches, x.tasks, x.solve_rate)
+            for x in found.against_anchors
+        ]
+        click.echo()
+        print_table(("against anchors", "rounds", "matches", "tasks", "solve rate"), spans)
+    kept = {True: "is kept", False: "is NOT kept", None: "could not be followed"}[found.conserved]
+    click.echo(
+        f"\n{textwrap.fill(found.statement, _WIDTH)}\n"
+        f"The weighted mean of a match's two ratings {kept} ({found.checked} matches checked)."
+    )
+
+
+@click.command("generations")
+@league_directory
+@click.option("--cohorts", default=12, show_default=True, help="At most so many a side.")
+@as_json_option
+def generations_command(directory: Path, cohorts: int, as_json: bool) -> None:
+    """Show solve rates of students by birth against teachers by birth; a dot if never met."""
+    found = generations(open_history(directory), cohorts=cohorts)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    rows = [
+        (f"born {_span(cohort)}", *cells)
+        for cohort, cells in zip(found.teachers, found.solve_rate, strict=True)
+    ]
+    print_table(("teachers", *(f"students {_span(c)}" for c in found.students)), rows, found.notes)
+
+
+def _number(value: float | None) -> str:
+    return "·" if value is None else f"{value:.4f}"
+
+
+def _span(cohort: Cohort) -> str:
+    return str(cohort.first) if cohort.first == cohort.last else f"{cohort.first}-{cohort.last}"
+
+
+def _thinned(count: int) -> list[int]:
+    step = max(1, -(-count // LINES))
+    return sorted({*range(0, count, step), count - 1})

@@ -1,0 +1,34 @@
+"""What the commands take: options that several share, and the league of a directory."""
+
+from pathlib import Path
+
+import click
+
+from league.commands.group import complain
+from league.history.history import history
+from league.history.lives import History
+from league.league import League
+from league.storage.settings import check_exists
+
+as_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
+since_option = click.option(
+    "--since", default=0, show_default=True, help="Leave out earlier rounds."
+)
+seed_option = click.option("--seed", default=0, show_default=True, help="Of all random draws.")
+league_directory = click.argument("directory", type=click.Path(path_type=Path))
+
+
+def open_league(directory: Path) -> League:
+    """Open the league of a directory for reading; what had to be repaired goes to stderr."""
+    check_exists(directory)
+    opened = League(directory, read_only=True)
+    for warning in opened.warnings:
+        complain(warning)
+    return opened
+
+
+def open_history(directory: Path) -> History:
+    """Open the league of a directory for reading, and return what happened in it."""
+    return history(open_league(directory))

@@ -1,0 +1,41 @@
+"""What the commands print: tables with notes, or JSON."""
+
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
+import click
+
+from league.drawing.text_table import Cell, table
+
+T = TypeVar("T")
+
+LINES = 20
+"""At most so many rows of each role are shown of a large league."""
+MANY = 64
+"""A role of more rows than that is large."""
+MORE = f"note: the first {LINES} of each role are shown; --json has all"
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[Cell]], notes: Sequence[str] = ()
+) -> None:
+    """Print aligned columns, and under them what a reader must know of them."""
+    click.echo(table(header, rows))
+    print_notes(notes)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print sentences, one a line."""
+    for note in notes:
+        click.echo(f"note: {note}")
+
+
+def first_rows(rows: Sequence[T], ranked: Sequence[T]) -> Sequence[T]:
+    """Return all rows of a small league in their own order, the first of a large one by rank."""
+    return rows if len(rows) <= MANY else ranked[:LINES]
+
+
+def print_json(data: object) -> None:
+    """Print plain data as indented JSON; NaN and infinity are refused."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))

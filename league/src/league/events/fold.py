@@ -1,0 +1,128 @@
+"""State as a fold over events: the only place where a league changes.
+
+An event is a plain dict with the name of its kind under `event`. The functions that make events
+check them first; what is applied here is taken to be consistent. Results are in `scoring`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from league.errors import LeagueError
+from league.events.results import results
+from league.events.scoring import close_round, score
+from league.rating.inheritance import child_rating
+from league.rating.rating import Rating
+from league.roles import ROLES
+from league.state.member import Member
+from league.state.records import ADDED, Anchor, Replacement
+from league.state.state import State
+
+Event = Mapping[str, Any]
+
+
+def apply(state: State, event: Event) -> None:
+    """Change the state by one event; LeagueError for a kind that this version does not know."""
+    kind = event.get("event")
+    if kind not in _APPLY:
+        raise LeagueError(
+            f"unknown event {kind!r}; this version knows {', '.join(_APPLY)}: "
+            "was the log written by a newer one?"
+        )
+    _APPLY[kind](state, event)
+    state.events += 1
+
+
+def _founded(state: State, event: Event) -> None:
+    newcomer = Rating(state.config.mu, state.config.sigma)
+    for role in ROLES:
+        names = event[role + "s"]
+        state.slots[role] = list(names)
+        for slot, name in enumerate(names):
+            state.members[name] = Member(name, role, slot, 0, newcomer)
+
+
+def _round_paired(state: State, event: Event) -> None:
+    _freeze(state, event.get("frozen", ()), "round")
+    number, turn = event["round"], len(state.rounds)
+    pairs = [
+        state.add_pair(p["id"], number, p["teacher"], p["student"], p["predicted"])
+        for p in event["pairs"]
+    ]
+    state.rounds[number] = [pair.id for pair in pairs]
+    state.whole_rounds += "matches" not in event
+    for pair in pairs:
+        for name in (pair.teacher, pair.student):
+            member = state.members[name]
+            state.members[name] = replace(member, paired=member.paired + 1, turn=turn)
+
+
+def _recorded(state: State, event: Event) -> None:
+    score(state, dict(results(event)))
+
+
+def _member_replaced(state: State, event: Event) -> None:
+    _freeze(state, event.get("frozen", ()), "replacement")
+    old = state.members[event["member"]]
+    parents, weights = tuple(event["parents"]), tuple(event["weights"])
+    ratings = [state.members[name].rating for name in parents]
+    rating = child_rating(ratings, weights, state.config.child_sigma, state.config.model)
+    size = len(state.slots[old.role])
+    state.members[old.name] = replace(old, alive=False)
+    state.members[event["child"]] = Member(
+        event["child"],
+        old.role,
+        old.slot,
+        len(state.rounds),
+        rating,
+        parents=parents,
+        operator=event["operator"],
+        paired=old.paired,
+        turn=old.turn,
+    )
+    state.slots[old.role][old.slot] = event["child"]
+    state.replacements.append(
+        Replacement(
+            old.name,
+            event["child"],
+            parents,
+            weights,
+            event["operator"],
+            event["reason"],
+            len(state.rounds),
+            (rating.mu - old.rating.mu) / size,
+        )
+    )
+    close_round(state)
+
+
+def _anchor_added(state: State, event: Event) -> None:
+    _freeze(state, [event], ADDED)
+
+
+def _freeze(state: State, entries: Sequence[Event], cause: str) -> None:
+    for entry in entries:
+        name, role, of = entry["name"], entry["role"], entry["of"]
+        rounds = len(state.rounds)
+        state.members[name] = Member(
+            name,
+            role,
+            -1,
+            rounds,
+            Rating(entry["mu"], entry["sigma"]),
+            alive=False,
+            parents=(of,) if of else (),
+            operator="anchor",
+            anchor=True,
+        )
+        state.anchors.append(Anchor(name, role, of, rounds, cause))
+
+
+_APPLY: dict[Any, Callable[[State, Event], None]] = {
+    "league_founded": _founded,
+    "round_paired": _round_paired,
+    "match_recorded": _recorded,
+    "matches_recorded": _recorded,
+    "member_replaced": _member_replaced,
+    "anchor_added": _anchor_added,
+}

@@ -1,0 +1,154 @@
+"""What results do to a state: counts, common histories and ratings.
+
+Any number of results at once, with the state after them depending on what was recorded and never
+on the order or the portions in which it came, as long as rounds come one after the other.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from league.rating.rating import Skills
+from league.roles import TEACHER
+from league.schemes.catalogue import scheme_of
+from league.state.member import Member, teacher_reward
+from league.state.outcome import Outcome
+from league.state.records import Meeting, Pair
+from league.state.state import State
+
+
+def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
+    """Take in the outcomes of some pairs, by pair id; none of them may be recorded already."""
+    by_round: dict[int, list[Pair]] = {}
+    for pair_id in outcomes:
+        pair = state.pairs[pair_id]
+        by_round.setdefault(pair.round, []).append(pair)
+    for number in sorted(by_round):
+        pairs = by_round[number]
+        if number > state.open_round:
+            close_round(state)
+            state.open_round = number
+        for pair in pairs:
+            outcome = outcomes[pair.id]
+            state.outcomes[pair.id] = outcome
+            _remember(state, pair, outcome)
+            for name in (pair.teacher, pair.student):
+                member = state.members[name]
+                state.members[name] = _with_counts(member, outcome)
+                if not member.anchor:
+                    state.open_pairs.setdefault(name, set()).add(pair.id)
+                    state.before.setdefault(name, member.rating)
+        _rate(state, _affected(state, pairs))
+
+
+def close_round(state: State) -> None:
+    """Let go of the round being recorded: what comes later is rated as of then."""
+    state.open_pairs.clear()
+    state.before.clear()
+
+
+def _affected(state: State, pairs: Iterable[Pair]) -> list[Pair]:
+    """All recorded pairs of the open round that share members with these, by id.
+
+    Where members met several others, they are put back to what they were before the round, to be
+    rated again in the order of ids: so the order of arrival leaves no trace.
+    """
+    found: dict[str, Pair] = {}
+    for start in pairs:
+        if start.id in found:
+            continue
+        group = _connected(state, start)
+        found |= group
+        if len(group) > 1:
+            for pair in group.values():
+                for name in (pair.teacher, pair.student):
+                    if name in state.open_pairs:
+                        rating = state.before[name]
+                        state.members[name] = replace(state.members[name], rating=rating)
+    return [found[pair_id] for pair_id in sorted(found)]
+
+
+def _connected(state: State, start: Pair) -> dict[str, Pair]:
+    """The recorded pairs of the open round that share members with this one, by way of others.
+
+    A frozen member connects nobody: its matches do not change it.
+    """
+    found = {start.id: start}
+    waiting = [start.teacher, start.student]
+    seen = set(waiting)
+    while waiting:
+        for pair_id in state.open_pairs.get(waiting.pop(), ()):
+            if pair_id not in found:
+                pair = found[pair_id] = state.pairs[pair_id]
+                new = {pair.teacher, pair.student} - seen
+                seen |= new
+                waiting.extend(new)
+    return found
+
+
+def _rate(state: State, pairs: list[Pair]) -> None:
+    """Rate pairs as if one after the other, all those at once that have no member in common."""
+    layers: list[list[Pair]] = []
+    depth: dict[str, int] = {}
+    for pair in pairs:
+        if state.outcomes[pair.id].counted:
+            names = [n for n in (pair.teacher, pair.student) if not state.members[n].anchor]
+            layer = max((depth.get(name, 0) for name in names), default=0)
+            depth |= dict.fromkeys(names, layer + 1)
+            if layer == len(layers):
+                layers.append([])
+            layers[layer].append(pair)
+    for layer_pairs in layers:
+        _rate_at_once(state, layer_pairs)
+
+
+def _rate_at_once(state: State, pairs: list[Pair]) -> None:
+    config = state.config
+    outcomes = [state.outcomes[pair.id] for pair in pairs]
+    counted = np.array([outcome.counted for outcome in outcomes], dtype=np.float64)
+    teachers = [state.members[pair.teacher] for pair in pairs]
+    students = [state.members[pair.student] for pair in pairs]
+    rated = scheme_of(config).update(
+        Skills.of([member.rating for member in teachers]),
+        Skills.of([member.rating for member in students]),
+        np.array([outcome.student_score for outcome in outcomes]),
+        np.minimum(counted * config.evidence, config.max_weight),
+    )
+    for members, skills in zip((teachers, students), rated, strict=True):
+        for member, rating in zip(members, skills.ratings(), strict=True):
+            if not member.anchor:
+                state.members[member.name] = replace(member, rating=rating)
+
+
+def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
+    key = (pair.teacher, pair.student)
+    old = state.meeting(*key)
+    keep = state.config.history_decay
+    counted = outcome.counted
+    state.meetings[key] = Meeting(
+        old.matches + 1,
+        old.tasks + outcome.tasks,
+        old.valid + outcome.valid,
+        old.attempts + outcome.attempts,
+        old.solved + outcome.solved,
+        keep * old.past_tasks + counted,
+        keep * old.past_won + counted * outcome.student_score,
+        max(old.last_round, pair.round),
+    )
+
+
+def _with_counts(member: Member, outcome: Outcome) -> Member:
+    reward = round(1e6 * teacher_reward(outcome)) if member.role == TEACHER else 0
+    return replace(
+        member,
+        matches=member.matches + 1,
+        tasks=member.tasks + outcome.tasks,
+        valid=member.valid + outcome.valid,
+        attempts=member.attempts + outcome.attempts,
+        solved=member.solved + outcome.solved,
+        unsolved=member.unsolved + outcome.unsolved,
+        tried=member.tried + (outcome.valid if outcome.attempts else 0),
+        reward_millionths=member.reward_millionths + reward,
+        void=member.void + outcome.void,
+    )

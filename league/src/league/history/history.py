@@ -1,0 +1,182 @@
+"""The history of a league: folded once from its log, read by every analysis."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from league.config import LeagueConfig
+from league.errors import LeagueError, UnreadableLeague
+from league.events.fold import apply
+from league.events.results import results
+from league.history.lives import History, Life, Match
+from league.league import League
+from league.rating.rating import Rating
+from league.state.agreement import task_agreement
+from league.state.outcome import Outcome
+from league.state.records import Pair
+from league.state.state import State
+from league.storage.journal import parse
+from league.storage.settings import EVENTS
+
+SAMPLES = 200
+"""At most about so many points in time are kept of a long history."""
+TELLING = 2000
+"""At most so many matches are asked how far the rollouts of a task agree."""
+
+
+def history(league: League) -> History:
+    """Return the history of an open league, from its log alone."""
+    path = league.directory / EVENTS
+    try:
+        with path.open("rb") as log:
+            rounds = len(league.state.rounds)
+            return history_of(league.config, _events(log, league.byte_length, path), rounds)
+    except OSError as error:
+        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+
+
+def history_of(
+    config: LeagueConfig, events: Iterable[Mapping[str, Any]], rounds: int | None = None
+) -> History:
+    """Return the history of a list of events, the first of which founds the league.
+
+    rounds: how many of the events pair a round, where that is known; it saves a look ahead.
+    """
+    if rounds is None:
+        events = list(events)
+        rounds = sum(event.get("event") == "round_paired" for event in events)
+    every = max(1, math.ceil(rounds / SAMPLES))
+    state = State(config)
+    matches: list[Match] = []
+    uncertainty: dict[str, float] = {}
+    samples: dict[int, dict[str, Rating]] = {}
+    for number, event in enumerate(events, 1):
+        kind = event.get("event")
+        if kind == "round_paired" and len(state.rounds) % every == 0:
+            samples[len(state.rounds)] = _ratings(state)
+        try:
+            if results(event):
+                matches += _recorded(state, event, uncertainty)
+            else:
+                apply(state, event)
+        except LeagueError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise LeagueError(f"event {number} is not one of ours: {error!r}") from error
+        if kind == "round_paired":
+            for pair_id in state.rounds[event["round"]]:
+                pair = state.pairs[pair_id]
+                ratings = [state.members[name].rating for name in (pair.teacher, pair.student)]
+                uncertainty[pair_id] = math.hypot(ratings[0].sigma, ratings[1].sigma)
+    samples[len(state.rounds)] = _ratings(state)
+    lives = _lives(state)
+    column = {life.name: i for i, life in enumerate(lives)}
+    mu = np.full((len(samples), len(lives)), np.nan)
+    sigma = np.full_like(mu, np.nan)
+    for row, known in enumerate(samples.values()):
+        where = [column[name] for name in known]
+        mu[row, where] = [rating.mu for rating in known.values()]
+        sigma[row, where] = [rating.sigma for rating in known.values()]
+    return History(
+        config=config,
+        lives=lives,
+        matches=tuple(matches),
+        rounds=len(state.rounds),
+        sampled=tuple(samples),
+        mu=mu,
+        sigma=sigma,
+        agreement=task_agreement(_some(list(state.outcomes.values()))),
+    )
+
+
+def _events(log: IO[bytes], length: int, path: Path) -> Iterator[dict[str, Any]]:
+    """The events in the first `length` bytes of a log; later ones came after it was opened."""
+    number = 0
+    while log.tell() < length:
+        number += 1
+        yield parse(log.readline(), f"{path} line {number}")
+
+
+def _some(outcomes: list[Outcome]) -> list[Outcome]:
+    """At most about `TELLING` of them, evenly spaced in time."""
+    return outcomes[:: max(1, math.ceil(len(outcomes) / TELLING))]
+
+
+def _recorded(
+    state: State, event: Mapping[str, Any], uncertainty: Mapping[str, float]
+) -> list[Match]:
+    """Apply an event with one result or many, and return its matches."""
+    pairs = [state.pairs[pair_id] for pair_id, _outcome in results(event)]
+    names = {name for pair in pairs for name in (pair.teacher, pair.student)}
+    before = {name: state.members[name].rating for name in names}
+    apply(state, event)
+    return [_match(state, pair, before, uncertainty[pair.id]) for pair in pairs]
+
+
+def _match(state: State, pair: Pair, before: Mapping[str, Rating], uncertainty: float) -> Match:
+    outcome = state.outcomes[pair.id]
+    return Match(
+        round=pair.round,
+        teacher=pair.teacher,
+        student=pair.student,
+        predicted=pair.predicted,
+        uncertainty=uncertainty,
+        counted=outcome.counted,
+        won=outcome.counted * outcome.student_score,
+        valid=outcome.valid,
+        attempts=outcome.attempts,
+        solved=outcome.solved,
+        imbalance=_imbalance(state, pair, before),
+    )
+
+
+def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float | None:
+    """Movement of the mean that a match should keep, by the weights of the league's scheme."""
+    names = (pair.teacher, pair.student)
+    if any(len(state.open_pairs.get(name, ())) != 1 for name in names):
+        return None  # it met several others, or it is frozen
+    weights = _kept_weights(state.config, [before[name] for name in names])
+    if weights is None:
+        return None
+    moved = [
+        weight * (state.members[name].rating.mu - before[name].mu)
+        for weight, name in zip(weights, names, strict=True)
+    ]
+    return sum(moved) / sum(weights)
+
+
+def _kept_weights(config: LeagueConfig, ratings: Sequence[Rating]) -> list[float] | None:
+    """The weights of the mean rating that a match keeps under a scheme; None if it keeps none."""
+    if config.scheme == "batch":
+        return [1.0 / (rating.sigma**2 + config.tau**2) for rating in ratings]
+    return [1.0] * len(ratings) if config.scheme == "elo" else None
+
+
+def _ratings(state: State) -> dict[str, Rating]:
+    return {member.name: member.rating for member in state.members.values() if member.alive}
+
+
+def _lives(state: State) -> tuple[Life, ...]:
+    ended = {r.member: r.rounds for r in state.replacements}
+    births = {r.child: r for r in state.replacements}
+    return tuple(
+        Life(
+            name=member.name,
+            role=member.role,
+            slot=member.slot,
+            born=member.born,
+            ended=ended.get(member.name),
+            rating=member.rating,
+            parents=member.parents,
+            weights=births[member.name].weights
+            if member.name in births
+            else (1.0,) * len(member.parents),
+            operator=member.operator,
+            anchor=member.anchor,
+            offset=births[member.name].offset if member.name in births else 0.0,
+        )
+        for member in state.members.values()
+    )

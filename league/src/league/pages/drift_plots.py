@@ -1,0 +1,104 @@
+"""What moved: the gap of the two roles, and both roles against members that never learn."""
+
+from league.drawing.axes import Axes, figure, rounds_range, widened
+from league.drawing.markup import captioned, escape, number, plural, section, side_by_side
+from league.pages.gathered import Gathered
+from league.roles import ROLES
+
+
+def drift_section(gathered: Gathered) -> str:
+    """The section with the gap, and the anchors if there are any."""
+    found = gathered.drift
+    sentence = (
+        "Left: students' mean rating minus teachers'. Above 0 and rising: the students gain on the "
+        "teachers; it cannot say whether both became better. Right, which can: matches with frozen "
+        "members. Blue rises if our students solve more of the frozen teachers' tasks, orange "
+        "falls if our teachers' tasks get harder for the frozen students."
+    )
+    pictures = [captioned("Students minus teachers", _gap(gathered))]
+    if found.against_anchors:
+        pictures.append(captioned("Against anchors", _against(gathered)))
+    if found.conserved is None:
+        kept = ""
+    elif found.conserved:
+        kept = (
+            f" In all {plural(found.checked, 'match')} that were checked, what one side gained the "
+            "other lost, as it must be."
+        )
+    else:
+        kept = (
+            f" The weighted mean of two ratings moved by up to {found.largest_imbalance:.2g} in a "
+            "match, which it must not."
+        )
+    words = f"<p>{escape(found.statement + kept)}</p>"
+    if not found.against_anchors:
+        anchors = len(gathered.anchors)
+        why = "no match with an anchor has been played yet" if anchors else "there are no anchors"
+        sentence = (
+            "Students' mean rating minus teachers'. Above 0 and rising: the students gain on the "
+            f"teachers. Whether both became better it cannot say; {why}."
+        )
+    return section("Who gains on whom?", sentence, side_by_side(pictures), words)
+
+
+def _gap(gathered: Gathered) -> str:
+    found = gathered.drift
+    axes = Axes(rounds_range(gathered.rounds), widened([*found.gap, *found.gap_centred, 0.0]))
+    times = [float(n) for n in found.rounds]
+    raw = list(zip(times, found.gap, strict=True))
+    centred = list(zip(times, found.gap_centred, strict=True))
+    parts = [f'<path class="quiet" d="{axes.path([(axes.x[0], 0.0), (axes.x[1], 0.0)])}"/>']
+    if gathered.replacements:
+        parts.append(f'<path class="quiet dashed" d="{axes.path(raw)}"/>')
+    parts.append(f'<path class="line heavy" d="{axes.path(centred)}"/>')
+    names = (
+        "rating units; dashed: with the jumps at replacements"
+        if gathered.replacements
+        else "rating units"
+    )
+    about = "mean rating of students minus that of teachers"
+    return figure(axes, [f'<g class="student">{"".join(parts)}</g>'], about=about, y_name=names)
+
+
+def _against(gathered: Gathered) -> str:
+    axes = Axes(rounds_range(gathered.rounds), (0.0, 1.0))
+    parts = []
+    for role in ROLES:
+        spans = [x for x in gathered.drift.against_anchors if x.role == role]
+        points = [
+            (min((x.first + x.last + 1) / 2, float(gathered.rounds)), x.solve_rate, x)
+            for x in spans
+            if x.solve_rate is not None
+        ]
+        if not points:
+            continue
+        line = axes.path([(x, y) for x, y, _ in points])
+        dots = "".join(
+            f'<circle class="dot" cx="{axes.px(x):.1f}" cy="{axes.py(y):.1f}" r="3.5">'
+            f"<title>{role}s, rounds {span.first} to {span.last}: {100 * y:.1f} % in "
+            f"{plural(span.matches, 'match')}</title></circle>"
+            for x, y, span in points
+        )
+        parts.append(f'<g class="{role}"><path class="line heavy" d="{line}"/>{dots}</g>')
+    parts.append(
+        '<g class="student"><circle class="dot" cx="196" cy="8" r="4"/></g>'
+        '<text x="204" y="12">our students</text>'
+        '<g class="teacher"><circle class="dot" cx="300" cy="8" r="4"/></g>'
+        '<text x="308" y="12">our teachers</text>'
+    )
+    return figure(
+        axes,
+        parts,
+        about="solve rates in matches with anchors",
+        y_name="tasks solved",
+        percent=True,
+    )
+
+
+def offsets(gathered: Gathered) -> str:
+    """The sums of the replacement offsets, in words."""
+    found = gathered.drift
+    return (
+        f"Replacements moved the mean of the teachers by {number(found.teacher_offset)} and that "
+        f"of the students by {number(found.student_offset)} in all: a change of the zero point."
+    )

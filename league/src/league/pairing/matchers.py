@@ -1,0 +1,108 @@
+"""Matchers: ways to fill the seats of a round, chosen by `LeagueConfig.matcher`.
+
+A matcher takes n members of the larger side, each once, and n seats of the smaller side, where one
+member may sit several times, and returns for each of the first the index of its seat: a permutation
+of n.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from league.arrays import Floats, Ints
+from league.errors import LeagueError
+from league.pairing.assignment import assign
+from league.pairing.expectation import expected_scores
+from league.pairing.pfsp import choice_probabilities, match_weights
+from league.roles import TEACHER
+from league.state.member import Member
+from league.state.state import State
+
+
+@dataclass(frozen=True)
+class Seating:
+    """n members of the larger side, and the n seats that the smaller side takes."""
+
+    state: State
+    large: Sequence[Member]
+    small: Sequence[Member]
+    seats: Ints
+    """Index into `small` of who sits on each seat, shape [n]."""
+
+    def weights(self, limit: int) -> Floats:
+        """PFSP weights of members against seats, shape [n, n]; refused above the limit."""
+        config, large, small = self.state.config, self.large, self.small
+        if len(large) > limit:
+            raise LeagueError(
+                f"the {config.matcher} matcher looks at every possible pair and takes at most "
+                f"{limit} matches a round, found {len(large)}; use matcher='thompson', or fewer "
+                "matches"
+            )
+        if large[0].role == TEACHER:
+            weights = match_weights(expected_scores(self.state, large, small), config.pfsp)
+        else:
+            weights = match_weights(expected_scores(self.state, small, large), config.pfsp).T
+        return weights[:, self.seats]
+
+
+Matcher = Callable[[Seating, np.random.Generator], Ints]
+
+SAMPLED_LIMIT = 512
+ASSIGNMENT_LIMIT = 256
+
+
+def _sampled(seating: Seating, rng: np.random.Generator) -> Ints:
+    """Rows in random order draw a free seat by its PFSP weight."""
+    weights = seating.weights(SAMPLED_LIMIT)
+    free = np.ones(len(seating.large), dtype=bool)
+    chosen = np.zeros(len(seating.large), dtype=np.int64)
+    for row in rng.permutation(len(seating.large)):
+        open_seats = np.flatnonzero(free)
+        chance = choice_probabilities(weights[row, open_seats], seating.state.config.explore)
+        at = int(np.searchsorted(np.cumsum(chance), rng.random() * float(chance.sum()), "right"))
+        seat = open_seats[min(at, len(open_seats) - 1)]
+        chosen[row] = seat
+        free[seat] = False
+    return chosen
+
+
+def _assignment(seating: Seating, rng: np.random.Generator) -> Ints:
+    """The likeliest matching under log weights with Gumbel noise, so pairs keep changing."""
+    weights = seating.weights(ASSIGNMENT_LIMIT)
+    chances = np.stack([choice_probabilities(row, seating.state.config.explore) for row in weights])
+    noise = rng.gumbel(size=chances.shape)
+    return assign(-(np.log(np.maximum(chances, 1e-12)) + noise))
+
+
+def _thompson(seating: Seating, rng: np.random.Generator) -> Ints:
+    """Draw a skill for every seat from its belief, sort both sides, and pair equal ranks.
+
+    With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
+    the gap; the draws keep pairs changing as long as members are in doubt. Takes n log n time.
+    """
+    order = [
+        np.argsort(_draw([m.rating.mu for m in members], [m.rating.sigma for m in members], rng))
+        for members in (seating.large, [seating.small[i] for i in seating.seats])
+    ]
+    chosen = np.empty(len(seating.large), dtype=np.int64)
+    chosen[order[0]] = order[1]
+    return chosen
+
+
+def _uniform(seating: Seating, rng: np.random.Generator) -> Ints:
+    """A fair permutation."""
+    return rng.permutation(len(seating.large))
+
+
+def _draw(mu: Sequence[float], sigma: Sequence[float], rng: np.random.Generator) -> Floats:
+    return np.asarray(np.array(mu) + np.array(sigma) * rng.standard_normal(len(mu)))
+
+
+MATCHERS: dict[str, Matcher] = {
+    "sampled": _sampled,
+    "assignment": _assignment,
+    "thompson": _thompson,
+    "uniform": _uniform,
+}
+"""Every matcher by the name that `LeagueConfig.matcher` gives it."""

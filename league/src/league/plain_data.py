@@ -1,0 +1,16 @@
+"""Results as plain data."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Cells = tuple[tuple[float | None, ...], ...]
+"""A matrix; None where nothing is known."""
+
+
+@dataclass(frozen=True)
+class PlainData:
+    """A frozen dataclass of plain fields, or of such dataclasses."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a plain dict, nested dataclasses as dicts."""
+        return asdict(self)

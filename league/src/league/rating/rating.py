@@ -1,0 +1,110 @@
+"""A skill as a normal belief, in TrueSkill's units; conversions by the `trueskill` package."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import trueskill
+
+from league.arrays import Floats
+from league.errors import LeagueError
+from league.rating.normal import cdf
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """Belief about one member's skill: N(mu, sigma²), in rating units."""
+
+    mu: float
+    sigma: float
+
+
+@dataclass(frozen=True)
+class Skills:
+    """Beliefs about n members in columns of one shape, in rating units."""
+
+    mu: Floats
+    """Means."""
+    sigma: Floats
+    """Standard deviations."""
+
+    @classmethod
+    def of(cls, ratings: Sequence[Rating]) -> "Skills":
+        """Return the columns of n ratings, each of shape [n]."""
+        mu = np.array([r.mu for r in ratings], dtype=np.float64)
+        sigma = np.array([r.sigma for r in ratings], dtype=np.float64)
+        return cls(mu, sigma)
+
+    def ratings(self) -> list[Rating]:
+        """Return the n ratings of columns of shape [n]."""
+        pairs = zip(self.mu.tolist(), self.sigma.tolist(), strict=True)
+        return [Rating(mu, sigma) for mu, sigma in pairs]
+
+
+@dataclass(frozen=True)
+class RatingModel:
+    """The constants of the TrueSkill model (Herbrich, Minka and Graepel, 2006).
+
+    The defaults are the `trueskill` package's.
+    """
+
+    mu: float = float(trueskill.MU)
+    """A newcomer's mean."""
+    sigma: float = float(trueskill.SIGMA)
+    """A newcomer's standard deviation."""
+    beta: float = float(trueskill.BETA)
+    """Noise of one performance."""
+    tau: float = float(trueskill.TAU)
+    """How much a skill may wander between two matches of a member."""
+
+    def __post_init__(self) -> None:
+        for name in ("mu", "sigma", "beta", "tau"):
+            if not math.isfinite(getattr(self, name)):
+                raise LeagueError(f"{name} is {getattr(self, name)!r}; expected a finite number")
+        if self.sigma <= 0 or self.beta <= 0 or self.tau < 0:
+            raise LeagueError(
+                f"sigma {self.sigma:g}, beta {self.beta:g}, tau {self.tau:g}; "
+                "expected sigma > 0, beta > 0 and tau >= 0"
+            )
+
+    @property
+    def performance_scale(self) -> float:
+        """Standard deviation of the difference of two performances: sqrt(2) beta."""
+        return math.sqrt(2.0) * self.beta
+
+
+def environment(model: RatingModel) -> Any:
+    """Return a `trueskill.TrueSkill` of exactly these constants, without draws.
+
+    Nothing here ever reads the package's global environment.
+    """
+    return trueskill.TrueSkill(
+        mu=model.mu, sigma=model.sigma, beta=model.beta, tau=model.tau, draw_probability=0.0
+    )
+
+
+def conservative(rating: Rating, model: RatingModel) -> float:
+    """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, that is mu - 3 sigma by default."""
+    env = environment(model)
+    return float(env.expose(env.create_rating(rating.mu, rating.sigma)))
+
+
+def quality(first: Rating, second: Rating, model: RatingModel) -> float:
+    """Return TrueSkill's match quality in [0, 1]: the density of a draw relative to its maximum.
+
+    It is no win probability, and it falls with uncertainty; for that see `predict`.
+    """
+    env = environment(model)
+    groups = [(env.create_rating(r.mu, r.sigma),) for r in (first, second)]
+    return float(env.quality(groups))
+
+
+def predict(teacher: Rating, student: Rating, model: RatingModel) -> float:
+    """Return the probability that the student wins one task, both beliefs integrated out.
+
+    Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)).
+    """
+    spread = math.sqrt(2.0 * model.beta**2 + student.sigma**2 + teacher.sigma**2)
+    return cdf((student.mu - teacher.mu) / spread)

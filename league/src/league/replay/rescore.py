@@ -1,0 +1,161 @@
+"""How well a league's log would have been predicted under another scheme or other constants.
+
+Every prediction uses only what was recorded before it (Dawid's prequential principle, 1984), so
+schemes compare fairly on one log, and a scheme cannot win by fitting what it has seen.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from league.arrays import Floats
+from league.config import LeagueConfig
+from league.errors import LeagueError, UnreadableLeague
+from league.plain_data import PlainData
+from league.rating.normal import Z95
+from league.rating.rating import Skills
+from league.replay.forecast import Forecast, forecasts
+from league.replay.log import Log
+from league.schemes.catalogue import scheme_of
+from league.state.agreement import noise_per_task, task_agreement
+
+_BINS = 5
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One fifth of the tasks, by predicted solve rate: the means of prediction and result."""
+
+    predicted: float
+    observed: float
+    matches: int
+
+
+@dataclass(frozen=True)
+class Rescored(PlainData):
+    """How well one setting predicted a log."""
+
+    scheme: str
+    tau: float
+    evidence: float
+    max_weight: float
+    matches: int
+    log_loss: float
+    """Mean over tasks of -(s ln p + (1 - s) ln(1 - p)), in nats; s is the student's share and p the
+    prediction."""
+    base_log_loss: float
+    """The same for the best constant p, found with hindsight."""
+    rmse: float
+    """Of p against the share observed, over matches."""
+    noise: float
+    """How large rmse would be if every p were the truth, by chance in tasks and rollouts alone."""
+    excess: float
+    """sqrt(rmse² - noise²), what is left for the ratings to answer for."""
+    coverage: float | None
+    """Share of observed shares within the 95 % predictive interval; None for schemes without
+    doubt."""
+    bins: tuple[Bin, ...]
+    """Calibration by fifths."""
+
+
+def rescore(
+    league: str | os.PathLike[str] | Log, scheme: str | None = None, **overrides: Any
+) -> Rescored:
+    """Return how well a scheme would have predicted a league's matches.
+
+    scheme: a name in `league.SCHEMES`, by default the league's own. overrides: other
+    settings of `LeagueConfig`, such as tau=0.2. Raises LeagueError for unknown settings and for
+    a log without a rated match.
+    """
+    log = league if isinstance(league, Log) else Log.read(league)
+    changed = overrides | ({} if scheme is None else {"scheme": scheme})
+    config = LeagueConfig.from_dict(log.config.to_dict() | changed)
+    return summary(config, played(log, config))
+
+
+def played(log: Log, config: LeagueConfig) -> list[Forecast]:
+    """Return all forecasts of a log; UnreadableLeague if its events do not fit together."""
+    try:
+        found = list(forecasts(log.events, config))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise UnreadableLeague(f"the log does not replay: {error!r}") from error
+    if not found:
+        raise LeagueError("the log has no rated match; expected at least one")
+    return found
+
+
+def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
+    """Return the figures for some forecasts made under a config."""
+    observed = np.array([f.outcome.student_score for f in found])
+    tasks = np.array([float(f.outcome.counted) for f in found])
+    loss = losses(config, found)
+    mean = float(np.average(observed, weights=tasks))
+    base = _cross_entropy(np.array([mean]), np.array([mean]))
+    predicted, doubt = _moments(config, found)
+    noise = predicted * (1.0 - predicted) * _noise(found) / tasks
+    squared = (predicted - observed) ** 2
+    inside = np.abs(predicted - observed) <= Z95 * np.sqrt(doubt + noise) + 1e-12
+    rmse2, noise2 = float(squared.mean()), float(noise.mean())
+    return Rescored(
+        scheme=config.scheme,
+        tau=config.tau,
+        evidence=config.evidence,
+        max_weight=config.max_weight,
+        matches=len(found),
+        log_loss=float(np.average(loss, weights=tasks)),
+        base_log_loss=float(base[0]),
+        rmse=rmse2**0.5,
+        noise=noise2**0.5,
+        excess=max(rmse2 - noise2, 0.0) ** 0.5,
+        coverage=None if config.scheme == "elo" else float(inside.mean()),
+        bins=_bins(predicted, observed),
+    )
+
+
+def losses(config: LeagueConfig, found: Sequence[Forecast]) -> Floats:
+    """Return the log-loss per task of each forecast, in nats, shape [matches]."""
+    observed = np.array([f.outcome.student_score for f in found])
+    return _cross_entropy(observed, _moments(config, found)[0])
+
+
+def _moments(config: LeagueConfig, found: Sequence[Forecast]) -> tuple[Floats, Floats]:
+    """Mean and variance of the believed solve rate, each of shape [matches]."""
+    scheme = scheme_of(config)
+    teachers = Skills.of([f.teacher for f in found])
+    students = Skills.of([f.student for f in found])
+    mean = scheme.predict(teachers, students)
+    if config.scheme == "elo":
+        return mean, np.zeros_like(mean)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    spread = np.sqrt(teachers.sigma**2 + students.sigma**2 + 2.0 * config.tau**2)
+    gaps = (students.mu - teachers.mu)[:, None] + spread[:, None] * nodes
+    still = np.zeros_like(gaps)
+    rates = scheme.predict(Skills(still, still), Skills(gaps, still))
+    share = weights / weights.sum()
+    centre = (rates * share).sum(axis=1, keepdims=True)
+    return mean, np.asarray(((rates - centre) ** 2 * share).sum(axis=1))
+
+
+def _noise(found: Sequence[Forecast]) -> Floats:
+    outcomes = [f.outcome for f in found]
+    agreement = task_agreement(outcomes)
+    known = 1.0 if agreement is None else agreement
+    rollouts = [o.attempts / o.valid if o.valid else 1.0 for o in outcomes]
+    return np.array([noise_per_task(known, n) for n in rollouts])
+
+
+def _cross_entropy(observed: Floats, predicted: Floats) -> Floats:
+    p = np.clip(predicted, 1e-9, 1.0 - 1e-9)
+    return np.asarray(-(observed * np.log(p) + (1.0 - observed) * np.log1p(-p)))
+
+
+def _bins(predicted: Floats, observed: Floats) -> tuple[Bin, ...]:
+    order = np.argsort(predicted, kind="stable")
+    parts = np.array_split(order, min(_BINS, len(order)))
+    return tuple(
+        Bin(float(predicted[part].mean()), float(observed[part].mean()), len(part))
+        for part in parts
+    )

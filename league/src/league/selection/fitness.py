@@ -1,0 +1,89 @@
+"""Fitness: the number that members of a role are ranked by, chosen by `LeagueConfig.fitness`."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from league.rating.rating import conservative
+from league.state.member import Member
+from league.state.state import State
+from league.streams import tie_break
+
+Values = list[float | None]
+
+
+def fitness(state: State, members: Sequence[Member]) -> Values:
+    """Return the fitness of each of a role's members; None for one that has no evidence yet."""
+    return FITNESS[state.config.fitness](state, members)
+
+
+def ranked(
+    state: State, role: str, given: Mapping[str, float] | None = None
+) -> tuple[list[Member], dict[str, float | None]]:
+    """Return the living members of a role, best first, and their fitness by name.
+
+    given: fitness by name to use instead of the config's. Equals are in random order,
+    those without a fitness last.
+    """
+    members = state.living(role)
+    values = fitness(state, members) if given is None else [given[m.name] for m in members]
+    by_name = {m.name: value for m, value in zip(members, values, strict=True)}
+
+    def order(member: Member) -> tuple[bool, float, int]:
+        value = by_name[member.name]
+        tie = tie_break(state.config.seed, "tie", member.name)
+        return (value is None, -value if value is not None else 0.0, tie)
+
+    return sorted(members, key=order), by_name
+
+
+def _rating(state: State, members: Sequence[Member]) -> Values:
+    """The rating's mu."""
+    return [member.rating.mu for member in members]
+
+
+def _lower_bound(state: State, members: Sequence[Member]) -> Values:
+    """The conservative rating, mu - 3 sigma: a member must be known to be good."""
+    return [conservative(member.rating, state.config.model) for member in members]
+
+
+def _reward(state: State, members: Sequence[Member]) -> Values:
+    """The mean reward per task of a teacher, the solve rate of a student."""
+    return [member.mean_reward for member in members]
+
+
+def _blend(state: State, members: Sequence[Member]) -> Values:
+    """(1 - w) times the rating plus w times the reward, w = config.blend_reward.
+
+    Both in standard deviations from the mean of those members that have a reward, and 0 where
+    all are alike: a rating sees whether tasks are solved, a reward whether they were worth it.
+    """
+    rated = [m for m in members if m.mean_reward is not None]
+    share = state.config.blend_reward
+    ratings = _standardised([m.rating.mu for m in rated])
+    rewards = _standardised([m.mean_reward or 0.0 for m in rated])
+    blend = {
+        m.name: (1.0 - share) * a + share * b
+        for m, a, b in zip(rated, ratings, rewards, strict=True)
+    }
+    return [blend.get(member.name) for member in members]
+
+
+def _standardised(values: Sequence[float]) -> list[float]:
+    if not values:
+        return []
+    column = np.array(values)
+    spread = float(column.std())
+    # The deviation of equal numbers is 0 up to rounding.
+    if spread <= 1e-12 * max(1.0, float(np.abs(column).max())):
+        return [0.0] * len(values)
+    return [float(v) for v in (column - column.mean()) / spread]
+
+
+FITNESS: dict[str, Callable[[State, Sequence[Member]], Values]] = {
+    "rating": _rating,
+    "lower_bound": _lower_bound,
+    "reward": _reward,
+    "blend": _blend,
+}
+"""Every fitness by the name that `LeagueConfig.fitness` gives it."""

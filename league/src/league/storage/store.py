@@ -1,0 +1,161 @@
+"""A league on disk: settings, event log and snapshot, and how they become a state again.
+
+The files are a function of the events alone, whoever wrote them and however often the league was
+closed and opened in between. A snapshot is due when at least `config.snapshot_every` events and as
+many bytes as half the last snapshot have been logged since: so the work on snapshots, and the log
+behind the last of them, stay in proportion to what happens, at any number of members.
+"""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from league.config import LeagueConfig
+from league.errors import LeagueError, UnreadableLeague
+from league.events.fold import apply
+from league.state.state import State
+from league.storage.files import SCHEMA, canonical, canonical_pieces, read_object, write_atomically
+from league.storage.journal import Journal, LogReader, digest, parse
+from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT, read_settings, settings_line
+
+
+def write_new_league(
+    directory: Path, config: LeagueConfig, teachers: list[str], students: list[str]
+) -> None:
+    """Write a new league's files; the settings come last and make it one."""
+    event = {"event": "league_founded", "teachers": teachers, "students": students}
+    state = State(config)
+    apply(state, event)
+    line = canonical(event)
+    write_atomically(directory / EVENTS, line)
+    write_atomically(directory / SNAPSHOT, *_snapshot(state, len(line), digest(line)))
+    write_atomically(directory / SETTINGS, settings_line(config))
+
+
+def replayed(config: LeagueConfig, log: bytes, path: Path) -> State:
+    """Return the state after a whole log, from its first event on."""
+    state = State(config)
+    for line in LogReader(io.BytesIO(log)).lines():
+        _fold(state, line, path)
+    return state
+
+
+class Store:
+    """The files of one open league, and the state that they amount to."""
+
+    def __init__(self, directory: Path, writable: bool) -> None:
+        self.directory = directory
+        self.warnings: list[str] = []
+        """What had to be repaired or could not be written, one sentence each."""
+        self._schema, config = read_settings(directory)
+        self._due = _Due(config.snapshot_every)
+        log = directory / EVENTS
+        try:
+            with log.open("rb") as stream:
+                read, snapshot = self._read(config, stream)
+        except OSError as error:
+            raise UnreadableLeague(f"cannot read {log}: {error}") from error
+        if not self.state.events:
+            raise UnreadableLeague(f"{log} is empty; expected a founding event")
+        if read.torn_bytes:
+            self.warnings.append(
+                f"{log} ended in an unfinished event of {read.torn_bytes} bytes; it was dropped"
+            )
+        if writable and snapshot is not None:
+            write_atomically(directory / SNAPSHOT, *snapshot)
+        self.journal = Journal(log, read, writable)
+
+    def commit(self, event: dict[str, Any]) -> None:
+        """Append one checked event, then let the state follow."""
+        if self._schema < SCHEMA and self.journal.writable:
+            # From here on an older version could not read the log: let it say so.
+            try:
+                write_atomically(self.directory / SETTINGS, settings_line(self.state.config))
+            except OSError as error:
+                raise LeagueError(f"cannot write {self.directory / SETTINGS}: {error}") from error
+            self._schema = SCHEMA
+        # A pairing brings the results of the rounds before it to the disk.
+        self.journal.append(event, sync=event["event"] == "round_paired")
+        apply(self.state, event)
+        if not self._due.after(self.state, self.journal.byte_length):
+            return
+        content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
+        self._due.written(self.state, self.journal.byte_length, sum(map(len, content)))
+        try:
+            self.journal.sync()
+            write_atomically(self.directory / SNAPSHOT, *content)
+        except OSError as error:
+            # The log holds everything; the next opening writes the snapshot again.
+            self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
+
+    def _read(
+        self, config: LeagueConfig, stream: io.BufferedReader
+    ) -> tuple[LogReader, list[bytes] | None]:
+        """Set the state; return the reader at its end, and the last snapshot due on the way."""
+        read = LogReader(stream)
+        state = self._from_snapshot(config, read)
+        if state is None:
+            stream.seek(0)
+            read, state = LogReader(stream), State(config)
+        self.state = state
+        last: list[bytes] | None = None
+        for line in read.lines():
+            _fold(state, line, self.directory / EVENTS)
+            if self._due.after(state, read.position):
+                last = _snapshot(state, read.position, read.digest)
+                self._due.written(state, read.position, sum(map(len, last)))
+        return read, last
+
+    def _from_snapshot(self, config: LeagueConfig, read: LogReader) -> State | None:
+        """The state of the snapshot, with the reader at its place in the log, if they agree."""
+        path = self.directory / SNAPSHOT
+        try:
+            data = read_object(path)
+            if data["schema"] < SCHEMA:
+                return None
+            if not read.skip(int(data["bytes"])) or data["digest"] != read.digest:
+                raise LeagueError(f"{path} does not belong to the log beside it")
+            state = State.from_dict(config, data["state"])
+            self._due.written(state, read.position, path.stat().st_size)
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            self.warnings.append(f"rebuilt the state from the log alone: {error}")
+            return None
+        return state
+
+
+class _Due:
+    """When the next snapshot is due: a function of the events alone."""
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+        self._events = 0
+        self._position = 0
+        self._size = 0
+
+    def after(self, state: State, position: int) -> bool:
+        """Whether a snapshot is due after an event that ends at this byte of the log."""
+        return state.events == 1 or (
+            state.events - self._events >= self._every
+            and 2 * (position - self._position) >= self._size
+        )
+
+    def written(self, state: State, position: int, size: int) -> None:
+        """Take note of the last snapshot and its size in bytes."""
+        self._events, self._position, self._size = state.events, position, size
+
+
+def _snapshot(state: State, byte_length: int, log_digest: str) -> list[bytes]:
+    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log_digest}
+    opening = canonical(header)[:-2] + b',"state":'
+    return [opening, *canonical_pieces(state.sections()), b"}\n"]
+
+
+def _fold(state: State, line: bytes, path: Path) -> None:
+    where = f"{path} line {state.events + 1}"
+    try:
+        apply(state, parse(line, where))
+    except UnreadableLeague:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = error if isinstance(error, LeagueError) else repr(error)
+        raise UnreadableLeague(f"{where}: {reason}") from error
