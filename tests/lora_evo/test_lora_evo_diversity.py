@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, distance, save_adapter
-from lora_evo.angles import column_angles, row_angles
-from lora_evo.diversity import diversity, diversity_of_directories, effective_members
-from lora_evo.names import module_type, telling_names
+from lora_evo.files.names import module_type, telling_names
+from lora_evo.linalg.angles import column_angles, row_angles
+from lora_evo.population.diversity import diversity, diversity_of_directories, effective_members
 
 WIDE = {"inputs": 24, "outputs": 32}
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from lora_evo import cross_directory, distance, mutate_directory, save_adapter, verify
 from lora_evo.cli import main
-from lora_evo.cli_progress import module_counter
-from lora_evo.diversity import diversity
-from lora_evo.population_page import population_page
+from lora_evo.commands.progress import module_counter
+from lora_evo.pages.population_page import population_page
+from lora_evo.population.diversity import diversity
 
 
 @pytest.fixture

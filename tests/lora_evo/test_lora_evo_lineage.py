@@ -19,7 +19,7 @@ from lora_evo import (
     tree,
     verify,
 )
-from lora_evo.breeding_directories import without_tensors
+from lora_evo.breeding.child_directory import without_tensors
 
 FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
 
@@ -223,8 +223,8 @@ def test_family_tree(bred):
 
 
 def test_finished_modules_hold_no_tensors(make_adapter):
-    from lora_evo.breeding import grow
-    from lora_evo.plan import checked_order
+    from lora_evo.breeding.child import grow
+    from lora_evo.breeding.order import checked_order
 
     order = checked_order("mutation", "svd_structured", 1, None, None, {}, 1)
     growth = next(grow([make_adapter(1)], order))

@@ -18,17 +18,17 @@ from lora_evo import (
     save_adapter,
 )
 from lora_evo.cli import main
-from lora_evo.cli_retention_training import Lesson, train
-from lora_evo.noise import stream
-from lora_evo.probe_model import open_base
-from lora_evo.probe_rows import ProbeRow
-from lora_evo.recovery_summary import summarise
-from lora_evo.supervised_learner import SupervisedLearner, TrainingRecipe, base_fingerprint
-from lora_evo.supervised_trials import SupervisedTrials, row_of_child
-from lora_evo.training_rows import TrainingRows
-from lora_evo.trial_journal import read_journal
-from lora_evo.trial_plan import Treatment
-from lora_evo.trials import fresh_adapter
+from lora_evo.commands.retention_training import Lesson, train
+from lora_evo.linalg.noise import stream
+from lora_evo.probing.base_model import open_base
+from lora_evo.probing.prompt_rows import ProbeRow
+from lora_evo.recovery.journal import read_journal
+from lora_evo.recovery.plan import Treatment
+from lora_evo.recovery.summary import summarise
+from lora_evo.recovery.supervised_learner import SupervisedLearner, TrainingRecipe, base_fingerprint
+from lora_evo.recovery.supervised_trials import SupervisedTrials, row_of_child
+from lora_evo.recovery.training_rows import TrainingRows
+from lora_evo.recovery.trials import fresh_adapter
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

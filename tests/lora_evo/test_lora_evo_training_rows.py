@@ -2,8 +2,8 @@
 
 import json
 
-from lora_evo.probe_rows import ProbeRow
-from lora_evo.training_rows import read_training_rows, split_rows
+from lora_evo.probing.prompt_rows import ProbeRow
+from lora_evo.recovery.training_rows import read_training_rows, split_rows
 
 
 def test_a_split_keeps_all_rows_of_a_prompt_on_one_side():

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from lora_evo import __version__
-from lora_evo.atomic import write_text_atomically
-from lora_evo.breeding_directories import cross_directory, mutate_directory
-from lora_evo.cli_diversity import distance, diversity
-from lora_evo.cli_frame import (
+from lora_evo.breeding.child_directory import cross_directory, mutate_directory
+from lora_evo.breeding.lineage import Lineage
+from lora_evo.breeding.verification import verify as verify_child
+from lora_evo.commands.diversity import distance, diversity
+from lora_evo.commands.frame import (
     FOLDER,
     change_text,
     guarded,
@@ -22,19 +23,18 @@ from lora_evo.cli_frame import (
     print_json,
     print_table,
 )
-from lora_evo.cli_progress import module_counter
-from lora_evo.cli_recovery import recovery
-from lora_evo.cli_resize import resize
-from lora_evo.cli_retention import retention
+from lora_evo.commands.progress import module_counter
+from lora_evo.commands.recovery import recovery
+from lora_evo.commands.resize import resize
+from lora_evo.commands.retention import retention
 from lora_evo.errors import LoraEvoError
-from lora_evo.family import family, tree
-from lora_evo.family_page import family_page
-from lora_evo.inspection import inspect_directory
-from lora_evo.lineage import Lineage
-from lora_evo.operator_page import operator_page, operator_pages, table
-from lora_evo.operators import Operator
-from lora_evo.plan import check_names, find_operator
-from lora_evo.verification import verify as verify_child
+from lora_evo.files.atomic import write_text_atomically
+from lora_evo.operators.lookup import check_names, find_operator
+from lora_evo.operators.operator import Operator
+from lora_evo.operators.page import operator_page, operator_pages, table
+from lora_evo.pages.family_page import family_page
+from lora_evo.population.family import family, tree
+from lora_evo.population.inspection import inspect_directory
 
 
 @click.group()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lora_evo.adapter import Slot
-from lora_evo.config import AdapterConfig
+from lora_evo.checks import is_number
 from lora_evo.errors import LoraEvoError
+from lora_evo.files.adapter import Slot
+from lora_evo.files.adapter_config import AdapterConfig
 
 # Names that the doors of this package give to their own arguments.
 _SETTINGS = ("gauge", "overwrite", "progress", "seed", "strength", "threads", "weights")
@@ -93,9 +94,7 @@ class Operator:
                 f"{self.name}.prepare is {self.prepare!r}; expected a function of a Request"
             )
         strength = self.default_strength
-        if strength is not None and (
-            isinstance(strength, bool) or not isinstance(strength, int | float) or not strength >= 0
-        ):
+        if strength is not None and not (is_number(strength) and strength >= 0):
             raise LoraEvoError(
                 f"{self.name}.default_strength is {strength!r}; expected a number of at least 0, "
                 "or None"

@@ -1,0 +1,199 @@
+"""The record beside a child: whose it is, by which operator, and what that changed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy
+import torch
+
+from lora_evo.breeding.order import Order
+from lora_evo.errors import FileDamage
+from lora_evo.operators.lookup import operator_named
+from lora_evo.operators.plugins import plugin_behind
+
+LINEAGE_FILE = "lineage.json"
+_FORMAT = 1
+RESIZE = "resize"  # the operator of a child that is its parent at another rank
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "operator": str,
+    "seed": int,
+    "strength": (int, float, NoneType),
+    "parameters": dict,
+    "generation": int,
+    "content_hash": str,
+    "moments_valid": bool,
+    "relative_change": (int, float, NoneType),
+    "truncation_loss": (int, float),
+    "versions": dict,
+    "plugin": (str, NoneType),
+}
+
+
+@dataclass(frozen=True)
+class ModuleTrace:
+    """What happened to one module.
+
+    `relative_change` = |D' - D| / |D| against the first parent, before rounding to the storage
+    dtype; None when the first parent's update was zero and the child's is not. `effective_rank`
+    and `rank` (numerical) are the child's; `truncation_loss` is the Frobenius norm of
+    what the rank cut off over that of the whole; `source` counts the parents from 0.
+    """
+
+    relative_change: float | None
+    effective_rank: float
+    rank: int
+    truncation_loss: float
+    source: int
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The whole record. Hashes are `content_hash` values; nothing in it depends on time or place.
+
+    `generation` is 1 + the largest of the parents' (0 for an adapter without lineage).
+    `moments_valid`: whether optimiser moments may be carried over, each module's from its source.
+    `plugin`: the distribution that brought the operator, with its version among `versions`; None
+    for a built-in operator and for one given as an object.
+    """
+
+    operator: str
+    seed: int
+    strength: float | None
+    weights: tuple[float, ...] | None
+    parameters: Mapping[str, Any]
+    parents: tuple[str, ...]
+    generation: int
+    content_hash: str
+    moments_valid: bool
+    relative_change: float | None
+    truncation_loss: float
+    modules: Mapping[str, ModuleTrace]
+    versions: Mapping[str, str]
+    plugin: str | None = None
+
+    @property
+    def order(self) -> Order:
+        """What to ask for to get this child again."""
+        return Order(self.operator, self.seed, self.strength, self.weights, self.parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, as in lineage.json."""
+        return {"format": _FORMAT, **asdict(self)}
+
+    def to_json(self) -> str:
+        """The text of lineage.json."""
+        return json.dumps(self.to_dict(), indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Lineage:
+        """Parse lineage.json; raises `FileDamage` when a field is missing or of another kind."""
+        try:
+            raw = json.loads(text)
+            if raw.pop("format") != _FORMAT:
+                raise FileDamage(
+                    f"{LINEAGE_FILE} was written by another version of this package; upgrade "
+                    "lora_evo to the version that wrote it, or remove the file to start a family"
+                )
+            raw["modules"] = {path: ModuleTrace(**row) for path, row in raw["modules"].items()}
+            raw["parents"] = tuple(str(parent) for parent in raw["parents"])
+            raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
+            lineage = cls(**raw)
+        except FileDamage:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise FileDamage(
+                f"{LINEAGE_FILE} is damaged ({error}); remove or restore it"
+            ) from error
+        for name, kinds in _KINDS.items():
+            if not isinstance(getattr(lineage, name), kinds):
+                raise FileDamage(
+                    f"{LINEAGE_FILE} is damaged ({name} is {getattr(lineage, name)!r}); "
+                    "remove or restore it"
+                )
+        if not lineage.parents:
+            raise FileDamage(f"{LINEAGE_FILE} is damaged (no parents); remove or restore it")
+        return lineage
+
+
+def describe(
+    *,
+    order: Order,
+    parents: Sequence[str],
+    generation: int,
+    content: str,
+    modules: Mapping[str, ModuleTrace],
+    norms: Mapping[str, float],
+    moments_valid: bool,
+) -> Lineage:
+    """Sum up a finished child; numbers are kept to 9 digits. `norms`: the first parent's |D|."""
+    from lora_evo import __version__
+
+    versions = {
+        "lora_evo": __version__,
+        "numpy": numpy.__version__,
+        "torch": torch.__version__,
+    }
+    bred = order.operator != RESIZE
+    behind = plugin_behind(order.given or operator_named(order.operator)) if bred else None
+    if behind is not None:
+        versions[behind.distribution] = behind.version
+    rows = {
+        path: ModuleTrace(
+            relative_change=_digits(row.relative_change),
+            effective_rank=_digits(row.effective_rank) or 0.0,
+            rank=row.rank,
+            truncation_loss=_digits(row.truncation_loss) or 0.0,
+            source=row.source,
+        )
+        for path, row in modules.items()
+    }
+    return Lineage(
+        operator=order.operator,
+        seed=order.seed,
+        strength=order.strength,
+        weights=order.weights,
+        parameters=order.parameters,
+        parents=tuple(parents),
+        generation=generation,
+        content_hash=content,
+        moments_valid=moments_valid,
+        relative_change=_digits(_total_change(modules, norms)),
+        truncation_loss=max(row.truncation_loss for row in rows.values()),
+        modules=rows,
+        versions=versions,
+        plugin=None if behind is None else behind.distribution,
+    )
+
+
+def read_lineage(directory: Path) -> Lineage | None:
+    """The lineage beside an adapter, or None for an adapter that was not bred."""
+    file = directory / LINEAGE_FILE
+    if not file.is_file():
+        return None
+    try:
+        return Lineage.from_json(file.read_text(encoding="utf-8"))
+    except (FileDamage, UnicodeDecodeError) as error:
+        raise FileDamage(f"{directory}: {error}") from error
+
+
+def _total_change(modules: Mapping[str, ModuleTrace], norms: Mapping[str, float]) -> float | None:
+    """Change of the whole adapter from the changes of its modules and the parent's norms."""
+    total = math.hypot(*norms.values())
+    changes = [row.relative_change for row in modules.values()]
+    if any(change is None for change in changes):
+        return None
+    if not total:
+        return 0.0
+    return math.hypot(*((modules[p].relative_change or 0.0) * norms[p] for p in modules)) / total
+
+
+def _digits(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.9g}")
