@@ -19,7 +19,8 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.breeding.resize import resize, resize_directory, resize_with_report
+from lora_evo.breeding.child import resize, resize_with_report
+from lora_evo.breeding.child_directory import resize_directory
 from lora_evo.cli import main
 from lora_evo.linalg.spectrum import dead_pairs, singular_values
 

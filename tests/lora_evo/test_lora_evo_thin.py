@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lora_evo import LoraEvoError
-from lora_evo.files.finite import all_finite
+from lora_evo.files.adapter import all_finite
 from lora_evo.linalg.span import span
 from lora_evo.linalg.thin import prepared, thin
 from lora_evo.operators.mutations.step import solve_step

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
-from lora_evo.breeding.child import Growth, grow, trace
+from lora_evo.breeding.growth import Growth, birth
 from lora_evo.breeding.lineage import LINEAGE_FILE, Lineage, read_lineage
-from lora_evo.breeding.order import Order, checked_order
+from lora_evo.breeding.order import Order, checked_order, resize_order
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.atomic import directory_in_place_of
-from lora_evo.files.directory import (
-    CONFIG_FILE,
-    PathLike,
-    open_adapter,
-    slot_writer,
-    write_slot,
-)
-from lora_evo.files.output import check_output
+from lora_evo.files.adapter import Slot
+from lora_evo.files.atomic import check_output, directory_in_place_of
+from lora_evo.files.directory import PathLike, open_adapter, write_adapter
 from lora_evo.operators.operator import Operator
 
 Progress = Callable[[int, int], None]
@@ -76,6 +69,23 @@ def cross_directory(
     return _breed(parents, Path(out_dir), order, threads, overwrite, progress)
 
 
+def resize_directory(
+    parent_dir: PathLike,
+    out_dir: PathLike,
+    *,
+    rank: int,
+    alpha: float | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> Lineage:
+    """Write the adapter in `parent_dir` at another rank to `out_dir`, with its lineage.json.
+
+    Module by module; raises `LoraEvoError`, and leaves nothing behind then.
+    """
+    order = resize_order(rank, alpha, seed)
+    return _breed([Path(parent_dir)], Path(out_dir), order, 1, overwrite, None)
+
+
 def _breed(
     parents: list[Path],
     out: Path,
@@ -88,23 +98,20 @@ def _breed(
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
         known = [read_lineage(parent) for parent in parents]
-        generations = [0 if lineage is None else lineage.generation for lineage in known]
+        child = birth(readers, order)
+        layout = readers[0].layout(child.config)
         draft = stack.enter_context(directory_in_place_of(out, overwrite=overwrite))
         grown: list[Growth] = []
-        with slot_writer(draft, readers[0].layout()) as writer:
-            for growth in grow(readers, order, threads):
-                write_slot(writer, growth.path, growth.child.slot)
-                grown.append(without_tensors(growth))
+
+        def slots() -> Iterator[tuple[str, Slot]]:
+            for growth in child.grow(threads):
+                grown.append(growth.without_tensors())
+                yield growth.path, growth.child.slot
                 if progress is not None:
                     progress(len(grown), len(readers[0].paths))
-        lineage = trace(readers, order, grown, generations)
-        (draft / CONFIG_FILE).write_text(readers[0].config.to_json(), encoding="utf-8")
+
+        write_adapter(draft, child.config, layout, slots())
+        generations = [0 if lineage is None else lineage.generation for lineage in known]
+        lineage = child.lineage(grown, generations)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
     return lineage
-
-
-def without_tensors(growth: Growth) -> Growth:
-    """A finished module with its weights let go."""
-    slot = growth.child.slot
-    empty = replace(slot, A=slot.A.new_empty(0), B=slot.B.new_empty(0))
-    return replace(growth, child=replace(growth.child, slot=empty))

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
-import numpy
-import torch
-
 from lora_evo.breeding.order import Order
 from lora_evo.errors import FileDamage
-from lora_evo.operators.lookup import operator_named
-from lora_evo.operators.plugins import plugin_behind
 
 LINEAGE_FILE = "lineage.json"
 _FORMAT = 1
-RESIZE = "resize"  # the operator of a child that is its parent at another rank
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "operator": str,
@@ -123,56 +116,6 @@ class Lineage:
         return lineage
 
 
-def describe(
-    *,
-    order: Order,
-    parents: Sequence[str],
-    generation: int,
-    content: str,
-    modules: Mapping[str, ModuleTrace],
-    norms: Mapping[str, float],
-    moments_valid: bool,
-) -> Lineage:
-    """Sum up a finished child; numbers are kept to 9 digits. `norms`: the first parent's |D|."""
-    from lora_evo import __version__
-
-    versions = {
-        "lora_evo": __version__,
-        "numpy": numpy.__version__,
-        "torch": torch.__version__,
-    }
-    bred = order.operator != RESIZE
-    behind = plugin_behind(order.given or operator_named(order.operator)) if bred else None
-    if behind is not None:
-        versions[behind.distribution] = behind.version
-    rows = {
-        path: ModuleTrace(
-            relative_change=_digits(row.relative_change),
-            effective_rank=_digits(row.effective_rank) or 0.0,
-            rank=row.rank,
-            truncation_loss=_digits(row.truncation_loss) or 0.0,
-            source=row.source,
-        )
-        for path, row in modules.items()
-    }
-    return Lineage(
-        operator=order.operator,
-        seed=order.seed,
-        strength=order.strength,
-        weights=order.weights,
-        parameters=order.parameters,
-        parents=tuple(parents),
-        generation=generation,
-        content_hash=content,
-        moments_valid=moments_valid,
-        relative_change=_digits(_total_change(modules, norms)),
-        truncation_loss=max(row.truncation_loss for row in rows.values()),
-        modules=rows,
-        versions=versions,
-        plugin=None if behind is None else behind.distribution,
-    )
-
-
 def read_lineage(directory: Path) -> Lineage | None:
     """The lineage beside an adapter, or None for an adapter that was not bred."""
     file = directory / LINEAGE_FILE
@@ -182,18 +125,3 @@ def read_lineage(directory: Path) -> Lineage | None:
         return Lineage.from_json(file.read_text(encoding="utf-8"))
     except (FileDamage, UnicodeDecodeError) as error:
         raise FileDamage(f"{directory}: {error}") from error
-
-
-def _total_change(modules: Mapping[str, ModuleTrace], norms: Mapping[str, float]) -> float | None:
-    """Change of the whole adapter from the changes of its modules and the parent's norms."""
-    total = math.hypot(*norms.values())
-    changes = [row.relative_change for row in modules.values()]
-    if any(change is None for change in changes):
-        return None
-    if not total:
-        return 0.0
-    return math.hypot(*((modules[p].relative_change or 0.0) * norms[p] for p in modules)) / total
-
-
-def _digits(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.9g}")

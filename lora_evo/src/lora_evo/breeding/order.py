@@ -19,6 +19,9 @@ from lora_evo.operators.lookup import check_names, find_operator, operator_named
 from lora_evo.operators.operator import Operator, Request
 from lora_evo.operators.plugins import plugin_behind
 
+RESIZE = "resize"
+"""The operator of a child that is its parent at another rank."""
+
 
 class Parent(Protocol):
     """What breeding reads: an `Adapter` in memory or an `AdapterReader` on disk."""
@@ -78,6 +81,11 @@ def checked_order(
         parameters={**found.defaults, **_with_checked_gauge(parameters)},
         given=operator if isinstance(operator, Operator) else None,
     )
+
+
+def resize_order(rank: int, alpha: float | None, seed: int) -> Order:
+    """An order for the parent itself at another rank; `alpha` None keeps every module's scale."""
+    return Order(RESIZE, checked_count("seed", seed, 0), None, None, {"rank": rank, "alpha": alpha})
 
 
 def request_for(order: Order, parents: Sequence[Parent]) -> Request:

@@ -9,7 +9,7 @@ from pathlib import Path
 from lora_evo.breeding.lineage import read_lineage
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import PathLike, content_hash
-from lora_evo.files.folders import adapter_folders, by_content
+from lora_evo.files.folders import folders_by_content
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def parents_on_disk(child: PathLike, roots: Sequence[PathLike] | None = None) ->
             f"{folder} has no lineage.json, so its parents are not known; name them with --parent"
         )
     places = [folder.resolve().parent] if roots is None else [Path(root) for root in roots]
-    found, unreadable = by_content(adapter_folders(places), set(lineage.parents))
+    found, unreadable = folders_by_content(places, set(lineage.parents))
     for content in lineage.parents:
         if content not in found:
             reasons = "".join(f"; could not read {reason}" for reason in unreadable)

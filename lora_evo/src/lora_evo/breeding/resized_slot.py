@@ -20,6 +20,7 @@ from dataclasses import replace
 import torch
 
 from lora_evo.checks import checked_count
+from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.linalg.noise import stream
@@ -39,6 +40,8 @@ def resized_config(
     the other modules one by one. Raises `LoraEvoError` for a rank or alpha that cannot be.
     """
     checked_count("rank", rank)
+    if isinstance(alpha, float) and not (math.isfinite(alpha) and alpha > 0):
+        raise LoraEvoError(f"alpha is {alpha}; expected a finite number above 0")
     if alpha is not None:
         return replace(config, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
     root = math.sqrt(rank) if config.use_rslora else rank

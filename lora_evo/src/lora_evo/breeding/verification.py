@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lora_evo.breeding.child import Growth, grow, trace
-from lora_evo.breeding.child_directory import Progress, without_tensors
-from lora_evo.breeding.lineage import RESIZE, Lineage, read_lineage
-from lora_evo.breeding.order import checked_order
-from lora_evo.breeding.resize import regrowth
+from lora_evo.breeding.child_directory import Progress
+from lora_evo.breeding.growth import Growth, birth
+from lora_evo.breeding.lineage import Lineage, read_lineage
+from lora_evo.breeding.order import RESIZE, checked_order
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.content_hash import slot_digest
 from lora_evo.files.directory import AdapterReader, PathLike, content_hash, open_adapter
-from lora_evo.files.folders import adapter_folders, by_content
+from lora_evo.files.folders import folders_by_content
 from lora_evo.linalg.distance import Gap, slot_gap, total_gap
 from lora_evo.operators.lookup import recorded_operator
 
@@ -108,7 +107,7 @@ def _find_parents(
         roots = [Path(parent) for parent in parents]
     else:
         roots = [Path(parents)]
-    found, unreadable = by_content(adapter_folders(roots), set(lineage.parents))
+    found, unreadable = folders_by_content(roots, set(lineage.parents))
     problems = [
         f"the parent {content[:24]} was not found under "
         f"{', '.join(str(root) for root in roots)}; name the folder that holds it as it was then"
@@ -123,30 +122,27 @@ def _find_parents(
 def _remake(
     lineage: Lineage, child: Path, folders: list[Path], progress: Progress | None
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
-    if lineage.operator == RESIZE:
-        with open_adapter(folders[0]) as parent, open_adapter(child) as reader:
-            plan = regrowth(parent, lineage.seed, lineage.parameters)
-            gaps, grown, differing = _compared(plan.grow(), parent, reader, progress)
-            return plan.trace(grown, 0), gaps, differing
-    try:
-        operator = recorded_operator(lineage.operator, lineage.plugin, lineage.versions)
-    except LoraEvoError as error:
-        raise LoraEvoError(f"{child}: {error}") from error
-    order = checked_order(
-        operator.kind,
-        lineage.operator,
-        lineage.seed,
-        lineage.strength,
-        lineage.weights,
-        lineage.parameters,
-        len(folders),
-    )
+    order = lineage.order
+    if order.operator != RESIZE:
+        try:
+            operator = recorded_operator(order.operator, lineage.plugin, lineage.versions)
+        except LoraEvoError as error:
+            raise LoraEvoError(f"{child}: {error}") from error
+        order = checked_order(
+            operator.kind,
+            order.operator,
+            order.seed,
+            order.strength,
+            order.weights,
+            order.parameters,
+            len(folders),
+        )
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
         reader = stack.enter_context(open_adapter(child))
-        gaps, grown, differing = _compared(grow(readers, order), readers[0], reader, progress)
-        remade = trace(readers, order, grown, generations=(0,) * len(readers))
-    return remade, gaps, differing
+        again = birth(readers, order)
+        gaps, grown, differing = _compared(again.grow(), readers[0], reader, progress)
+        return again.lineage(grown, (0,) * len(readers)), gaps, differing
 
 
 def _compared(
@@ -166,7 +162,7 @@ def _compared(
         gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
         if slot_digest(there) != growth.digest:
             differing.append(growth.path)
-        grown.append(without_tensors(growth))
+        grown.append(growth.without_tensors())
         if progress is not None:
             progress(len(grown), len(first.paths))
     return gaps, grown, differing

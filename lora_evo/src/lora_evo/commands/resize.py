@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lora_evo.breeding.resize import resize_directory
+from lora_evo.breeding.child_directory import resize_directory
 from lora_evo.commands.frame import FOLDER, guarded, json_option, print_json
 
 

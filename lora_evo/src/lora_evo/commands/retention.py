@@ -24,7 +24,7 @@ from lora_evo.commands.retention_training import (
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter
 from lora_evo.files.directory import load_adapter
-from lora_evo.files.names import telling_names
+from lora_evo.files.folders import shortest_unique_names
 from lora_evo.probing.base_model import BaseModel, open_base
 from lora_evo.probing.probe import Behaviour, probe
 from lora_evo.probing.prompt_rows import ProbeRow, read_probes
@@ -107,7 +107,7 @@ def retention(
     asked.check(model)
     _check_limits(max_change, max_kl_ratio, model, probes, asked.train)
     folders = list(parents) or parents_on_disk(child)
-    short = telling_names(folders)  # refuses a parent given twice
+    short = shortest_unique_names(folders)  # refuses a parent given twice
     names = [str(parent) for parent in parents] or short
     compared = {
         name: retention_of_directories(folder, child)

@@ -10,7 +10,6 @@ import torch
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter_config import AdapterConfig
-from lora_evo.files.finite import all_finite
 from lora_evo.files.layout import LINEAR, Layout
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -110,6 +109,18 @@ def check_shapes(config: AdapterConfig, path: str, a: tuple[int, ...], b: tuple[
             f"the weights hold {path}, which target_modules does not name; PEFT would drop it "
             "silently: add it to target_modules"
         )
+
+
+def all_finite(factor: torch.Tensor) -> bool:
+    """Whether no value is NaN or infinite.
+
+    One sum tells: NaN and infinity survive every addition. Only where it is not finite itself,
+    which an overflow of large values can cause too, every value is looked at.
+    """
+    values = factor.detach()
+    narrow = values.dtype == torch.float16
+    total = values.sum(dtype=torch.float32) if narrow else values.sum()
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
 
 
 def check_finite(path: str, slot: Slot) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,6 +79,22 @@ def refuse_existing(target: Path, *, overwrite: bool) -> None:
             f"{target} exists already; choose another output, remove it, or ask for overwriting"
         )
     _refuse_file_above(target)
+
+
+def check_output(out: Path, parents: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuse a child's folder that exists (unless `overwrite`), is a parent, or lies inside one.
+
+    A child inside its parent would be taken for part of it, and be lost with it.
+    """
+    place = out.resolve()
+    for parent in parents:
+        if place == parent.resolve():
+            raise LoraEvoError(f"{out} is a parent of this child; write the child somewhere else")
+        if parent.resolve() in place.parents:
+            raise LoraEvoError(
+                f"{out} lies inside the parent {parent}; write the child beside it instead"
+            )
+    refuse_existing(out, overwrite=overwrite)
 
 
 def _refuse_file_above(target: Path) -> None:

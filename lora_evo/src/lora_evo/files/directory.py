@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.files.atomic import directory_in_place_of
 from lora_evo.files.content_hash import combine, slot_digest
 from lora_evo.files.layout import Layout
-from lora_evo.files.shards import WEIGHTS_FILE, TensorShards, open_weights
+from lora_evo.files.shards import WEIGHTS_FILE, open_weights
 from lora_evo.files.tensor_file import TensorFile, TensorWriter
 from lora_evo.files.tensor_names import layouts_in, tensor_names
 
@@ -33,27 +33,34 @@ class AdapterReader:
     directory: Path
     config: AdapterConfig
     layouts: Mapping[str, Layout]
-    file: TensorFile | TensorShards
+    """Of every module, in sorted order of their paths."""
+    files: Mapping[str, TensorFile]
+    """The open file of every tensor."""
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Module paths in sorted order."""
         return tuple(self.layouts)
 
-    def layout(self) -> Tensors:
-        """Names, dtypes and shapes of all tensors, without reading them."""
+    def layout(self, config: AdapterConfig) -> Tensors:
+        """Names, dtypes and shapes of all tensors, without reading them, in the ranks of `config`.
+
+        The rank is the first axis of A and the second of B.
+        """
+        found = []
         with _naming(self.directory):
-            return [
-                (name, self.file.dtype(name), self.file.infos[name].shape)
-                for path, layout in self.layouts.items()
-                for name in tensor_names(path, layout)
-            ]
+            for path, layout in self.layouts.items():
+                for axis, name in enumerate(tensor_names(path, layout)):
+                    shape = list(self.files[name].infos[name].shape)
+                    shape[axis] = config.rank(path)
+                    found.append((name, self.files[name].dtype(name), tuple(shape)))
+        return found
 
     def slot(self, path: str) -> Slot:
         """Read, check and return the slot at `path`."""
         layout = self.layouts[path]
         with _naming(self.directory):
-            a, b = (self.file.read(name) for name in tensor_names(path, layout))
+            a, b = (self.files[name].read(name) for name in tensor_names(path, layout))
             slot = Slot(a.flatten(1), b.flatten(1), self.config.scale(path), layout)
             check_slot(self.config, path, slot)
             check_finite(path, slot)
@@ -71,18 +78,17 @@ def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
         raise LoraEvoError(f"{folder} is not a folder; expected a PEFT adapter directory")
     if not (folder / CONFIG_FILE).is_file():
         raise LoraEvoError(f"{folder} has no {CONFIG_FILE}; expected a PEFT adapter directory")
-    with _naming(folder):
-        try:
-            text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise FileDamage(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
-        config = AdapterConfig.from_json(text)
-        file = open_weights(folder)
-    with file:
+    with ExitStack() as stack:
         with _naming(folder):
-            shapes = {name: info.shape for name, info in file.infos.items()}
+            try:
+                text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise FileDamage(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
+            config = AdapterConfig.from_json(text)
+            files = open_weights(folder, stack)
+            shapes = {name: file.infos[name].shape for name, file in files.items()}
             layouts = layouts_in(config, shapes, WEIGHTS_FILE)
-        yield AdapterReader(folder, config, layouts, file)
+        yield AdapterReader(folder, config, layouts, files)
 
 
 def load_adapter(directory: PathLike) -> Adapter:
@@ -99,10 +105,7 @@ def save_adapter(adapter: Adapter, directory: PathLike, *, overwrite: bool = Fal
     for path, slot in adapter.slots.items():
         check_finite(path, slot)
     with directory_in_place_of(Path(directory), overwrite=overwrite) as draft:
-        (draft / CONFIG_FILE).write_text(adapter.config.to_json(), encoding="utf-8")
-        with slot_writer(draft, layout_of(adapter.slots)) as writer:
-            for path, slot in adapter.slots.items():
-                write_slot(writer, path, slot)
+        write_adapter(draft, adapter.config, layout_of(adapter.slots), adapter.slots.items())
 
 
 def content_hash(directory: PathLike) -> str:
@@ -115,9 +118,16 @@ def content_hash(directory: PathLike) -> str:
         return combine(reader.config, digests)
 
 
-def slot_writer(folder: Path, layout: Tensors) -> TensorWriter:
-    """A writer for the weights file of `folder`; slots may then come in any order."""
-    return TensorWriter(folder / WEIGHTS_FILE, layout)
+def write_adapter(
+    folder: Path, config: AdapterConfig, layout: Tensors, slots: Iterable[tuple[str, Slot]]
+) -> None:
+    """Write configuration and weights into `folder`; slots come one by one, in any order."""
+    (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
+    with closing(TensorWriter(folder / WEIGHTS_FILE, layout)) as writer:
+        for path, slot in slots:
+            for name, shape, factor in _stored(path, slot):
+                writer.write(name, factor.reshape(shape))
+        writer.finish()
 
 
 def layout_of(slots: Mapping[str, Slot]) -> Tensors:
@@ -127,12 +137,6 @@ def layout_of(slots: Mapping[str, Slot]) -> Tensors:
         for path, slot in slots.items()
         for name, shape, factor in _stored(path, slot)
     ]
-
-
-def write_slot(writer: TensorWriter, path: str, slot: Slot) -> None:
-    """Write both halves of one slot."""
-    for name, shape, factor in _stored(path, slot):
-        writer.write(name, factor.reshape(shape))
 
 
 def _stored(path: str, slot: Slot) -> Iterator[tuple[str, tuple[int, ...], torch.Tensor]]:

@@ -1,8 +1,8 @@
-"""Adapter directories found in a folder, known by what they hold."""
+"""Adapter directories in a folder: found, told apart by name, known by what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lora_evo.errors import LoraEvoError
@@ -22,14 +22,16 @@ def adapter_folders(roots: Iterable[Path]) -> list[Path]:
     return sorted(found.values())
 
 
-def by_content(folders: Iterable[Path], wanted: set[str]) -> tuple[dict[str, Path], list[str]]:
-    """Folders that hold the wanted contents, and why any folder could not be read.
+def folders_by_content(
+    roots: Iterable[Path], wanted: set[str]
+) -> tuple[dict[str, Path], list[str]]:
+    """Adapter folders below the roots that hold the wanted contents, by content hash.
 
-    Stops as soon as all are found.
+    Also says why any folder could not be read. Stops as soon as all are found.
     """
     found: dict[str, Path] = {}
     unreadable: list[str] = []
-    for folder in folders:
+    for folder in adapter_folders(roots):
         if wanted <= found.keys():
             break
         try:
@@ -37,3 +39,19 @@ def by_content(folders: Iterable[Path], wanted: set[str]) -> tuple[dict[str, Pat
         except LoraEvoError as error:
             unreadable.append(str(error))
     return {content: found[content] for content in wanted & found.keys()}, unreadable
+
+
+def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
+    """The last parts of the paths, as many as it takes to tell all of them apart.
+
+    Raises `LoraEvoError` when one folder is given twice.
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    for place, path in enumerate(parts):
+        if path in parts[:place]:
+            raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(path[-depth:]) for path in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]

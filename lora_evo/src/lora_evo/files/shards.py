@@ -8,74 +8,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
-
-import torch
+from typing import Any
 
 from lora_evo.errors import FileDamage
-from lora_evo.files.tensor_file import PICKLE_WAY_OUT, TensorFile, TensorInfo
+from lora_evo.files.tensor_file import PICKLE_WAY_OUT, TensorFile
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 INDEX_FILE = "adapter_model.safetensors.index.json"
 
 
-class TensorShards:
-    """Open shards; `infos`, `dtype` and `read` are those of one file (`TensorFile`)."""
+def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
+    """The open file of every tensor of an adapter directory, closed with `stack`.
 
-    def __init__(self, index: Path) -> None:
-        places = _weight_map(index)
-        with ExitStack() as stack:
-            files: dict[str, TensorFile] = {}
-            for shard in sorted(set(places.values())):
-                file = index.parent / shard
-                if not file.is_file():
-                    raise FileDamage(f"{index.name} names {shard}, which is not there; copy it too")
-                files[shard] = stack.enter_context(TensorFile(file))
-            self._files = {name: files[shard] for name, shard in places.items()}
-            for shard, opened in files.items():
-                _check_shard(index.name, shard, opened, places)
-            self.infos: Mapping[str, TensorInfo] = {
-                name: file.infos[name] for name, file in self._files.items()
-            }
-            self._stack = stack.pop_all()
-
-    def dtype(self, name: str) -> torch.dtype:
-        """The element type of the tensor called `name`."""
-        return self._files[name].dtype(name)
-
-    def read(self, name: str) -> torch.Tensor:
-        """The tensor called `name`, in memory of its own; may be called from several threads."""
-        return self._files[name].read(name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
-
-
-def open_weights(folder: Path) -> TensorFile | TensorShards:
-    """The weights of an adapter directory: one file (which comes first, as in PEFT), or shards.
-
-    Raises `FileDamage` when there are none, or only a pickle.
+    One file of weights comes first, as in PEFT, then shards. Raises `FileDamage` when there are
+    none, or only a pickle.
     """
     if (folder / WEIGHTS_FILE).is_file():
-        return TensorFile(folder / WEIGHTS_FILE)
+        file = _opened(folder / WEIGHTS_FILE, stack)
+        return dict.fromkeys(file.infos, file)
     if (folder / INDEX_FILE).is_file():
-        return TensorShards(folder / INDEX_FILE)
+        return _open_shards(folder, stack)
     if (folder / "adapter_model.bin").is_file():
         raise FileDamage(f"the weights are a pickle (adapter_model.bin); {PICKLE_WAY_OUT}")
     if any(folder.glob("adapter_model-*-of-*.safetensors")):
         raise FileDamage(f"there are shards of the weights but no {INDEX_FILE}; copy it too")
     raise FileDamage(f"there is no {WEIGHTS_FILE} beside adapter_config.json")
+
+
+def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
+    places = _weight_map(folder / INDEX_FILE)
+    files: dict[str, TensorFile] = {}
+    for shard in sorted(set(places.values())):
+        if not (folder / shard).is_file():
+            raise FileDamage(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
+        files[shard] = _opened(folder / shard, stack)
+        _check_shard(INDEX_FILE, shard, files[shard], places)
+    return {name: files[shard] for name, shard in places.items()}
+
+
+def _opened(path: Path, stack: ExitStack) -> TensorFile:
+    return stack.enter_context(closing(TensorFile(path)))
 
 
 def _weight_map(index: Path) -> dict[str, str]:

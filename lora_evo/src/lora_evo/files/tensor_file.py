@@ -9,8 +9,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -77,15 +75,8 @@ class TensorFile:
             raise FileDamage(f"{name} ends after {got} of {info.size} bytes: the file is truncated")
         return payload.view(dtype).reshape(info.shape)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file; nothing can be read any more."""
         self._file.close()
 
 
@@ -126,23 +117,16 @@ class TensorWriter:
             self._file.seek(self._base + offset)
             self._file.write(payload.data)
 
-    def __enter__(self) -> Self:
-        return self
+    def finish(self) -> None:
+        """Bring the file to disk; every tensor of the layout must have been written."""
+        if self._places:
+            raise LoraEvoError(f"never written: {', '.join(sorted(self._places))}")
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                if self._places:
-                    raise LoraEvoError(f"never written: {', '.join(sorted(self._places))}")
-                self._file.flush()
-                os.fsync(self._file.fileno())
-        finally:
-            self._file.close()
+    def close(self) -> None:
+        """Close the file, whole or not."""
+        self._file.close()
 
 
 def _check_container(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""PEFT's names for the factors in a weights file, and why any other tensor is refused."""
+"""Names of modules and PEFT's names for their factors; why any other tensor is refused."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def tensor_names(path: str, layout: Layout = LINEAR) -> tuple[str, str]:
     """The names that PEFT gives to A and B of the module at `path`."""
     a, b = layout.suffixes
     return f"{_PREFIX}{path}{a}", f"{_PREFIX}{path}{b}"
+
+
+def module_type(path: str) -> str:
+    """The last word of a module's path: `q_proj` of `model.layers.0.self_attn.q_proj`.
+
+    Numbers at the end are places in a list and left out: `to_out` of `attn.to_out.0`.
+    """
+    words = path.split(".")
+    while len(words) > 1 and words[-1].isdigit():
+        words.pop()
+    return words[-1]
 
 
 def layouts_in(

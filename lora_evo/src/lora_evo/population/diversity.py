@@ -14,7 +14,8 @@ import torch
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, Slot
 from lora_evo.files.directory import PathLike, open_adapter
-from lora_evo.files.names import module_type, telling_names
+from lora_evo.files.folders import shortest_unique_names
+from lora_evo.files.tensor_names import module_type
 from lora_evo.linalg.distance import check_same_modules
 from lora_evo.linalg.pair_matrices import inner_products, space_overlaps
 from lora_evo.linalg.thin import one_thread
@@ -137,7 +138,7 @@ def diversity_of_directories(
     many are done.
     """
     folders = [Path(directory) for directory in directories]
-    labels = tuple(telling_names(folders))
+    labels = tuple(shortest_unique_names(folders))
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
         _check_members(

@@ -9,8 +9,7 @@ from typing import Any
 
 from lora_evo.breeding.lineage import Lineage, read_lineage
 from lora_evo.files.directory import PathLike, content_hash
-from lora_evo.files.folders import adapter_folders
-from lora_evo.files.names import telling_names
+from lora_evo.files.folders import adapter_folders, shortest_unique_names
 from lora_evo.population.pedigree import Pedigree, pedigree
 
 
@@ -47,7 +46,7 @@ def family(roots: Iterable[PathLike]) -> list[Member]:
     folders = adapter_folders(Path(root) for root in roots)
     return [
         Member(name, content_hash(folder), read_lineage(folder))
-        for folder, name in zip(folders, telling_names(folders), strict=True)
+        for folder, name in zip(folders, shortest_unique_names(folders), strict=True)
     ]
 
 

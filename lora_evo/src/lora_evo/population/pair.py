@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lora_evo.files.directory import PathLike, open_adapter
-from lora_evo.files.names import module_type
+from lora_evo.files.tensor_names import module_type
 from lora_evo.linalg.distance import Gap, check_same_modules, slot_gap, total_gap
 from lora_evo.linalg.pair_matrices import space_overlaps
 from lora_evo.linalg.thin import one_thread
