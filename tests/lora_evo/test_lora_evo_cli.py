@@ -135,6 +135,16 @@ def test_a_full_disk_is_code_1(home, monkeypatch):
     assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
 
 
+def test_an_interrupted_command_is_code_130(home, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lora_evo.files.tensor_file.TensorWriter.write", interrupted)
+    words = ("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
+    assert call(*words, code=130).stderr == "lora-evo: interrupted\n"
+    assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
+
+
 def test_module_door(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["lora_evo", "--version"])
     with pytest.raises(SystemExit) as ended:

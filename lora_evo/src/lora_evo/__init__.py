@@ -54,10 +54,10 @@ from lora_evo.population.diversity import diversity as diversity
 from lora_evo.population.diversity import diversity_of_directories as diversity_of_directories
 from lora_evo.population.family import Member as Member
 from lora_evo.population.family import family as family
-from lora_evo.population.family import tree as tree
 from lora_evo.population.inspection import AdapterView as AdapterView
 from lora_evo.population.inspection import ModuleView as ModuleView
 from lora_evo.population.inspection import inspect_directory as inspect_directory
+from lora_evo.population.tree import tree as tree
 from lora_evo.probing.base_model import open_base as open_base
 from lora_evo.probing.probe import Behaviour as Behaviour
 from lora_evo.probing.probe import RowBehaviour as RowBehaviour

@@ -92,7 +92,7 @@ def verify(
         problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
     return Verification(
         identical=not problems,
-        difference=total_gap(gaps).distance,
+        difference=total_gap(gaps.values()).distance,
         modules_differing=tuple(differing),
         problems=tuple(problems),
     )

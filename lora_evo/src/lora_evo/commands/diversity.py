@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -9,21 +10,22 @@ import click
 from lora_evo.commands.frame import (
     FOLDER,
     change_text,
-    guarded,
     json_option,
     print_json,
     print_table,
 )
-from lora_evo.commands.progress import module_counter
+from lora_evo.commands.progress import counter
 from lora_evo.files.atomic import write_text_atomically
 from lora_evo.files.directory import CONFIG_FILE
 from lora_evo.files.folders import adapter_folders
+from lora_evo.files.tensor_names import module_type
 from lora_evo.pages.population_page import population_page
-from lora_evo.population.diversity import Diversity, diversity_of_directories
-from lora_evo.population.pair import PairPart, compare_directories
+from lora_evo.population.diversity import Diversity, diversity_of_directories, member_row
 from lora_evo.population.seriation import neighbour_order
+from lora_evo.probing.retention import Comparison, compare_directories, together
 
 _MATRIX_UP_TO = 16
+_SHARED = ("relative_change", "cosine", "norm_ratio", "column_overlap", "row_overlap")
 
 _spaces = click.option("--spaces", is_flag=True, help="Also the overlap of column and row spaces.")
 
@@ -33,22 +35,35 @@ _spaces = click.option("--spaces", is_flag=True, help="Also the overlap of colum
 @click.argument("second", type=FOLDER)
 @click.option("--modules", is_flag=True, help="One line for each module, not for each type.")
 @json_option
-@guarded
 def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
     """Gauge-free relative distance of two adapters' updates (symmetric; 0 to 2).
 
     0 is the same update, 1.41 nothing in common. `overlap`: mean squared cosine of the principal
-    angles between what both write to (columns) and listen to (rows). `change`: difference over
+    angles between what both write to (columns) and read (rows). `change`: difference over
     the norm of FIRST.
     """
-    with module_counter("comparing") as progress:
-        pair = compare_directories(first, second, progress=progress)
+    with counter("comparing") as progress:
+        found = compare_directories(first, second, progress)
+    counts = Counter(map(module_type, found.modules))
+    types = {
+        kind: together(part for path, part in found.modules.items() if module_type(path) == kind)
+        for kind in sorted(counts)
+    }
     if as_json:
-        print_json(pair.to_dict())
+        print_json(
+            {
+                **_pair_dict(found.whole),
+                "module_types": {
+                    kind: {"modules": counts[kind], **_pair_dict(part)}
+                    for kind, part in types.items()
+                },
+                "modules": {path: _pair_dict(part) for path, part in found.modules.items()},
+            }
+        )
         return
-    shown = pair.modules if modules else pair.module_types
-    rows = [_pair_row(name, part) for name, part in shown.items()]
-    rows.append(_pair_row("all", pair.whole))
+    shown = found.modules if modules else types
+    rows = [_pair_row(name, counts.get(name, 1), part) for name, part in shown.items()]
+    rows.append(_pair_row("all", len(found.modules), found.whole))
     header = (
         "module" if modules else "type", "modules", "distance", "cosine", "norm ratio",
         "columns overlap", "rows overlap", "change",
@@ -63,7 +78,6 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
     "--html", "html_file", type=click.Path(path_type=Path), help="Write the picture to this file."
 )
 @json_option
-@guarded
 def diversity(
     directories: tuple[Path, ...], spaces: bool, html_file: Path | None, as_json: bool
 ) -> None:
@@ -72,7 +86,7 @@ def diversity(
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
     `lora-evo distance`; similar members are listed side by side.
     """
-    with module_counter("comparing") as progress:
+    with counter("comparing") as progress:
         found = diversity_of_directories(_members(directories), spaces=spaces, progress=progress)
     if html_file is not None:
         write_text_atomically(html_file, population_page(found))
@@ -100,7 +114,7 @@ def _print_population(found: Diversity) -> None:
     if len(order) > _MATRIX_UP_TO:
         print_table(
             ("member", "norm", "mean distance", "nearest", "distance"),
-            [_nearest_row(found, place) for place in order],
+            [member_row(found, place) for place in order],
         )
     else:
         rows: list[list[str]] = []
@@ -111,7 +125,7 @@ def _print_population(found: Diversity) -> None:
     if found.overlaps is not None:
         for title, matrix in (
             ("write to", found.overlaps.columns),
-            ("listen to", found.overlaps.rows),
+            ("read", found.overlaps.rows),
         ):
             click.echo(f"\noverlap of what they {title} (1 the same space, 0 orthogonal)")
             cells = [
@@ -143,21 +157,18 @@ def _print_population(found: Diversity) -> None:
     )
 
 
-def _nearest_row(found: Diversity, place: int) -> list[str]:
-    near = found.nearest(place)
-    return [
-        found.names[place],
-        f"{found.norms[place]:.4g}",
-        f"{found.mean_distance_of(place):.4g}",
-        found.names[near],
-        f"{found.distances[place][near]:.4g}",
-    ]
+def _pair_dict(part: Comparison) -> dict[str, float | None]:
+    found = part.to_dict()
+    return {
+        "distance": part.gap.distance,
+        **{name: value for name, value in found.items() if name in _SHARED},
+    }
 
 
-def _pair_row(name: str, part: PairPart) -> tuple[object, ...]:
+def _pair_row(name: str, modules: int, part: Comparison) -> tuple[object, ...]:
     return (
         name,
-        part.modules,
+        modules,
         f"{part.gap.distance:.6g}",
         _number(part.gap.cosine),
         _number(part.gap.norm_ratio),

@@ -1,30 +1,33 @@
-"""What all commands share: one line for a refusal, JSON and tables."""
+"""What all commands share: how they end, what options they take, JSON and tables.
+
+Exit codes: 0 done; 1 the work found a problem or was stopped (a full disk, a closed pipe); 2 wrong
+usage or input that cannot be used; 130 interrupted. Problems are one line on stderr.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any
 
 import click
 
 from lora_evo.errors import LoraEvoError
+from lora_evo.text_table import text_table
 
-P = ParamSpec("P")
 FOLDER = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """End refusals in one line on stderr and exit code 2, trouble with the disk in 1."""
+class Commands(click.Group):
+    """A group whose commands end as this module says."""
 
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
         try:
-            command(*args, **kwargs)
+            return super().invoke(ctx)
         except LoraEvoError as error:
             _fail(" ".join(str(error).split()), 2)
         except BrokenPipeError:
@@ -32,8 +35,8 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             sys.exit(1)
         except OSError as error:
             _fail(f"{error.strerror or error}: {error.filename or 'while writing'}", 1)
-
-    return run
+        except KeyboardInterrupt:
+            _fail("interrupted", 130)
 
 
 def change_text(value: float | None) -> str:
@@ -46,14 +49,9 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=1, sort_keys=True, allow_nan=False))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows in columns as wide as their widest cell, the first column to the left."""
-    cells = [[str(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    for row in cells:
-        name = row[0].ljust(widths[0])
-        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        click.echo("  ".join((name, *rest)))
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table with its first column to the left, the others to the right."""
+    click.echo(text_table(header, rows))
 
 
 def _fail(message: str, code: int) -> None:

@@ -1,4 +1,4 @@
-"""A line on the terminal that counts modules while a command works."""
+"""A line on the terminal that says how far a command is."""
 
 from __future__ import annotations
 
@@ -8,27 +8,39 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def module_counter(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield what to call with (modules done, modules in all); None where stderr is no terminal.
+def status_line() -> Iterator[Callable[[str], None] | None]:
+    """Yield what shows a text in place of the last one on stderr; None where it is no terminal.
 
-    The line is rewritten in place on stderr, at most once a percent, and wiped at the end.
+    The line is wiped at the end.
     """
     if not sys.stderr.isatty():
         yield None
         return
-    shown = -1
 
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        percent = 100 * done // total
-        if percent != shown:
-            shown = percent
-            sys.stderr.write(f"\r{label}: {done} of {total} modules")
-            sys.stderr.flush()
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
     try:
         yield show
     finally:
-        if shown >= 0:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        show("")
+
+
+@contextmanager
+def counter(label: str, unit: str = "modules") -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what to call with (units done, units in all), which shows at most every percent."""
+    with status_line() as show:
+        if show is None:
+            yield None
+            return
+        shown = -1
+
+        def count(done: int, total: int) -> None:
+            nonlocal shown
+            percent = 100 * done // total
+            if percent != shown:
+                shown = percent
+                show(f"{label}: {done} of {total} {unit}")
+
+        yield count

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lora_evo.commands.frame import FOLDER, guarded, json_option
+from lora_evo.commands.frame import FOLDER, json_option
 from lora_evo.recovery.journal import read_journal
 from lora_evo.recovery.summary import summarise
 from lora_evo.recovery.table import markdown, text_table, to_json
@@ -16,7 +16,6 @@ from lora_evo.recovery.table import markdown, text_table, to_json
 @click.argument("trials", type=FOLDER)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text.")
 @json_option
-@guarded
 def recovery(trials: Path, as_markdown: bool, as_json: bool) -> None:
     """After how many training steps children equal their parents: the table of TRIALS.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -63,12 +64,12 @@ def distance(first: Adapter, second: Adapter) -> float:
     free of gauge: (B G, G^-1 A) is the same point as (B, A). Ranks and alphas may differ. Raises
     `LoraEvoError` when the adapters do not sit on the same modules of the same shapes.
     """
-    return total_gap(gaps(first, second)).distance
+    return total_gap(gaps(first, second).values()).distance
 
 
 def relative_change(parent: Adapter, child: Adapter) -> float | None:
     """|D_child - D_parent| / |D_parent| over all modules; None from a zero to a nonzero update."""
-    return total_gap(gaps(parent, child)).relative_change
+    return total_gap(gaps(parent, child).values()).relative_change
 
 
 def gaps(first: Adapter, second: Adapter) -> dict[str, Gap]:
@@ -81,12 +82,12 @@ def gaps(first: Adapter, second: Adapter) -> dict[str, Gap]:
         }
 
 
-def total_gap(parts: dict[str, Gap]) -> Gap:
+def total_gap(parts: Collection[Gap]) -> Gap:
     """The gap of whole adapters from the gaps of their modules."""
     return Gap(
-        first=math.hypot(*(gap.first for gap in parts.values())),
-        second=math.hypot(*(gap.second for gap in parts.values())),
-        difference=math.hypot(*(gap.difference for gap in parts.values())),
+        first=math.hypot(*(gap.first for gap in parts)),
+        second=math.hypot(*(gap.second for gap in parts)),
+        difference=math.hypot(*(gap.difference for gap in parts)),
     )
 
 

@@ -12,6 +12,7 @@ from lora_evo.operators.catalogue import OPERATORS
 from lora_evo.operators.lookup import operator_named
 from lora_evo.operators.operator import Operator
 from lora_evo.operators.plugins import Plugin, plugin_behind, plugins
+from lora_evo.text_table import text_table
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def operator_pages() -> list[OperatorPage]:
 
 def table(pages: Iterable[OperatorPage]) -> str:
     """All usable operators, one line each, with what is wrong with the others below."""
-    rows = [("name", "kind", "strength", "parameters", "from", "what it does")]
+    header = ("name", "kind", "strength", "parameters", "from", "what it does")
+    rows = []
     problems = []
     for page in pages:
         known = page.operator
@@ -93,12 +95,7 @@ def table(pages: Iterable[OperatorPage]) -> str:
         strength = "-" if known.default_strength is None else f"{known.default_strength:g}"
         given = " ".join(f"{name}={_short(value)}" for name, value in known.defaults.items())
         rows.append((known.name, known.kind, strength, given or "-", page.origin, known.summary))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines = [
-        "  ".join((*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]))
-        for row in rows
-    ]
-    return "\n".join([*lines, *problems])
+    return "\n".join([text_table(header, rows, left=len(header)), *problems])
 
 
 def _problem(page: OperatorPage) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lora_evo.pages.colour_scale import colour, ink
 from lora_evo.pages.frame import escape, html_table, page, tiles
-from lora_evo.population.diversity import Diversity, Overlaps
+from lora_evo.population.diversity import Diversity, Overlaps, member_row
 from lora_evo.population.seriation import PopulationMap, classical_map, neighbour_order
 
 _NUMBERS_UP_TO = 14
@@ -171,18 +171,10 @@ def _bars(found: Diversity) -> str:
 
 
 def _members(found: Diversity, order: list[int]) -> str:
-    rows = []
-    for row, place in enumerate(order):
-        near = found.nearest(place)
-        rows.append(
-            (
-                f"{row + 1} {found.names[place]}",
-                f"{found.norms[place]:.4g}",
-                f"{found.mean_distance_of(place):.4g}",
-                found.names[near],
-                f"{found.distances[place][near]:.4g}",
-            )
-        )
+    rows = [
+        (f"{number} {name}", *rest)
+        for number, (name, *rest) in enumerate((member_row(found, at) for at in order), start=1)
+    ]
     return html_table(("member", "norm", "mean distance", "nearest", "distance to it"), rows)
 
 
@@ -191,7 +183,7 @@ def _overlaps(names: Sequence[str], overlaps: Overlaps, order: list[int]) -> str
         "<h2>Overlap of spaces</h2><p>Mean squared cosine of the principal angles between what two "
         "members write to: 1 where one space holds the other, 0 where they are orthogonal.</p>"
         f'<div class="scroll">{_heat_map(names, overlaps.columns, order)}</div>'
-        "<p>The same for what they listen to:</p>"
+        "<p>The same for what they read:</p>"
         f'<div class="scroll">{_heat_map(names, overlaps.rows, order)}</div>'
     )
 

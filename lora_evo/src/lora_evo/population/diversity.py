@@ -105,6 +105,18 @@ class Diversity:
         return [(i, j) for i in range(size) for j in range(i + 1, size)]
 
 
+def member_row(found: Diversity, place: int) -> tuple[str, str, str, str, str]:
+    """A line of a table: name, norm, mean distance, nearest member and the distance to it."""
+    near = found.nearest(place)
+    return (
+        found.names[place],
+        f"{found.norms[place]:.4g}",
+        f"{found.mean_distance_of(place):.4g}",
+        found.names[near],
+        f"{found.distances[place][near]:.4g}",
+    )
+
+
 def diversity(
     adapters: Sequence[Adapter], names: Sequence[str] | None = None, *, spaces: bool = False
 ) -> Diversity:

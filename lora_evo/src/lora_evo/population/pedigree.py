@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lora_evo.population.family import Member
+from lora_evo.population.family import Member
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,11 +12,13 @@ import torch
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, Slot
 from lora_evo.files.adapter_config import AdapterConfig
-from lora_evo.files.directory import PathLike, open_adapter
+from lora_evo.files.directory import AdapterReader, PathLike, open_adapter
 from lora_evo.linalg.angles import Spaces, spaces
 from lora_evo.linalg.distance import Gap, check_same_modules, slot_gap, total_gap
 from lora_evo.linalg.spectrum import dead_pairs, effective_rank
 from lora_evo.linalg.thin import one_thread
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -42,24 +42,58 @@ class Condition:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A child's update D' against a parent's D, in one module or in all together.
+    """A child's update D' against a parent's D, in one module or in several together.
 
-    `relative_change` = |D' - D| / |D|, `norm_ratio` = |D'| / |D|, `cosine` = <D', D> / |D'||D|,
-    all Frobenius. `spectrum_distance` = |S' - S| / |S| over the sorted singular values, at most
-    the relative change (Mirsky 1960): the part of it that rescaling explains; the rest is turning.
-    `column_overlap` and `row_overlap`: mean cos^2 of the principal angles between what both write
-    to and what both listen to, 1 where one space holds the other; for all modules, the mean.
     None where a division by a zero update leaves nothing to say.
     """
 
-    relative_change: float | None
-    cosine: float | None
-    norm_ratio: float | None
-    spectrum_distance: float | None
+    gap: Gap
+    """Frobenius norms of D, D' and D' - D."""
+    spectra: float
+    """|S' - S| over the sorted singular values."""
     column_overlap: float | None
+    """Mean cos^2 of the principal angles between the column spaces, which both write to: 1 where
+    one holds the other; of several modules, the mean."""
     row_overlap: float | None
+    """The same for the row spaces, which both read."""
     parent: Condition
     child: Condition
+
+    @property
+    def relative_change(self) -> float | None:
+        """|D' - D| / |D|."""
+        return self.gap.relative_change
+
+    @property
+    def cosine(self) -> float | None:
+        """<D', D> / |D'||D|."""
+        return self.gap.cosine
+
+    @property
+    def norm_ratio(self) -> float | None:
+        """|D'| / |D|."""
+        return self.gap.norm_ratio
+
+    @property
+    def spectrum_distance(self) -> float | None:
+        """|S' - S| / |S|, at most the relative change (Mirsky 1960).
+
+        It is the part of the change that rescaling explains; the rest is rotation.
+        """
+        return self.spectra / self.gap.first if self.gap.first else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "relative_change": self.relative_change,
+            "cosine": self.cosine,
+            "norm_ratio": self.norm_ratio,
+            "spectrum_distance": self.spectrum_distance,
+            "column_overlap": self.column_overlap,
+            "row_overlap": self.row_overlap,
+            "parent": asdict(self.parent),
+            "child": asdict(self.child),
+        }
 
 
 @dataclass(frozen=True)
@@ -68,19 +102,14 @@ class Retention:
 
     whole: Comparison
     modules: dict[str, Comparison]
+    """By path, in sorted order."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """A module's comparison with what its sum over modules is made from."""
-
-    comparison: Comparison
-    gap: Gap
-    spectra: float
+        return {
+            "whole": self.whole.to_dict(),
+            "modules": {path: part.to_dict() for path, part in self.modules.items()},
+        }
 
 
 def retention(parent: Adapter, child: Adapter) -> Retention:
@@ -89,85 +118,74 @@ def retention(parent: Adapter, child: Adapter) -> Retention:
     Ranks and alphas may differ. Raises `LoraEvoError` when the two do not sit on the same modules
     of the same shapes, name different base models, or hold NaN or infinite weights.
     """
-    _check_pair(parent.config, set(parent.slots), child.config, set(child.slots))
-    return _compare(parent.paths, parent.slot, child.slot)
+    _check_same_base(parent.config, child.config)
+    return _compare(parent, child, None)
 
 
 def retention_of_directories(parent: PathLike, child: PathLike) -> Retention:
     """`retention` of two adapter directories, holding one module of each at a time."""
-    with ExitStack() as stack:
-        one = stack.enter_context(open_adapter(Path(parent)))
-        two = stack.enter_context(open_adapter(Path(child)))
-        _check_pair(one.config, set(one.paths), two.config, set(two.paths))
-        return _compare(one.paths, one.slot, two.slot)
+    with open_adapter(parent) as one, open_adapter(child) as two:
+        _check_same_base(one.config, two.config)
+        return _compare(one, two, None)
 
 
-def _check_pair(
-    parent: AdapterConfig, modules: set[str], child: AdapterConfig, others: set[str]
-) -> None:
+def compare_directories(
+    first: PathLike, second: PathLike, progress: Progress | None = None
+) -> Retention:
+    """As `retention_of_directories`, of adapters of which neither is the other's child.
+
+    They may name different base models. `progress` is told how many modules of how many are done.
+    """
+    with open_adapter(first) as one, open_adapter(second) as two:
+        return _compare(one, two, progress)
+
+
+def together(parts: Iterable[Comparison]) -> Comparison:
+    """Several modules as one: norms add as squares, overlaps are averaged, the rest is summed."""
+    rows = list(parts)
+    return Comparison(
+        gap=total_gap([row.gap for row in rows]),
+        spectra=math.hypot(*(row.spectra for row in rows)),
+        column_overlap=_mean(row.column_overlap for row in rows),
+        row_overlap=_mean(row.row_overlap for row in rows),
+        parent=_sum([row.parent for row in rows]),
+        child=_sum([row.child for row in rows]),
+    )
+
+
+def _check_same_base(parent: AdapterConfig, child: AdapterConfig) -> None:
     one, two = parent.base_model_name_or_path, child.base_model_name_or_path
     if one and two and one != two:
         raise LoraEvoError(
             f"the parent was trained on {one}, the child on {two}; expected one base model (or, if "
             "both names mean the same weights, equal base_model_name_or_path)"
         )
-    check_same_modules(modules, others)
 
 
 def _compare(
-    paths: Iterable[str], parent: Callable[[str], Slot], child: Callable[[str], Slot]
+    parent: Adapter | AdapterReader, child: Adapter | AdapterReader, progress: Progress | None
 ) -> Retention:
+    check_same_modules(set(parent.paths), set(child.paths))
+    modules = {}
     with one_thread():
-        parts = {path: _module(path, parent(path), child(path)) for path in paths}
-    modules = {path: part.comparison for path, part in parts.items()}
-    return Retention(_whole(list(parts.values())), modules)
+        for path in parent.paths:
+            modules[path] = _module(path, parent.slot(path), child.slot(path))
+            if progress is not None:
+                progress(len(modules), len(parent.paths))
+    return Retention(together(modules.values()), modules)
 
 
-def _module(path: str, parent: Slot, child: Slot) -> _Measured:
+def _module(path: str, parent: Slot, child: Slot) -> Comparison:
     gap = slot_gap(path, parent, child)
     before, after = spaces(parent), spaces(child)
     size = max(len(before.values), len(after.values))
-    spectra = float(torch.linalg.vector_norm(_padded(before, size) - _padded(after, size)))
-    comparison = _comparison(
-        gap,
-        spectra,
-        _overlap(before.columns, after.columns),
-        _overlap(before.rows, after.rows),
-        _condition(parent, before, gap.first),
-        _condition(child, after, gap.second),
-    )
-    return _Measured(comparison, gap, spectra)
-
-
-def _whole(parts: list[_Measured]) -> Comparison:
-    rows = [part.comparison for part in parts]
-    return _comparison(
-        total_gap({str(place): part.gap for place, part in enumerate(parts)}),
-        math.hypot(*(part.spectra for part in parts)),
-        _mean(row.column_overlap for row in rows),
-        _mean(row.row_overlap for row in rows),
-        _together([row.parent for row in rows]),
-        _together([row.child for row in rows]),
-    )
-
-
-def _comparison(
-    gap: Gap,
-    spectra: float,
-    columns: float | None,
-    rows: float | None,
-    parent: Condition,
-    child: Condition,
-) -> Comparison:
     return Comparison(
-        relative_change=gap.relative_change,
-        cosine=gap.cosine,
-        norm_ratio=gap.norm_ratio,
-        spectrum_distance=spectra / gap.first if gap.first else None,
-        column_overlap=columns,
-        row_overlap=rows,
-        parent=parent,
-        child=child,
+        gap=gap,
+        spectra=float(torch.linalg.vector_norm(_padded(before, size) - _padded(after, size))),
+        column_overlap=_overlap(before.columns, after.columns),
+        row_overlap=_overlap(before.rows, after.rows),
+        parent=_condition(parent, before, gap.first),
+        child=_condition(child, after, gap.second),
     )
 
 
@@ -191,7 +209,7 @@ def _condition(slot: Slot, held: Spaces, norm: float) -> Condition:
     )
 
 
-def _together(rows: list[Condition]) -> Condition:
+def _sum(rows: list[Condition]) -> Condition:
     return Condition(
         norm=math.hypot(*(row.norm for row in rows)),
         norm_a=math.hypot(*(row.norm_a for row in rows)),

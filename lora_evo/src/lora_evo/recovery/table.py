@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from lora_evo.recovery.plan import CONTINUED, RESET
 from lora_evo.recovery.summary import MOST_CENSORED, MOST_STEPS, Gain, Row, Summary
+from lora_evo.text_table import text_table as aligned
 
 FEWEST = 3
 """Trials below which an interval over trials would say nothing and is not shown."""
@@ -17,29 +19,24 @@ HEADER = (
 )  # fmt: skip
 
 
-def to_json(summary: Summary) -> str:
-    """Everything in the summary as JSON text."""
+def to_dict(summary: Summary) -> dict[str, Any]:
+    """Everything in the summary, JSON-ready."""
     data = asdict(summary)
     data["has_power"] = summary.has_power
     for row, values in zip(summary.rows, data["rows"], strict=True):
         values["passed"] = row.passed
-    return json.dumps(data, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    return data
+
+
+def to_json(summary: Summary) -> str:
+    """Everything in the summary as JSON text."""
+    return json.dumps(to_dict(summary), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def text_table(summary: Summary) -> str:
     """Aligned columns, and what they hang on below."""
-    rows = [header(summary), *(cells(row, summary) for row in summary.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join((*lines, "", *notes(summary)))
+    table = aligned(header(summary), (cells(row, summary) for row in summary.rows))
+    return "\n".join((table, "", *notes(summary)))
 
 
 def markdown(summary: Summary) -> str:
@@ -66,12 +63,12 @@ def cells(row: Row, summary: Summary) -> tuple[str, ...]:
         f"{row.trials}",
         "from zero" if row.relative_change is None else f"{row.relative_change:.2f}",
         f"{row.start:+.3f}",
-        _step(row.median, last),
-        f"{_step(low, last)} to {_step(high, last)}" if row.trials >= FEWEST else "",
-        _step(row.p90, last),
+        step_text(row.median, last),
+        f"{step_text(low, last)} to {step_text(high, last)}" if row.trials >= FEWEST else "",
+        step_text(row.p90, last),
         f"{100 * row.censored:.0f} %",
-        "" if row.name == CONTINUED else _gain(row.over_continued, row.trials),
-        "" if row.name == RESET else _gain(row.over_reset, row.trials),
+        "" if row.name == CONTINUED else gain_text(row.over_continued, row.trials),
+        "" if row.name == RESET else gain_text(row.over_reset, row.trials),
         "" if control else "yes" if row.passed else "no",
     )
 
@@ -103,10 +100,12 @@ def notes(summary: Summary) -> Sequence[str]:
     return found
 
 
-def _step(step: float | None, last: int) -> str:
+def step_text(step: float | None, last: int) -> str:
+    """A recovery step; None: after the last check."""
     return f"> {last}" if step is None else f"{step:g}"
 
 
-def _gain(gain: Gain, trials: int) -> str:
-    around = f" ({gain.low:+.3f} to {gain.high:+.3f})" if trials >= FEWEST else ""
-    return f"{gain.mean:+.3f}{around}"
+def gain_text(gain: Gain, trials: int, digits: int = 3) -> str:
+    """A mean difference, with its interval where there are trials enough."""
+    around = f" ({gain.low:+.{digits}f} to {gain.high:+.{digits}f})" if trials >= FEWEST else ""
+    return f"{gain.mean:+.{digits}f}{around}"
