@@ -1,7 +1,5 @@
 """Checks of plain values that come from outside."""
 
-from __future__ import annotations
-
 from typing import TypeGuard
 
 from lora_evo.errors import LoraEvoError

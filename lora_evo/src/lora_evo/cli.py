@@ -1,7 +1,5 @@
 """The `lora-evo` command."""
 
-from __future__ import annotations
-
 import click
 
 from lora_evo import __version__

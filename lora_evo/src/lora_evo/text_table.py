@@ -1,7 +1,5 @@
 """Tables in columns of plain text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 

@@ -1,7 +1,5 @@
 """Children of adapters in memory: mutated, crossed, or at another rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

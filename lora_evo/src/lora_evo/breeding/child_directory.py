@@ -1,8 +1,6 @@
 """Children made from adapter directories into a new one, streamed module by module."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,10 +10,8 @@ from lora_evo.breeding.order import Order, checked_order, resize_order
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
 from lora_evo.files.atomic import check_output, directory_in_place_of
-from lora_evo.files.directory import PathLike, open_adapter, write_adapter
+from lora_evo.files.directory import PathLike, Progress, open_adapter, write_adapter
 from lora_evo.operators.operator import Operator
-
-Progress = Callable[[int, int], None]
 
 
 def mutate_directory(

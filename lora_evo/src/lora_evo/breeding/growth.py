@@ -1,22 +1,21 @@
 """The modules of a child grown one by one, from parents in memory or on disk alike."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy
 import torch
 
 from lora_evo.breeding.lineage import Lineage, ModuleTrace
-from lora_evo.breeding.order import RESIZE, Order, Parent, operator_of, request_for
+from lora_evo.breeding.order import RESIZE, Order, operator_of, request_for
 from lora_evo.breeding.resized_slot import resized_config, resized_slot
 from lora_evo.checks import checked_count
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot, check_finite
+from lora_evo.files.adapter import Slot, SlotSource, check_finite
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.files.content_hash import combine, slot_digest
 from lora_evo.files.layout import check_same_layouts
@@ -37,7 +36,7 @@ class Growth:
     digest: str
     parent_digests: tuple[str, ...]
 
-    def without_tensors(self) -> Growth:
+    def without_tensors(self) -> Self:
         """The same, with the weights let go."""
         slot = self.child.slot
         empty = replace(slot, A=slot.A.new_empty(0), B=slot.B.new_empty(0))
@@ -48,7 +47,7 @@ class Growth:
 class Birth:
     """A child about to be made: parents that fit together, and what is made of their modules."""
 
-    parents: Sequence[Parent]
+    parents: Sequence[SlotSource]
     order: Order
     config: AdapterConfig
     """The child's."""
@@ -146,7 +145,7 @@ class Birth:
         )
 
 
-def birth(parents: Sequence[Parent], order: Order) -> Birth:
+def birth(parents: Sequence[SlotSource], order: Order) -> Birth:
     """Bring parents and an order together; refuse parents that do not belong together."""
     first, seed = parents[0], order.seed
     if order.operator == RESIZE:

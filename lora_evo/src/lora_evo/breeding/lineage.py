@@ -1,13 +1,11 @@
 """The record beside a child: whose it is, by which operator, and what that changed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, Self
 
 from lora_evo.breeding.order import Order
 from lora_evo.errors import FileDamage
@@ -32,13 +30,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class ModuleTrace:
-    """What happened to one module.
-
-    `relative_change` = |D' - D| / |D| against the first parent, before rounding to the storage
-    dtype; None when the first parent's update was zero and the child's is not. `effective_rank`
-    and `rank` (numerical) are the child's; `truncation_loss` is the Frobenius norm of
-    what the rank cut off over that of the whole; `source` counts the parents from 0.
-    """
+    """What happened to one module: the numbers of its `SlotChild`."""
 
     relative_change: float | None
     effective_rank: float
@@ -49,13 +41,7 @@ class ModuleTrace:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The whole record. Hashes are `content_hash` values; nothing in it depends on time or place.
-
-    `generation` is 1 + the largest of the parents' (0 for an adapter without lineage).
-    `moments_valid`: whether optimiser moments may be carried over, each module's from its source.
-    `plugin`: the distribution that brought the operator, with its version among `versions`; None
-    for a built-in operator and for one given as an object.
-    """
+    """The whole record, the same at any time and place. Hashes are `content_hash` values."""
 
     operator: str
     seed: int
@@ -64,13 +50,17 @@ class Lineage:
     parameters: Mapping[str, Any]
     parents: tuple[str, ...]
     generation: int
+    """1 + the largest of the parents' (0 for an adapter without lineage)."""
     content_hash: str
     moments_valid: bool
+    """Whether optimiser moments may be carried over, each module's from its source."""
     relative_change: float | None
     truncation_loss: float
     modules: Mapping[str, ModuleTrace]
     versions: Mapping[str, str]
     plugin: str | None = None
+    """The distribution that brought the operator, with its version among `versions`; None for a
+    built-in operator and for one given as an object."""
 
     @property
     def order(self) -> Order:
@@ -86,7 +76,7 @@ class Lineage:
         return json.dumps(self.to_dict(), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Lineage:
+    def from_json(cls, text: str) -> Self:
         """Parse lineage.json; raises `FileDamage` when a field is missing or of another kind."""
         try:
             raw = json.loads(text)

@@ -1,15 +1,13 @@
 """A checked order for a child: operator, parents that fit together, parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from lora_evo.checks import checked_count, is_number
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
+from lora_evo.files.adapter import SlotSource
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.linalg.distance import check_same_modules
 from lora_evo.operators.catalogue import OPERATORS
@@ -23,24 +21,9 @@ RESIZE = "resize"
 """The operator of a child that is its parent at another rank."""
 
 
-class Parent(Protocol):
-    """What breeding reads: an `Adapter` in memory or an `AdapterReader` on disk."""
-
-    @property
-    def config(self) -> AdapterConfig: ...
-
-    @property
-    def paths(self) -> tuple[str, ...]: ...
-
-    def slot(self, path: str) -> Slot: ...
-
-
 @dataclass(frozen=True)
 class Order:
-    """Which operator with which settings; complete once `checked_order` has filled defaults in.
-
-    `given` is the operator itself where it was ordered as an object, not by name.
-    """
+    """Which operator with which settings; complete once `checked_order` has filled defaults in."""
 
     operator: str
     seed: int
@@ -48,6 +31,7 @@ class Order:
     weights: tuple[float, ...] | None
     parameters: Mapping[str, Any]
     given: Operator | None = field(default=None, repr=False, compare=False)
+    """The operator itself where it was ordered as an object, not by name."""
 
 
 def checked_order(
@@ -88,7 +72,7 @@ def resize_order(rank: int, alpha: float | None, seed: int) -> Order:
     return Order(RESIZE, checked_count("seed", seed, 0), None, None, {"rank": rank, "alpha": alpha})
 
 
-def request_for(order: Order, parents: Sequence[Parent]) -> Request:
+def request_for(order: Order, parents: Sequence[SlotSource]) -> Request:
     """Join an order and its parents; refuse parents that do not belong together."""
     if operator_of(order).kind == "crossover" and len(parents) < 2:
         raise LoraEvoError(f"{order.operator} crosses at least two parents; got {len(parents)}")

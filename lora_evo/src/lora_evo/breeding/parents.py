@@ -1,7 +1,5 @@
 """The parents of a child, found on disk by what they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +12,12 @@ from lora_evo.files.folders import folders_by_content
 
 @dataclass(frozen=True)
 class Moments:
-    """Whether an optimiser may go on with its moments in a child.
-
-    `valid_at_birth` is what the child's lineage says: then each module's moments are those of its
-    source. `trained`: the weights have changed since, so the trainer's own moments count.
-    """
+    """Whether an optimiser may go on with its moments in a child."""
 
     valid_at_birth: bool
+    """What the child's lineage says: then each module's moments are those of its source."""
     trained: bool
+    """The weights have changed since, so the trainer's own moments count."""
 
 
 def parents_on_disk(child: PathLike, roots: Sequence[PathLike] | None = None) -> list[Path]:

@@ -10,8 +10,6 @@ spectrum. Up: the parent's pairs stay as they are and new ones join, with fresh 
 in A and zero columns in B, as LoRA starts: the update is the same, and no pair is dead.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,20 +1,17 @@
 """Making a child again from its parents and its lineage, and comparing bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lora_evo.breeding.child_directory import Progress
 from lora_evo.breeding.growth import Growth, birth
 from lora_evo.breeding.lineage import Lineage, read_lineage
 from lora_evo.breeding.order import RESIZE, checked_order
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.content_hash import slot_digest
-from lora_evo.files.directory import AdapterReader, PathLike, content_hash, open_adapter
+from lora_evo.files.directory import AdapterReader, PathLike, Progress, content_hash, open_adapter
 from lora_evo.files.folders import folders_by_content
 from lora_evo.linalg.distance import Gap, slot_gap, total_gap
 from lora_evo.operators.lookup import recorded_operator
@@ -22,17 +19,15 @@ from lora_evo.operators.lookup import recorded_operator
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of making a child again.
-
-    `identical`: weights, configuration and lineage are what the recipe gives, bit for bit.
-    `difference`: relative Frobenius distance of the updates (None when the child could not be
-    made again). `problems` says in words what is not as it should be.
-    """
+    """What came of making a child again."""
 
     identical: bool
+    """Weights, configuration and lineage are what the recipe gives, bit for bit."""
     difference: float | None
+    """Relative Frobenius distance of the updates; None when the child could not be made again."""
     modules_differing: tuple[str, ...]
     problems: tuple[str, ...]
+    """What is not as it should be, in words."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -1,7 +1,5 @@
 """The commands that write a child: `lora-evo mutate`, `cross` and `resize`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands that compare adapters: `lora-evo distance` and `lora-evo diversity`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 the work found a problem or was stopped (a full disk, a cl
 usage or input that cannot be used; 130 interrupted. Problems are one line on stderr.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Sequence

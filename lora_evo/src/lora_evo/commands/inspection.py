@@ -1,7 +1,5 @@
 """The commands that look at adapters: `lora-evo inspect`, `verify` and `lineage`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

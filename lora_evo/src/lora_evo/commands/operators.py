@@ -1,7 +1,5 @@
 """`lora-evo operators`: the list of operators, or the page of one."""
 
-from __future__ import annotations
-
 import click
 
 from lora_evo.commands.frame import json_option, print_json

@@ -1,7 +1,5 @@
 """A line on the terminal that says how far a command is."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`lora-evo recovery`: the table of a journal of trials, whoever wrote it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`lora-evo retention`: how much of its parents a child keeps, before and by training."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What `lora-evo retention` prints of a child: against each parent, and in training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

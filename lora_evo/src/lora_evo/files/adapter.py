@@ -1,10 +1,9 @@
 """An adapter in memory: a configuration, and one pair of factors per module."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -61,6 +60,18 @@ class Adapter:
         """The slot at `path`, after a check for NaN and infinity."""
         check_finite(path, self.slots[path])
         return self.slots[path]
+
+
+class SlotSource(Protocol):
+    """What is read module by module: an `Adapter` in memory or an `AdapterReader` on disk."""
+
+    @property
+    def config(self) -> AdapterConfig: ...
+
+    @property
+    def paths(self) -> tuple[str, ...]: ...
+
+    def slot(self, path: str) -> Slot: ...
 
 
 def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:

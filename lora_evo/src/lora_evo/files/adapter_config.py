@@ -1,14 +1,12 @@
 """The part of PEFT's `adapter_config.json` that decides what an adapter computes."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from lora_evo.checks import is_number
 from lora_evo.errors import FileDamage, LoraEvoError
@@ -95,7 +93,7 @@ class AdapterConfig:
         use_rslora: bool = False,
         lora_dropout: float = 0.0,
         task_type: str | None = "CAUSAL_LM",
-    ) -> AdapterConfig:
+    ) -> Self:
         """A fresh configuration with the fields that PEFT and vLLM expect to find."""
         rest = {
             "peft_type": "LORA",
@@ -121,7 +119,7 @@ class AdapterConfig:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> AdapterConfig:
+    def from_json(cls, text: str) -> Self:
         """Parse the text of an `adapter_config.json`."""
         try:
             raw = json.loads(text)

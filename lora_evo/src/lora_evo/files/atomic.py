@@ -1,7 +1,5 @@
 """Directories and single files that appear whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -4,8 +4,6 @@ SHA-256 throughout: processors have instructions for it, which make it the faste
 that Python brings along.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 

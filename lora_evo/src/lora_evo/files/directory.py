@@ -1,9 +1,7 @@
 """PEFT adapter directories: opened for streaming, loaded whole, saved, hashed."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,8 @@ from lora_evo.files.tensor_names import layouts_in, tensor_names
 CONFIG_FILE = "adapter_config.json"
 
 PathLike = str | os.PathLike[str]
+Progress = Callable[[int, int], None]
+"""Told how many modules of how many are done."""
 Tensors = list[tuple[str, torch.dtype, tuple[int, ...]]]
 
 

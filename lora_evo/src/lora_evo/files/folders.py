@@ -1,7 +1,5 @@
 """Adapter directories in a folder: found, told apart by name, known by what they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -10,8 +10,6 @@ matrix whatever the layer is:
 The last axes of a convolution are flattened in row-major order. (PEFT's `LoraLayer` classes.)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

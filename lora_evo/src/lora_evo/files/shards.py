@@ -4,8 +4,6 @@ The layout of large checkpoints: `adapter_model-00001-of-00003.safetensors`, ...
 `adapter_model.safetensors.index.json`, whose `weight_map` says in which file each tensor lies.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """safetensors files read and written one tensor at a time, so that memory stays small."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Names of modules and PEFT's names for their factors; why any other tensor is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,10 +1,8 @@
 """Principal angles between the spaces that two updates write to and read from.
 
-The column space of D = s*B*A is what it can write, the row space what it listens to. The angles
+The column space of D = s*B*A is what it can write, the row space what it reads. The angles
 between two such spaces are gauge-free and do not depend on norms (Bjorck & Golub 1973).
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -71,7 +69,7 @@ def column_angles(first: Slot, second: Slot) -> SpaceGap:
 
 
 def row_angles(first: Slot, second: Slot) -> SpaceGap:
-    """Angles between what two updates of one module listen to; `LoraEvoError` as above."""
+    """Angles between what two updates of one module read; `LoraEvoError` as above."""
     check_same_ends("the module", first, second)
     with one_thread():
         return space_gap(spaces(first).rows, spaces(second).rows)

@@ -1,7 +1,5 @@
 """How far apart two adapters are in what they do, whatever factors happen to represent it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import dataclass

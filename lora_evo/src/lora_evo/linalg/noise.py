@@ -1,7 +1,5 @@
 """Counter-based noise: what is drawn depends on its key alone, never on what was drawn before."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One module of all members of a population: numbers for every pair, from thin products."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -7,8 +7,6 @@ before its own Gram matrix is, factors that nearly coincide (siblings) lose no d
 difference is measured by itself, not as the difference of large Gram matrices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Singular values of an update, found without forming it."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ R alone comes from the Gram matrix (Cholesky QR: R^T R = F^T F), which costs one
 where that would lose accuracy, Householder QR is used instead.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator

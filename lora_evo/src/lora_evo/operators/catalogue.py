@@ -1,7 +1,5 @@
 """The built-in operators, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lora_evo.operators.crossovers.average import AVERAGE

@@ -14,8 +14,6 @@ pair without a singular value keeps a row of A (as long as the smallest living o
 zeros in B, so that it stays alive. An update of zero is left as it is.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Operators that are not ours, run so that their faults are named and their children checked."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The operator that a name or an object stands for."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from typing import Any

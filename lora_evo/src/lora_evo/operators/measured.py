@@ -1,7 +1,5 @@
 """Finished modules of a child, with the numbers about them that a lineage records."""
 
-from __future__ import annotations
-
 import torch
 
 from lora_evo.files.adapter import Slot

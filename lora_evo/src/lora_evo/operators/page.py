@@ -1,7 +1,5 @@
 """What there is to read about the operators: a list of all, and a page for each."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Checks that operators share: strength, fitness, numbers, and the ranks of parents."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -10,8 +10,6 @@ Entry points are looked for when a name is not a built-in one or when all operat
 loaded once in a process. One that cannot be used is kept with the reason, and harms no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -69,7 +67,7 @@ def plugin_behind(operator: Operator) -> Plugin | None:
 
 
 def forget() -> None:
-    """Look for entry points anew next time: for a program that installs one while it runs."""
+    """Look for entry points again next time: for a program that installs one while it runs."""
     _offers.cache_clear()
     _loaded.cache_clear()
 

@@ -1,7 +1,5 @@
 """A colour scale whose equal steps look equal, from dark blue to pale yellow."""
 
-from __future__ import annotations
-
 import math
 
 # Linear sRGB from the cube roots of cone responses, and those from OKLab (Ottosson 2020).

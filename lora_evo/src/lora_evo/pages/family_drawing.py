@@ -1,7 +1,5 @@
 """The family tree as an SVG: a column for every generation, lines from parents to children."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from lora_evo.operators.catalogue import OPERATORS

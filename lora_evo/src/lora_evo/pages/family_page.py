@@ -1,7 +1,5 @@
 """The family tree as a page: one HTML file with one drawing and a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lora_evo.pages.family_drawing import STYLE, change_of, drawing, kind_of

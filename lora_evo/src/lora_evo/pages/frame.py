@@ -1,7 +1,5 @@
 """The frame of the package's HTML pages: one file, no script, nothing fetched."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Sequence

@@ -6,8 +6,6 @@ method (Sugiyama, Tagawa & Toda 1981); places are the least-squares nearest to t
 neighbours that keep the order and the distances (isotonic regression, by pooling neighbours).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A population of adapters as one HTML page: heat map, map, shares by type of module."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lora_evo.pages.colour_scale import colour, ink

@@ -1,9 +1,7 @@
 """How varied a population of adapters is in what its members do, from files alone."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,8 +10,8 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot
-from lora_evo.files.directory import PathLike, open_adapter
+from lora_evo.files.adapter import Adapter, SlotSource
+from lora_evo.files.directory import PathLike, Progress, open_adapter
 from lora_evo.files.folders import shortest_unique_names
 from lora_evo.files.tensor_names import module_type
 from lora_evo.linalg.distance import check_same_modules
@@ -21,20 +19,17 @@ from lora_evo.linalg.pair_matrices import inner_products, space_overlaps
 from lora_evo.linalg.thin import one_thread
 
 Matrix = tuple[tuple[float, ...], ...]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ModuleType:
-    """One type of module (the last word of its path) over all layers.
-
-    `distance_share`: its part of the summed squared distances of all pairs; the types sum to 1,
-    or are all 0 in a population of equals. `effective_members`: as if there were no other type.
-    """
+    """One type of module (the last word of its path) over all layers."""
 
     modules: int
     distance_share: float
+    """Its part of the summed squared distances of all pairs; 0 in a population of equals."""
     effective_members: float
+    """As if there were no other type."""
 
 
 @dataclass(frozen=True)
@@ -42,29 +37,31 @@ class Overlaps:
     """Mean cos^2 of the principal angles of every pair, over the modules where both are nonzero.
 
     1 where one space holds the other, 0 for orthogonal ones, None where no module has both.
-    `columns`: what the updates write to; `rows`: what they listen to.
     """
 
     columns: tuple[tuple[float | None, ...], ...]
+    """Of what the updates write to."""
     rows: tuple[tuple[float | None, ...], ...]
+    """Of what they read."""
 
 
 @dataclass(frozen=True)
 class Diversity:
-    """A population seen from outside: n names, n Frobenius norms and two n by n matrices.
-
-    `distances` are those of `lora_evo.distance` (0 for equal updates, the root of two for
-    orthogonal ones, at most 2). `cosines` are of the updates as vectors; two zero updates count as
-    equal (1), a zero and another one as unrelated (0). `overlaps` only where asked for.
-    """
+    """A population of n adapters seen from outside."""
 
     names: tuple[str, ...]
     norms: tuple[float, ...]
+    """Frobenius norms of the updates."""
     distances: Matrix
+    """[n, n] as by `distance`: 0 for equal updates, the root of 2 for orthogonal, at most 2."""
     cosines: Matrix
+    """[n, n] of the updates as vectors; two zero updates count as equal (1), a zero one and another
+    as unrelated (0)."""
     effective_members: float
+    """The Vendi score: distinct members in effect, from 1 to n."""
     module_types: dict[str, ModuleType]
     overlaps: Overlaps | None
+    """Only where asked for."""
 
     @property
     def mean_distance(self) -> float:
@@ -131,14 +128,7 @@ def diversity(
         raise LoraEvoError(f"{len(labels)} names for {len(adapters)} adapters; expected as many")
     if len(set(labels)) != len(labels):
         raise LoraEvoError(f"a name is given twice in {', '.join(labels)}; expected distinct ones")
-    _check_members(
-        labels,
-        [adapter.config.base_model_name_or_path for adapter in adapters],
-        [adapter.paths for adapter in adapters],
-    )
-    return _compare(
-        labels, adapters[0].paths, lambda path: [a.slot(path) for a in adapters], spaces, None
-    )
+    return _compare(labels, adapters, spaces, None)
 
 
 def diversity_of_directories(
@@ -153,14 +143,7 @@ def diversity_of_directories(
     labels = tuple(shortest_unique_names(folders))
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
-        _check_members(
-            labels,
-            [reader.config.base_model_name_or_path for reader in readers],
-            [reader.paths for reader in readers],
-        )
-        return _compare(
-            labels, readers[0].paths, lambda path: [r.slot(path) for r in readers], spaces, progress
-        )
+        return _compare(labels, readers, spaces, progress)
 
 
 def effective_members(cosines: torch.Tensor) -> float:
@@ -175,32 +158,32 @@ def effective_members(cosines: torch.Tensor) -> float:
     return min(float(size), max(1.0, math.exp(entropy)))
 
 
-def _check_members(
-    names: Sequence[str], bases: Sequence[str | None], paths: Sequence[Sequence[str]]
-) -> None:
+def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
-    known = [(name, base) for name, base in zip(names, bases, strict=True) if base]
+    bases = zip(names, (one.config.base_model_name_or_path for one in members), strict=True)
+    known = [(name, base) for name, base in bases if base]
     for name, base in known[1:]:
         if base != known[0][1]:
             raise LoraEvoError(
                 f"{known[0][0]} was trained on {known[0][1]} and {name} on {base}; "
                 "expected adapters of one base model"
             )
-    for name, slots in zip(names, paths, strict=True):
+    for name, member in zip(names, members, strict=True):
         try:
-            check_same_modules(set(paths[0]), set(slots))
+            check_same_modules(set(members[0].paths), set(member.paths))
         except LoraEvoError as error:
             raise LoraEvoError(f"{names[0]} and {name}: {error}") from error
 
 
 def _compare(
     names: tuple[str, ...],
-    paths: Sequence[str],
-    slots: Callable[[str], list[Slot]],
+    members: Sequence[SlotSource],
     spaces: bool,
     progress: Progress | None,
 ) -> Diversity:
+    _check_members(names, members)
+    paths = members[0].paths
     kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.
     by_type = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
@@ -208,12 +191,12 @@ def _compare(
     overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
     with one_thread():
         for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):
-            members = slots(path)
-            products, gaps = inner_products(path, members)
+            slots = [member.slot(path) for member in members]
+            products, gaps = inner_products(path, slots)
             by_type[kind] += products
             apart[kind] += gaps
             if spaces:
-                overlaps.append(space_overlaps(members))
+                overlaps.append(space_overlaps(slots))
             if progress is not None:
                 progress(done, len(paths))
         whole = torch.stack(list(by_type.values())).sum(0)

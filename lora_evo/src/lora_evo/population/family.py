@@ -1,7 +1,5 @@
 """The adapters of a folder with their lineages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +39,7 @@ class Member:
 
 
 def family(roots: Iterable[PathLike]) -> list[Member]:
-    """All adapters at or below the given folders, named by their shortest telling path."""
+    """All adapters at or below the given folders, named by their shortest unique path."""
     folders = adapter_folders(Path(root) for root in roots)
     return [
         Member(name, content_hash(folder), read_lineage(folder))

@@ -1,7 +1,5 @@
 """What an adapter directory holds, module by module."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,16 +14,13 @@ from lora_evo.linalg.thin import one_thread
 
 @dataclass(frozen=True)
 class ModuleView:
-    """One module: sizes, norms of factors and update, and how much of its rank is in use.
-
-    `inputs` and `outputs` are the sides of the update as a matrix (a kernel counts with the
-    inputs); `rank` counts rank-one pairs, `numerical_rank` singular values above a millionth of the
-    largest, `dead` the pairs whose two halves are zero and can never learn again.
-    """
+    """One module: sizes, norms of factors and update, and how much of its rank is in use."""
 
     inputs: int
+    """Columns of the update as a matrix (a kernel counts with the inputs)."""
     outputs: int
     rank: int
+    """Rank-one pairs."""
     alpha: float
     scale: float
     dtype: str
@@ -35,7 +30,9 @@ class ModuleView:
     norm_update: float
     effective_rank: float
     numerical_rank: int
+    """Singular values above a millionth of the largest."""
     dead: int
+    """Pairs whose two halves are zero and can never learn again."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Who descends from whom: members of a family linked by the contents their lineages name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,18 +8,17 @@ from lora_evo.population.family import Member
 
 @dataclass(frozen=True)
 class Pedigree:
-    """A family as a graph without circles.
-
-    `parents` maps a member's name to its parents in the lineage's order, each once: names of
-    members, or contents that nobody here holds (`missing`). `layers` counts the longest line of
-    descent, but is never below the recorded generation, so that a family whose founders are gone
-    keeps its place; a missing parent stands one layer above its highest child.
-    """
+    """A family as a graph without circles."""
 
     members: Mapping[str, Member]
+    """By name."""
     missing: tuple[str, ...]
+    """Contents of parents that nobody here holds."""
     parents: Mapping[str, tuple[str, ...]]
+    """By member: its parents in the lineage's order, each once, names or missing contents."""
     layers: Mapping[str, int]
+    """The longest line of descent, but never below the recorded generation, so that a family whose
+    founders are gone keeps its place; a missing parent stands one layer above its highest child."""
 
 
 def pedigree(members: Sequence[Member]) -> Pedigree:

@@ -1,7 +1,5 @@
 """Members laid out by their distances: in a row of neighbours, and on a map."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +13,11 @@ Distances = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class PopulationMap:
-    """Points in the plane whose distances come near to those of the members.
-
-    `shares`: what each axis holds of the variance, as far as a Euclidean space can show it.
-    """
+    """Points in the plane whose distances come near to those of the members."""
 
     points: tuple[tuple[float, float], ...]
     shares: tuple[float, float]
+    """What each axis holds of the variance, as far as a Euclidean space can show it."""
 
 
 def neighbour_order(distances: Distances) -> list[int]:

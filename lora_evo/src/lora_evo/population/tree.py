@@ -1,7 +1,5 @@
 """The family tree of a folder of adapters, drawn as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lora_evo.population.family import Member

@@ -1,7 +1,5 @@
 """A base model on which adapters are put on and taken off by hooks, without merging."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

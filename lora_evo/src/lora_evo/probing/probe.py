@@ -1,7 +1,5 @@
 """What a child keeps of its parents' behaviour: distributions and inputs on probe prompts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,27 +33,27 @@ class RowBehaviour:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A child against one parent on all rows; means over positions, in nats per token.
-
-    `kl` = KL(parent||child) of the next-token distributions, `kl_scale` = KL(base||parent),
-    `kl_ratio` their quotient (None where the parent does as the base does and the child not).
-    `nll_change`: what the completions lost in the child, per token; None without completions.
-    `activation_change` = |D'X - DX| / |DX| over the inputs X that each module sees in the parent
-    (Frobenius; all real tokens), the relative change weighted by what occurs; None for D X = 0.
-    """
+    """A child against one parent on all rows; means over positions, in nats per token."""
 
     prompts: int
     tokens: int
     kl: float
+    """KL(parent||child) of the next-token distributions."""
     kl_scale: float
+    """KL(base||parent)."""
     kl_ratio: float | None
+    """Their quotient; None where the parent does as the base does and the child not."""
     completion_tokens: int
     nll_base: float | None
     nll_parent: float | None
     nll_child: float | None
     nll_change: float | None
+    """What the completions lost in the child, per token; None without completions."""
     activation_change: float | None
+    """|D'X - DX| / |DX| (Frobenius) over the inputs X that all modules see in the parent, of all
+    real tokens: the relative change weighted by what occurs; None for D X = 0."""
     modules: dict[str, float | None]
+    """The same of each module."""
     rows: tuple[RowBehaviour, ...]
 
     def to_dict(self) -> dict[str, Any]:

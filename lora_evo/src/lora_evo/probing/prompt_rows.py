@@ -1,7 +1,5 @@
 """Probe prompts: a JSON Lines file read row by row, and its rows as tokens."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,16 +23,14 @@ class ProbeRow:
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A row as token ids; the distributions after positions `first` to `last` are compared.
-
-    `targets`: the tokens that came there, in a row with a completion.
-    """
+    """A row as token ids; the distributions after positions `first` to `last` are compared."""
 
     line: int
     ids: tuple[int, ...]
     first: int
     last: int
     targets: tuple[int, ...] | None
+    """The tokens that came there, in a row with a completion."""
 
 
 def read_probes(path: PathLike) -> list[ProbeRow]:

@@ -1,43 +1,38 @@
 """What a child keeps of a parent, told from the weights alone: the zero-step proxies."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot
+from lora_evo.files.adapter import Adapter, Slot, SlotSource
 from lora_evo.files.adapter_config import AdapterConfig
-from lora_evo.files.directory import AdapterReader, PathLike, open_adapter
+from lora_evo.files.directory import PathLike, Progress, open_adapter
 from lora_evo.linalg.angles import Spaces, spaces
 from lora_evo.linalg.distance import Gap, check_same_modules, slot_gap, total_gap
 from lora_evo.linalg.spectrum import dead_pairs, effective_rank
 from lora_evo.linalg.thin import one_thread
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True)
 class Condition:
-    """The state of one side; in a sum over modules norms add as squares, the rest plainly.
+    """The state of one side; over several modules norms add as squares, the rest is summed.
 
-    `norm`, `norm_a`, `norm_b`: Frobenius norms of s*B*A, A and B. What a step of the optimiser
-    does to the update depends on the last two: a child whose balance of A and B is another one
-    learns at another pace. `dead`: rank-one pairs whose A row and B column are both zero, the only
-    ones whose gradient is zero for ever.
+    A child whose balance of |A| and |B| is another than its parent's learns at another pace.
     """
 
     norm: float
+    """|s*B*A| (Frobenius)."""
     norm_a: float
     norm_b: float
     rank: int
     effective_rank: float
     numerical_rank: int
     dead: int
+    """Rank-one pairs whose A row and B column are both zero, so that no gradient reaches them."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +157,7 @@ def _check_same_base(parent: AdapterConfig, child: AdapterConfig) -> None:
         )
 
 
-def _compare(
-    parent: Adapter | AdapterReader, child: Adapter | AdapterReader, progress: Progress | None
-) -> Retention:
+def _compare(parent: SlotSource, child: SlotSource, progress: Progress | None) -> Retention:
     check_same_modules(set(parent.paths), set(child.paths))
     modules = {}
     with one_thread():

@@ -1,7 +1,5 @@
 """A rule of thumb: how soon a child is likely to be back at its parent's level."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Verdict = Literal["mild", "borderline", "strong"]

@@ -1,7 +1,5 @@
 """The journal of an experiment: a line for its terms, one per parent, one per finished cohort."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -53,7 +51,7 @@ class Journal:
         protocol: RecoveryProtocol,
         parents: Mapping[str, str],
         setting: Mapping[str, Any],
-    ) -> Journal:
+    ) -> "Journal":
         """Start a journal, or go on with one of the same terms, whose torn last line is cut off."""
         if not path.exists() or not path.stat().st_size:
             journal = cls(path, protocol, dict(parents), dict(setting))

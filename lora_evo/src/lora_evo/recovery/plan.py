@@ -1,11 +1,9 @@
 """Which children are tried: treatments of parents, with their controls, in cohorts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from lora_evo.checks import is_number
 from lora_evo.errors import LoraEvoError
@@ -96,7 +94,7 @@ class Trial:
         return asdict(self)
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Trial:
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Back from the journal."""
         return cls(
             Treatment(**row["treatment"]), tuple(row["parents"]), row["relation"], row["seed"]

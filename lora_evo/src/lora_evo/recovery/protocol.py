@@ -6,8 +6,6 @@ holds the parent's level, less what cannot be told apart from it. PopuLoRA (arXi
 reports 10 to 20 steps for the operators it uses. All here are pure functions of measured numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ plain way and the estimate of Kaplan and Meier (1958) give the same quantiles. A
 censored ones is not known: it is None, and reads "> last step".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ exp(mean log-likelihood), from 0 to 1; unlike a log-likelihood it has a zero, so
 means something.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -56,13 +54,13 @@ class SupervisedLearner:
     """The learner of `lora_evo.trials` for rows with completions. Raises `LoraEvoError`.
 
     Equal calls give equal numbers on the same machine with the same versions and threads.
-    on_step: called after each step of all active adapters with the steps done since `start`.
     """
 
     base: BaseModel
     rows: TrainingRows
     recipe: TrainingRecipe = field(default_factory=TrainingRecipe)
     on_step: Callable[[int], None] | None = None
+    """Called after each step of all active adapters with the steps done since `start`."""
 
     def __post_init__(self) -> None:
         size, there = self.recipe.batch_size, len(self.rows.train)

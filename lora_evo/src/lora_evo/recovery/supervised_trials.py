@@ -1,7 +1,5 @@
 """A child's recovery by supervised training, beside its controls and other operators' children."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,17 +24,19 @@ TOGETHER = 8
 class SupervisedTrials:
     """What is trained: a given child, its parents, and children that other operators make of them.
 
-    child: its name and the adapter. parents: by name, the one whose place the child takes first; it
-    is what the controls and mutations start from, and crossovers take the first two. seeds: how
-    many orders of the training rows (and births of operators' children). steps: after how many
-    training a child that has not recovered is censored, at least 2. Raises `LoraEvoError`.
+    Raises `LoraEvoError`.
     """
 
     child: tuple[str, Adapter]
+    """Its name and the adapter."""
     parents: Mapping[str, Adapter]
+    """By name. The first is the one whose place the child takes: the controls and mutations start
+    from it, and crossovers take the first two."""
     treatments: tuple[Treatment, ...] = ()
     seeds: int = 5
+    """Orders of the training rows (and births of operators' children)."""
     steps: int = 50
+    """After which a child that has not recovered is censored; at least 2."""
 
     def __post_init__(self) -> None:
         if not self.parents:

@@ -1,7 +1,5 @@
 """The table of an experiment as text, Markdown and JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict

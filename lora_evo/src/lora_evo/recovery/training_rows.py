@@ -1,7 +1,5 @@
 """Rows to train on and rows to measure on: from two files, or from one that is split."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Trials of recovery: children and their controls, trained side by side by the caller's learner."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol

@@ -8,8 +8,6 @@ reported. Without weights all parents count alike. Preserves: everything the par
 the child depends on the parents' updates alone.
 """
 
-from __future__ import annotations
-
 from lora_evo.operators.crossovers.joint_core import blend
 from lora_evo.operators.operator import Operator, Recipe, Request
 

@@ -12,8 +12,6 @@ place of entries, and equal parents give themselves. p = 0 is `average`. Preserv
 parents agree on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

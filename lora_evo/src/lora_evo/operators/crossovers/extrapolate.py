@@ -10,8 +10,6 @@ is drawn once per child, evenly from [eta_low, eta_high], or given as `eta`; 1 i
 parent itself, 0 the worse. Preserves: what the parents agree on.
 """
 
-from __future__ import annotations
-
 from lora_evo.errors import LoraEvoError
 from lora_evo.linalg.noise import uniform
 from lora_evo.operators.crossovers.joint_core import blend

@@ -27,8 +27,6 @@ updates, which are to be preferred:
 Preserves: rank; but for `factor_dare`, equal parents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -18,8 +18,6 @@ as LoRA's start has them; B carries the spectrum. A child of lower rank than r t
 columns in B alone, which training can use: no pair is dead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ proportion to the weights. If all units of a child fell to one parent, one unit,
 another, so that a child of unequal parents is never a copy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

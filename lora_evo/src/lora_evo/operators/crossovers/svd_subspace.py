@@ -7,12 +7,10 @@ weights, and the sum truncated to the first parent's rank. After the SVD-subspac
 PopuLoRA (arXiv 2605.16727), whose public form always takes the leading triplets from one parent
 and the tail from the other, so that the second parent hardly counts; here every place is open to
 both. A triplet moves whole (u and v together), so that signs of singular vectors do not matter,
-and the joined triplets, which are not orthogonal, are decomposed anew. Preserves: which share of
+and the joined triplets, which are not orthogonal, are decomposed again. Preserves: which share of
 the norm sits at which place of the spectrum, roughly; singular values that coincide within one
 parent leave its triplets undefined, and there the child depends on rounding.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 

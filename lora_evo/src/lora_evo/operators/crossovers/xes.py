@@ -11,8 +11,6 @@ is that of evolution strategies (Salimans et al., arXiv 1703.03864), used on fac
 (`factor_xes`). Preserves: what the parents agree on.
 """
 
-from __future__ import annotations
-
 import math
 
 from lora_evo.errors import LoraEvoError

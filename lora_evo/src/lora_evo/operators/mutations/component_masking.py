@@ -7,7 +7,7 @@ chances in proportion to S_j^-tail (`tail=0`: all alike; an exponential race, Ef
 rest. So |D' - D| = strength * |D| exactly. Component masking of PopuLoRA (arXiv 2605.16727), which
 draws all components alike.
 
-Masking both factors would kill the rank for ever: neither would ever see a gradient. Here a masked
+Masking both factors would kill the rank: neither would ever see a gradient again. Here a masked
 component gives its place to a fresh random row of A, as long as the others, with a column of zeros
 in B, as LoRA begins: the next training step moves it.
 
@@ -15,8 +15,6 @@ Gauge: the child's update depends on the parent's alone (as long as its singular
 its factors are written by component, A' = rho V^T with rho = |A| / sqrt(r), B' = U S' / (s rho):
 |A| stays, and B carries the spectrum. A module with D = 0 stays as it is, and alive.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The singular components of an update, held by their small parts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

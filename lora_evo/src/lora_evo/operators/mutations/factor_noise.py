@@ -15,8 +15,6 @@ entry. A module with D = 0 (a fresh LoRA, B = 0) has no scale to measure a chang
 is, and alive.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -8,8 +8,6 @@ therefore grows with the rank. Gauge: the child's update depends on how the pare
 factors, except for a common rescaling (c B, A / c). A module with D = 0 stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -11,8 +11,6 @@ hold; that of the whole adapter is smaller, by the square root of the share of i
 was chosen, and stands in the child's lineage. Gauge: as `full_gaussian`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lora_evo.errors import LoraEvoError

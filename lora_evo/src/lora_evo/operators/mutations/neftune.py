@@ -10,8 +10,6 @@ the child's update depends on how the parent's is split into factors, except for
 (c B, A / c). A module with D = 0 stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

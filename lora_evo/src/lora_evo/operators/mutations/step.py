@@ -1,7 +1,5 @@
 """The step of a mutation found from the change it must make."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -21,8 +21,6 @@ balance. An update of rank 1 has nothing to turn and is refused; a module with D
 is, and alive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lora_evo.files.adapter import Slot

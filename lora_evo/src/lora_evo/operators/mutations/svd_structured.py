@@ -20,8 +20,6 @@ update depends on the parent's update alone (as long as its singular values diff
 A module with D = 0 (a fresh LoRA, B = 0) has no spectrum: it stays as it is, and alive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lora_evo.files.adapter import Slot

@@ -1,7 +1,5 @@
 """Rotations and rescalings of the singular components of an update, by one step."""
 
-from __future__ import annotations
-
 import math
 
 import torch
