@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
-from lora_evo.directory import open_adapter
-from lora_evo.diversity import diversity_of_directories
+from lora_evo.files.directory import open_adapter
+from lora_evo.population.diversity import diversity_of_directories
 
 _WIDTH, _KEYS, _INNER = 3584, 512, 18944
 _SHAPES = {

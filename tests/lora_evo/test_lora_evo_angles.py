@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import LoraEvoError, Slot
-from lora_evo.angles import column_angles, row_angles, space_gap, spaces
+from lora_evo.linalg.angles import column_angles, row_angles, space_gap, spaces
 
 
 def slot(seed, rank=3, inputs=12, outputs=15, scale=2.0):

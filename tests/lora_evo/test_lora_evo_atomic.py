@@ -5,7 +5,7 @@ import os
 import pytest
 
 from lora_evo import LoraEvoError
-from lora_evo.atomic import write_text_atomically
+from lora_evo.files.atomic import write_text_atomically
 
 
 def test_a_file_is_replaced_whole_and_folders_are_made(tmp_path):
@@ -26,7 +26,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path, monkeyp
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lora_evo.atomic.os.fsync", full)
+    monkeypatch.setattr("lora_evo.files.atomic.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_text_atomically(file, "new")
     assert file.read_text() == "old"

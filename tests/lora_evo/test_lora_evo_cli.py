@@ -129,9 +129,19 @@ def test_a_full_disk_is_code_1(home, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lora_evo.tensor_file.TensorWriter.write", full)
+    monkeypatch.setattr("lora_evo.files.tensor_file.TensorWriter.write", full)
     result = call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1, code=1)
     assert "No space left" in result.stderr
+    assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
+
+
+def test_an_interrupted_command_is_code_130(home, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lora_evo.files.tensor_file.TensorWriter.write", interrupted)
+    words = ("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
+    assert call(*words, code=130).stderr == "lora-evo: interrupted\n"
     assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
 
 

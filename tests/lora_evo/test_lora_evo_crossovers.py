@@ -17,17 +17,19 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.noise import stream
-from lora_evo.operators import OPERATORS
-from lora_evo.operators.average import AVERAGE
-from lora_evo.operators.dare import DARE
-from lora_evo.operators.extrapolate import EXTRAPOLATE
-from lora_evo.operators.factor_average import FACTOR_AVERAGE
-from lora_evo.operators.factor_dare import FACTOR_DARE
-from lora_evo.operators.factor_extrapolate import FACTOR_EXTRAPOLATE
-from lora_evo.operators.factor_xes import FACTOR_XES
-from lora_evo.operators.svd_subspace import SVD_SUBSPACE
-from lora_evo.operators.xes import XES
+from lora_evo.linalg.noise import stream
+from lora_evo.operators.catalogue import OPERATORS
+from lora_evo.operators.crossovers.average import AVERAGE
+from lora_evo.operators.crossovers.dare import DARE
+from lora_evo.operators.crossovers.extrapolate import EXTRAPOLATE
+from lora_evo.operators.crossovers.factorwise import (
+    FACTOR_AVERAGE,
+    FACTOR_DARE,
+    FACTOR_EXTRAPOLATE,
+    FACTOR_XES,
+)
+from lora_evo.operators.crossovers.svd_subspace import SVD_SUBSPACE
+from lora_evo.operators.crossovers.xes import XES
 
 ON_UPDATES = {
     "average": {},

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from lora_evo import cross, load_adapter, save_adapter
-from lora_evo.operators.average import AVERAGE
-from lora_evo.operators.dare import DARE
-from lora_evo.operators.extrapolate import EXTRAPOLATE
-from lora_evo.operators.svd_subspace import SVD_SUBSPACE
-from lora_evo.operators.xes import XES
+from lora_evo.operators.crossovers.average import AVERAGE
+from lora_evo.operators.crossovers.dare import DARE
+from lora_evo.operators.crossovers.extrapolate import EXTRAPOLATE
+from lora_evo.operators.crossovers.svd_subspace import SVD_SUBSPACE
+from lora_evo.operators.crossovers.xes import XES
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

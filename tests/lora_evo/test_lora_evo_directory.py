@@ -19,7 +19,7 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.tensor_file import TensorWriter
+from lora_evo.files.tensor_file import TensorWriter
 
 KEY = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
 WEIGHTS = "adapter_model.safetensors"

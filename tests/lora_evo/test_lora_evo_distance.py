@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lora_evo import Adapter, LoraEvoError, Slot, distance, relative_change
-from lora_evo.spectrum import effective_rank, numerical_rank, singular_values
+from lora_evo.linalg.spectrum import effective_rank, numerical_rank, singular_values
 
 
 def dense(adapter):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, distance, save_adapter
-from lora_evo.angles import column_angles, row_angles
-from lora_evo.diversity import diversity, diversity_of_directories, effective_members
-from lora_evo.names import module_type, telling_names
+from lora_evo.files.folders import shortest_unique_names
+from lora_evo.files.tensor_names import module_type
+from lora_evo.linalg.angles import column_angles, row_angles
+from lora_evo.population.diversity import diversity, diversity_of_directories, effective_members
 
 WIDE = {"inputs": 24, "outputs": 32}
 
@@ -184,9 +185,9 @@ def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
 
 def test_names_tell_folders_apart(tmp_path):
     folders = [tmp_path / "a" / "x", tmp_path / "b" / "x", tmp_path / "b" / "y"]
-    assert telling_names(folders) == ["a/x", "b/x", "b/y"]
-    assert telling_names(folders[1:]) == ["x", "y"]
-    assert telling_names([]) == []
+    assert shortest_unique_names(folders) == ["a/x", "b/x", "b/y"]
+    assert shortest_unique_names(folders[1:]) == ["x", "y"]
+    assert shortest_unique_names([]) == []
 
 
 def test_module_types():

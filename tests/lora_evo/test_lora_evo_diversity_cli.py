@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from lora_evo import cross_directory, distance, mutate_directory, save_adapter, verify
 from lora_evo.cli import main
-from lora_evo.cli_progress import module_counter
-from lora_evo.diversity import diversity
-from lora_evo.population_page import population_page
+from lora_evo.commands.progress import counter
+from lora_evo.pages.population_page import population_page
+from lora_evo.population.diversity import diversity
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_the_table_shows_pairs_types_and_the_number_of_distinct_members(home):
     assert "overlap" not in text
     spaces = call("diversity", "pop", "--spaces").stdout
     assert "write to" in spaces
-    assert "listen to" in spaces
+    assert "what they read" in spaces
     assert json.loads(call("diversity", "pop", "--spaces", "--json").stdout)["overlaps"]["rows"]
 
 
@@ -148,14 +148,14 @@ def test_distance_from_a_zero_update(home, make_adapter):
 
 
 def test_progress_counts_modules_on_a_terminal_only(monkeypatch, capsys):
-    with module_counter("comparing") as progress:
+    with counter("comparing") as progress:
         assert progress is None
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with module_counter("comparing") as progress:
+    with counter("comparing") as progress:
         for done in range(1, 301):
             progress(done, 300)
     shown = capsys.readouterr().err
-    assert "\rcomparing: 300 of 300 modules" in shown
+    assert "\x1b[Kcomparing: 300 of 300 modules" in shown
     assert shown.count("comparing") == 101
     assert shown.endswith("\r\x1b[K")
 

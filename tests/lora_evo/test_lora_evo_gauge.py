@@ -13,8 +13,8 @@ from lora_evo import (
     mutate_with_report,
     save_adapter,
 )
-from lora_evo.adapter import Adapter
 from lora_evo.cli import main
+from lora_evo.files.adapter import Adapter
 
 FITNESS = {"xes", "factor_xes"}
 

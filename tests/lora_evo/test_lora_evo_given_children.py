@@ -3,11 +3,11 @@
 import pytest
 
 from lora_evo import LoraEvoError, mutate
-from lora_evo.recovery import RecoveryProtocol
-from lora_evo.recovery_summary import summarise
-from lora_evo.trial_journal import read_journal
-from lora_evo.trial_plan import GIVEN, Pair, Treatment, TrialPlan, read_treatment
-from lora_evo.trials import run_trials
+from lora_evo.recovery.journal import read_journal
+from lora_evo.recovery.plan import GIVEN, Pair, Treatment, TrialPlan, read_treatment
+from lora_evo.recovery.protocol import RecoveryProtocol
+from lora_evo.recovery.summary import summarise
+from lora_evo.recovery.trials import run_trials
 
 PROTOCOL = RecoveryProtocol(checks=(0, 1, 2), resamples=100)
 

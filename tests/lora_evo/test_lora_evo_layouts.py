@@ -22,7 +22,7 @@ from lora_evo import (
     verify,
 )
 from lora_evo.cli import main
-from lora_evo.layout import LINEAR, Layout
+from lora_evo.files.layout import LINEAR, Layout
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

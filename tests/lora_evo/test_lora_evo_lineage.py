@@ -19,7 +19,6 @@ from lora_evo import (
     tree,
     verify,
 )
-from lora_evo.breeding_directories import without_tensors
 
 FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
 
@@ -223,10 +222,10 @@ def test_family_tree(bred):
 
 
 def test_finished_modules_hold_no_tensors(make_adapter):
-    from lora_evo.breeding import grow
-    from lora_evo.plan import checked_order
+    from lora_evo.breeding.growth import birth
+    from lora_evo.breeding.order import checked_order
 
     order = checked_order("mutation", "svd_structured", 1, None, None, {}, 1)
-    growth = next(grow([make_adapter(1)], order))
-    assert without_tensors(growth).child.slot.A.numel() == 0
+    growth = next(birth([make_adapter(1)], order).grow())
+    assert growth.without_tensors().child.slot.A.numel() == 0
     assert growth.child.slot.A.numel() > 0

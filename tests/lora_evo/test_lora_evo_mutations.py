@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import Adapter, LoraEvoError, Slot, mutate, mutate_with_report
-from lora_evo.operators import OPERATORS
-from lora_evo.operators.component_masking import COMPONENT_MASKING, masked_values
-from lora_evo.operators.full_gaussian import FULL_GAUSSIAN
-from lora_evo.operators.layer_selective_gaussian import LAYER_SELECTIVE_GAUSSIAN, choose
-from lora_evo.operators.neftune import NEFTUNE
-from lora_evo.operators.subspace_rotation import SUBSPACE_ROTATION
-from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
+from lora_evo.linalg.spectrum import dead_pairs, numerical_rank, singular_values
+from lora_evo.operators.catalogue import OPERATORS
+from lora_evo.operators.mutations.component_masking import COMPONENT_MASKING, masked_values
+from lora_evo.operators.mutations.full_gaussian import FULL_GAUSSIAN
+from lora_evo.operators.mutations.layer_selective_gaussian import LAYER_SELECTIVE_GAUSSIAN, choose
+from lora_evo.operators.mutations.neftune import NEFTUNE
+from lora_evo.operators.mutations.subspace_rotation import SUBSPACE_ROTATION
 
 MUTATIONS = [
     operator.name
@@ -188,7 +188,7 @@ def test_rotation_draws_again_where_a_draw_turns_back_too_soon(make_adapter, mon
             assert change(parent.slots[PATH], child.slots[PATH]) == pytest.approx(0.999, rel=1e-6)
 
     all_turned()
-    monkeypatch.setattr("lora_evo.operators.turns.DRAWS", 1)
+    monkeypatch.setattr("lora_evo.operators.mutations.turns.DRAWS", 1)
     with pytest.raises(LoraEvoError, match=r"none of 1 .* \(rank 3\) by 0.999 .* smaller strength"):
         all_turned()
 

@@ -14,8 +14,8 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.operators import OPERATORS
-from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
+from lora_evo.linalg.spectrum import dead_pairs, numerical_rank, singular_values
+from lora_evo.operators.catalogue import OPERATORS
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"

@@ -6,8 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from lora_evo.cli import main
-from lora_evo.operator_page import OperatorPage, operator_page, operator_pages, table
-from lora_evo.operators import OPERATORS, Operator
+from lora_evo.operators.catalogue import OPERATORS
+from lora_evo.operators.operator import Operator
+from lora_evo.operators.page import OperatorPage, operator_page, operator_pages, table
 
 
 def call(*words, code=0):

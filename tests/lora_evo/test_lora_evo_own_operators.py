@@ -15,7 +15,9 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.operators import OPERATORS, Operator, SlotChild, measured, unchanged
+from lora_evo.operators.catalogue import OPERATORS
+from lora_evo.operators.measured import measured, unchanged
+from lora_evo.operators.operator import Operator, SlotChild
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from lora_evo import (
     LoraEvoError,
+    Operator,
     cross,
     mutate,
     mutate_directory,
@@ -21,15 +22,15 @@ from lora_evo import (
     verify,
 )
 from lora_evo.cli import main
-from lora_evo.operators import OPERATORS, Operator
-from lora_evo.plugins import forget, known_operators, plugin, plugins
+from lora_evo.operators.catalogue import OPERATORS
+from lora_evo.operators.plugins import forget, known_operators, plugin, plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lora_evo" / "plugin"
 with_example = pytest.mark.skipif(
     not EXAMPLE.is_dir(), reason="the examples are not beside the tests"
 )
 ONE_MODULE = """
-from lora_evo.operators import Operator, unchanged
+from lora_evo import Operator, unchanged
 def prepare(request):
     return lambda path, slots: unchanged(slots[0])
 def make():
@@ -234,8 +235,7 @@ def test_names_are_suggested_from_plugins_too(site, make_adapter):
 
 
 FAULTY = """
-from lora_evo.operators import Operator, SlotChild, unchanged
-from lora_evo import Slot
+from lora_evo import Operator, Slot, SlotChild, unchanged
 def on(name, prepare):
     return Operator(name=name, kind="mutation", summary="s", preserves="p", prepare=prepare)
 def late(request):

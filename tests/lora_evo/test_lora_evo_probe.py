@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
-from lora_evo.probe import probe
-from lora_evo.probe_model import Tally, count_change, open_base
-from lora_evo.probe_rows import ProbeRow, TokenRow, read_probes, tokenised
+from lora_evo.probing.base_model import Tally, count_change, open_base
+from lora_evo.probing.probe import probe
+from lora_evo.probing.prompt_rows import ProbeRow, TokenRow, read_probes, tokenised
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")

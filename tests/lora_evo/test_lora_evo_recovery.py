@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from lora_evo import LoraEvoError
 from lora_evo.cli import main
-from lora_evo.recovery import (
+from lora_evo.recovery.journal import Journal, Outcome, read_journal
+from lora_evo.recovery.plan import Pair, Treatment, Trial, TrialPlan, read_treatment
+from lora_evo.recovery.protocol import (
     RecoveryProtocol,
     checks_up_to,
     level,
     moving_average,
     recovery_step,
 )
-from lora_evo.recovery_summary import quantile, spearman, summarise
-from lora_evo.recovery_table import markdown, text_table, to_json
-from lora_evo.trial_journal import Journal, Outcome, read_journal
-from lora_evo.trial_plan import Pair, Treatment, Trial, TrialPlan, read_treatment
+from lora_evo.recovery.summary import quantile, spearman, summarise
+from lora_evo.recovery.table import markdown, text_table, to_json
 
 CHECKS = (0, 1, 2, 4, 8, 12, 16, 20)
 PROTOCOL = RecoveryProtocol(checks=CHECKS, window=1, holds=3)

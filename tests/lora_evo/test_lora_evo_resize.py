@@ -19,9 +19,10 @@ from lora_evo import (
     save_adapter,
     verify,
 )
+from lora_evo.breeding.child import resize, resize_with_report
+from lora_evo.breeding.child_directory import resize_directory
 from lora_evo.cli import main
-from lora_evo.resize import resize, resize_directory, resize_with_report
-from lora_evo.spectrum import dead_pairs, singular_values
+from lora_evo.linalg.spectrum import dead_pairs, singular_values
 
 
 def dense(slot):
@@ -137,7 +138,7 @@ def test_directories_verify_and_can_be_crossed(tmp_path, make_adapter, rank):
 
 def test_convolutions_and_embeddings(tmp_path):
     from lora_evo import Adapter, AdapterConfig, Slot
-    from lora_evo.layout import Layout
+    from lora_evo.files.layout import Layout
 
     config = AdapterConfig.new(r=3, lora_alpha=6, target_modules=["conv", "words"])
     noise = torch.Generator().manual_seed(0)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lora_evo import Adapter, LoraEvoError, Slot, cross_directory, mutate, save_adapter
-from lora_evo.parents import moments_of, parents_on_disk
-from lora_evo.retention import retention, retention_of_directories
-from lora_evo.verdict import verdict
+from lora_evo.breeding.parents import moments_of, parents_on_disk
+from lora_evo.probing.retention import retention, retention_of_directories
+from lora_evo.probing.verdict import verdict
 
 
 def dense(slot):

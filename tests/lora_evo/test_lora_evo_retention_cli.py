@@ -59,16 +59,18 @@ def test_named_parents_and_json(home):
 
 
 def test_a_limit_holds_for_the_closest_parent(home):
-    call("c", "--max-change", 0.26)
-    call("c", "--parent", "p2", "--parent", "p1", "--max-change", 0.26)
-    result = call("c", "--max-change", 0.24, code=1)
+    call("c", "--limit", "change=0.26")
+    call("c", "--parent", "p2", "--parent", "p1", "--limit", "change=0.26")
+    result = call("c", "--limit", "change=0.24", code=1)
     assert result.stderr.splitlines() == [
         "lora-evo: c: relative change 0.25 to the closest parent is above 0.24"
     ]
-    found = json.loads(call("c", "--parent", "p2", "--max-change", 0.3, "--json", code=1).stdout)
+    found = json.loads(
+        call("c", "--parent", "p2", "--limit", "change=0.3", "--json", code=1).stdout
+    )
     assert len(found["exceeded"]) == 1
-    assert "undefined" in call("p1", "--parent", "zero", "--max-change", 9, code=1).stderr
-    call("zero", "--parent", "p1", "--max-change", 1)
+    assert "undefined" in call("p1", "--parent", "zero", "--limit", "change=9", code=1).stderr
+    call("zero", "--parent", "p1", "--limit", "change=1")
 
 
 @pytest.mark.parametrize(
@@ -80,9 +82,11 @@ def test_a_limit_holds_for_the_closest_parent(home):
         ("c --parent p1 --parent ../{home}/p1", "given twice"),
         ("c --model base", "--model needs --probes or --train"),
         ("c --probes rows.jsonl", "--probes needs --model"),
-        ("c --max-kl-ratio 0.1", "needs --model and --probes"),
-        ("c --max-change -1", "at least 0"),
-        ("c --max-change nan", "at least 0"),
+        ("c --limit kl=0.1", "--limit kl=0.1 needs --probes"),
+        ("c --limit change=-1", "expected a number from 0"),
+        ("c --limit change=nan", "expected a number from 0"),
+        ("c --limit change", "expected a number after ="),
+        ("c --limit norm=1", "expected one of change, kl, recovery"),
         ("c --model p1 --probes nowhere.jsonl", "nowhere.jsonl is not a file"),
         ("c --model p1 --probes bad.jsonl", "bad.jsonl line 2: prompt is 3"),
     ],
@@ -129,7 +133,7 @@ def test_with_a_model(home, make_adapter):
     mutate_directory("svd_structured", "p", "m", seed=1, strength=0.2)
     rows = [{"prompt": "abcdefg"}, {"prompt": "abc", "completion": "def"}]
     (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ("m", "--model", "base", "--probes", "rows.jsonl", "--device", "cpu")
+    words = ("m", "--model", "base", "--probes", "rows.jsonl")
     found = json.loads(call(*words, "--json").stdout)
     ((name, row),) = found["parents"].items()
     assert name == "p"
@@ -137,12 +141,12 @@ def test_with_a_model(home, make_adapter):
     assert [line["line"] for line in row["probe"]["rows"]] == [1, 2]
     ratio = row["probe"]["kl_ratio"]
     assert 0 < ratio < 1
-    result = call(*words, "--max-kl-ratio", ratio * 1.01)
+    result = call(*words, "--limit", f"kl={ratio * 1.01}")
     assert f"ratio {ratio:.4g} (2 prompts, 7 tokens)" in result.stdout
     assert "loss on completions" in result.stdout
     assert "on inputs" in result.stdout
     assert result.stderr == ""
-    assert "KL ratio" in call(*words, "--max-kl-ratio", ratio * 0.99, code=1).stderr
+    assert "KL ratio" in call(*words, "--limit", f"kl={ratio * 0.99}", code=1).stderr
     (home / "base" / "model.safetensors").unlink()
     result = call(*words, code=2)
     assert "cannot load the model" in result.stderr

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_evo.colour_scale import colour, ink
-from lora_evo.seriation import classical_map, neighbour_order
+from lora_evo.pages.colour_scale import colour, ink
+from lora_evo.population.seriation import classical_map, neighbour_order
 
 
 def distances_of(points):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import LoraEvoError, cross, cross_with_report, relative_change
-from lora_evo.operators.slot_swap import assign
+from lora_evo.operators.crossovers.slot_swap import assign
 from lora_evo.operators.units import unit_of
 
 

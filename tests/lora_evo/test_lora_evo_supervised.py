@@ -18,23 +18,23 @@ from lora_evo import (
     save_adapter,
 )
 from lora_evo.cli import main
-from lora_evo.cli_retention_training import Lesson, train
-from lora_evo.noise import stream
-from lora_evo.probe_model import open_base
-from lora_evo.probe_rows import ProbeRow
-from lora_evo.recovery_summary import summarise
-from lora_evo.supervised_learner import SupervisedLearner, TrainingRecipe, base_fingerprint
-from lora_evo.supervised_trials import SupervisedTrials, row_of_child
-from lora_evo.training_rows import TrainingRows
-from lora_evo.trial_journal import read_journal
-from lora_evo.trial_plan import Treatment
-from lora_evo.trials import fresh_adapter
+from lora_evo.commands.retention import run_supervised
+from lora_evo.linalg.noise import stream
+from lora_evo.probing.base_model import open_base
+from lora_evo.probing.prompt_rows import ProbeRow
+from lora_evo.recovery.journal import read_journal
+from lora_evo.recovery.plan import Treatment
+from lora_evo.recovery.summary import summarise
+from lora_evo.recovery.supervised_learner import SupervisedLearner, TrainingRecipe, base_fingerprint
+from lora_evo.recovery.supervised_trials import SupervisedTrials, row_of_child
+from lora_evo.recovery.training_rows import TrainingRows
+from lora_evo.recovery.trials import fresh_adapter
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
 LETTERS = "abcdefghij"
-WORDS = ("--model", "base", "--device", "cpu", "--train", "rows.jsonl", "--lr", "1e-3")
+WORDS = ("--model", "base", "--train", "rows.jsonl", "--lr", "1e-3")
 
 
 def row(number: int, answer: str = "abcd") -> ProbeRow:
@@ -289,7 +289,7 @@ def test_the_command(home, monkeypatch, tmp_path):
 
 
 def test_a_limit_on_recovery_is_a_gate_for_scripts(home, monkeypatch, tmp_path):
-    words = (*WORDS, "--steps", 4, "--seeds", 1, "--max-recovery", 2)
+    words = (*WORDS, "--steps", 4, "--seeds", 1, "--limit", "recovery=2")
     call(home, monkeypatch, "c", *words, "--out", tmp_path / "good")
     parent = load_adapter(home / "p")
     save_adapter(fresh_adapter(parent, 1), tmp_path / "empty")
@@ -314,7 +314,7 @@ def test_steps_are_counted_on_a_terminal(monkeypatch, tmp_path, learner, home):
     monkeypatch.setattr("sys.stderr", screen)
     parent = load_adapter(home / "p")
     trials = SupervisedTrials(("same", parent), {"p": parent}, seeds=2, steps=2)
-    train(Lesson(trials, ROWS, learner.recipe, tmp_path), learner)
+    run_supervised(trials, learner, tmp_path)
     lines = screen.getvalue().split("\r\x1b[K")
     assert "trained 3 of 6: p, seed 1, step 2 of 2" in lines
     assert lines[-1] == ""
@@ -341,11 +341,10 @@ def table(journal, *words):
     [
         ("c --train rows.jsonl --out o", "--train needs --model"),
         ("c --train rows.jsonl --model base", "--out for its journal"),
-        ("c --held-out rows.jsonl", "--held-out needs --train"),
         ("c --out o", "--out needs --train"),
         ("c --operators dare", "--operators needs --train"),
-        ("c --max-recovery 3", "--max-recovery needs --train"),
-        ("c {train} --max-recovery 5", "--max-recovery is 5; expected 0 to 4"),
+        ("c --limit recovery=3", "--limit recovery=3 needs --train"),
+        ("c {train} --limit recovery=5", "expected a number from 0 to 4"),
         ("c {train} --operators dare", "dare takes 2 parents, 1 is given"),
         ("c {train} --operators dar", "dar"),
         ("c {train} --operators dare,dare --parent p --parent c", "different ones"),
@@ -356,13 +355,10 @@ def table(journal, *words):
         ("c {train} --batch-size 0", "batch_size is 0"),
         ("c {train} --batch-size 49", "48 rows to train on, and 49 in a batch"),
         ("c {train} --train bare.jsonl", "bare.jsonl: line 2 has no completion (41 such rows)"),
-        ("c {train} --train other.jsonl --held-out bare.jsonl", "held-out rows: line 2 has no"),
         ("c {train} --train few.jsonl", "2 rows are held out, expected at least 8"),
         ("c {train} --train columns.jsonl", "columns.jsonl line 1: prompt is None"),
         ("c {train} --train long.jsonl", "training rows: line 1 has 40 tokens"),
         ("c {train} --train no.jsonl", "no.jsonl is not a file"),
-        ("c {train} --held-out rows.jsonl", "60 held-out rows are among the training rows"),
-        ("c {train} --held-out few.jsonl --train other.jsonl", "there are 8 rows to train on"),
         ("c {train} --lr 1e30", "lower the learning rate"),
     ],
 )
@@ -372,15 +368,13 @@ def test_wrong_usage_is_one_line_and_code_2(home, monkeypatch, words, reason):
 
     pairs = [{"prompt": row(n).prompt, "completion": "ab"} for n in range(100, 110)]
     write("few.jsonl", pairs)
-    write("other.jsonl", [{**pair, "completion": "b"} for pair in pairs[:8]])
     bare = [pairs[0], {"prompt": "a"}]
     write("bare.jsonl", bare + [{"prompt": row(n).prompt} for n in range(40)])
     write("columns.jsonl", [{"question": "a", "answer": "b"}])
     write("long.jsonl", [{"prompt": "a" * 20 + r["prompt"][:8], "completion": "b" * 12}
                          for r in pairs * 5])  # fmt: skip
     given = " ".join(WORDS) + f" --out {home / 'o'} --steps 4 --seeds 1"
-    sizes = " --batch-size 12" if "other.jsonl" in words else ""
-    result = call(home, monkeypatch, *(words.format(train=given) + sizes).split(), code=2)
+    result = call(home, monkeypatch, *words.format(train=given).split(), code=2)
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert result.stdout == ""

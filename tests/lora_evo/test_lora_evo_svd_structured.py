@@ -15,9 +15,9 @@ from lora_evo import (
     mutate_with_report,
     relative_change,
 )
-from lora_evo.noise import stream
-from lora_evo.operators.turns import cayley
-from lora_evo.spectrum import dead_pairs, numerical_rank, singular_values
+from lora_evo.linalg.noise import stream
+from lora_evo.linalg.spectrum import dead_pairs, numerical_rank, singular_values
+from lora_evo.operators.mutations.turns import cayley
 
 PATH = "model.layers.0.self_attn.q_proj"
 DOUBLE = torch.float64

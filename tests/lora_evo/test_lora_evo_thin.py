@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from lora_evo import LoraEvoError
-from lora_evo.finite import all_finite
-from lora_evo.operators.step import solve_step
-from lora_evo.span import span
-from lora_evo.thin import prepared, thin
+from lora_evo.files.adapter import all_finite
+from lora_evo.linalg.span import span
+from lora_evo.linalg.thin import prepared, thin
+from lora_evo.operators.mutations.step import solve_step
 
 
 def drawn(seed, *shape, dtype=torch.float32):

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot
-from lora_evo.noise import stream
-from lora_evo.recovery import RecoveryProtocol
-from lora_evo.recovery_summary import summarise
-from lora_evo.trial_journal import read_journal
-from lora_evo.trial_plan import Pair, Treatment, TrialPlan
-from lora_evo.trials import fresh_adapter, make_child, run_trials
+from lora_evo.linalg.noise import stream
+from lora_evo.recovery.journal import read_journal
+from lora_evo.recovery.plan import Pair, Treatment, TrialPlan
+from lora_evo.recovery.protocol import RecoveryProtocol
+from lora_evo.recovery.summary import summarise
+from lora_evo.recovery.trials import fresh_adapter, make_child, run_trials
 
 PROTOCOL = RecoveryProtocol(checks=(0, 1, 2, 4, 8, 12, 16), resamples=200)
 PATH = "model.layers.0.self_attn.q_proj"

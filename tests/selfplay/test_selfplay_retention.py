@@ -7,7 +7,7 @@ import torch
 from click.testing import CliRunner
 
 from lora_evo import mutate
-from lora_evo.trial_journal import read_journal
+from lora_evo.recovery.journal import read_journal
 from selfplay.cli import main
 from selfplay.config import override, read_config
 from selfplay.errors import SelfplayError

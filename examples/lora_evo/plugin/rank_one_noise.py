@@ -15,18 +15,19 @@ from dataclasses import replace
 
 import torch
 
-from lora_evo import LoraEvoError, Slot
-from lora_evo.noise import stream
-from lora_evo.operators import (
+from lora_evo import (
+    LoraEvoError,
     Operator,
     Recipe,
     Request,
+    Slot,
     SlotChild,
     checked_strength,
     measured,
+    singular_values,
+    stream,
     unchanged,
 )
-from lora_evo.spectrum import singular_values
 
 
 def prepare(request: Request) -> Recipe:

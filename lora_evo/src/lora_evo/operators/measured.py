@@ -1,11 +1,34 @@
-"""A finished module with everything about it measured, for operators that do not know it anyway."""
+"""Finished modules of a child, with the numbers about them that a lineage records."""
 
-from __future__ import annotations
+import torch
 
-from lora_evo.adapter import Slot
-from lora_evo.distance import slot_gap
+from lora_evo.files.adapter import Slot
+from lora_evo.linalg.distance import slot_gap
+from lora_evo.linalg.spectrum import effective_rank, numerical_rank, singular_values
 from lora_evo.operators.operator import SlotChild
-from lora_evo.spectrum import effective_rank, numerical_rank, singular_values
+
+
+def finished(
+    slot: Slot,
+    spectrum: torch.Tensor,
+    change: float | None,
+    parent_norm: float,
+    *,
+    source: int = 0,
+    moments_valid: bool = False,
+    truncation_loss: float = 0.0,
+) -> SlotChild:
+    """The module `slot`, whose update has the singular values `spectrum` [k] (largest first)."""
+    return SlotChild(
+        slot=slot,
+        source=source,
+        relative_change=change,
+        effective_rank=effective_rank(spectrum),
+        rank=numerical_rank(spectrum),
+        moments_valid=moments_valid,
+        parent_norm=parent_norm,
+        truncation_loss=truncation_loss,
+    )
 
 
 def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
@@ -16,13 +39,10 @@ def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
     differ in width.
     """
     gap = slot_gap(path, parent, child)
-    values = singular_values(child)
-    return SlotChild(
-        slot=child,
-        source=0,
-        relative_change=gap.relative_change,
-        effective_rank=effective_rank(values),
-        rank=numerical_rank(values),
-        moments_valid=False,
-        parent_norm=gap.first,
-    )
+    return finished(child, singular_values(child), gap.relative_change, gap.first)
+
+
+def unchanged(slot: Slot) -> SlotChild:
+    """The first parent's slot as it is, its optimiser moments still valid."""
+    values = singular_values(slot)
+    return finished(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)

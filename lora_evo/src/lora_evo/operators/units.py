@@ -1,7 +1,5 @@
 """Modules that operators treat alike: one by one, by block, or by layer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

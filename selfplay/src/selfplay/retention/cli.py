@@ -52,11 +52,11 @@ def retention(
     from selfplay.cli import hush, read_yaml, told_plainly
 
     with told_plainly():
-        from lora_evo.recovery import checks_up_to
-        from lora_evo.recovery_summary import summarise
-        from lora_evo.recovery_table import markdown, text_table, to_json
-        from lora_evo.trial_journal import read_journal
-        from lora_evo.trial_plan import Treatment, read_treatment
+        from lora_evo.recovery.journal import read_journal
+        from lora_evo.recovery.plan import Treatment, read_treatment
+        from lora_evo.recovery.protocol import checks_up_to
+        from lora_evo.recovery.summary import summarise
+        from lora_evo.recovery.table import markdown, text_table, to_json
         from selfplay.config import override, read_config
         from selfplay.retention.experiment import (
             RetentionSettings,

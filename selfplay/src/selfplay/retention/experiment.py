@@ -8,10 +8,10 @@ from pathlib import Path
 
 from code_verifier import Sandbox
 from lora_evo import Adapter, load_adapter, save_adapter
-from lora_evo.plugins import known_operators
-from lora_evo.recovery import RecoveryProtocol
-from lora_evo.trial_plan import Pair, Treatment, TrialPlan
-from lora_evo.trials import run_trials
+from lora_evo.operators.plugins import known_operators
+from lora_evo.recovery.plan import Pair, Treatment, TrialPlan
+from lora_evo.recovery.protocol import RecoveryProtocol
+from lora_evo.recovery.trials import run_trials
 from selfplay.config import RunConfig
 from selfplay.errors import ConfigError
 from selfplay.nano.labels import LabelledProgram

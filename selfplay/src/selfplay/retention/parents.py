@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lora_evo import Adapter
-from lora_evo.trial_plan import Pair
+from lora_evo.recovery.plan import Pair
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.student import FixedTaskLearner
 from selfplay.retention.tasks import nano_examples

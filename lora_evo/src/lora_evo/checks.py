@@ -1,0 +1,17 @@
+"""Checks of plain values that come from outside."""
+
+from typing import TypeGuard
+
+from lora_evo.errors import LoraEvoError
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is an int or a float; True and False are neither."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def checked_count(name: str, value: object, least: int = 1) -> int:
+    """The value of `name`, a whole number of at least `least`; else `LoraEvoError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise LoraEvoError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return value

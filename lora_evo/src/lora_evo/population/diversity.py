@@ -1,0 +1,249 @@
+"""How varied a population of adapters is in what its members do, from files alone."""
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.files.adapter import Adapter, SlotSource
+from lora_evo.files.directory import PathLike, Progress, open_adapter
+from lora_evo.files.folders import shortest_unique_names
+from lora_evo.files.tensor_names import module_type
+from lora_evo.linalg.distance import check_same_modules
+from lora_evo.linalg.pair_matrices import inner_products, space_overlaps
+from lora_evo.linalg.thin import one_thread
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class ModuleType:
+    """One type of module (the last word of its path) over all layers."""
+
+    modules: int
+    distance_share: float
+    """Its part of the summed squared distances of all pairs; 0 in a population of equals."""
+    effective_members: float
+    """As if there were no other type."""
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """Mean cos^2 of the principal angles of every pair, over the modules where both are nonzero.
+
+    1 where one space holds the other, 0 for orthogonal ones, None where no module has both.
+    """
+
+    columns: tuple[tuple[float | None, ...], ...]
+    """Of what the updates write to."""
+    rows: tuple[tuple[float | None, ...], ...]
+    """Of what they read."""
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """A population of n adapters seen from outside."""
+
+    names: tuple[str, ...]
+    norms: tuple[float, ...]
+    """Frobenius norms of the updates."""
+    distances: Matrix
+    """[n, n] as by `distance`: 0 for equal updates, the root of 2 for orthogonal, at most 2."""
+    cosines: Matrix
+    """[n, n] of the updates as vectors; two zero updates count as equal (1), a zero one and another
+    as unrelated (0)."""
+    effective_members: float
+    """The Vendi score: distinct members in effect, from 1 to n."""
+    module_types: dict[str, ModuleType]
+    overlaps: Overlaps | None
+    """Only where asked for."""
+
+    @property
+    def mean_distance(self) -> float:
+        """Mean distance of all pairs."""
+        size = len(self.names)
+        return math.fsum(map(math.fsum, self.distances)) / (size * (size - 1))
+
+    @property
+    def closest(self) -> tuple[int, int]:
+        """The first of the closest pairs, as places in `names`."""
+        return min(self._pairs(), key=lambda pair: self.distances[pair[0]][pair[1]])
+
+    @property
+    def farthest(self) -> tuple[int, int]:
+        """The first of the farthest pairs, as places in `names`."""
+        return max(self._pairs(), key=lambda pair: self.distances[pair[0]][pair[1]])
+
+    def nearest(self, place: int) -> int:
+        """The place of the first of those closest to the member at `place`."""
+        others = (other for other in range(len(self.names)) if other != place)
+        return min(others, key=lambda other: self.distances[place][other])
+
+    def mean_distance_of(self, place: int) -> float:
+        """Mean distance of the member at `place` to all others."""
+        return math.fsum(self.distances[place]) / (len(self.names) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: all fields, the mean distance, and the closest pair by name."""
+        one, two = self.closest
+        return {
+            **asdict(self),
+            "mean_distance": self.mean_distance,
+            "closest": [self.names[one], self.names[two]],
+        }
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        size = len(self.names)
+        return [(i, j) for i in range(size) for j in range(i + 1, size)]
+
+
+def member_row(found: Diversity, place: int) -> tuple[str, str, str, str, str]:
+    """A line of a table: name, norm, mean distance, nearest member and the distance to it."""
+    near = found.nearest(place)
+    return (
+        found.names[place],
+        f"{found.norms[place]:.4g}",
+        f"{found.mean_distance_of(place):.4g}",
+        found.names[near],
+        f"{found.distances[place][near]:.4g}",
+    )
+
+
+def diversity(
+    adapters: Sequence[Adapter], names: Sequence[str] | None = None, *, spaces: bool = False
+) -> Diversity:
+    """Compare all members of a population in memory; `names` default to their numbers from 0.
+
+    Ranks, alphas and gauges may differ. With `spaces`, overlaps of column and row spaces as well.
+    Raises `LoraEvoError` for fewer than two members, another number of names, a name given twice,
+    and members on different modules or base models.
+    """
+    labels = tuple(map(str, range(len(adapters)))) if names is None else tuple(names)
+    if len(labels) != len(adapters):
+        raise LoraEvoError(f"{len(labels)} names for {len(adapters)} adapters; expected as many")
+    if len(set(labels)) != len(labels):
+        raise LoraEvoError(f"a name is given twice in {', '.join(labels)}; expected distinct ones")
+    return _compare(labels, adapters, spaces, None)
+
+
+def diversity_of_directories(
+    directories: Sequence[PathLike], *, spaces: bool = False, progress: Progress | None = None
+) -> Diversity:
+    """`diversity` of adapter directories, holding the factors of one module at a time.
+
+    Members are named by the last parts of their paths. `progress` is told how many modules of how
+    many are done.
+    """
+    folders = [Path(directory) for directory in directories]
+    labels = tuple(shortest_unique_names(folders))
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
+        return _compare(labels, readers, spaces, progress)
+
+
+def effective_members(cosines: torch.Tensor) -> float:
+    """exp of the entropy of the eigenvalues of K / n, K [n, n] a similarity with unit diagonal.
+
+    The Vendi score (Friedman & Dieng 2022): n for members that are all orthogonal, 1 for members
+    on one line. Cosines see directions only: neither norms nor the sign of a whole update count.
+    """
+    size = len(cosines)
+    values = torch.linalg.eigvalsh(cosines.double() / size)
+    entropy = -math.fsum(v * math.log(v) for v in values.tolist() if v > 0.0)
+    return min(float(size), max(1.0, math.exp(entropy)))
+
+
+def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
+    if len(names) < 2:
+        raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
+    bases = zip(names, (one.config.base_model_name_or_path for one in members), strict=True)
+    known = [(name, base) for name, base in bases if base]
+    for name, base in known[1:]:
+        if base != known[0][1]:
+            raise LoraEvoError(
+                f"{known[0][0]} was trained on {known[0][1]} and {name} on {base}; "
+                "expected adapters of one base model"
+            )
+    for name, member in zip(names, members, strict=True):
+        try:
+            check_same_modules(set(members[0].paths), set(member.paths))
+        except LoraEvoError as error:
+            raise LoraEvoError(f"{names[0]} and {name}: {error}") from error
+
+
+def _compare(
+    names: tuple[str, ...],
+    members: Sequence[SlotSource],
+    spaces: bool,
+    progress: Progress | None,
+) -> Diversity:
+    _check_members(names, members)
+    paths = members[0].paths
+    kinds = [module_type(path) for path in paths]
+    # Made before any factor is read, so that nothing small and lasting lies between large ones.
+    by_type = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
+    apart = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
+    overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
+    with one_thread():
+        for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):
+            slots = [member.slot(path) for member in members]
+            products, gaps = inner_products(path, slots)
+            by_type[kind] += products
+            apart[kind] += gaps
+            if spaces:
+                overlaps.append(space_overlaps(slots))
+            if progress is not None:
+                progress(done, len(paths))
+        whole = torch.stack(list(by_type.values())).sum(0)
+        between = torch.stack(list(apart.values())).sum(0)
+        energies = whole.diagonal()
+        means = (energies[:, None] + energies[None, :]) / 2
+        distances = torch.where(means > 0, (between / means.clamp(min=1e-300)).sqrt(), 0.0)
+        cosines = _cosines(whole)
+        total = float(between.sum())
+        return Diversity(
+            names=names,
+            norms=tuple(energies.sqrt().tolist()),
+            distances=_rows(distances),
+            cosines=_rows(cosines),
+            effective_members=effective_members(cosines),
+            module_types={
+                kind: ModuleType(
+                    modules=kinds.count(kind),
+                    distance_share=float(apart[kind].sum()) / total if total else 0.0,
+                    effective_members=effective_members(_cosines(by_type[kind])),
+                )
+                for kind in by_type
+            },
+            overlaps=_mean_overlaps(overlaps) if spaces else None,
+        )
+
+
+def _zeros(size: int) -> torch.Tensor:
+    return torch.zeros(size, size, dtype=torch.float64)
+
+
+def _cosines(inner: torch.Tensor) -> torch.Tensor:
+    lengths = inner.diagonal().sqrt()
+    zero = lengths == 0
+    scaled = inner / torch.outer(lengths, lengths).clamp(min=1e-300)
+    cosines = torch.where(torch.outer(zero, zero), 1.0, scaled).clamp(-1.0, 1.0)
+    return cosines.fill_diagonal_(1.0)
+
+
+def _mean_overlaps(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> Overlaps:
+    columns, rows = (torch.stack(side).nanmean(0).tolist() for side in zip(*parts, strict=True))
+    return Overlaps(_or_none(columns), _or_none(rows))
+
+
+def _or_none(matrix: list[list[float]]) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(None if math.isnan(x) else x for x in row) for row in matrix)
+
+
+def _rows(matrix: torch.Tensor) -> Matrix:
+    return tuple(tuple(row) for row in matrix.tolist())

@@ -1,0 +1,47 @@
+"""The adapters of a folder with their lineages."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_evo.breeding.lineage import Lineage, read_lineage
+from lora_evo.files.directory import PathLike, content_hash
+from lora_evo.files.folders import adapter_folders, shortest_unique_names
+
+
+@dataclass(frozen=True)
+class Member:
+    """One adapter on disk: its name (path below the folder asked for), content and record."""
+
+    name: str
+    content: str
+    lineage: Lineage | None
+
+    @property
+    def trained(self) -> bool:
+        """Whether the weights have changed since the adapter was bred."""
+        return self.lineage is not None and self.lineage.content_hash != self.content
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the lineage's heading fields."""
+        record = self.lineage
+        return {
+            "name": self.name,
+            "content_hash": self.content,
+            "trained": self.trained,
+            "generation": 0 if record is None else record.generation,
+            "operator": None if record is None else record.operator,
+            "seed": None if record is None else record.seed,
+            "relative_change": None if record is None else record.relative_change,
+            "parents": [] if record is None else list(record.parents),
+        }
+
+
+def family(roots: Iterable[PathLike]) -> list[Member]:
+    """All adapters at or below the given folders, named by their shortest unique path."""
+    folders = adapter_folders(Path(root) for root in roots)
+    return [
+        Member(name, content_hash(folder), read_lineage(folder))
+        for folder, name in zip(folders, shortest_unique_names(folders), strict=True)
+    ]
