@@ -76,11 +76,11 @@ def _complexity(parts: Parts) -> list[Finding]:
     changes = [
         Quantity(
             f"{title}, change",
-            title,
+            unit,
             "Mean over accepted programs, last quarter of the steps minus the first.",
             complexity_change(name),
         )
-        for name, title in COMPLEXITY.items()
+        for name, (title, unit) in COMPLEXITY.items()
     ]
     single = parts.net(parts.single) if parts.single else []
     return [

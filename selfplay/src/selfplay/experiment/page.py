@@ -16,22 +16,23 @@ from selfplay.experiment.texts import (
     MARKED,
     READING,
     Comparison,
-    arms_text,
+    arm_lines,
     column_title,
-    finding_rows,
+    finding_row,
     table_rows,
 )
 from selfplay.experiment.trials import Group
+from selfplay.experiment.verdict import REFUTED, SHOWN
 from selfplay.report.curves import colour
 from selfplay.report.markup import element, escape
 from selfplay.run_directory import write_text
 
+BAND = "Line: mean over seeds; band: lowest to highest seed."
 VERDICTS = (
     "shown: the 95 % interval lies on the predicted side; refuted: it lies on the other side; "
-    "undecided: neither, or fewer than two seeds. Of forty claims without any truth in them about "
-    "one is shown and one refuted by chance."
+    "undecided: neither, or fewer than three seeds. Of forty claims with nothing "
+    "in them about one is shown and one refuted by chance."
 )
-BAND = "Line: mean over seeds. Band: from the lowest to the highest seed. Dashed: controls."
 
 
 def write_page(comparison: Comparison, page: Path) -> None:
@@ -42,7 +43,7 @@ def write_page(comparison: Comparison, page: Path) -> None:
 def page_text(comparison: Comparison) -> str:
     """Return the page as HTML that needs no other file, no network and no script."""
     plan = comparison.plan
-    arms = element("p", escape(arms_text(comparison)).replace("\n", "<br>"), class_="hint")
+    arms = "".join(element("li", escape(line)) for line in arm_lines(comparison))
     headings: dict[str, list[Table]] = {
         heading: list(some)
         for heading, some in groupby(comparison.tables, lambda t: t.heading.rpartition(": ")[0])
@@ -50,32 +51,31 @@ def page_text(comparison: Comparison) -> str:
     body = [
         element("h1", escape(plan.name)),
         element("p", escape(plan.question), class_="lead"),
+        element("ul", arms, class_="hint"),
         _section("Findings", _findings(comparison)) if comparison.findings else "",
-        _section("Over the steps", _curves(comparison)),
         *(_section(heading, _tables(some)) for heading, some in headings.items()),
-        _section("Runs", arms),
+        _section("Held-out gain over the steps", _curves(comparison)),
     ]
     return _document(plan.name, "".join(body))
 
 
 def _findings(comparison: Comparison) -> str:
     rows = []
-    for finding, cells in zip(comparison.findings, finding_rows(comparison.findings), strict=True):
-        question, compared, _, predicted, found, verdict = cells
-        if question:
-            rows.append(element("tr", element("th", escape(question), colspan=5.0)))
-        good = {"shown": "right", "refuted": "wrong"}.get(verdict, "quiet")
-        rows.append(
-            element(
-                "tr",
-                element("td", escape(compared))
-                + element("td", _named(finding.quantity))
-                + element("td", escape(predicted), class_="number")
-                + element("td", escape(found), class_="number")
-                + element("td", element("span", verdict, class_=f"clear {good}")),
-            )
-        )
-    return _grid(FINDINGS_HEAD[1:], rows) + element("p", f"{READING}. {VERDICTS}", class_="hint")
+    for question, some in groupby(comparison.findings, lambda f: f.question):
+        rows.append(element("tr", element("th", escape(question), colspan=5.0)))
+        for finding in some:
+            compared, _, *numbers, verdict = finding_row(finding)
+            colour_of = {SHOWN: "right", REFUTED: "wrong"}.get(verdict, "quiet")
+            cells = [
+                element("td", escape(compared)),
+                element("td", _named(finding.quantity)),
+                *(element("td", escape(text), class_="number") for text in numbers),
+                element("td", verdict, class_=f"clear {colour_of}"),
+            ]
+            rows.append(element("tr", "".join(cells)))
+    return _grid(FINDINGS_HEAD, rows) + element(
+        "p", f"{READING} {VERDICTS} {MARKED}", class_="hint"
+    )
 
 
 def _tables(tables: Sequence[Table]) -> str:
@@ -103,32 +103,18 @@ def _curves(comparison: Comparison) -> str:
         element("li", element("span", class_=f"swatch {colour(i)}") + escape(str(arm)))
         for i, arm in enumerate(arms)
     ]
-    panels = [
-        gain_panel("Population mean", hint, comparison.trials, arms, population_mean)
-        for hint in ("Held-out gain over the frozen base. Line: mean over seeds; band: all seeds.",)
+    shown = [
+        ("Population mean", "All held-out tasks.", arms, population_mean),
+        ("Weakest member", "The same of the member with the lowest mean.", arms, weakest_member),
+        ("Controls", "Population mean of the arms' controls.", every[len(arms) :], population_mean),
     ]
-    panels += [
-        gain_panel(
-            "Weakest member",
-            "The same, of the member with the lowest mean.",
-            comparison.trials,
-            arms,
-            weakest_member,
-        )
-    ]
-    if len(every) > len(arms):
-        panels.append(
-            gain_panel(
-                "Controls",
-                "Population mean of each arm with its control; colours as the arms'.",
-                comparison.trials,
-                every[len(arms) :],
-                population_mean,
-            )
-        )
+    panels = "".join(
+        gain_panel(title, f"{hint} {BAND}", comparison.trials, some, who)
+        for title, hint, some, who in shown
+        if some
+    )
     legend = element("ul", "".join(keys), class_="legend")
-    shown = "".join(panels)
-    return legend + element("div", shown, class_="grid-of-panels wide") if shown else ""
+    return legend + element("div", panels, class_="grid-of-panels wide") if panels else ""
 
 
 def _named(quantity: Quantity) -> str:

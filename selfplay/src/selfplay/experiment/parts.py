@@ -44,7 +44,7 @@ class Parts:
         """Return the finding for a weighted sum of groups."""
         estimate = combine(self.trials, terms, quantity.of) if terms else None
         marked = bool(terms) and column(self.plan, self.trials, "", tuple(terms)).marked
-        note = "" if estimate else "no such arms" if not terms else "no run has a number for it yet"
+        note = "" if estimate else "no such arms" if not terms else quantity.missing
         return Finding(question, compared, quantity, predicted, estimate, threshold, marked, note)
 
     def mean_population(self, *, net: bool) -> list[Term]:

@@ -26,11 +26,12 @@ from selfplay.report.trend import trend
 
 POINTS = "points"
 COMPLEXITY = {
-    "ast_depth": "AST depth",
-    "cyclomatic": "cyclomatic complexity",
-    "loc": "lines",
-    "variables": "variables",
+    "ast_depth": ("AST depth", "levels"),
+    "cyclomatic": ("cyclomatic complexity", "paths"),
+    "loc": ("lines", ""),
+    "variables": ("variables", ""),
 }
+"""Title and unit of every measure of a program."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Quantity:
     """`points` are hundredths of a share."""
     definition: str
     of: Of
+    missing: str = "no run has a number for it yet"
+    """What is said where there is no number."""
 
     @property
     def factor(self) -> float:
@@ -68,8 +71,8 @@ def sections(trials: Sequence[Trial]) -> dict[str, list[Quantity]]:
         "The run's own tasks": OWN_TASKS,
         "Teachers": TEACHERS,
         "Programs: last quarter of the steps minus the first": [
-            Quantity(title, title, "Mean over accepted programs.", complexity_change(name))
-            for name, title in COMPLEXITY.items()
+            Quantity(title, unit, "Mean over accepted programs.", complexity_change(name))
+            for name, (title, unit) in COMPLEXITY.items()
         ],
         "Coverage": COVERAGE,
         "Gradient noise scale": NOISE,
@@ -167,8 +170,9 @@ HELD_OUT = [
 OUT_OF_DISTRIBUTION = Quantity(
     "above level 4",
     POINTS,
-    "Population mean on programs longer than any in pretraining; empty where no held-out task is.",
+    "Population mean on programs longer than any in pretraining.",
     beyond_pretraining(at_end(population_mean)),
+    "no held-out task is that long",
 )
 OWN_TASKS = [
     Quantity(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from selfplay.experiment.comparison import Column, Table, groups, tables
@@ -15,10 +16,10 @@ from selfplay.experiment.verdict import Finding
 from selfplay.report.markup import figure
 
 MARK = "*"
-MARKED = f"{MARK} a run of it is missing or not finished: it is shown as far as it got."
+MARKED = f"{MARK} A run of it is missing or not finished: it is shown as far as it got."
 READING = (
-    "mean over seeds [95 % interval, drawn over seeds and tasks within them; with one seed over "
-    "tasks only]"
+    "Mean over seeds [95 % interval, drawn over seeds and tasks within them; with one seed over "
+    "tasks only]."
 )
 
 
@@ -42,13 +43,18 @@ def to_text(comparison: Comparison, *, markdown: bool = False) -> str:
     """Return the whole comparison as aligned text, or as Markdown."""
     grid = markdown_grid if markdown else text_grid
     mark = "## " if markdown else ""
-    parts = [f"{mark}{comparison.plan.name}", comparison.plan.question, arms_text(comparison)]
+    parts = [f"{mark}{comparison.plan.name}", comparison.plan.question]
+    parts.append("\n".join(f"- {line}" for line in arm_lines(comparison)))
     if comparison.findings:
-        parts += [f"{mark}Findings", grid(FINDINGS_HEAD, finding_rows(comparison.findings))]
-    parts.append(f"Every number: {READING}.")
+        parts.append(f"{mark}Findings")
+        for question, some in groupby(comparison.findings, lambda f: f.question):
+            title = f"**{question}**\n\n" if markdown else f"{question}\n"
+            parts.append(title + grid(FINDINGS_HEAD, [finding_row(f) for f in some]))
+    parts.append(READING)
     for table in comparison.tables:
         head = ["", "unit", *(column_title(c) for c in table.columns)]
-        parts += [f"{mark}{table.heading}", grid(head, table_rows(table))]
+        title = f"{mark}{table.heading}\n" + ("\n" if markdown else "")
+        parts.append(title + grid(head, table_rows(table)))
     marked = any(c.marked for t in comparison.tables for c in t.columns)
     return "\n\n".join(part for part in [*parts, MARKED if marked else ""] if part)
 
@@ -96,45 +102,40 @@ def to_json(comparison: Comparison) -> str:
     return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
 
 
-def arms_text(comparison: Comparison) -> str:
-    """Return one line an arm: how many of its runs are done."""
-    lines = []
-    for group in groups(comparison.plan):
+def arm_lines(comparison: Comparison) -> list[str]:
+    """Return one line an arm: what sets it apart, and how many of its runs are done."""
+    plan, lines = comparison.plan, []
+    for group in groups(plan):
         mine = [t for t in comparison.trials if t.group == group]
-        wanted = comparison.plan.control_seeds if group.control else comparison.plan.seeds
+        wanted = plan.control_seeds if group.control else plan.seeds
         going = [f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete]
-        done = sum(t.complete for t in mine)
-        lines.append(f"- {group}: {'; '.join([f'{done} of {len(wanted)} runs done', *going])}")
-    return "\n".join(lines)
+        done = f"{sum(t.complete for t in mine)} of {len(wanted)} runs done"
+        apart = plan.controls[group.control] if group.control else plan.arms[group.arm]
+        settings = ", ".join(f"{key} {value}" for key, value in apart.items())
+        about = f" ({settings})" if settings else ""
+        lines.append(f"{group}{about}: {'; '.join([done, *going])}")
+    return lines
 
 
-FINDINGS_HEAD = ["question", "compared", "measure", "predicted", "found", "verdict"]
+FINDINGS_HEAD = ["compared", "measure", "predicted", "found", "verdict"]
 
 
-def finding_rows(findings: Sequence[Finding]) -> list[list[str]]:
-    """Return the cells of the findings; a question stands in its first row only."""
-    rows, before = [], ""
-    for f in findings:
-        q = f.quantity
-        unit = "" if q.unit in q.title else f" ({q.unit})"
-        limit = f"{f.threshold * q.factor:g}"
-        rows.append(
-            [
-                f.question if f.question != before else "",
-                f.compared,
-                q.title + unit,
-                f"{'above' if f.predicted > 0 else 'below'} {limit}",
-                (cell(q, f.estimate) or f.note) + (MARK if f.incomplete and f.estimate else ""),
-                f.verdict,
-            ]
-        )
-        before = f.question
-    return rows
+def finding_row(f: Finding) -> list[str]:
+    """Return the cells of a finding."""
+    q = f.quantity
+    found = cell(q, f.estimate) or f.note
+    return [
+        f.compared,
+        q.title + (f" ({q.unit})" if q.unit and q.unit not in q.title else ""),
+        f"{'above' if f.predicted > 0 else 'below'} {f.threshold * q.factor:g}",
+        found + (MARK if f.incomplete and f.estimate else ""),
+        f.verdict,
+    ]
 
 
 def table_rows(table: Table) -> list[list[str]]:
     """Return the cells of a table: title, unit, and one a column."""
-    return [[q.title, q.unit, *(cell(q, e) for e in cells)] for q, cells in table.rows]
+    return [[q.title, q.unit, *(cell(q, e) or "–" for e in cells)] for q, cells in table.rows]
 
 
 def column_title(column: Column) -> str:
@@ -175,4 +176,4 @@ def _described(quantity: Quantity) -> dict[str, str]:
 
 
 def _number(value: float) -> str:
-    return figure(value).replace("-", "−")
+    return figure(value).replace("-", "−") if abs(value) >= 5e-5 else "0"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from selfplay.experiment.quantities import Quantity
 from selfplay.experiment.statistics import Estimate
 
+LEAST_SEEDS = 3
+"""Fewer say too little of others."""
 SHOWN, REFUTED, UNDECIDED = "shown", "refuted", "undecided"
 
 
@@ -28,10 +30,10 @@ class Finding:
     def verdict(self) -> str:
         """`shown`: the interval lies on the predicted side; `refuted`: on the other side.
 
-        `undecided` otherwise, and always with fewer than two seeds: one says nothing of others.
+        `undecided` otherwise, and always with fewer than three seeds.
         """
         e = self.estimate
-        if e is None or e.low is None or e.high is None or e.seeds < 2:
+        if e is None or e.low is None or e.high is None or e.seeds < LEAST_SEEDS:
             return UNDECIDED
         side = 1 if e.low > self.threshold else -1 if e.high < self.threshold else 0
         return {0: UNDECIDED, self.predicted: SHOWN}.get(side, REFUTED)
