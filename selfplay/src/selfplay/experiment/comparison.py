@@ -50,14 +50,22 @@ def combine(trials: Sequence[Trial], terms: Sequence[Term], of: Of) -> Estimate 
 
 
 def tables(plan: Plan, trials: Sequence[Trial]) -> list[Table]:
-    """Return every arm, every arm minus each control, and arm against arm."""
+    """Return every arm, with each control, minus each control, and arm against arm."""
     blocks = {
-        "arms": [column(plan, trials, str(g), ((1.0, g),)) for g in groups(plan)],
-        "minus control": [
-            column(plan, trials, arm, ((1.0, Group(arm)), (-1.0, Group(arm, control))))
+        "arms": [column(plan, trials, arm, ((1.0, Group(arm)),)) for arm in plan.arms],
+        **{
+            f"arms with {control}": [
+                column(plan, trials, arm, ((1.0, Group(arm, control)),)) for arm in plan.arms
+            ]
             for control in plan.controls
-            for arm in plan.arms
-        ],
+        },
+        **{
+            f"minus {control}": [
+                column(plan, trials, arm, ((1.0, Group(arm)), (-1.0, Group(arm, control))))
+                for arm in plan.arms
+            ]
+            for control in plan.controls
+        },
         "arm against arm": [
             column(plan, trials, f"{a} − {b}", ((1.0, Group(a)), (-1.0, Group(b))))
             for a, b in plan.contrasts

@@ -84,13 +84,18 @@ def _tables(tables: Sequence[Table]) -> str:
         rows = [
             element(
                 "tr",
-                element("td", _named(quantity))
+                element("td", escape(quantity.titled), class_="number")
                 + "".join(element("td", escape(text), class_="number") for text in cells[2:]),
             )
             for (quantity, _), cells in zip(table.rows, table_rows(table), strict=True)
         ]
         head = [table.heading.rpartition(": ")[2], *map(column_title, table.columns)]
         parts.append(_grid(head, rows))
+    meanings = "".join(
+        element("dt", escape(q.title)) + element("dd", escape(q.definition), class_="quiet")
+        for q, _ in tables[0].rows
+    )
+    parts.append(element("dl", meanings, class_="hint"))
     if any(column.marked for table in tables for column in table.columns):
         parts.append(element("p", escape(MARKED), class_="hint"))
     return "".join(parts)
@@ -118,9 +123,8 @@ def _curves(comparison: Comparison) -> str:
 
 
 def _named(quantity: Quantity) -> str:
-    unit = f" ({quantity.unit})" if quantity.unit and quantity.unit not in quantity.title else ""
-    title = escape(quantity.title + unit)
-    return title + element("div", escape(quantity.definition), class_="hint")
+    definition = element("div", escape(quantity.definition), class_="hint")
+    return escape(quantity.titled) + definition
 
 
 def _grid(head: Sequence[str], rows: Sequence[str]) -> str:

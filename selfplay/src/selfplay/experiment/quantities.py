@@ -47,6 +47,12 @@ class Quantity:
     """What is said where there is no number."""
 
     @property
+    def titled(self) -> str:
+        """The title with its unit, where that adds something."""
+        named = not self.unit or self.unit in self.title
+        return self.title if named else f"{self.title} ({self.unit})"
+
+    @property
     def factor(self) -> float:
         """What a value is multiplied by to be shown in its unit."""
         return 100.0 if self.unit == POINTS else 1.0

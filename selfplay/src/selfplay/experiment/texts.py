@@ -126,7 +126,7 @@ def finding_row(f: Finding) -> list[str]:
     found = cell(q, f.estimate) or f.note
     return [
         f.compared,
-        q.title + (f" ({q.unit})" if q.unit and q.unit not in q.title else ""),
+        q.titled,
         f"{'above' if f.predicted > 0 else 'below'} {f.threshold * q.factor:g}",
         found + (MARK if f.incomplete and f.estimate else ""),
         f.verdict,
