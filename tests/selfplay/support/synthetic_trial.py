@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 
 from selfplay.config import config_text
-from selfplay.experiment.runs import planned_runs
+from selfplay.experiment.design.runs import planned_runs
 from selfplay.yardstick.held_out import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

@@ -32,8 +32,8 @@ def experiment(
     from selfplay.cli import told_plainly
 
     with told_plainly():
-        from selfplay.experiment.plan_file import open_plan
-        from selfplay.experiment.runner import PLAN, run_experiment
+        from selfplay.experiment.design.plan_file import open_plan
+        from selfplay.experiment.running.runner import PLAN, run_experiment
 
         again = f"`selfplay experiment {out / PLAN} --out {out}`"
         try:
@@ -63,10 +63,10 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool, markdown
     from selfplay.cli import told_plainly
 
     with told_plainly():
-        from selfplay.experiment.page import write_page
-        from selfplay.experiment.texts import compare as compared
-        from selfplay.experiment.texts import to_json, to_text
-        from selfplay.experiment.trials import open_trials
+        from selfplay.experiment.evidence.page import write_page
+        from selfplay.experiment.evidence.texts import compare as compared
+        from selfplay.experiment.evidence.texts import to_json, to_text
+        from selfplay.experiment.evidence.trials import open_trials
 
         comparison = compared(*open_trials(places))
         if page is not None:

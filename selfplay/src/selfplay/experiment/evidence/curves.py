@@ -5,8 +5,8 @@ from statistics import fmean
 
 import numpy as np
 
-from selfplay.experiment.gains import Who
-from selfplay.experiment.trials import Group, Trial
+from selfplay.experiment.evidence.gains import Who
+from selfplay.experiment.evidence.trials import Group, Trial
 from selfplay.report.curves import colour
 from selfplay.report.markup import element, figure
 from selfplay.report.plot_frame import (

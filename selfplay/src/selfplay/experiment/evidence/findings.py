@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from selfplay.experiment.children import share_back_within
-from selfplay.experiment.comparison import Term
-from selfplay.experiment.dynamics import changes_of_lead, oscillation
-from selfplay.experiment.gains import (
+from selfplay.experiment.design.plan import Plan
+from selfplay.experiment.evidence.children import share_back_within
+from selfplay.experiment.evidence.comparison import Term
+from selfplay.experiment.evidence.dynamics import changes_of_lead, oscillation
+from selfplay.experiment.evidence.gains import (
     Of,
     at_end,
     in_last_third,
@@ -14,9 +15,8 @@ from selfplay.experiment.gains import (
     population_mean,
     weakest_member,
 )
-from selfplay.experiment.parts import Parts, parts_of
-from selfplay.experiment.plan import Plan
-from selfplay.experiment.quantities import (
+from selfplay.experiment.evidence.parts import Parts, parts_of
+from selfplay.experiment.evidence.quantities import (
     COMPLEXITY,
     COVERAGE,
     OUT_OF_DISTRIBUTION,
@@ -25,8 +25,8 @@ from selfplay.experiment.quantities import (
     Quantity,
     complexity_change,
 )
-from selfplay.experiment.trials import Group, Trial
-from selfplay.experiment.verdict import Finding
+from selfplay.experiment.evidence.trials import Group, Trial
+from selfplay.experiment.evidence.verdict import Finding
 
 COMPLEXITY_QUESTION = (
     "1. Do a single agent's tasks get simpler and easier, and a population's more complex and "

@@ -6,8 +6,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from selfplay.experiment.statistics import Floats
-from selfplay.experiment.trials import Measurement, Trial
+from selfplay.experiment.evidence.statistics import Floats
+from selfplay.experiment.evidence.trials import Measurement, Trial
 
 T = TypeVar("T")
 Who: TypeAlias = Callable[[Measurement], Floats]

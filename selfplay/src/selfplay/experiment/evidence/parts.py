@@ -7,11 +7,11 @@ first one of the plan.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from selfplay.experiment.comparison import Term, column, combine
-from selfplay.experiment.plan import Plan
-from selfplay.experiment.quantities import Quantity
-from selfplay.experiment.trials import Group, Trial
-from selfplay.experiment.verdict import Finding
+from selfplay.experiment.design.plan import Plan
+from selfplay.experiment.evidence.comparison import Term, column, combine
+from selfplay.experiment.evidence.quantities import Quantity
+from selfplay.experiment.evidence.trials import Group, Trial
+from selfplay.experiment.evidence.verdict import Finding
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from selfplay.experiment.comparison import Column, Table, groups, tables
-from selfplay.experiment.findings import paper_findings
-from selfplay.experiment.plan import Plan
-from selfplay.experiment.quantities import Quantity
-from selfplay.experiment.statistics import Estimate
-from selfplay.experiment.trials import Trial
-from selfplay.experiment.verdict import Finding
+from selfplay.experiment.design.plan import Plan
+from selfplay.experiment.evidence.comparison import Column, Table, groups, tables
+from selfplay.experiment.evidence.findings import paper_findings
+from selfplay.experiment.evidence.quantities import Quantity
+from selfplay.experiment.evidence.statistics import Estimate
+from selfplay.experiment.evidence.trials import Trial
+from selfplay.experiment.evidence.verdict import Finding
 from selfplay.report.markup import figure
 
 MARK = "*"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.experiment.plan import Plan, flat
-from selfplay.experiment.plan_file import open_plan
-from selfplay.experiment.runs import planned_runs
-from selfplay.experiment.statistics import Floats
+from selfplay.experiment.design.plan import Plan, flat
+from selfplay.experiment.design.plan_file import open_plan
+from selfplay.experiment.design.runs import planned_runs
+from selfplay.experiment.evidence.statistics import Floats
 from selfplay.report.row_reader import Row, read_rows
 from selfplay.report.run_data import Run, read_run
 from selfplay.run_directory import METRICS, YARDSTICK

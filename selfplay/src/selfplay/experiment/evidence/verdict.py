@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from selfplay.experiment.quantities import Quantity
-from selfplay.experiment.statistics import Estimate
+from selfplay.experiment.evidence.quantities import Quantity
+from selfplay.experiment.evidence.statistics import Estimate
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""

@@ -5,8 +5,8 @@ from statistics import fmean
 
 import numpy as np
 
-from selfplay.experiment.statistics import Floats
-from selfplay.experiment.trials import Trial
+from selfplay.experiment.evidence.statistics import Floats
+from selfplay.experiment.evidence.trials import Trial
 from selfplay.report.trend import smooth
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from selfplay.experiment.runs import PlannedRun
+from selfplay.experiment.design.runs import PlannedRun
 from selfplay.report.markup import duration
 from selfplay.run_directory import METRICS
 

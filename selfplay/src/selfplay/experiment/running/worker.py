@@ -1,4 +1,4 @@
-"""One run of an experiment as a process: `python -m selfplay.experiment.worker HOME FOLDER NICE`.
+"""One run of an experiment as a process: `python -m ...running.worker HOME FOLDER NICE`.
 
 It watches its standard input, a pipe that its parent holds open and never writes to: when the
 parent ends, however it ends, the pipe closes and the run stops at once, with its checkpoints kept.
@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from selfplay.errors import RunDirectoryError
-from selfplay.experiment.plan_file import open_plan
-from selfplay.experiment.runs import planned_runs, prepare
+from selfplay.experiment.design.plan_file import open_plan
+from selfplay.experiment.design.runs import planned_runs, prepare
 from selfplay.loop import resume, train
 from selfplay.progress import Progress
 from selfplay.run_directory import lock

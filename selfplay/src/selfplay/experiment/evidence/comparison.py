@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from selfplay.experiment.gains import Of
-from selfplay.experiment.plan import Plan
-from selfplay.experiment.quantities import Quantity, sections
-from selfplay.experiment.statistics import Estimate, Floats, estimate
-from selfplay.experiment.trials import Group, Trial
+from selfplay.experiment.design.plan import Plan
+from selfplay.experiment.evidence.gains import Of
+from selfplay.experiment.evidence.quantities import Quantity, sections
+from selfplay.experiment.evidence.statistics import Estimate, Floats, estimate
+from selfplay.experiment.evidence.trials import Group, Trial
 
 Term = tuple[float, Group]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from selfplay.config import RunConfig
 from selfplay.errors import RunDirectoryError
-from selfplay.experiment.plan import Plan
+from selfplay.experiment.design.plan import Plan
 from selfplay.run_directory import CONFIG, METRICS, open_config, read_rows
 
 

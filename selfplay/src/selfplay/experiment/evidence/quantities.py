@@ -6,7 +6,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from selfplay.experiment.gains import (
+from selfplay.experiment.evidence.gains import (
     Of,
     at_end,
     best_member,
@@ -18,8 +18,8 @@ from selfplay.experiment.gains import (
     population_mean,
     weakest_member,
 )
-from selfplay.experiment.statistics import Floats
-from selfplay.experiment.trials import Trial
+from selfplay.experiment.evidence.statistics import Floats
+from selfplay.experiment.evidence.trials import Trial
 from selfplay.report.run_data import Step
 from selfplay.report.standing import Standing, latest, teachers
 from selfplay.report.trend import trend

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selfplay.errors import RunDirectoryError
-from selfplay.experiment.plan import Plan, differences, plan_text, resolved
-from selfplay.experiment.plan_file import open_plan
-from selfplay.experiment.progress import Progress
-from selfplay.experiment.runs import PlannedRun, is_finished, planned_runs
+from selfplay.experiment.design.plan import Plan, differences, plan_text, resolved
+from selfplay.experiment.design.plan_file import open_plan
+from selfplay.experiment.design.runs import PlannedRun, is_finished, planned_runs
+from selfplay.experiment.running.progress import Progress
 from selfplay.run_directory import lock, write_text
 
 PLAN = "plan.yaml"
@@ -62,7 +62,7 @@ class Runner:
     def _start(self, run: PlannedRun) -> None:
         log = self._log(run)
         log.parent.mkdir(parents=True, exist_ok=True)
-        module = "selfplay.experiment.worker"
+        module = "selfplay.experiment.running.worker"
         place = (str(self.home), str(run.folder), str(self.nice))
         with log.open("wb") as errors:
             # Its own session: Ctrl-C at the terminal reaches this process alone.

@@ -7,11 +7,11 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
-from selfplay.experiment.comparison import Table, groups
-from selfplay.experiment.curves import gain_panel
-from selfplay.experiment.gains import population_mean, weakest_member
-from selfplay.experiment.quantities import Quantity
-from selfplay.experiment.texts import (
+from selfplay.experiment.evidence.comparison import Table, groups
+from selfplay.experiment.evidence.curves import gain_panel
+from selfplay.experiment.evidence.gains import population_mean, weakest_member
+from selfplay.experiment.evidence.quantities import Quantity
+from selfplay.experiment.evidence.texts import (
     FINDINGS_HEAD,
     MARKED,
     READING,
@@ -21,8 +21,8 @@ from selfplay.experiment.texts import (
     finding_row,
     table_rows,
 )
-from selfplay.experiment.trials import Group
-from selfplay.experiment.verdict import REFUTED, SHOWN
+from selfplay.experiment.evidence.trials import Group
+from selfplay.experiment.evidence.verdict import REFUTED, SHOWN
 from selfplay.report.curves import colour
 from selfplay.report.markup import element, escape
 from selfplay.run_directory import write_text

@@ -12,7 +12,7 @@ import yaml
 
 from selfplay.config import override
 from selfplay.errors import ConfigError
-from selfplay.experiment.plan import Plan, flat
+from selfplay.experiment.design.plan import Plan, flat
 
 FINDINGS = ("paper",)
 _PLANS = files("selfplay.experiment") / "plans"

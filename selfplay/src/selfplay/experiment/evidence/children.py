@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from selfplay.experiment.statistics import Floats
-from selfplay.experiment.trials import Trial
+from selfplay.experiment.evidence.statistics import Floats
+from selfplay.experiment.evidence.trials import Trial
 
 
 @dataclass(frozen=True, slots=True)
