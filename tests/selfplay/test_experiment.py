@@ -199,8 +199,8 @@ def test_whatever_is_killed_the_results_are_the_same(whole, runs, tmp_path):
     first, second = home / "azr" / "seed-1", home / "2T+2S" / "seed-1"
     points = (
         (first / "config.yaml", "parent", signal.SIGKILL),
-        (first / "checkpoints" / "step-1", "parent", signal.SIGKILL),
-        (second / "checkpoints" / "step-1", "child", signal.SIGKILL),
+        (first / "metrics.jsonl", "parent", signal.SIGKILL),
+        (second / "metrics.jsonl", "child", signal.SIGKILL),
         (home / "2T+2S" / "rate_0" / "seed-1" / "checkpoints", "parent", signal.SIGINT),
     )
     process = begin(home)

@@ -1,5 +1,6 @@
 """`selfplay experiment` and `selfplay compare`."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -35,18 +36,20 @@ def experiment(
         from selfplay.experiment.design.plan_file import open_plan
         from selfplay.experiment.running.runner import PLAN, run_experiment
 
-        again = f"`selfplay experiment {out / PLAN} --out {out}`"
+        again = f"go on with `selfplay experiment {out / PLAN} --out {out}`"
         try:
             chosen = open_plan(plan, assignments)
             failed = run_experiment(chosen, out, workers=workers, nice=nice, quiet=quiet)
         except KeyboardInterrupt:
-            raise click.ClickException(f"stopped; nothing is lost: go on with {again}") from None
+            click.echo(f"selfplay: stopped; nothing is lost: {again}", err=True)
+            sys.exit(1)
         for line in failed:
             click.echo(f"selfplay: {line}", err=True)
         if failed:
-            raise click.ClickException(
-                f"{len(failed)} runs failed; mend or remove them, then go on with {again}"
+            click.echo(
+                f"selfplay: {len(failed)} failed; mend or remove them, then {again}", err=True
             )
+            sys.exit(1)
         click.echo(f"done: {out}; see it with `selfplay compare {out} --html page.html`")
 
 

@@ -70,7 +70,7 @@ def stretch(seeds: int) -> float:
     """Return by what a bootstrap of so many seeds is too narrow."""
     if seeds < 2:
         return 1.0
-    t = _T[seeds - 2] if seeds - 2 < len(_T) else _Z * (1 + 1 / (2 * (seeds - 1)))
+    t = _T[seeds - 2] if seeds - 2 < len(_T) else _Z * (1 + (_Z**2 + 1) / (4 * (seeds - 1)))
     return sqrt(seeds / (seeds - 1)) * t / _Z
 
 
