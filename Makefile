@@ -6,10 +6,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help env demo check unit rest wheels test test-slow bench docs clean
+.PHONY: help env demo experiment-smoke check unit rest wheels test test-slow bench docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
+	@echo "make experiment-smoke  a tiny experiment: arms, seeds, a control, and their comparison"
 	@echo "make test       environment and the whole default suite"
 	@echo "make check      formatting, lint and types"
 	@echo "make unit       the default tests alone, all in this environment"
@@ -34,6 +35,11 @@ demo: env
 	@rm -rf $(DEMO)
 	$(BIN)/selfplay train --preset nano --seed 1 --out $(DEMO)
 	@$(BIN)/selfplay report $(DEMO) --html $(DEMO)/report.html
+
+# Six tiny runs and their comparison; the same command goes on where it was stopped.
+experiment-smoke: env
+	$(BIN)/selfplay experiment nano-smoke --out runs/experiment-smoke
+	@$(BIN)/selfplay compare runs/experiment-smoke --html runs/experiment-smoke/page.html
 
 check: env
 	$(BIN)/ruff format --check .

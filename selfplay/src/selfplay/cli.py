@@ -14,6 +14,7 @@ import yaml
 
 from selfplay import __version__
 from selfplay.errors import SelfplayError
+from selfplay.experiment.commands import compare, experiment
 from selfplay.nano.cli import nano
 from selfplay.presets import preset_names, preset_text, read_preset
 from selfplay.retention.cli import retention
@@ -61,6 +62,8 @@ def main() -> None:
 
 main.add_command(nano)
 main.add_command(retention)
+main.add_command(experiment)
+main.add_command(compare)
 
 
 @main.command()

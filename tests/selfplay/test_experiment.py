@@ -1,0 +1,241 @@
+"""Experiments: plans read strictly, and the same runs whatever stopped them on the way."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from selfplay.cli import main
+from selfplay.errors import ConfigError, RunDirectoryError
+from selfplay.experiment.design.plan import plan_text, resolved
+from selfplay.experiment.design.plan_file import open_plan, plan_names, read_plan
+from selfplay.experiment.design.runs import is_finished, planned_runs, prepare
+from selfplay.experiment.running.progress import Meter, time_left
+from selfplay.experiment.running.runner import open_home
+
+SMALL = {
+    "name": "small",
+    "seeds": [1, 2],
+    "arms": {"one": {"teachers": 1, "students": 1}, "two two": {}},
+    "controls": {"still": {"learner.learning_rate": 0.0}},
+    "control_seeds": [2],
+}
+
+
+def small(**changes):
+    return read_plan(SMALL | changes, "plan")
+
+
+@pytest.mark.parametrize("name", plan_names())
+def test_shipped_plans_can_be_read_and_spelt_out(name):
+    plan = open_plan(name)
+    assert plan.name == name
+    whole = resolved(plan)
+    assert read_plan(yaml.safe_load(plan_text(whole)), "copy") == whole
+    for run, again in zip(planned_runs(plan), planned_runs(whole), strict=True):
+        assert run == again
+
+
+def test_the_paper_plan_has_every_arm_with_its_control():
+    runs = planned_runs(open_plan("nano-paper"))
+    assert len(runs) == 5 * 2 * 5
+    assert {run.config.steps for run in runs} == {150}
+    still = [run for run in runs if run.control]
+    assert {run.config.learner.learning_rate_of("teacher") for run in still} == {0.0}
+    assert len({run.folder for run in runs}) == 50
+
+
+def test_one_seed_of_everything_comes_first():
+    assert [(r.arm, r.control, r.seed) for r in planned_runs(small())] == [
+        ("one", None, 1),
+        ("two two", None, 1),
+        ("one", None, 2),
+        ("two two", None, 2),
+        ("one", "still", 2),
+        ("two two", "still", 2),
+    ]
+    assert str(planned_runs(small())[-1].folder) == "two-two/still/seed-2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sedes": [1]}, "unknown key 'sedes'; did you mean seeds?"),
+        ({"arms": {}}, "arms is missing"),
+        ({"arms": {"one": {"learner.learning_rat": 1}}}, "arm 'one': unknown key"),
+        ({"arms": {"one": {"mode": "azt"}}}, "did you mean azr?"),
+        ({"arms": {"../one": {}}}, "is no name"),
+        ({"arms": {"a b": {}, "a-b": {}}}, "blanks and hyphens"),
+        ({"arms": {"one": 3}}, "arms.one is 3; expected a mapping"),
+        ({"controls": {"c": {"steps": 0}}}, "arm 'one' with control 'c': steps is 0"),
+        ({"seeds": [1, 1]}, "expected a list of different whole numbers"),
+        ({"seeds": 5}, "expected a list of different whole numbers"),
+        ({"contrasts": [["one", "tow two"]]}, "did you mean two two?"),
+        ({"contrasts": ["one"]}, "is no pair"),
+        ({"findings": "mine"}, "expected paper or none"),
+        ({"preset": "nono"}, "did you mean nano?"),
+        ({"question": 4}, "question is 4; expected a text"),
+    ],
+)
+def test_a_slip_in_a_plan_is_told(changes, words):
+    with pytest.raises(ConfigError) as caught:
+        small(**changes)
+    assert words in str(caught.value)
+
+
+def test_a_plan_that_is_nowhere_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean nano-smoke"):
+        open_plan("nano-smok")
+    (tmp_path / "plan.yaml").write_text("a: [")
+    with pytest.raises(ConfigError, match="as YAML"):
+        open_plan(str(tmp_path / "plan.yaml"))
+
+
+def test_assignments_reach_every_run():
+    plan = open_plan("nano-smoke", ["steps=7", "learner.r=4"])
+    assert {(r.config.steps, r.config.learner.r) for r in planned_runs(plan)} == {(7, 4)}
+
+
+def test_a_directory_belongs_to_one_plan(tmp_path):
+    home = tmp_path / "home"
+    plan = open_home(small(), home)
+    assert open_home(small(), home) == plan
+    with pytest.raises(RunDirectoryError, match=r"another plan .*config.steps"):
+        open_home(small(set={"steps": 9}), home)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("")
+    with pytest.raises(RunDirectoryError, match="not empty"):
+        open_home(small(), tmp_path / "other")
+
+
+def test_only_what_never_had_a_step_is_cleared_away(tmp_path):
+    run = planned_runs(small())[0]
+    directory = tmp_path / run.folder
+    assert prepare(run, tmp_path) is False
+    directory.mkdir(parents=True)
+    (directory / "config.yaml").write_text("")
+    assert prepare(run, tmp_path) is False
+    assert not directory.exists()
+    directory.mkdir()
+    (directory / "metrics.jsonl").write_text('{"step": 1}\n')
+    with pytest.raises(RunDirectoryError, match="move it away"):
+        prepare(run, tmp_path)
+
+
+def test_time_left_comes_from_measured_seconds(tmp_path):
+    one, two, *_ = planned_runs(small(set={"steps": 10}))
+    path = tmp_path / "metrics.jsonl"
+    meters = {one: Meter(path), two: Meter(tmp_path / "none")}
+    assert time_left(meters, 2) is None
+    path.write_text('{"step": 1, "seconds": {"solve": 2.0}}\n{"step": 2, "seco')
+    meters[one].look()
+    assert (meters[one].steps, meters[one].seconds) == (1, 2.0)
+    assert time_left(meters, 2) == (9 * 2.0 + 10 * 4.0) / 2
+    path.write_text("")
+    meters[one].look()
+    assert meters[one].steps == 0
+
+
+def arguments(home):
+    flags = ("--workers", "1", "--nice", "0", "--quiet")
+    return ["experiment", "nano-smoke", "--out", str(home), *flags]
+
+
+def begin(home):
+    """Start the command as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "selfplay", *arguments(home)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(path, process, seconds=300):
+    until = time.monotonic() + seconds
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until, f"{path} did not come"
+        time.sleep(0.05)
+
+
+def processes_in(home):
+    """Ids of the processes that work in a directory."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    line = file.read()
+            except OSError:
+                continue
+            if b"selfplay.experiment.running.worker" in line and str(home).encode() in line:
+                found.append(int(entry))
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An experiment that nothing stopped."""
+    home = tmp_path_factory.mktemp("whole") / "home"
+    result = CliRunner().invoke(main, arguments(home))
+    assert result.exit_code == 0, result.output
+    return home
+
+
+def test_an_experiment_makes_all_its_runs(whole):
+    runs = planned_runs(open_plan(str(whole / "plan.yaml")))
+    assert len(runs) == 6
+    assert all(is_finished(whole / r.folder, r.config.steps) for r in runs)
+    assert not list(whole.rglob("*.log"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
+def test_whatever_is_killed_the_results_are_the_same(whole, runs, tmp_path):
+    home = tmp_path / "home"
+    first, second = home / "azr" / "seed-1", home / "2T+2S" / "seed-1"
+    points = (
+        (first / "config.yaml", "parent", signal.SIGKILL),
+        (first / "metrics.jsonl", "parent", signal.SIGKILL),
+        (second / "metrics.jsonl", "child", signal.SIGKILL),
+        (home / "2T+2S" / "rate_0" / "seed-1" / "checkpoints", "parent", signal.SIGINT),
+    )
+    process = begin(home)
+    for path, whom, how in points:
+        wait_for(path, process)
+        if whom == "child":
+            for child in processes_in(home):
+                os.kill(child, how)
+            continue
+        process.send_signal(how)
+        _, said = process.communicate(timeout=300)
+        until = time.monotonic() + 120
+        while processes_in(home):
+            assert time.monotonic() < until, "a run outlived the experiment"
+            time.sleep(0.1)
+        if how == signal.SIGINT:
+            assert process.returncode == 1
+            assert "go on with `selfplay experiment" in said
+        process = begin(home)
+    assert process.wait(timeout=600) == 0
+    process.stderr.close()
+    for run in planned_runs(open_plan(str(home / "plan.yaml"))):
+        assert runs.outcome(home / run.folder) == runs.outcome(whole / run.folder), run.title
+
+
+def test_a_damaged_run_is_named_and_the_others_go_on(whole, tmp_path):
+    home = tmp_path / "home"
+    shutil.copytree(whole, home)
+    broken, missing = home / "azr" / "seed-1", home / "azr" / "seed-2"
+    (broken / "checkpoints" / "step-3").rename(broken / "checkpoints" / "step-1")
+    (broken / "checkpoints" / "step-1" / "state.json").write_text("{")
+    shutil.rmtree(broken / "checkpoints" / "step-2")
+    shutil.rmtree(missing)
+    result = CliRunner().invoke(main, arguments(home))
+    assert result.exit_code == 1
+    assert "azr, seed 1" in result.stderr
+    assert "state.json is damaged" in result.stderr
+    assert is_finished(missing, 3)
