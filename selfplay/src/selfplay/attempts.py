@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from code_verifier import (
     CodeVerifierError,
     Proposal,
-    Status,
     Task,
     Validation,
     strip_comments,
@@ -91,8 +90,9 @@ def attempt(run: Run, trials: Sequence[Trial]) -> list[Attempt]:
             attempts.append(Attempt(rollout, text, None, 0.0, "ill-formed"))
         else:
             grade = next(grades)
-            void = grade.reason.startswith(Status.SANDBOX_ERROR)
-            attempts.append(Attempt(rollout, text, answer, grade.score, grade.reason, void))
+            attempts.append(
+                Attempt(rollout, text, answer, grade.score, grade.reason, void=not grade.judged)
+            )
     return attempts
 
 

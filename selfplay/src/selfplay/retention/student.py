@@ -20,6 +20,9 @@ from selfplay.retention.tasks import FixedTasks
 from selfplay.rollout import Rollout, TokenRequest
 from selfplay.sampling import derive_seed, stream
 
+TRIES = 3
+"""Times that an answer is judged until the sandbox does not fail."""
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -149,15 +152,23 @@ class FixedTaskLearner:
         return rollouts, answers, scores
 
     def _grade(self, tasks: Sequence[Task], answers: Sequence[str | None]) -> None:
-        """Judge each different answer to a task once."""
+        """Judge each different answer to a task once; a fault of the sandbox is no verdict."""
         new = {
             (task.id, answer): task
             for task, answer in zip(tasks, answers, strict=True)
             if answer is not None and (task.id, answer) not in self._grades
         }
-        grades = self._sandbox.grade_many([(task, answer) for (_, answer), task in new.items()])
-        for key, grade in zip(new, grades, strict=True):
-            self._grades[key] = grade.score
+        for _ in range(TRIES):
+            pairs = [(task, answer) for (_, answer), task in new.items()]
+            for key, grade in zip(list(new), self._sandbox.grade_many(pairs), strict=True):
+                if grade.judged:
+                    self._grades[key] = grade.score
+                    del new[key]
+        if new:
+            raise SelfplayError(
+                f"the sandbox failed {TRIES} times on an answer to {next(iter(new))[0]}; nothing "
+                "is lost: see `code-verifier doctor`, then go on with the same command"
+            )
 
     def _prompt(self, task: Task) -> tuple[int, ...]:
         text = self._template.solve_prompt(task)
