@@ -123,7 +123,7 @@ def _careful(kind: str, labelled: LabelledProgram, run: Run, rng: Random) -> lis
         first, values = _opening("".join(guessed))
         # A wrong guess is only what the solver looks at: the model does not learn to make it.
         segments += [
-            Segment(first, 0.0 if segments else choice),
+            Segment(first, 1.0 if segments else choice),
             Segment(values, float(right)),
             Segment("".join(ran) + f"={guess.output}" + ("" if right else "!")),
         ]
