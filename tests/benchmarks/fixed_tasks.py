@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from statistics import fmean
 
-from selfplay.config import read_config
-from selfplay.credit import assign_credit
-from selfplay.loop import begun
-from selfplay.phases import match, propose, solve, verify
-from selfplay.presets import read_preset
-from selfplay.run import Run
+from selfplay.run.config import read_config
+from selfplay.run.presets import read_preset
+from selfplay.run.run import Run
+from selfplay.step.credit import assign_credit
+from selfplay.step.loop import new_run
+from selfplay.step.phases import match, propose, solve, verify
 
 
 def rehearse(run: Run, steps: int) -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     data = read_preset("nano") | {"seed": arguments.seed}
     data["learner"] = data["learner"] | {"learning_rate": arguments.learning_rate}
     config = read_config(data)
-    with tempfile.TemporaryDirectory() as home, begun(config, Path(home) / "run") as run:
+    with tempfile.TemporaryDirectory() as home, new_run(config, Path(home) / "run") as run:
         rehearse(run, arguments.steps)
 
 

@@ -16,15 +16,15 @@ import torch
 from code_verifier import Sandbox, Task
 from evals.engine import Request
 from lora_evo import load_adapter
-from selfplay.adapter_exchange import import_adapter
-from selfplay.generation import StackedEngine
+from selfplay.model.adapter_exchange import import_adapter
+from selfplay.model.generation import StackedEngine
+from selfplay.model.stacked_lora import stack_adapters
 from selfplay.nano.architecture import WEIGHTS, load_nano
 from selfplay.prompts.nano import parse_answer, solve_prompt
 from selfplay.report.run_data import read_run
 from selfplay.report.standing import latest, solvers
-from selfplay.stacked_lora import stack_adapters
-from selfplay.yardstick.held_out import held_out_tasks
-from selfplay.yardstick.settings import NANO
+from selfplay.run.held_out import held_out_tasks
+from selfplay.run.yardstick_settings import NANO
 
 MAX_TOKENS = 192
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
-from selfplay.config import override, read_config
-from selfplay.credit import assign_credit
 from selfplay.learning.batch import batch_rows
 from selfplay.learning.update_stats import StatsSum
-from selfplay.loop import begun
-from selfplay.phases import match, propose, solve, verify
-from selfplay.presets import read_preset
+from selfplay.run.config import override, read_config
+from selfplay.run.presets import read_preset
+from selfplay.step.credit import assign_credit
+from selfplay.step.loop import new_run
+from selfplay.step.phases import match, propose, solve, verify
 
 GROUPS = 20
 
@@ -48,7 +48,7 @@ def main() -> None:
         override(data, assignment)
     with (
         tempfile.TemporaryDirectory() as folder,
-        begun(read_config(data), Path(folder) / "run") as run,
+        new_run(read_config(data), Path(folder) / "run") as run,
     ):
         solved = solve(run, verify(run, propose(run, match(run, 1), 1)), 1)
         credit = assign_credit(solved, run.config)

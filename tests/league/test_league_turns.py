@@ -113,13 +113,13 @@ def test_first_and_last_in_the_list_fare_alike(matcher):
 
 
 def test_lots_decide_who_begins():
-    begun: Counter[str] = Counter()
+    new_run: Counter[str] = Counter()
     for seed in range(300):
         (pair,) = propose(founded(3, 3, seed=seed), 0, 1)
-        begun.update((pair.teacher, pair.student))
+        new_run.update((pair.teacher, pair.student))
     # 100 expected for each of six members, standard deviation 8.
-    assert min(begun.values()) > 65
-    assert len(begun) == 6
+    assert min(new_run.values()) > 65
+    assert len(new_run) == 6
 
 
 def test_thompson_marries_equal_ranks_and_explores_in_doubt():

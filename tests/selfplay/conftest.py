@@ -13,12 +13,12 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from selfplay.config import override, read_config
-from selfplay.loop import train
-from selfplay.presets import read_preset
-from selfplay.progress import Progress
-from selfplay.sampling import stream
-from selfplay.stacked_lora import TARGET_MODULES, stack_adapters
+from selfplay.model.sampling import stream
+from selfplay.model.stacked_lora import TARGET_MODULES, stack_adapters
+from selfplay.run.config import override, read_config
+from selfplay.run.presets import read_preset
+from selfplay.step.loop import train
+from selfplay.step.progress import Progress
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0

@@ -5,9 +5,9 @@ from dataclasses import asdict
 import pytest
 import yaml
 
-from selfplay.config import RunConfig, config_text, override, read_config
 from selfplay.errors import ConfigError, SelfplayError
-from selfplay.presets import preset_names, preset_text, read_preset
+from selfplay.run.config import RunConfig, config_text, override, read_config
+from selfplay.run.presets import preset_names, preset_text, read_preset
 
 
 def refusal(data):

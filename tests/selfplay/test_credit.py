@@ -6,10 +6,10 @@ from math import sqrt
 import pytest
 
 from code_verifier import Proposal, Task
-from selfplay.config import RunConfig
-from selfplay.credit import assign_credit
-from selfplay.rollout import Rollout
-from selfplay.stages import FORM, Attempt, Match, Proposed, Solved, Verified
+from selfplay.model.rollout import Rollout
+from selfplay.run.config import RunConfig
+from selfplay.run.stages import FORM, Attempt, Match, Proposed, Solved, Verified
+from selfplay.step.credit import assign_credit
 
 PROGRAM = "def f(a):\n    return a"
 MATCH = Match("t0", "s0")

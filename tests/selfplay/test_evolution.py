@@ -10,11 +10,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from evals.engine import Request
 from league import League
 from lora_evo import content_hash, load_adapter, read_lineage, verify
-from selfplay import evolution, loop
-from selfplay.generation import StackedEngine
 from selfplay.learning.learner import Learner
+from selfplay.model.generation import StackedEngine
 from selfplay.nano.architecture import WEIGHTS
-from selfplay.progress import Progress
+from selfplay.step import evolution, loop
+from selfplay.step.progress import Progress
 
 
 def evolving(runs, directory, *assignments):

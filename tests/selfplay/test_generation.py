@@ -14,8 +14,8 @@ from transformers import (
 )
 
 from evals.engine import Request
-from selfplay.generation import StackedEngine, TokenRequest
-from selfplay.stacked_lora import BASE, stack_adapters
+from selfplay.model.generation import StackedEngine, TokenRequest
+from selfplay.model.stacked_lora import BASE, stack_adapters
 
 
 @pytest.fixture(scope="module")

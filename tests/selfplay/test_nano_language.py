@@ -21,7 +21,7 @@ from selfplay.nano.labels import MAX_LIST, MAX_STR, MAX_TRACE, label, labelling_
 from selfplay.nano.programs import HELD_OUT_SHARE, INPUTS_PER_PROGRAM, LEVELS, random_program
 from selfplay.nano.tokenizer import VOCABULARY, train_tokenizer
 from selfplay.prompts.nano import END, NUM_INPUTS, SPECIAL_TOKENS, parse_answer, parse_proposal
-from selfplay.seeds import IDENTITY, seed_tasks
+from selfplay.run.seeds import IDENTITY, seed_tasks
 
 PER_LEVEL = 60
 DIGIT = re.compile(r"\d")

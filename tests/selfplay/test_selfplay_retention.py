@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from lora_evo import mutate
 from lora_evo.recovery.journal import read_journal
 from selfplay.cli import main
-from selfplay.config import override, read_config
 from selfplay.errors import SelfplayError
-from selfplay.presets import read_preset
 from selfplay.retention.experiment import RetentionSettings, _students
 from selfplay.retention.handicap import weaken
 from selfplay.retention.tasks import nano_programs, nano_tasks, read_tasks
-from selfplay.run import open_sandbox
+from selfplay.run.config import override, read_config
+from selfplay.run.presets import read_preset
+from selfplay.run.run import open_sandbox
 
 SMALL = (
     *("sandbox.workers=1", "rollout.num_generations=3", "learner.r=2", "learner.lora_alpha=4"),

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from lora_evo import Adapter, Slot
-from selfplay.adapter_exchange import export_adapter, import_adapter
-from selfplay.stacked_lora import BASE, stack_adapters
+from selfplay.model.adapter_exchange import export_adapter, import_adapter
+from selfplay.model.stacked_lora import BASE, stack_adapters
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],

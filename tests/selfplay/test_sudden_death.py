@@ -3,9 +3,9 @@
 import pytest
 
 from mortal import changes_until_death
-from selfplay.loop import resume, train
-from selfplay.progress import Progress
-from selfplay.run_directory import LOCK, METRICS, RESOURCES
+from selfplay.run.directory import LOCK, METRICS, RESOURCES
+from selfplay.step.loop import resume, train
+from selfplay.step.progress import Progress
 
 TINY = (
     *("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "rollout.proposals=1"),

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from selfplay import checkpoint, loop, run_directory
 from selfplay.cli import main
+from selfplay.run import directory as run_directory
+from selfplay.step import checkpoint, loop
 
 
 @pytest.fixture(scope="module")

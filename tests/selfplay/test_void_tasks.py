@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from code_verifier import Status
 from league import League
-from selfplay.loop import _record_outcomes
-from selfplay.stages import Match, Solved
+from selfplay.run.stages import Match, Solved
+from selfplay.step.loop import _record_outcomes
 
 
 def solved(match, status, task, scores):

@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from code_verifier import Task
-from selfplay import loop
-from selfplay.buffer import TaskBuffer
 from selfplay.errors import ConfigError
-from selfplay.progress import Progress
 from selfplay.report.standing import conclusion, read_standings, standing_lines
 from selfplay.report.summary import summary_text
-from selfplay.stages import Attempt
-from selfplay.yardstick.held_out import HeldOutTask, held_out_tasks
-from selfplay.yardstick.settings import NANO
+from selfplay.run.buffer import TaskBuffer
+from selfplay.run.held_out import HeldOutTask, held_out_tasks
+from selfplay.run.stages import Attempt
+from selfplay.run.yardstick_settings import NANO
+from selfplay.run.yardstick_state import Solving
+from selfplay.step import loop
+from selfplay.step.progress import Progress
 from selfplay.yardstick.solving import solving_row
-from selfplay.yardstick.state import Solving
 
 
 @pytest.fixture(scope="module")

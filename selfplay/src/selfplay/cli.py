@@ -3,54 +3,19 @@
 import json
 import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from selfplay import __version__
-from selfplay.errors import SelfplayError
-from selfplay.experiment.commands import compare, experiment
-from selfplay.nano.cli import nano
-from selfplay.presets import preset_names, preset_text, read_preset
-from selfplay.retention.cli import retention
+from selfplay.commands.experiment import compare, experiment
+from selfplay.commands.nano import nano
+from selfplay.commands.retention import retention
+from selfplay.console import one_line_errors, read_yaml, silence_transformers
+from selfplay.run.presets import preset_names, preset_text, read_preset
 
 RUN = click.Path(path_type=Path)
-
-
-@contextmanager
-def told_plainly(directory: Path | None = None) -> Iterator[None]:
-    """Turn what a user can mend into one line: exit code 2 for usage, 1 for a stopped run."""
-    try:
-        yield
-    except (KeyboardInterrupt, click.Abort):
-        _stop(f"stopped{_resume_hint(directory)}", 1)
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        _stop(f"{error.strerror or error}{where}{_resume_hint(directory)}", 1)
-    except ValueError as error:
-        if not isinstance(error, SelfplayError) and type(error) is ValueError:
-            raise
-        if not isinstance(error, SelfplayError) and isinstance(error.__cause__, OSError):
-            # A part of ours that says in its own words what the system refused.
-            _stop(f"{error}{_resume_hint(directory)}", 1)
-        _stop(str(error), 2)
-
-
-def _resume_hint(directory: Path | None) -> str:
-    if directory is None or not (directory / "checkpoints").is_dir():
-        return ""
-    return f"; nothing is lost: go on with `selfplay resume {directory}`"
-
-
-def _stop(message: str, code: int) -> None:
-    line = " ".join(part.strip() for part in message.splitlines())
-    click.echo(f"selfplay: {line}", err=True)
-    sys.exit(code)
 
 
 @click.group()
@@ -87,8 +52,8 @@ def train(
     **given: Any,
 ) -> None:
     """Train a population from a preset into a new run directory."""
-    with told_plainly(out):
-        from selfplay.config import override, read_config
+    with one_line_errors(out):
+        from selfplay.run.config import override, read_config
 
         data = read_yaml(config_file) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
@@ -96,11 +61,11 @@ def train(
             override(data, assignment)
         config = read_config(data)
         home = out or Path("runs") / f"{preset}-{config.mode}-seed{config.seed}"
-    with told_plainly(home):
-        from selfplay.loop import train as run_train
-        from selfplay.progress import Progress
+    with one_line_errors(home):
+        from selfplay.step.loop import train as run_train
+        from selfplay.step.progress import Progress
 
-        hush()
+        silence_transformers()
         run_train(config, home, Progress(quiet=quiet))
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
@@ -110,11 +75,11 @@ def train(
 @click.option("--quiet", is_flag=True, help="No progress display.")
 def resume(run: Path, quiet: bool) -> None:
     """Go on with a run from its newest checkpoint."""
-    with told_plainly(run):
-        from selfplay.loop import resume as run_resume
-        from selfplay.progress import Progress
+    with one_line_errors(run):
+        from selfplay.step.loop import resume as run_resume
+        from selfplay.step.progress import Progress
 
-        hush()
+        silence_transformers()
         run_resume(run, Progress(quiet=quiet))
         click.echo(f"done: {run}")
 
@@ -125,9 +90,9 @@ def resume(run: Path, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
 def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page with curves, trees and tasks."""
-    with told_plainly():
+    with one_line_errors():
         from selfplay.report import summary_text, write_report
-        from selfplay.run_directory import METRICS, open_config, read_rows
+        from selfplay.run.directory import METRICS, open_config, read_rows
 
         if as_json:
             last = {}
@@ -150,8 +115,8 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 @click.option("--all", "every", is_flag=True, help="Refused proposals too.")
 def tasks(run: Path, out: Path, every: bool) -> None:
     """Write a run's tasks in the form that `code-verifier check` and `metrics` read."""
-    with told_plainly():
-        from selfplay.run_directory import TASKS, open_config, read_rows, write_text
+    with one_line_errors():
+        from selfplay.run.directory import TASKS, open_config, read_rows, write_text
 
         open_config(run)
         keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
@@ -173,10 +138,10 @@ def tasks(run: Path, out: Path, every: bool) -> None:
 @click.option("--base", help="Path or hub name that the adapter names; default: the run's.")
 def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> None:
     """Write a member so that PEFT (or, merged, transformers alone) loads it by its path."""
-    with told_plainly():
+    with one_line_errors():
         from selfplay.export import export_member
 
-        hush()
+        silence_transformers()
         named = export_member(run, member, out, base=base, merge=merge)
         click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 
@@ -186,7 +151,7 @@ def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> 
 @click.option("--json", "as_json", is_flag=True)
 def presets(name: str | None, as_json: bool) -> None:
     """List the presets, or print one."""
-    with told_plainly():
+    with one_line_errors():
         if name is not None:
             data = read_preset(name)
             click.echo(json.dumps(data, indent=1) if as_json else preset_text(name))
@@ -198,23 +163,3 @@ def presets(name: str | None, as_json: bool) -> None:
             width = shutil.get_terminal_size().columns
             for n, text in known.items():
                 click.echo(f"{n:10} {text}"[:width])
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a configuration file; one that is no mapping is refused."""
-    try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SelfplayError(f"cannot read {path} as YAML: {error}") from error
-    if not isinstance(data, dict):
-        raise SelfplayError(f"{path} is not a mapping of configuration keys")
-    return data
-
-
-def hush() -> None:
-    """Keep the model library from drawing its own bars over ours."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    silent: Callable[[], None] = transformers.utils.logging.disable_progress_bar
-    silent()

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from lora_evo import LoraEvoError, load_adapter, save_adapter
-from selfplay.base_model import base_directory, load_base
 from selfplay.errors import SelfplayError
-from selfplay.run_directory import open_config
+from selfplay.run.base_model import base_directory, load_base
+from selfplay.run.directory import open_config
 
 
 def export_nano(out: Path) -> None:

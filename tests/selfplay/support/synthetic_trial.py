@@ -6,9 +6,9 @@ from zlib import crc32
 
 import numpy as np
 
-from selfplay.config import config_text
 from selfplay.experiment.design.runs import planned_runs
-from selfplay.yardstick.held_out import held_out_tasks
+from selfplay.run.config import config_text
+from selfplay.run.held_out import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lora_evo import Adapter
-from selfplay.adapter_exchange import export_adapter, import_adapter
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
 from selfplay.learning.gradient_noise import GroupGradients, NoiseAverage, restored
@@ -22,7 +21,8 @@ from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import token_losses
 from selfplay.learning.settings import LearnerConfig
 from selfplay.learning.update_stats import StatsSum, UpdateStats
-from selfplay.stacked_lora import StackedAdapters, stack_adapters
+from selfplay.model.adapter_exchange import export_adapter, import_adapter
+from selfplay.model.stacked_lora import StackedAdapters, stack_adapters
 
 __all__ = ["Learner", "LearnerConfig", "TrainingSample", "UpdateStats"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from selfplay.errors import SelfplayError
 from selfplay.learning.optimizer import AdamWOptions
 from selfplay.learning.policy_loss import LossOptions
-from selfplay.stacked_lora import TARGET_MODULES
+from selfplay.model.stacked_lora import TARGET_MODULES
 
 SCHEDULES = ("constant", "linear", "cosine")
 

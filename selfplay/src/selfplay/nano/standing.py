@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from code_verifier import Sandbox
-from selfplay.generation import StackedEngine
+from selfplay.model.generation import StackedEngine
+from selfplay.model.stacked_lora import stack_adapters
 from selfplay.nano.architecture import WEIGHTS, load_nano
 from selfplay.nano.benchmark import BENCHMARK_SEED
 from selfplay.nano.held_out import KINDS, held_out_tasks
 from selfplay.nano.labels import labelling_sandbox
 from selfplay.nano.measure import measure_proposals, measure_solving
-from selfplay.stacked_lora import stack_adapters
 
 
 def measure_model(

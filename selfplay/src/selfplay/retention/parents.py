@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from lora_evo import Adapter
 from lora_evo.recovery.plan import Pair
+from selfplay.model.sampling import derive_seed
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.student import FixedTaskLearner
 from selfplay.retention.tasks import nano_examples
 from selfplay.retention.warm_up import supervised_step
-from selfplay.sampling import derive_seed
 
 EXAMPLES = 24
 """Worked solutions per step of the warm-up."""

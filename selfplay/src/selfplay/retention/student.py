@@ -11,14 +11,14 @@ from typing import Any
 from code_verifier import Sandbox, Task
 from lora_evo import Adapter
 from selfplay.errors import SelfplayError
-from selfplay.generation import StackedEngine
 from selfplay.learning.advantage import RewardedSample, student_advantages
 from selfplay.learning.learner import Learner, TrainingSample
 from selfplay.learning.reward import StudentRewards, student_reward
+from selfplay.model.generation import StackedEngine
+from selfplay.model.rollout import Rollout, TokenRequest
+from selfplay.model.sampling import derive_seed, stream
 from selfplay.prompts.template import Template
 from selfplay.retention.tasks import FixedTasks
-from selfplay.rollout import Rollout, TokenRequest
-from selfplay.sampling import derive_seed, stream
 
 TRIES = 3
 """Times that an answer is judged until the sandbox does not fail."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from code_verifier import Task
 from selfplay.errors import SelfplayError
+from selfplay.model.sampling import derive_seed
 from selfplay.nano.examples import Example, example, task_of
 from selfplay.nano.labels import LabelledProgram, label, labelling_sandbox
 from selfplay.nano.programs import random_program
-from selfplay.sampling import derive_seed
 
 NANO_LEVELS = (1, 1, 2)
 """Difficulties of nano programs that tasks are drawn from, each as often as it stands here."""

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from selfplay.run import Run, role_of
+from selfplay.run.run import Run, role_of
+from selfplay.run.yardstick_state import Yardstick
 from selfplay.yardstick.solving import solve_held_out, solving_row
-from selfplay.yardstick.state import Yardstick
 from selfplay.yardstick.teaching import teaching_row
 
 BASE = "base"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from selfplay.run import Run
-from selfplay.sampling import stream
-from selfplay.stages import Solved, Verified
+from selfplay.model.sampling import stream
+from selfplay.run.run import Run
+from selfplay.run.stages import Solved, Verified
 
 
 def chosen_for_base(run: Run, verified: Sequence[Verified], step: int) -> set[str]:

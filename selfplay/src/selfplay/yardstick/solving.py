@@ -6,11 +6,11 @@ from math import comb, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from selfplay.attempts import Trial, attempt
-from selfplay.run import Run
-from selfplay.stages import Attempt
-from selfplay.yardstick.held_out import HeldOutTask
-from selfplay.yardstick.state import Solving
+from selfplay.run.attempts import Trial, attempt
+from selfplay.run.held_out import HeldOutTask
+from selfplay.run.run import Run
+from selfplay.run.stages import Attempt
+from selfplay.run.yardstick_state import Solving
 
 
 def solve_held_out(run: Run, member: str | None, tasks: Sequence[HeldOutTask]) -> Solving:

@@ -5,10 +5,10 @@ from statistics import fmean
 from typing import Any
 
 from code_verifier import Status, Task, measure
-from selfplay.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.learning.reward import teacher_reward
-from selfplay.run import Run
-from selfplay.sampling import stream
+from selfplay.model.sampling import stream
+from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
+from selfplay.run.run import Run
 
 
 def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> dict[str, Any]:

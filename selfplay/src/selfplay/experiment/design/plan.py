@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from selfplay.config import RunConfig, config_text, override, read_config
 from selfplay.errors import ConfigError
-from selfplay.presets import read_preset
+from selfplay.run.config import RunConfig, config_text, override, read_config
+from selfplay.run.presets import read_preset
 
 Settings = Mapping[str, Any]
 """Values by dotted key, such as `learner.learning_rate`."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from selfplay.config import override
 from selfplay.errors import ConfigError
 from selfplay.experiment.design.plan import Plan, flat
+from selfplay.run.config import override
 
 FINDINGS = ("paper",)
 _PLANS = files("selfplay.experiment") / "plans"

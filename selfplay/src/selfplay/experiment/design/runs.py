@@ -4,10 +4,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from selfplay.config import RunConfig
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment.design.plan import Plan
-from selfplay.run_directory import CONFIG, METRICS, open_config, read_rows
+from selfplay.run.config import RunConfig
+from selfplay.run.directory import CONFIG, METRICS, open_config, read_rows
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def is_finished(directory: Path, steps: int) -> bool:
 
 
 def prepare(run: PlannedRun, home: Path) -> bool:
-    """Return whether the run was begun and can be resumed; clear away one without any step.
+    """Return whether the run was new_run and can be resumed; clear away one without any step.
 
     Raises RunDirectoryError for a directory that holds something else.
     """

@@ -25,7 +25,7 @@ from selfplay.experiment.evidence.trials import Group
 from selfplay.experiment.evidence.verdict import REFUTED, SHOWN
 from selfplay.report.curves import colour
 from selfplay.report.markup import element, escape
-from selfplay.run_directory import write_text
+from selfplay.run.directory import write_text
 
 BAND = "Line: mean over seeds; band: lowest to highest seed."
 VERDICTS = (

@@ -15,8 +15,8 @@ from selfplay.experiment.design.runs import planned_runs
 from selfplay.experiment.evidence.statistics import Floats
 from selfplay.report.row_reader import Row, read_rows
 from selfplay.report.run_data import Run, read_run
-from selfplay.run_directory import METRICS, YARDSTICK
-from selfplay.yardstick.held_out import held_out_tasks
+from selfplay.run.directory import METRICS, YARDSTICK
+from selfplay.run.held_out import held_out_tasks
 
 
 @dataclass(frozen=True, slots=True)

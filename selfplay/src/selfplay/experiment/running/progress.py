@@ -12,7 +12,7 @@ from rich.progress import Progress as Bars
 
 from selfplay.experiment.design.runs import PlannedRun
 from selfplay.report.markup import duration
-from selfplay.run_directory import METRICS
+from selfplay.run.directory import METRICS
 
 EVERY_S = 60.0
 """Seconds between two lines where there is no terminal."""

@@ -1,6 +1,6 @@
 """Carries an experiment through: as many runs at a time as there are workers, each a process.
 
-Whatever ends it, the same call goes on: finished runs are skipped, begun ones resumed from their
+Whatever ends it, the same call goes on: finished runs are skipped, new_run ones resumed from their
 newest checkpoint, and one that cannot go on is named while the others do.
 """
 
@@ -18,7 +18,7 @@ from selfplay.experiment.design.plan import Plan, differences, plan_text, resolv
 from selfplay.experiment.design.plan_file import open_plan
 from selfplay.experiment.design.runs import PlannedRun, is_finished, planned_runs
 from selfplay.experiment.running.progress import Progress
-from selfplay.run_directory import lock, write_text
+from selfplay.run.directory import lock, write_text
 
 PLAN = "plan.yaml"
 POLL_S = 0.5

@@ -11,12 +11,13 @@ import threading
 import time
 from pathlib import Path
 
+from selfplay.console import one_line_errors, silence_transformers
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment.design.plan_file import open_plan
 from selfplay.experiment.design.runs import planned_runs, prepare
-from selfplay.loop import resume, train
-from selfplay.progress import Progress
-from selfplay.run_directory import lock
+from selfplay.run.directory import lock
+from selfplay.step.loop import resume, train
+from selfplay.step.progress import Progress
 
 GRACE_S = 20.0
 """Seconds that a run has to stop in order before it is ended."""
@@ -59,9 +60,7 @@ def _wait_until_free(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    from selfplay.cli import hush, told_plainly
-
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    with told_plainly():
-        hush()
+    with one_line_errors():
+        silence_transformers()
         main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

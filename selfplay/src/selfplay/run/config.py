@@ -15,7 +15,7 @@ from lora_evo import known_operators
 from selfplay.errors import ConfigError
 from selfplay.learning.reward import StudentRewards
 from selfplay.learning.settings import LearnerConfig
-from selfplay.yardstick.settings import YardstickConfig
+from selfplay.run.yardstick_settings import YardstickConfig
 
 T = TypeVar("T")
 MODES = ("populora", "azr")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from selfplay.errors import SelfplayError
-from selfplay.sampling import choose, row_uniforms
+from selfplay.model.sampling import choose, row_uniforms
 
 
 @dataclass(frozen=True, slots=True)

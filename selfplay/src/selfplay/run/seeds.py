@@ -4,10 +4,10 @@ from dataclasses import replace
 from random import Random
 
 from code_verifier import Task
+from selfplay.model.sampling import derive_seed
 from selfplay.nano.examples import task_of
 from selfplay.nano.labels import label, labelling_sandbox
 from selfplay.nano.programs import random_program
-from selfplay.sampling import derive_seed
 
 IDENTITY = Task(
     kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"

@@ -11,8 +11,8 @@ from typing import IO, Any
 
 import yaml
 
-from selfplay.config import RunConfig, config_text, read_config
 from selfplay.errors import RunDirectoryError
+from selfplay.run.config import RunConfig, config_text, read_config
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK = "run.lock"
@@ -77,7 +77,7 @@ def clear(directory: Path) -> None:
 
 
 @contextmanager
-def kept_once_begun(directory: Path) -> Iterator[None]:
+def removed_unless_checkpointed(directory: Path) -> Iterator[None]:
     """Remove a run that fails before its first checkpoint: nobody could go on with it."""
     try:
         yield

@@ -8,15 +8,15 @@ import torch
 
 from code_verifier import Limits, Sandbox
 from league import League
-from selfplay.base_model import load_base
-from selfplay.buffer import TaskBuffer
-from selfplay.config import RunConfig
 from selfplay.errors import ConfigError
-from selfplay.generation import StackedEngine
 from selfplay.learning.learner import Learner
+from selfplay.model.generation import StackedEngine
+from selfplay.model.sampling import derive_seed
 from selfplay.prompts.template import Template, template_named
-from selfplay.sampling import derive_seed
-from selfplay.yardstick.state import Yardstick
+from selfplay.run.base_model import load_base
+from selfplay.run.buffer import TaskBuffer
+from selfplay.run.config import RunConfig
+from selfplay.run.yardstick_state import Yardstick
 
 
 @dataclass

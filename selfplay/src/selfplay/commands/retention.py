@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
+from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import SelfplayError
-from selfplay.presets import read_preset
+from selfplay.run.presets import read_preset
 
 PATH = click.Path(path_type=Path)
 
@@ -49,21 +50,19 @@ def retention(
     stays done: the same command goes on after an interruption, and one with more treatments or
     seeds adds to it.
     """
-    from selfplay.cli import hush, read_yaml, told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         from lora_evo.recovery.journal import read_journal
         from lora_evo.recovery.plan import Treatment, read_treatment
         from lora_evo.recovery.protocol import checks_up_to
         from lora_evo.recovery.summary import summarise
         from lora_evo.recovery.table import markdown, text_table, to_json
-        from selfplay.config import override, read_config
         from selfplay.retention.experiment import (
             RetentionSettings,
             every_operator,
             run_experiment,
         )
-        from selfplay.run_directory import write_text
+        from selfplay.run.config import override, read_config
+        from selfplay.run.directory import write_text
 
         data = read_yaml(config_file) if config_file else read_preset(preset)
         for assignment in assignments:
@@ -78,7 +77,7 @@ def retention(
         treatments = (
             every_operator() if operators is None else tuple(Treatment(name) for name in names)
         ) + tuple(map(read_treatment, extra))
-        hush()
+        silence_transformers()
         journal = run_experiment(
             read_config(data),
             out,

@@ -18,9 +18,9 @@ from torch import Tensor
 from code_verifier import Task
 from league import League
 from selfplay.errors import RunDirectoryError
-from selfplay.evolution import write_member
-from selfplay.run import Run, role_of
-from selfplay.run_directory import METRICS, ROW_FILES, TASKS, read_rows, size, truncate
+from selfplay.run.directory import METRICS, ROW_FILES, TASKS, read_rows, size, truncate
+from selfplay.run.run import Run, role_of
+from selfplay.step.evolution import write_member
 
 FORMAT = 2
 _LEARNER, _STATE = "learner.safetensors", "state.json"

@@ -10,21 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from league import League, Outcome
-from selfplay.buffer import TaskBuffer
-from selfplay.checkpoint import (
-    newest_checkpoint,
-    open_league,
-    restore_files,
-    restore_run,
-    save_checkpoint,
-)
-from selfplay.config import RunConfig
-from selfplay.credit import assign_credit
-from selfplay.evolution import evolve
-from selfplay.phases import match, propose, sampled_tokens, solve, verify
-from selfplay.progress import Progress
-from selfplay.run import Run, founders, open_learner, open_sandbox, open_template
-from selfplay.run_directory import (
+from selfplay.run.buffer import TaskBuffer
+from selfplay.run.config import RunConfig
+from selfplay.run.directory import (
     METRICS,
     RESOURCES,
     TASKS,
@@ -32,16 +20,28 @@ from selfplay.run_directory import (
     append_rows,
     clear,
     create,
-    kept_once_begun,
     lock,
     open_config,
+    removed_unless_checkpointed,
 )
-from selfplay.seeds import seed_tasks
-from selfplay.stages import Match, Solved
-from selfplay.step_record import memory_mb, metrics_row, task_rows
-from selfplay.yardstick.held_out import held_out_tasks
+from selfplay.run.held_out import held_out_tasks
+from selfplay.run.run import Run, founders, open_learner, open_sandbox, open_template
+from selfplay.run.seeds import seed_tasks
+from selfplay.run.stages import Match, Solved
+from selfplay.run.yardstick_state import Yardstick
+from selfplay.step.checkpoint import (
+    newest_checkpoint,
+    open_league,
+    restore_files,
+    restore_run,
+    save_checkpoint,
+)
+from selfplay.step.credit import assign_credit
+from selfplay.step.evolution import evolve
+from selfplay.step.phases import match, propose, sampled_tokens, solve, verify
+from selfplay.step.progress import Progress
+from selfplay.step.step_record import memory_mb, metrics_row, task_rows
 from selfplay.yardstick.measurement import is_due, measure_members
-from selfplay.yardstick.state import Yardstick
 
 
 def train_step(run: Run, progress: Progress) -> None:
@@ -90,12 +90,12 @@ def train_step(run: Run, progress: Progress) -> None:
 
 def train(config: RunConfig, directory: Path, progress: Progress) -> None:
     """Start a run in a new directory and carry it through."""
-    with begun(config, directory) as run:
-        _carry_through(run, progress)
+    with new_run(config, directory) as run:
+        _train_until_done(run, progress)
 
 
 @contextmanager
-def begun(config: RunConfig, directory: Path) -> Iterator[Run]:
+def new_run(config: RunConfig, directory: Path) -> Iterator[Run]:
     """Start a run in a new directory; it is open, before its first step, within the block."""
     create(directory, config)
     with _founded(config, directory) as run:
@@ -108,14 +108,14 @@ def resume(directory: Path, progress: Progress) -> None:
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         with _founded(config, directory) as run:
-            _carry_through(run, progress)
+            _train_until_done(run, progress)
         return
     with _open(config, directory) as run:
         state = restore_files(directory, checkpoint)
         restore_run(run, checkpoint, state)
         if config.mode == "populora":
             run.league = open_league(directory)
-        _carry_through(run, progress)
+        _train_until_done(run, progress)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
         yield run
 
 
-def _carry_through(run: Run, progress: Progress) -> None:
+def _train_until_done(run: Run, progress: Progress) -> None:
     with progress.showing(run.config, run.step):
         while run.step < run.config.steps:
             train_step(run, progress)
@@ -141,7 +141,11 @@ def _carry_through(run: Run, progress: Progress) -> None:
 
 @contextmanager
 def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
-    with closing(lock(directory)), kept_once_begun(directory), open_sandbox(config) as sandbox:
+    with (
+        closing(lock(directory)),
+        removed_unless_checkpointed(directory),
+        open_sandbox(config) as sandbox,
+    ):
         learner, engine = open_learner(config)
         seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
         y = config.yardstick

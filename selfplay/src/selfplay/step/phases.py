@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from code_verifier import measure
-from selfplay.attempts import Draft, Trial, attempt, validate, write_proposals
-from selfplay.rollout import Rollout
-from selfplay.run import Run, founders
-from selfplay.stages import Match, Proposed, Solved, Verified
+from selfplay.model.rollout import Rollout
+from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
+from selfplay.run.run import Run, founders
+from selfplay.run.stages import Match, Proposed, Solved, Verified
 from selfplay.yardstick.same_tasks import chosen_for_base
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from league import League
 from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
-from selfplay.run import Run
-from selfplay.sampling import stream
+from selfplay.model.sampling import stream
+from selfplay.run.run import Run
 
 
 @dataclass(frozen=True)

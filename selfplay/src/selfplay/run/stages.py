@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from code_verifier import Metrics, Proposal, Status, Task
 from league import Pair
-from selfplay.rollout import Rollout
+from selfplay.model.rollout import Rollout
 
 FORM = "form"
 """Status of a text that could not be read as a proposal at all."""

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from evals.engine import Completion, Request
-from selfplay.decoder import Decoder, KVCache, left_pad
 from selfplay.errors import SelfplayError
-from selfplay.rollout import Rollout, SampleTable, TokenRequest
-from selfplay.stacked_lora import StackedAdapters
+from selfplay.model.decoder import Decoder, KVCache, left_pad
+from selfplay.model.rollout import Rollout, SampleTable, TokenRequest
+from selfplay.model.stacked_lora import StackedAdapters
 
 __all__ = ["Rollout", "StackedEngine", "TokenRequest"]
 

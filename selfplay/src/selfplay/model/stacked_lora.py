@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfplay.errors import SelfplayError
-from selfplay.grouped_linear import grouped_linear
-from selfplay.sampling import derive_seed, stream
+from selfplay.model.grouped_linear import grouped_linear
+from selfplay.model.sampling import derive_seed, stream
 
 BASE = -1
 """Member index of rows that use no adapter."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from code_verifier import Task
-from selfplay.stages import Attempt
-from selfplay.yardstick.held_out import HeldOutTask
+from selfplay.run.held_out import HeldOutTask
+from selfplay.run.stages import Attempt
 
 
 @dataclass(frozen=True)

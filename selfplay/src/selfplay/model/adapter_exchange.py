@@ -4,7 +4,7 @@ import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from selfplay.errors import SelfplayError
-from selfplay.stacked_lora import StackedAdapters
+from selfplay.model.stacked_lora import StackedAdapters
 
 
 def export_adapter(adapters: StackedAdapters, member: int, base_model: str | None) -> Adapter:

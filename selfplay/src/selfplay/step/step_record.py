@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import Any
 
 from code_verifier import Status
-from selfplay.credit import Credit
-from selfplay.evolution import Birth
 from selfplay.learning.advantage import RewardedSample
 from selfplay.learning.update_stats import UpdateStats
-from selfplay.run import Run
-from selfplay.stages import Match, Solved
+from selfplay.run.run import Run
+from selfplay.run.stages import Match, Solved
+from selfplay.step.credit import Credit
+from selfplay.step.evolution import Birth
 from selfplay.yardstick.same_tasks import same_tasks_row
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from selfplay.console import one_line_errors, silence_transformers
+
 PATH = click.Path(path_type=Path)
 
 
@@ -26,9 +28,7 @@ def nano() -> None:
 @click.option("--save-every", type=click.IntRange(1), default=200, show_default=True)
 def pretrain(out: Path, device: str, workers: int, save_every: int, **given: Any) -> None:
     """Pretrain the nano model on generated programs; run it again to continue."""
-    from selfplay.cli import told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         import torch
 
         from selfplay.nano.pretrain import PretrainConfig
@@ -58,12 +58,10 @@ def measure(
     model: Path | None, per_level: int, samples: int, proposals: int, seed: int, as_json: bool
 ) -> None:
     """Measure valid proposals and solve rates on held-out tasks."""
-    from selfplay.cli import hush, told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         from selfplay.nano.standing import measure_model, table
 
-        hush()
+        silence_transformers()
         result = measure_model(model, per_level, samples, proposals, seed)
         click.echo(json.dumps(result, indent=1) if as_json else table(result))
 
@@ -73,9 +71,7 @@ def measure(
 @click.option("--tasks", "per_level", type=click.IntRange(1), default=100, show_default=True)
 def benchmark(out: Path, per_level: int) -> None:
     """Write the held-out benchmark files that `evals` ships."""
-    from selfplay.cli import told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         from selfplay.nano.benchmark import write_benchmark
         from selfplay.nano.labels import labelling_sandbox
 
@@ -88,9 +84,7 @@ def benchmark(out: Path, per_level: int) -> None:
 @click.argument("directory", type=PATH)
 def export(directory: Path) -> None:
     """Write the built-in base model into a new directory that PEFT, transformers and vLLM load."""
-    from selfplay.cli import told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         from selfplay.export import export_nano
 
         export_nano(directory)

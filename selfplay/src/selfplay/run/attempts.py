@@ -10,9 +10,9 @@ from code_verifier import (
     Validation,
     strip_comments,
 )
-from selfplay.rollout import Rollout, TokenRequest
-from selfplay.run import Run
-from selfplay.stages import FORM, Attempt
+from selfplay.model.rollout import Rollout, TokenRequest
+from selfplay.run.run import Run
+from selfplay.run.stages import FORM, Attempt
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from selfplay.console import one_line_errors
+
 PATH = click.Path(path_type=Path)
 
 
@@ -30,9 +32,7 @@ def experiment(
 
     What is done stays done: the same command goes on after any interruption.
     """
-    from selfplay.cli import told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         from selfplay.experiment.design.plan_file import open_plan
         from selfplay.experiment.running.runner import PLAN, run_experiment
 
@@ -63,9 +63,7 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool, markdown
 
     Runs whose settings differ in nothing but the seed are one arm.
     """
-    from selfplay.cli import told_plainly
-
-    with told_plainly():
+    with one_line_errors():
         from selfplay.experiment.evidence.page import write_page
         from selfplay.experiment.evidence.texts import compare as compared
         from selfplay.experiment.evidence.texts import to_json, to_text

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from selfplay.config import RunConfig
+from selfplay.run.config import RunConfig
 
 
 class Progress:
