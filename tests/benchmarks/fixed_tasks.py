@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from selfplay.run.config import read_config
-from selfplay.run.presets import read_preset
+from selfplay.run.preset import read_preset
 from selfplay.run.run import Run
 from selfplay.step.credit import assign_credit
 from selfplay.step.loop import new_run

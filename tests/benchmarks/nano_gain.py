@@ -21,8 +21,8 @@ from selfplay.model.generation import StackedEngine
 from selfplay.model.stacked_lora import stack_adapters
 from selfplay.nano.architecture import WEIGHTS, load_nano
 from selfplay.prompts.nano import parse_answer, solve_prompt
-from selfplay.report.run_data import read_run
-from selfplay.report.standing import latest, solvers
+from selfplay.report.reading.run_data import read_run
+from selfplay.report.reading.standing import latest, solvers
 from selfplay.run.held_out import held_out_tasks
 from selfplay.run.yardstick_settings import NANO
 

@@ -16,7 +16,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from selfplay.model.sampling import stream
 from selfplay.model.stacked_lora import TARGET_MODULES, stack_adapters
 from selfplay.run.config import override, read_config
-from selfplay.run.presets import read_preset
+from selfplay.run.preset import read_preset
 from selfplay.step.loop import train
 from selfplay.step.progress import Progress
 

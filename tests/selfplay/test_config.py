@@ -7,7 +7,7 @@ import yaml
 
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run.config import RunConfig, config_text, override, read_config
-from selfplay.run.presets import preset_names, preset_text, read_preset
+from selfplay.run.preset import preset_names, preset_text, read_preset
 
 
 def refusal(data):

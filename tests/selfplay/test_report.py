@@ -9,14 +9,15 @@ import pytest
 import yaml
 
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.report import ReportError, summary_text, write_report
 from selfplay.report.gallery import choose
-from selfplay.report.lineage import lives
 from selfplay.report.markup import duration, element, figure, visible
+from selfplay.report.page import ReportError, write_report
 from selfplay.report.plot_frame import ticks, value_range
-from selfplay.report.run_data import read_run
-from selfplay.report.task_data import read_tasks
-from selfplay.report.trend import smooth, thin, trend
+from selfplay.report.reading.lineage import lives
+from selfplay.report.reading.run_data import read_run
+from selfplay.report.reading.task_data import read_tasks
+from selfplay.report.reading.trend import smooth, thin, trend
+from selfplay.report.summary import summary_text
 from synthetic_run import HOSTILE, Page, make_run, write_rows
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from selfplay import __version__
 from selfplay.cli import main
-from selfplay.run.presets import preset_names
+from selfplay.run.preset import preset_names
 
 
 def command(*arguments):

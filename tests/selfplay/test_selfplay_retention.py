@@ -14,7 +14,7 @@ from selfplay.retention.experiment import RetentionSettings, _students
 from selfplay.retention.handicap import weaken
 from selfplay.retention.tasks import nano_programs, nano_tasks, read_tasks
 from selfplay.run.config import override, read_config
-from selfplay.run.presets import read_preset
+from selfplay.run.preset import read_preset
 from selfplay.run.run import open_sandbox
 
 SMALL = (

@@ -9,7 +9,7 @@ import pytest
 
 from code_verifier import Task
 from selfplay.errors import ConfigError
-from selfplay.report.standing import conclusion, read_standings, standing_lines
+from selfplay.report.reading.standing import conclusion, read_standings, standing_lines
 from selfplay.report.summary import summary_text
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.held_out import HeldOutTask, held_out_tasks

@@ -2,7 +2,7 @@
 
 import click
 
-import league as package
+from league import __version__
 from league.commands.board import board_command, matrix_command
 from league.commands.calibrate import calibrate_command
 from league.commands.games import (
@@ -24,7 +24,7 @@ from league.commands.simulate import simulate_command
 
 
 @click.group(cls=OneLineErrors)
-@click.version_option(package.__version__, prog_name="league")
+@click.version_option(__version__, prog_name="league")
 def main() -> None:
     """Ratings, matchmaking and replacement for two populations."""
 

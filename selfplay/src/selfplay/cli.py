@@ -13,7 +13,7 @@ from selfplay.commands.experiment import compare, experiment
 from selfplay.commands.nano import nano
 from selfplay.commands.retention import retention
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
-from selfplay.run.presets import preset_names, preset_text, read_preset
+from selfplay.run.preset import preset_names, preset_text, read_preset
 
 RUN = click.Path(path_type=Path)
 
@@ -91,7 +91,8 @@ def resume(run: Path, quiet: bool) -> None:
 def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page with curves, trees and tasks."""
     with one_line_errors():
-        from selfplay.report import summary_text, write_report
+        from selfplay.report.page import write_report
+        from selfplay.report.summary import summary_text
         from selfplay.run.directory import METRICS, open_config, read_rows
 
         if as_json:

@@ -6,7 +6,7 @@ import click
 
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import SelfplayError
-from selfplay.run.presets import read_preset
+from selfplay.run.preset import read_preset
 
 PATH = click.Path(path_type=Path)
 

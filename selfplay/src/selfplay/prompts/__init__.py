@@ -1,1 +1,0 @@
-"""Prompt templates: compact for the nano model, AZR-style for large ones."""

@@ -13,8 +13,8 @@ from selfplay.report.plot_frame import (
     step_range,
     value_range,
 )
-from selfplay.report.run_data import Run
-from selfplay.report.trend import Points, smooth, thin
+from selfplay.report.reading.run_data import Run
+from selfplay.report.reading.trend import Points, smooth, thin
 
 COLOURS = 8
 """Colours in style.css, `c0` to `c7`; further series repeat them with dashes."""

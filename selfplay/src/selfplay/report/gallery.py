@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from selfplay.report.markup import element, escape
-from selfplay.report.run_data import Run
+from selfplay.report.reading.run_data import Run
+from selfplay.report.reading.task_data import Task, read_tasks
 from selfplay.report.task_card import task_card
-from selfplay.report.task_data import Task, read_tasks
 
 ACCEPTED = 4
 """Accepted tasks shown of a step and kind, spread over rho."""

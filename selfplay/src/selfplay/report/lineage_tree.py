@@ -1,9 +1,9 @@
 """The lineage picture: one lane per place in a role, bars for lives, curves from parents."""
 
-from selfplay.report.lineage import Life, lives
 from selfplay.report.markup import coordinate, element, escape, figure
 from selfplay.report.plot_frame import Frame, drawing, panel, step_range, ticks
-from selfplay.report.run_data import Birth, Run
+from selfplay.report.reading.lineage import Life, lives
+from selfplay.report.reading.run_data import Birth, Run
 
 LANE = 34.0
 BAR = 18.0

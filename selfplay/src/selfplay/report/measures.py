@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from selfplay.report.run_data import Run, Step
-from selfplay.report.standing import Standing
+from selfplay.report.reading.run_data import Run, Step
+from selfplay.report.reading.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from selfplay.report.lineage_tree import lineage_panel
 from selfplay.report.markup import element, escape
 from selfplay.report.measures import COMPLEXITY, HEALTH, REWARDS, YARDSTICK, solve_rates
 from selfplay.report.rating_bands import rating_panels
-from selfplay.report.run_data import Run, read_runs
+from selfplay.report.reading.run_data import Run, read_runs
 from selfplay.report.shares import rejected_panel, rho_panel, seconds_panel
 from selfplay.report.standing_table import standing_tables
 from selfplay.report.summary_section import guide, run_summaries

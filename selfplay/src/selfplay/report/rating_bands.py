@@ -1,7 +1,6 @@
 """Ratings over steps: mu with a band of one sigma either way, one panel per role."""
 
 from selfplay.report.curves import colour
-from selfplay.report.lineage import Life, lives
 from selfplay.report.markup import element, escape, figure
 from selfplay.report.plot_frame import (
     Frame,
@@ -12,7 +11,8 @@ from selfplay.report.plot_frame import (
     step_range,
     value_range,
 )
-from selfplay.report.run_data import Run
+from selfplay.report.reading.lineage import Life, lives
+from selfplay.report.reading.run_data import Run
 
 MOST_POINTS = 200
 HINTS = {

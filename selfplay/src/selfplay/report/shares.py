@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from selfplay.report.markup import duration, element, escape, figure
 from selfplay.report.plot_frame import Frame, axes, drawing, panel, value_range
-from selfplay.report.run_data import RHO_BINS, Run, Step
+from selfplay.report.reading.run_data import RHO_BINS, Run, Step
 
 COLUMNS = 40
 PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "save")

@@ -3,8 +3,15 @@
 from collections.abc import Sequence
 
 from selfplay.report.markup import element, escape
-from selfplay.report.run_data import Run
-from selfplay.report.standing import Standing, conclusion, latest, rate_text, solvers, teachers
+from selfplay.report.reading.run_data import Run
+from selfplay.report.reading.standing import (
+    Standing,
+    conclusion,
+    latest,
+    rate_text,
+    solvers,
+    teachers,
+)
 
 
 def standing_tables(runs: Sequence[Run]) -> str:

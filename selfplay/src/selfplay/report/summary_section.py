@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from selfplay.report.markup import element, escape, figure
-from selfplay.report.run_data import Run
+from selfplay.report.reading.run_data import Run
 from selfplay.report.summary import board, costs, headline, moved, quarter_text, reading
 
 ARROWS = {"rose": "▲ rose", "fell": "▼ fell"}

@@ -1,7 +1,7 @@
 """One task as a card: what the teacher wrote, what the student saw, and what it answered."""
 
 from selfplay.report.markup import clip, element, escape, figure
-from selfplay.report.task_data import Attempt, Task
+from selfplay.report.reading.task_data import Attempt, Task
 
 MOST_PROGRAM = 3000
 MOST_THOUGHT = 1500

@@ -1,1 +1,0 @@
-"""Retention: do the children of the operators recover when they are trained on as students?"""

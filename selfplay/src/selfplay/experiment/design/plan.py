@@ -9,7 +9,7 @@ import yaml
 
 from selfplay.errors import ConfigError
 from selfplay.run.config import RunConfig, config_text, override, read_config
-from selfplay.run.presets import read_preset
+from selfplay.run.preset import read_preset
 
 Settings = Mapping[str, Any]
 """Values by dotted key, such as `learner.learning_rate`."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from selfplay.experiment.evidence.statistics import Floats
 from selfplay.experiment.evidence.trials import Trial
-from selfplay.report.trend import smooth
+from selfplay.report.reading.trend import smooth
 
 
 def oscillation(trial: Trial) -> Floats | None:

@@ -20,9 +20,9 @@ from selfplay.experiment.evidence.gains import (
 )
 from selfplay.experiment.evidence.statistics import Floats
 from selfplay.experiment.evidence.trials import Trial
-from selfplay.report.run_data import Step
-from selfplay.report.standing import Standing, latest, teachers
-from selfplay.report.trend import trend
+from selfplay.report.reading.run_data import Step
+from selfplay.report.reading.standing import Standing, latest, teachers
+from selfplay.report.reading.trend import trend
 
 POINTS = "points"
 COMPLEXITY = {

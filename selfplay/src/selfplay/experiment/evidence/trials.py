@@ -13,8 +13,8 @@ from selfplay.experiment.design.plan import Plan, flat
 from selfplay.experiment.design.plan_file import open_plan
 from selfplay.experiment.design.runs import planned_runs
 from selfplay.experiment.evidence.statistics import Floats
-from selfplay.report.row_reader import Row, read_rows
-from selfplay.report.run_data import Run, read_run
+from selfplay.report.reading.row_reader import Row, read_rows
+from selfplay.report.reading.run_data import Run, read_run
 from selfplay.run.directory import METRICS, YARDSTICK
 from selfplay.run.held_out import held_out_tasks
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from selfplay.errors import RunDirectoryError
-from selfplay.report.row_reader import Row, read_rows
-from selfplay.report.standing import Standing, read_standings
+from selfplay.report.reading.row_reader import Row, read_rows
+from selfplay.report.reading.standing import Standing, read_standings
 
 RHO_BINS = ("0", "0 to ¼", "¼ to ½", "½ to ¾", "¾ to 1", "1")
 """The bins of `Step.rho`: exactly 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), exactly 1."""

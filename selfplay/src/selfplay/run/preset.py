@@ -8,10 +8,12 @@ import yaml
 
 from selfplay.errors import ConfigError
 
+_PRESETS = files("selfplay.run") / "presets"
+
 
 def preset_names() -> list[str]:
     """Return the names that `read_preset` knows."""
-    found = (f.name for f in files(__name__).iterdir())
+    found = (f.name for f in _PRESETS.iterdir())
     return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
 
 
@@ -28,4 +30,4 @@ def read_preset(name: str) -> dict[str, Any]:
 
 def preset_text(name: str) -> str:
     """Return the preset's YAML file as it is."""
-    return files(__name__).joinpath(f"{name}.yaml").read_text()
+    return _PRESETS.joinpath(f"{name}.yaml").read_text()

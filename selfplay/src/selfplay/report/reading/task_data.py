@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from selfplay.report.row_reader import Row, read_rows
+from selfplay.report.reading.row_reader import Row, read_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from selfplay.report.run_data import Birth, Run
+from selfplay.report.reading.run_data import Birth, Run
 
 
 @dataclass(frozen=True, slots=True)

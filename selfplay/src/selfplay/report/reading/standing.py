@@ -6,7 +6,7 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean
 
-from selfplay.report.row_reader import Row, read_rows
+from selfplay.report.reading.row_reader import Row, read_rows
 
 
 @dataclass(frozen=True, slots=True)

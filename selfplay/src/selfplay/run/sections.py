@@ -1,0 +1,69 @@
+"""Sections of a run's configuration: what is sampled, how members are replaced, who judges."""
+
+from dataclasses import dataclass
+
+KINDS = ("code_o", "code_i", "code_f")
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """What is sampled in a step."""
+
+    proposals: int = 8
+    """Proposals of each task kind that a teacher makes in a step."""
+    num_generations: int = 6
+    """Attempts of the matched student at each valid task."""
+    kinds: tuple[str, ...] = KINDS
+    """Task kinds in play."""
+    temperature: float = 1.0
+    """Sampling temperature of proposals and attempts."""
+    max_proposal_length: int = 128
+    """Longest proposal, in tokens."""
+    max_completion_length: int = 128
+    """Longest attempt, in tokens."""
+    num_references: int = 1
+    """Reference tasks shown to a teacher (the nano template shows one)."""
+    seed_tasks: int = 64
+    """Reference tasks that a run starts from."""
+    buffer_tasks: int = 512
+    """Newest accepted tasks that references are drawn from."""
+    seed_share: float = 0.0
+    """Share of references drawn from the tasks that the run started from: they hold back drift."""
+    max_rows: int = 128
+    """Rows decoded together; changes speed and memory."""
+    merge_rows: int = 64
+    """Rows from which on a member samples through merged weights; 0 for never."""
+
+
+@dataclass(frozen=True)
+class EvolutionConfig:
+    """Replacement of the weakest members."""
+
+    evolve_every: int = 10
+    """Steps between two replacements; 0 switches evolution off."""
+    replaced_fraction: float = 0.25
+    """Share of each role that is replaced (the paper's gamma), at least one member."""
+    mutation: str = "svd_structured"
+    """Operator that makes a child of one parent."""
+    crossover: str = "slot_swap"
+    """Operator that makes a child of two parents."""
+    crossover_share: float = 0.5
+    """Probability of a crossover where the role has two parents to choose from."""
+    strength: float = 0.15
+    """Relative change of the update that a mutation aims at."""
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """Limits of the judge."""
+
+    workers: int = 2
+    """Programs that run at the same time."""
+    wall_s: float = 5.0
+    """Seconds of wall time per program; more than cpu_s, so that a busy machine fails nobody."""
+    cpu_s: float = 2.0
+    """Seconds of processor time per program."""
+    memory_mb: int = 256
+    """Megabytes per program."""
+    runs: int = 2
+    """Executions that must agree before a task is accepted."""
