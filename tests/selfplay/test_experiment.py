@@ -79,7 +79,7 @@ def test_one_seed_of_everything_comes_first():
         ({"contrasts": [["one", "tow two"]]}, "did you mean two two?"),
         ({"contrasts": ["one"]}, "is no pair"),
         ({"findings": "mine"}, "expected paper or none"),
-        ({"preset": "nono"}, "did you mean nano?"),
+        ({"preset": "nanno"}, "did you mean nano?"),
         ({"question": 4}, "question is 4; expected a text"),
     ],
 )
@@ -194,6 +194,7 @@ def test_an_experiment_makes_all_its_runs(whole):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
+@pytest.mark.slow
 def test_whatever_is_killed_the_results_are_the_same(whole, runs, tmp_path):
     home = tmp_path / "home"
     first, second = home / "azr" / "seed-1", home / "2T+2S" / "seed-1"
