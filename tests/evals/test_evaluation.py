@@ -76,6 +76,17 @@ def test_the_shipped_tasks_are_graded_and_solvable(name: str, sandbox: Sandbox) 
     assert result.partial
 
 
+def test_long_programs_are_of_all_kinds_and_solvable(sandbox: Sandbox) -> None:
+    benchmark = load_benchmark("nano_long")
+    assert len(benchmark.questions) == len({q.id for q in benchmark.questions}) == 300
+    assert {q.task.kind for q in benchmark.questions} == {"code_o", "code_i", "code_f"}
+    taught = [q for k in "oif" for q in load_benchmark(f"nano_code_{k}").questions]
+    lines = [q.task.program.count("\n") for q in benchmark.questions]
+    assert min(lines) > max(q.task.program.count("\n") for q in taught) - 1
+    result = evaluate(TableEngine(_gold(benchmark)), benchmark, limit=30, sandbox=sandbox)
+    assert {level: score.rate for level, score in result.levels.items()} == {5: 1.0}
+
+
 @pytest.mark.parametrize(
     ("response", "correct", "reason"),
     [
