@@ -152,7 +152,8 @@ def test_wrong_use_is_one_line_and_exit_code_two(
 
 def test_list_doctor_and_version() -> None:
     rows = json.loads(_run("list", "--json").stdout)
-    assert [row["name"] for row in rows] == ["nano_code_o", "nano_code_i", "nano_code_f"]
+    names = ["nano_code_o", "nano_code_i", "nano_code_f", "nano_long"]
+    assert [row["name"] for row in rows] == names
     assert "nano_code_f" in _run("list").stdout
     found = json.loads(_run("doctor", "--json").stdout)
     assert {"python", "torch", "transformers", "peft"} <= set(found["versions"])

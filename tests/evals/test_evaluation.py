@@ -90,12 +90,12 @@ def test_long_programs_are_of_all_kinds_and_solvable(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("response", "correct", "reason"),
     [
-        ("<|answer|>0", True, "right"),
-        ("a=1;<|answer|>0<|end|>", True, "right"),
+        ("<|answer|>2", True, "right"),
+        ("a=1;<|answer|>2<|end|>", True, "right"),
         ("<|answer|>1", False, "wrong output"),
-        ("<|answer|>0<|answer|>0", False, "2 <|answer|> markers"),
-        ("0", False, "0 <|answer|> markers"),
-        ("<|think|>x<|answer|>0", False, "a marker other than"),
+        ("<|answer|>2<|answer|>2", False, "2 <|answer|> markers"),
+        ("2", False, "0 <|answer|> markers"),
+        ("<|think|>x<|answer|>2", False, "a marker other than"),
         ("<|answer|> ", False, "nothing after"),
         ("<|answer|>g(", False, "not_literal"),
     ],
@@ -103,7 +103,7 @@ def test_long_programs_are_of_all_kinds_and_solvable(sandbox: Sandbox) -> None:
 def test_forms_of_answers(response: str, correct: bool, reason: str, sandbox: Sandbox) -> None:
     benchmark = load_benchmark("nano_code_o")
     question = benchmark.questions[0]
-    assert question.task.output == "0"
+    assert question.task.output == "2"
     engine = TableEngine({question.prompt: response})
     result = evaluate(engine, benchmark, limit=1, sandbox=sandbox)
     assert result.overall.solved == correct

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from selfplay.console import one_line_errors, silence_transformers
@@ -26,7 +27,7 @@ GRACE_S = 20.0
 def main(home: Path, folder: str, nice: int) -> None:
     """Start the planned run of that folder, or go on with it."""
     threading.Thread(target=_watch_parent, daemon=True).start()
-    os.nice(nice)
+    _be_nice(nice)
     plan = open_plan(str(home / "plan.yaml"))
     run = next(r for r in planned_runs(plan) if str(r.folder) == folder)
     directory = home / run.folder
@@ -35,6 +36,13 @@ def main(home: Path, folder: str, nice: int) -> None:
         resume(directory, Progress(quiet=True))
     else:
         train(run.config, directory, Progress(quiet=True))
+
+
+def _be_nice(nice: int) -> None:
+    os.nice(nice)
+    # Linux may weigh whole sessions against each other; then the session's own niceness counts.
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(nice))
 
 
 def _watch_parent() -> None:
