@@ -153,7 +153,14 @@ def _students(
     task_file: Path | None,
 ) -> tuple[FixedTaskLearner, list[LabelledProgram]]:
     """The learner of the trials, and the programs that nano parents are warmed up with."""
-    stack = replace(config, mode="populora", teachers=1, students=max(1, settings.together - 1))
+    # All places train as students, whatever their names: one learning rate for all.
+    stack = replace(
+        config,
+        mode="populora",
+        teachers=1,
+        students=max(1, settings.together - 1),
+        learner=replace(config.learner, teacher_learning_rate=None),
+    )
     learner, engine = open_learner(stack)
     if handicapped and settings.handicap:
         weaken(learner.adapters, settings.handicap, config.seed)

@@ -16,7 +16,7 @@ from selfplay.nano.programs import random_program
 NANO_LEVELS = (1, 1, 2)
 """Difficulties of nano programs that tasks are drawn from, each as often as it stands here."""
 
-NANO_TOKENS = 40
+NANO_TOKENS = 112
 """Longest attempt at them; solutions take about 7 tokens, and a ruined adapter rambles on."""
 
 
