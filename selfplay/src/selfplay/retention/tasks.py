@@ -17,7 +17,7 @@ NANO_LEVELS = (1, 1, 2)
 """Difficulties of nano programs that tasks are drawn from, each as often as it stands here."""
 
 NANO_TOKENS = 112
-"""Longest attempt at them; solutions take about 7 tokens, and a ruined adapter rambles on."""
+"""Longest attempt at them: thoughts take up to 90 tokens, and a ruined adapter rambles on."""
 
 
 @dataclass(frozen=True)
