@@ -110,7 +110,7 @@ def resume(directory: Path, progress: Progress) -> None:
         with _founded(config, directory) as run:
             _train_until_done(run, progress)
         return
-    with _open(config, directory) as run:
+    with open_run(config, directory) as run:
         state = restore_files(directory, checkpoint)
         restore_run(run, checkpoint, state)
         if config.mode == "populora":
@@ -120,7 +120,7 @@ def resume(directory: Path, progress: Progress) -> None:
 
 @contextmanager
 def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
-    with _open(config, directory) as run:
+    with open_run(config, directory) as run:
         clear(directory)
         if config.mode == "populora":
             teachers, students = founders(config)
@@ -140,7 +140,8 @@ def _train_until_done(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def _open(config: RunConfig, directory: Path) -> Iterator[Run]:
+def open_run(config: RunConfig, directory: Path) -> Iterator[Run]:
+    """Lock the directory and open everything a step works with, members as they are born."""
     with (
         closing(lock(directory)),
         removed_unless_checkpointed(directory),
