@@ -3,8 +3,8 @@
 The same layers train and generate, so that the learner's and the sampler's log-probabilities differ
 by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
 together; equal prompts of one adapter are read once. An adapter with many rows is merged into the
-dense weights while it samples (1.8 times faster on a small model); the others share batches. What a
-request samples depends on its prompt, its adapter and its seed; the company in the batch can only
+dense weights while it samples, which spares two products per layer and token; the others share
+batches. What a request samples depends on its prompt, its adapter and its seed; the company in the batch can only
 change the last bits of the arithmetic.
 """
 
