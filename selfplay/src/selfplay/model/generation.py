@@ -4,8 +4,8 @@ The same layers train and generate, so that the learner's and the sampler's log-
 by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
 together; equal prompts of one adapter are read once. An adapter with many rows is merged into the
 dense weights while it samples, which spares two products per layer and token; the others share
-batches. What a request samples depends on its prompt, its adapter and its seed; the company in the batch can only
-change the last bits of the arithmetic.
+batches. What a request samples depends on its prompt, its adapter and its seed; the company in the
+batch can only change the last bits of the arithmetic.
 """
 
 from collections import defaultdict

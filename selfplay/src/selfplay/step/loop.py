@@ -77,7 +77,7 @@ def train_step(run: Run, progress: Progress) -> None:
     measured = []
     if is_due(run, step):
         with clock("measure"):
-            measured = measure_members(run, run.yardstick, step)
+            measured = measure_members(run, step)
             append_rows(run.directory / YARDSTICK, measured)
     row["seconds"] = clock.seconds
     append_rows(run.directory / METRICS, [row])
@@ -128,7 +128,7 @@ def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
                 directory / "league", teachers=teachers, students=students, config=config.league
             )
         if is_due(run, 0):
-            append_rows(directory / YARDSTICK, measure_members(run, run.yardstick, 0))
+            append_rows(directory / YARDSTICK, measure_members(run, 0))
         save_checkpoint(run)
         yield run
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from selfplay.run.run import Run, role_of
-from selfplay.run.yardstick_state import Yardstick
 from selfplay.yardstick.solving import solve_held_out, solving_row
 from selfplay.yardstick.teaching import teaching_row
 
@@ -17,12 +16,12 @@ def is_due(run: Run, step: int) -> bool:
     return every > 0 and (step % every == 0 or step == run.config.steps)
 
 
-def measure_members(run: Run, yardstick: Yardstick, step: int) -> list[dict[str, Any]]:
+def measure_members(run: Run, step: int) -> list[dict[str, Any]]:
     """Return a row for every living member, and before the first step for the base.
 
     Before the first step every member is the base (its B is 0): only the base is sampled then.
     """
-    y = yardstick
+    y = run.yardstick
     members: list[str | None] = [None] if step == 0 else list(run.learner.members)
     if y.base is None:
         y.base = solve_held_out(run, None, y.tasks)
