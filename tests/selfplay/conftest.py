@@ -6,6 +6,7 @@ each other. `runs` makes small but complete runs on the built-in model.
 
 import copy
 import json
+from random import Random
 from types import SimpleNamespace
 
 import peft
@@ -15,6 +16,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from selfplay.model.sampling import stream
 from selfplay.model.stacked_lora import TARGET_MODULES, stack_adapters
+from selfplay.nano.labels import label, labelling_sandbox
+from selfplay.nano.programs import LEVELS, random_program
 from selfplay.run.config import override, read_config
 from selfplay.run.preset import read_preset
 from selfplay.step.loop import train
@@ -166,3 +169,16 @@ def runs():
         rows=rows,
         outcome=outcome,
     )
+
+
+@pytest.fixture(scope="module")
+def labelling():
+    with labelling_sandbox() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def labelled(labelling):
+    """Sixty programs of each level of the nano language, those that can be used."""
+    rng = Random("language")
+    return list(label([random_program(rng, lv) for lv in LEVELS for _ in range(60)], labelling))

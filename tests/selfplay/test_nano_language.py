@@ -11,31 +11,12 @@ from code_verifier import Limits, Proposal, Sandbox, canonical, measure
 from selfplay.nano.corpus import Curriculum
 from selfplay.nano.examples import ROLES, example, task_of
 from selfplay.nano.held_out import KINDS, held_out_tasks
-from selfplay.nano.labels import MAX_LIST, MAX_STR, MAX_TRACE, label, labelling_sandbox
+from selfplay.nano.labels import MAX_LIST, MAX_STR, MAX_TRACE, label
 from selfplay.nano.programs import HELD_OUT_SHARE, INPUTS_PER_PROGRAM, LEVELS, random_program
 from selfplay.prompts.nano import END, NUM_INPUTS, parse_answer, parse_proposal
 from selfplay.run.seeds import IDENTITY, seed_tasks
 
 PER_LEVEL = 60
-DIGIT = re.compile(r"\d")
-IDIOMS = ("[0]", "[-1]", "[1:]", "[:-1]", "[::-1]")
-"""Subscripts that may be one token though they hold a digit; no longer number ever is."""
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    with labelling_sandbox() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def labelled(sandbox):
-    rng = Random("language")
-    return list(
-        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], sandbox)
-    )
-
-
 # Programs -------------------------------------------------------------------------------------
 
 
@@ -99,10 +80,10 @@ def test_labels_are_what_the_plain_program_returns(labelled):
     assert all(canonical(ast.literal_eval(output)) == output for *_, output in pairs)
 
 
-def test_labelling_is_deterministic_and_keeps_the_order(sandbox, labelled):
+def test_labelling_is_deterministic_and_keeps_the_order(labelling, labelled):
     rng = Random("language")
     again = list(
-        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], sandbox)
+        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], labelling)
     )
     assert again == labelled
 
@@ -167,7 +148,7 @@ def test_tests_are_recorded_with_their_outcome(labelled):
         assert all(any(state in ("?0;", "?1;") for state in run.trace) for run in row.runs)
 
 
-def test_a_program_that_fails_grows_or_says_nothing_is_left_out(sandbox):
+def test_a_program_that_fails_grows_or_says_nothing_is_left_out(labelling):
     good = programs(1, 1, 1)[0]
     bodies = ["return 1 // 0", "return a * 10 ** 9", "return 5", "return a > 3", "return -a"]
     made = [
@@ -181,7 +162,7 @@ def test_a_program_that_fails_grows_or_says_nothing_is_left_out(sandbox):
         )
         for body in bodies
     ]
-    assert [row.program.text for row in label(made, sandbox)] == [made[-1].text]
+    assert [row.program.text for row in label(made, labelling)] == [made[-1].text]
 
 
 # Examples, seeds, held-out share ----------------------------------------------------------------
@@ -210,7 +191,7 @@ def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
     assert statuses["ok"] > 0.9 * len(proposed)
 
 
-def test_the_curriculum_never_draws_a_held_out_program(sandbox, labelled):
+def test_the_curriculum_never_draws_a_held_out_program(labelling, labelled):
     held = {row.program.text for row in labelled if row.program.held_out}
     assert held, "the sample should hold some"
     curriculum = Curriculum(labelled, 0)
@@ -230,9 +211,9 @@ def test_about_one_text_in_so_many_is_held_out():
     assert share == pytest.approx(1 / HELD_OUT_SHARE, rel=0.3)
 
 
-def test_held_out_tasks_are_held_out_distinct_and_repeatable(sandbox):
-    tasks = held_out_tasks(5, 6, sandbox)
-    assert tasks == held_out_tasks(5, 6, sandbox)
+def test_held_out_tasks_are_held_out_distinct_and_repeatable(labelling):
+    tasks = held_out_tasks(5, 6, labelling)
+    assert tasks == held_out_tasks(5, 6, labelling)
     assert set(tasks) == set(KINDS)
     for kind, rows in tasks.items():
         assert Counter(level for level, _ in rows) == dict.fromkeys(LEVELS, 6)

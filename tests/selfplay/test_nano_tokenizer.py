@@ -12,29 +12,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 
 from selfplay.nano.architecture import WEIGHTS, load_nano, new_model
 from selfplay.nano.examples import ROLES, example
-from selfplay.nano.labels import label, labelling_sandbox
-from selfplay.nano.programs import LEVELS, random_program
 from selfplay.nano.tokenizer import VOCABULARY, train_tokenizer
 from selfplay.prompts.nano import END, SPECIAL_TOKENS
 
-PER_LEVEL = 60
 DIGIT = re.compile(r"\d")
 IDIOMS = ("[0]", "[-1]", "[1:]", "[:-1]", "[::-1]")
 """Subscripts that may be one token though they hold a digit; no longer number ever is."""
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    with labelling_sandbox() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def labelled(sandbox):
-    rng = Random("language")
-    return list(
-        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], sandbox)
-    )
 
 
 @pytest.fixture(scope="module")
