@@ -146,6 +146,14 @@ def test_switched_off_it_leaves_nothing(runs, tmp_path):
     assert "Held-out" not in summary_text(home)
 
 
+def test_without_held_out_tasks_teachers_are_measured_still(runs, tmp_path):
+    home = runs.train(tmp_path / "run", "steps=1", "yardstick.held_out=[]")
+    rows = runs.rows(home / "yardstick.jsonl")
+    assert not any("solving" in row for row in rows)
+    assert {row["member"] for row in rows if "teaching" in row} == {"base", "t0", "t1"}
+    assert "Tasks of the teachers, solved by the frozen base:" in summary_text(home)
+
+
 def test_the_summary_leads_and_ends_with_it(home):
     lines = summary_text(home).splitlines()
     assert lines[3] == "6 held-out tasks, 2 samples each, after step 4:"
