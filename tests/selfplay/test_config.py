@@ -79,7 +79,7 @@ def test_unknown_key_is_named_with_the_one_that_was_meant(data, meant):
         ("rollout.temperature=hot", "rollout.temperature is 'hot'; expected a number"),
         ("rollout.kinds=code_o", "rollout.kinds is 'code_o'; expected a list"),
         ("learner.importance_sampling_correction=1", "expected true or false"),
-        ("rollout=5", "rollout is not a section: 5"),
+        ("rollout=5", "rollout is 5; expected a section"),
         ("rollout.kinds=[1]", "rollout.kinds"),
         ("rollout.kinds=[[code_o]]", "rollout.kinds"),
         ("learner.target_modules=[1]", "learner.target_modules"),

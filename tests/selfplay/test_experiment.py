@@ -218,7 +218,7 @@ def test_whatever_is_killed_the_results_are_the_same(whole, runs, tmp_path):
             assert time.monotonic() < until, "a run outlived the experiment"
             time.sleep(0.1)
         if how == signal.SIGINT:
-            assert process.returncode == 1
+            assert process.returncode == 130
             assert "go on with `selfplay experiment" in said
         process = begin(home)
     assert process.wait(timeout=600) == 0

@@ -9,13 +9,14 @@ import pytest
 import yaml
 
 from selfplay.errors import RunDirectoryError, SelfplayError
+from selfplay.records.row_file import read_rows
+from selfplay.records.task_row import TaskRow
 from selfplay.report.gallery import choose
 from selfplay.report.markup import duration, element, figure, visible
 from selfplay.report.page import ReportError, write_report
 from selfplay.report.plot_frame import ticks, value_range
 from selfplay.report.reading.lineage import lives
 from selfplay.report.reading.run_data import read_run
-from selfplay.report.reading.task_data import read_tasks
 from selfplay.report.reading.trend import smooth, thin, trend
 from selfplay.report.summary import summary_text
 from synthetic_run import HOSTILE, Page, make_run, write_rows
@@ -165,17 +166,29 @@ def test_a_whole_last_line_without_its_end_counts(tmp_path):
     ("file", "line", "expected"),
     [
         ("metrics.jsonl", '{"step": 2,', "one JSON object"),
-        ("metrics.jsonl", "[1]", "JSON object"),
+        ("metrics.jsonl", "[1]", "expected `object`, got `array`"),
         ("metrics.jsonl", "\x00\x00", "one JSON object"),
         ("metrics.jsonl", '{"step": 1}', "a step after 1"),
-        ("metrics.jsonl", '{"step": "two"}', "'step' is 'two'"),
-        ("metrics.jsonl", '{"valid_share": 1}', "'step'"),
-        ("metrics.jsonl", '{"step": 2, "rho": [1, 2]}', "6 counts"),
-        ("metrics.jsonl", '{"step": 2, "ratings": {"t0": [1]}}', "[mu, sigma]"),
-        ("metrics.jsonl", '{"step": 2, "seconds": 3}', "an object"),
-        ("metrics.jsonl", '{"step": 2, "evolution": [{"child": "t2"}]}', "removed member"),
+        ("metrics.jsonl", '{"step": "two"}', "field step: expected `int`, got `str`"),
+        ("metrics.jsonl", '{"valid_share": 1}', "required field `step`"),
+        ("metrics.jsonl", '{"step": 2, "rho": [1, 2]}', "rho: expected `array` of length 6"),
+        (
+            "metrics.jsonl",
+            '{"step": 2, "ratings": {"t0": [1]}}',
+            "ratings[...]: expected `array` of",
+        ),
+        (
+            "metrics.jsonl",
+            '{"step": 2, "seconds": 3}',
+            "seconds: expected `object`",
+        ),
+        (
+            "metrics.jsonl",
+            '{"step": 2, "evolution": [{"child": "t2"}]}',
+            "evolution[0]: object missing",
+        ),
         ("tasks.jsonl", '{"id": "x"', "one JSON object"),
-        ("tasks.jsonl", '{"step": 1, "program": 3}', "'program' is 3"),
+        ("tasks.jsonl", '{"id": "x", "step": "1"}', "step: expected `int`"),
     ],
 )
 def test_damage_is_named_with_file_and_line(tmp_path, file, line, expected):
@@ -270,9 +283,8 @@ def test_gallery_shows_first_middle_and_last_step_or_those_asked_for(run, tmp_pa
 
 
 def test_gallery_spreads_over_solve_rates_and_reasons(run):
-    chosen = [
-        c.task for c in choose(read_tasks(run / "tasks.jsonl", {1})) if c.task.kind == "code_o"
-    ]
+    rows = [row for row in read_rows(run / "tasks.jsonl", TaskRow) if row.step == 1]
+    chosen = [c.task for c in choose(rows) if c.task.kind == "code_o"]
     assert len(chosen) == 6
     accepted = [task.rho for task in chosen if task.status == "ok"]
     assert accepted == sorted(accepted)

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from selfplay import atomic
 from selfplay.cli import main
 from selfplay.run import directory as run_directory
-from selfplay.step import checkpoint, loop
+from selfplay.step import loop
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +30,9 @@ def command(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
-def stopped(result, *words):
-    """The command ended with exit code 1 and one line that tells how to go on."""
-    assert result.exit_code == 1, result.output
+def stopped(result, *words, code=1):
+    """The command ended with this exit code and one line that tells how to go on."""
+    assert result.exit_code == code, result.output
     (line,) = result.stderr.splitlines()
     assert line.startswith("selfplay: ")
     for word in (*words, "go on with `selfplay resume"):
@@ -110,8 +111,10 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     wait_for_rows(process, home / "metrics.jsonl", 1)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 1, said
-    assert said == (f"selfplay: stopped; nothing is lost: go on with `selfplay resume {home}`\n")
+    assert process.returncode == 130, said
+    assert said == (
+        f"selfplay: interrupted; nothing is lost: go on with `selfplay resume {home}`\n"
+    )
 
     process = start("resume", home, "--quiet")
     wait_for_rows(process, home / "metrics.jsonl", 3)
@@ -153,11 +156,11 @@ def test_ctrl_c_in_any_phase_loses_nothing(runs, whole, tmp_path, monkeypatch):
             return (home / "checkpoints" / "step-1").exists()
 
         once(monkeypatch, loop, phase, KeyboardInterrupt(), is_second_step)
-        stopped(command(*arguments), "stopped")
+        stopped(command(*arguments), "interrupted", code=130)
         assert not (home / "checkpoints" / "step-2").exists()
         arguments = ["resume", home, "--quiet"]
-    once(monkeypatch, checkpoint.os, "replace", KeyboardInterrupt(), _into_checkpoints)
-    stopped(command(*arguments), "stopped")
+    once(monkeypatch, atomic.os, "replace", KeyboardInterrupt(), _into_checkpoints)
+    stopped(command(*arguments), "interrupted", code=130)
     assert command(*arguments).exit_code == 0
     assert runs.outcome(home) == whole.outcome
 
@@ -171,7 +174,7 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     home = tmp_path / "run"
 
     # While rows are appended: half of them reach the file.
-    real = run_directory.append_rows
+    real = loop.append_rows
 
     def half(path, rows):
         if path.name == "tasks.jsonl" and (home / "checkpoints" / "step-1").exists():

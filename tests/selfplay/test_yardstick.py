@@ -9,7 +9,8 @@ import pytest
 
 from code_verifier import Task
 from selfplay.errors import ConfigError
-from selfplay.report.reading.standing import conclusion, read_standings, standing_lines
+from selfplay.report.reading.run_data import read_run
+from selfplay.report.reading.standing import conclusion, standing_lines
 from selfplay.report.summary import summary_text
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.held_out import HeldOutTask, held_out_tasks
@@ -165,7 +166,7 @@ def test_a_run_of_one_agent_is_measured_in_both_roles(runs, tmp_path):
     row = runs.rows(home / "yardstick.jsonl")[-1]
     assert (row["member"], row["role"]) == ("a0", "agent")
     assert {"solving", "teaching"} <= set(row)
-    assert conclusion(read_standings(home / "yardstick.jsonl")).count("the agent solve") == 1
+    assert conclusion(read_run(home).standings).count("the agent solve") == 1
     assert standing_lines(()) == []
 
 
@@ -186,13 +187,13 @@ def test_rates_are_paired_by_task_and_what_nobody_judged_is_left_out():
     mine = solving((1.0, 1.0), (1.0, 0.0), (None, None), (0.0, 0.0), (1.0, None))
     base = solving((1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (0.0, 0.0), (1.0, 1.0))
     row = solving_row(mine, base)
-    assert row["solve_rate"] == pytest.approx((1 + 0.5 + 0 + 1) / 4)
-    assert row["difference"] == pytest.approx((0.5 + 0.5 + 0 + 0) / 4)
-    assert row["standard_error"] == pytest.approx((1 / 12) ** 0.5 / 2)
-    assert row["pass_at_k"] == pytest.approx(2 / 3)
-    assert row["solved"] == [2, 1, 0, 0, 1]
-    assert row["judged"] == [2, 2, 0, 2, 1]
-    assert row["kinds"]["code_o"]["difference"] == row["difference"]
+    assert row.solve_rate == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert row.difference == pytest.approx((0.5 + 0.5 + 0 + 0) / 4)
+    assert row.standard_error == pytest.approx((1 / 12) ** 0.5 / 2)
+    assert row.pass_at_k == pytest.approx(2 / 3)
+    assert row.solved == (2, 1, 0, 0, 1)
+    assert row.judged == (2, 2, 0, 2, 1)
+    assert row.kinds["code_o"].difference == row.difference
 
 
 def test_seed_tasks_hold_their_share_of_the_references():
@@ -213,5 +214,7 @@ def test_a_damaged_row_is_told_by_its_line(home, tmp_path):
     other = shutil.copytree(home, tmp_path / "run")
     with (other / "yardstick.jsonl").open("a") as file:
         file.write("[1]\n")
-    with pytest.raises(ValueError, match=r"yardstick.jsonl, line \d+: expected a JSON object"):
+    with pytest.raises(
+        ValueError, match=r"yardstick.jsonl, line \d+: expected `object`, got `array`"
+    ):
         summary_text(other)

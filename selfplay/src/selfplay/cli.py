@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from selfplay import __version__
+from selfplay.atomic import write_text
 from selfplay.commands.experiment import compare, experiment
 from selfplay.commands.nano import nano
 from selfplay.commands.retention import retention
@@ -92,15 +94,11 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page with curves, trees and tasks."""
     with one_line_errors():
         from selfplay.report.page import write_report
+        from selfplay.report.reading.run_data import read_run
         from selfplay.report.summary import summary_text
-        from selfplay.run.directory import METRICS, open_config, read_rows
 
         if as_json:
-            last = {}
-            for run in runs:
-                open_config(run)
-                rows = list(read_rows(run / METRICS))
-                last[str(run)] = rows[-1] if rows else None
+            last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
             click.echo(json.dumps(last, indent=1))
         if page is not None:
             write_report(runs, page)
@@ -117,15 +115,17 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 def tasks(run: Path, out: Path, every: bool) -> None:
     """Write a run's tasks in the form that `code-verifier check` and `metrics` read."""
     with one_line_errors():
-        from selfplay.run.directory import TASKS, open_config, read_rows, write_text
+        from selfplay.records.row_file import read_rows
+        from selfplay.records.task_row import TaskRow
+        from selfplay.run.directory import TASKS, open_config
 
         open_config(run)
         keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
         more = ("inputs", "outputs", "message", "visible", "rho", "status")
         rows = [
-            {k: row[k] for k in keys + more if row.get(k) not in (None, [], "")}
-            for row in read_rows(run / TASKS)
-            if (every and row["program"] is not None) or row["status"] == "ok"
+            {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
+            for row in read_rows(run / TASKS, TaskRow)
+            if (every and row.program is not None) or row.accepted
         ]
         write_text(out, "".join(json.dumps(row) + "\n" for row in rows))
         click.echo(f"{len(rows)} tasks: {out}")

@@ -14,11 +14,14 @@ from selfplay.errors import SelfplayError
 
 @contextmanager
 def one_line_errors(directory: Path | None = None) -> Iterator[None]:
-    """Turn what a user can mend into one line: exit code 2 for usage, 1 for a stopped run."""
+    """Turn what a user can mend into one line and an exit code.
+
+    1: the work was stopped, as by a full disk. 2: wrong usage. 130: interrupted.
+    """
     try:
         yield
     except (KeyboardInterrupt, click.Abort):
-        _stop(f"stopped{_resume_hint(directory)}", 1)
+        _stop(f"interrupted{_resume_hint(directory)}", 130)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _stop(f"{error.strerror or error}{where}{_resume_hint(directory)}", 1)

@@ -1,7 +1,6 @@
 """Members and the nano base as directories that PEFT, transformers and vLLM load by themselves."""
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 
 from lora_evo import LoraEvoError, load_adapter, save_adapter
+from selfplay.atomic import appearing
 from selfplay.errors import SelfplayError
 from selfplay.run.base_model import base_directory, load_base
 from selfplay.run.directory import open_config
@@ -63,10 +63,6 @@ def _new_directory(out: Path) -> Iterator[Path]:
     if out.exists():
         raise SelfplayError(f"{out} exists; choose another --out")
     out.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
-    try:
+    with appearing(out) as draft:
+        draft.mkdir()
         yield draft
-        draft.chmod(0o755)
-        draft.rename(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)

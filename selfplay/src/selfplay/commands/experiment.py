@@ -41,8 +41,8 @@ def experiment(
             chosen = open_plan(plan, assignments)
             failed = run_experiment(chosen, out, workers=workers, nice=nice, quiet=quiet)
         except KeyboardInterrupt:
-            click.echo(f"selfplay: stopped; nothing is lost: {again}", err=True)
-            sys.exit(1)
+            click.echo(f"selfplay: interrupted; nothing is lost: {again}", err=True)
+            sys.exit(130)
         for line in failed:
             click.echo(f"selfplay: {line}", err=True)
         if failed:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from selfplay.atomic import write_text
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import SelfplayError
 from selfplay.run.preset import read_preset
@@ -62,7 +63,6 @@ def retention(
             run_experiment,
         )
         from selfplay.run.config import override, read_config
-        from selfplay.run.directory import write_text
 
         data = read_yaml(config_file) if config_file else read_preset(preset)
         for assignment in assignments:

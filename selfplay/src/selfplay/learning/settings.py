@@ -2,43 +2,47 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from selfplay.errors import SelfplayError
 from selfplay.learning.optimizer import AdamWOptions
 from selfplay.learning.policy_loss import LossOptions
 from selfplay.model.stacked_lora import TARGET_MODULES
+from selfplay.records.ranges import AtLeastOne, Count, NotNegative, Positive, Share
 
 SCHEDULES = ("constant", "linear", "cosine")
+Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class LearnerConfig:
     """Adapters, optimiser and loss of the joint learner; names as in TRL and PEFT."""
 
-    r: int = 8
+    r: AtLeastOne = 8
     """Rank of the adapters."""
-    lora_alpha: float = 16.0
+    lora_alpha: Positive = 16.0
     """Scale of the adapters: the update is lora_alpha / r times B A."""
     target_modules: tuple[str, ...] = TARGET_MODULES
     """Names of the linear layers that carry adapters."""
-    learning_rate: float = 1e-5
+    learning_rate: NotNegative = 1e-5
     """AdamW step size."""
     teacher_learning_rate: float | None = None
     """AdamW step size of teachers where it differs; null: the same."""
     lr_scheduler_type: str = "constant"
     """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
-    min_lr_rate: float = 0.0
+    min_lr_rate: Share = 0.0
     """Share of the learning rate at the last step of a linear or cosine schedule."""
-    warmup_steps: int = 0
+    warmup_steps: Count = 0
     """Steps over which the learning rate rises from 0 first."""
-    adam_beta1: float = 0.9
+    adam_beta1: Decay = 0.9
     """AdamW decay of the gradient's moving average."""
-    adam_beta2: float = 0.999
+    adam_beta2: Decay = 0.999
     """AdamW decay of the squared gradient's moving average."""
-    adam_epsilon: float = 1e-8
+    adam_epsilon: Positive = 1e-8
     """AdamW constant in the denominator."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """AdamW decoupled weight decay."""
     max_grad_norm: float = 1.0
     """A member's gradient longer than this is scaled down to it; 0 switches clipping off."""

@@ -1,10 +1,10 @@
 """The frozen benchmark files that `evals` ships: held-out tasks with prompts, as JSON Lines."""
 
 import json
-import os
 from pathlib import Path
 
 from code_verifier import Sandbox, Task
+from selfplay.atomic import write_text
 from selfplay.nano.held_out import held_out_tasks, long_tasks
 from selfplay.prompts.nano import solve_prompt
 
@@ -19,9 +19,7 @@ def write_benchmark(directory: Path, per_level: int, sandbox: Sandbox) -> list[P
     written = []
     for name, tasks in files.items():
         path = directory / f"{name}.jsonl"
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(_row(level, task)) + "\n" for level, task in tasks))
-        os.replace(temporary, path)
+        write_text(path, "".join(json.dumps(_row(level, task)) + "\n" for level, task in tasks))
         written.append(path)
     return written
 

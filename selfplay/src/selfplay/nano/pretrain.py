@@ -5,7 +5,6 @@ warm-up, constant, linear-decay schedule. Loss falls on completions only.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ import torch
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
+from selfplay.atomic import appearing
 from selfplay.errors import SelfplayError
 from selfplay.nano.architecture import new_model
 from selfplay.nano.corpus import Curriculum, build_corpus, read_corpus
@@ -190,9 +190,8 @@ def _save(
         "model": model.state_dict(),
         "optimizers": [o.state_dict() for o in optimizers],
     }
-    temporary = path.with_suffix(".tmp")
-    torch.save(state, temporary)
-    os.replace(temporary, path)
+    with appearing(path) as draft:
+        torch.save(state, draft)
 
 
 def _restore(

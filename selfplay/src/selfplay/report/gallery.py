@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from selfplay.records.row_file import read_rows
+from selfplay.records.task_row import TaskRow
 from selfplay.report.markup import element, escape
 from selfplay.report.reading.run_data import Run
-from selfplay.report.reading.task_data import Task, read_tasks
 from selfplay.report.task_card import task_card
 
 ACCEPTED = 4
@@ -20,13 +21,13 @@ MOST_BYTES = 1_200_000
 class Chosen:
     """A task and its place among those of its step and kind."""
 
-    task: Task
+    task: TaskRow
     rank: int
 
 
 def gallery_steps(run: Run, wanted: Sequence[int] = ()) -> list[int]:
     """Return the wanted steps that the run has, or its first, middle and last."""
-    steps = [step.number for step in run.steps]
+    steps = [step.step for step in run.steps]
     found = sorted(set(wanted) & set(steps))
     return found or sorted({steps[0], steps[len(steps) // 2], steps[-1]})
 
@@ -36,7 +37,9 @@ def gallery(runs: Sequence[Run], wanted: Sequence[int] = (), most_bytes: int = M
     budget = most_bytes // len(runs)
     cards, left_out = [], 0
     for run in runs:
-        chosen = choose(read_tasks(run.directory / "tasks.jsonl", gallery_steps(run, wanted)))
+        steps = set(gallery_steps(run, wanted))
+        rows = read_rows(run.directory / "tasks.jsonl", TaskRow)
+        chosen = choose(row for row in rows if row.step in steps)
         made, skipped = _within_budget(run, chosen, budget)
         cards += made
         left_out += skipped
@@ -49,29 +52,29 @@ def gallery(runs: Sequence[Run], wanted: Sequence[int] = (), most_bytes: int = M
     return bar + cards_box + none + (element("p", escape(note), class_="hint") if note else "")
 
 
-def choose(tasks: Iterable[Task]) -> list[Chosen]:
+def choose(tasks: Iterable[TaskRow]) -> list[Chosen]:
     """Return a few tasks of every step and kind: accepted ones spread over rho, some rejected."""
-    groups: dict[tuple[int, str], list[Task]] = {}
+    groups: dict[tuple[int, str], list[TaskRow]] = {}
     for task in tasks:
         groups.setdefault((task.step, task.kind), []).append(task)
     chosen = []
     for key in sorted(groups):
-        accepted = [task for task in groups[key] if task.status == "ok"]
+        accepted = [task for task in groups[key] if task.accepted]
         accepted.sort(key=lambda task: -1.0 if task.rho is None else task.rho)
         picked = _spread(accepted, ACCEPTED) + _varied(groups[key], REJECTED)
         chosen += [Chosen(task, rank) for rank, task in enumerate(picked)]
     return chosen
 
 
-def _spread(tasks: list[Task], most: int) -> list[Task]:
+def _spread(tasks: list[TaskRow], most: int) -> list[TaskRow]:
     if len(tasks) <= most:
         return tasks
     return [tasks[round(i * (len(tasks) - 1) / (most - 1))] for i in range(most)]
 
 
-def _varied(tasks: list[Task], most: int) -> list[Task]:
-    rejected = [task for task in tasks if task.status != "ok"]
-    first: dict[str, Task] = {}
+def _varied(tasks: list[TaskRow], most: int) -> list[TaskRow]:
+    rejected = [task for task in tasks if not task.accepted]
+    first: dict[str, TaskRow] = {}
     for task in rejected:
         first.setdefault(task.status, task)
     others = [task for task in rejected if first[task.status] is not task]

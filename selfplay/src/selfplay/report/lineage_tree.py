@@ -21,7 +21,7 @@ def lineage_panel(run: Run) -> str:
     by_name = {life.name: life for life in everyone}
     lanes = 1 + max(life.lane for life in everyone)
     height = 14.0 + LANE * lanes + 36.0
-    low, high = step_range([0, *(step.number for step in run.steps)])
+    low, high = step_range([0, *(step.step for step in run.steps)])
     frame = Frame((low, high), (0.0, 1.0), width=1080.0, height=height, left=70.0, right=16.0)
     parts = [_axis(frame, lanes), _lane_names(everyone)]
     parts += [_bar(frame, life, run.last) for life in everyone]

@@ -4,8 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from selfplay.report.reading.run_data import Run, Step
-from selfplay.report.reading.standing import Standing
+from msgspec import UnsetType
+
+from selfplay.records.step_row import Maybe, StepRow
+from selfplay.records.yardstick_row import YardstickRow
+from selfplay.report.reading.run_data import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +22,21 @@ class Measure:
     title: str
     unit: str
     hint: str
-    get: Callable[[Step], float | None]
+    get: Callable[[StepRow], float | None]
     share: bool = False
     total: bool = False
 
     def values(self, run: Run) -> list[tuple[int, float | None]]:
         """Return (step, value) for every step of a run."""
-        return [(step.number, self.get(step)) for step in run.steps]
+        return [(step.step, self.get(step)) for step in run.steps]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Measure):
     """A number of each measurement against the frozen base: the mean over its members."""
 
-    get: Callable[[Step], float | None] = lambda step: None
-    of: Callable[[Standing], float | None] = lambda standing: None
+    get: Callable[[StepRow], float | None] = lambda step: None
+    of: Callable[[YardstickRow], float | None] = lambda standing: None
 
     def values(self, run: Run) -> list[tuple[int, float | None]]:
         """Return (step, value) for every measurement of a run, step 0 for the base itself."""
@@ -45,41 +48,47 @@ class Reading(Measure):
         return [(step, fmean(values)) for step, values in sorted(found.items())]
 
 
-def _mean(name: str) -> Callable[[Step], float | None]:
-    return lambda step: step.means.get(name)
+def _mean(name: str) -> Callable[[StepRow], float | None]:
+    def get(step: StepRow) -> float | None:
+        value: Maybe = getattr(step, name)
+        return None if isinstance(value, UnsetType) else value
+
+    return get
 
 
-def _kind(kind: str) -> Callable[[Step], float | None]:
+def _kind(kind: str) -> Callable[[StepRow], float | None]:
     return lambda step: step.kinds[kind].solve_rate if kind in step.kinds else None
 
 
-def _complexity(name: str) -> Callable[[Step], float | None]:
-    return lambda step: step.complexity.get(name)
+def _complexity(name: str) -> Callable[[StepRow], float | None]:
+    return lambda step: (step.complexity or {}).get(name)
 
 
-def _gain(step: Step) -> float | None:
-    return step.same_tasks.get("difference")
+def _gain(step: StepRow) -> float | None:
+    return step.same_tasks.difference
 
 
-def _of_role(role: str, name: str) -> Callable[[Step], float | None]:
-    def get(step: Step) -> float | None:
-        found = [
-            m.numbers[name]
-            for m in step.members.values()
-            if m.role in (role, "agent") and name in m.numbers
-        ]
+def _of_role(role: str, name: str) -> Callable[[StepRow], float | None]:
+    def get(step: StepRow) -> float | None:
+        members = [m for m in step.members.values() if m.role in (role, "agent")]
+        found = [value for m in members if (value := m.number(name)) is not None]
         return fmean(found) if found else None
 
     return get
 
 
-def _forecast_error(step: Step) -> float | None:
-    return fmean(step.forecast_errors) if step.forecast_errors else None
+def _forecast_error(step: StepRow) -> float | None:
+    errors = [
+        abs(m.predicted - m.observed)
+        for m in step.matches
+        if m.predicted is not None and m.observed is not None
+    ]
+    return fmean(errors) if errors else None
 
 
-def _tokens_per_second(step: Step) -> float | None:
+def _tokens_per_second(step: StepRow) -> float | None:
     seconds = sum(step.seconds.values())
-    tokens = step.tokens.get("sampled", 0.0) + step.tokens.get("trained", 0.0)
+    tokens = step.tokens.sampled + step.tokens.trained
     return tokens / seconds if seconds > 0 and tokens else None
 
 
@@ -89,7 +98,7 @@ YARDSTICK = (
         "% of attempts",
         "Students on tasks that no teacher wrote and that never change; at step 0 the frozen base.",
         share=True,
-        of=lambda standing: standing.rate.member if standing.rate else None,
+        of=lambda standing: standing.rate.solve_rate if standing.rate else None,
     ),
     Measure(
         "Students minus frozen base",
@@ -102,13 +111,13 @@ YARDSTICK = (
         "% of attempts",
         "The frozen base on tasks written after references that never change. Down: harder tasks.",
         share=True,
-        of=lambda standing: standing.base_solve_rate,
+        of=lambda standing: standing.taught.base_solve_rate if standing.taught else None,
     ),
     Reading(
         "Teachers' reward against the base",
         "mean reward",
         "What these tasks would earn with the frozen base as the student.",
-        of=lambda standing: standing.reward,
+        of=lambda standing: standing.taught.reward if standing.taught else None,
     ),
 )
 
@@ -167,7 +176,7 @@ COMPLEXITY = (
         "Coverage",
         "structures so far",
         "Distinct program structures since the start. A flat end means repetition.",
-        lambda step: step.coverage.get("structures"),
+        lambda step: step.coverage.structures,
         total=True,
     ),
 )

@@ -1,14 +1,13 @@
 """The page: one HTML file that needs nothing else, neither network nor scripts for its pictures."""
 
 import base64
-import contextlib
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from selfplay.atomic import write_text
 from selfplay.errors import SelfplayError
 from selfplay.report.curves import colour, curve_grid
 from selfplay.report.gallery import MOST_BYTES, gallery
@@ -45,7 +44,11 @@ def write_report(runs: Sequence[Path], page: Path, *, gallery_steps: Sequence[in
     if not runs:
         raise ReportError("no run to report; give at least one run directory")
     _refuse_run_files(runs, page)
-    _write_atomically(page, report_page(read_runs(runs), gallery_steps).encode())
+    text = report_page(read_runs(runs), gallery_steps)
+    try:
+        write_text(page, text)
+    except OSError as error:
+        raise ReportError(f"cannot write {page}: {error.strerror or error}") from error
 
 
 def report_page(runs: Sequence[Run], gallery_steps: Sequence[int] = ()) -> str:
@@ -158,18 +161,3 @@ def _refuse_run_files(runs: Sequence[Path], page: Path) -> None:
     data = {"config.yaml", "metrics.jsonl", "tasks.jsonl"}
     if page.name in data and any(page.resolve().parent == run.resolve() for run in runs):
         raise ReportError(f"{page} belongs to the run itself; choose a name such as report.html")
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as handle:
-            handle.write(content)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ReportError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)

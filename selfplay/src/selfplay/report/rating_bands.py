@@ -38,7 +38,7 @@ def _panel(run: Run, role: str, members: list[Life]) -> str:
     if not tracks:
         return ""
     edges = [y for track in tracks.values() for _, mu, s in track for y in (mu - s, mu + s)]
-    xs = step_range(step.number for step in run.steps)
+    xs = step_range(step.step for step in run.steps)
     frame = Frame(xs, value_range(edges), width=540.0, height=280.0, right=34.0)
     bands, lines, keys = [], [], []
     lowest = frame.height
@@ -72,9 +72,9 @@ def _panel(run: Run, role: str, members: list[Life]) -> str:
 
 def _track(run: Run, life: Life) -> list[tuple[int, float, float]]:
     track = [
-        (step.number, *step.ratings[life.name])
+        (step.step, *step.ratings[life.name])
         for step in run.steps
-        if life.name in step.ratings and life.born <= step.number <= (life.died or run.last)
+        if life.name in step.ratings and life.born <= step.step <= (life.died or run.last)
     ]
     stride = -(-len(track) // MOST_POINTS)
     return track if stride <= 1 else [*track[:-1:stride], track[-1]]

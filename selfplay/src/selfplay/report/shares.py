@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from selfplay.records.step_row import StepRow
 from selfplay.report.markup import duration, element, escape, figure
 from selfplay.report.plot_frame import Frame, axes, drawing, panel, value_range
-from selfplay.report.reading.run_data import RHO_BINS, Run, Step
+from selfplay.report.reading.run_data import RHO_BINS, Run
 
 COLUMNS = 40
 PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "save")
@@ -37,7 +38,9 @@ def rho_panel(run: Run) -> str:
     """Return the histogram of rho over time; empty when no step tells it."""
     columns = []
     for steps in _spans(run.steps):
-        counts = [sum(step.rho[i] for step in steps if step.rho) for i in range(len(RHO_BINS))]
+        counts = [
+            sum(step.rho[i] for step in steps if step.rho is not None) for i in range(len(RHO_BINS))
+        ]
         columns.append((steps, counts, sum(counts)))
     if not any(whole for _, _, whole in columns):
         return ""
@@ -69,7 +72,7 @@ def phase_seconds(run: Run) -> dict[str, float]:
     return {name: sum(step.seconds.get(name, 0.0) for step in run.steps) for name in names}
 
 
-def _spans(steps: Sequence[Step]) -> list[Sequence[Step]]:
+def _spans(steps: Sequence[StepRow]) -> list[Sequence[StepRow]]:
     size = -(-len(steps) // COLUMNS)
     return [steps[i : i + size] for i in range(0, len(steps), size)]
 
@@ -79,18 +82,18 @@ def _stack(
     hint: str,
     unit: str,
     names: Sequence[str],
-    columns: Sequence[tuple[Sequence[Step], list[int], int]],
+    columns: Sequence[tuple[Sequence[StepRow], list[int], int]],
     palette: str,
 ) -> str:
     most = max((sum(counts) / whole for _, counts, whole in columns if whole), default=1.0)
     _, top = value_range([0.0, most], share=True)
-    low, high = columns[0][0][0].number, columns[-1][0][-1].number
+    low, high = columns[0][0][0].step, columns[-1][0][-1].step
     frame = Frame((low - 0.5, high + 0.5), (0.0, top), width=540.0, height=250.0)
     parts = [axes(frame, unit, share=True)]
     for steps, counts, whole in columns:
         if not whole:
             continue
-        first, last = steps[0].number, steps[-1].number
+        first, last = steps[0].step, steps[-1].step
         left, right = frame.px(first - 0.5), frame.px(last + 0.5)
         gap = 0.6 if right - left > 4 else 0.0
         span = f"step {first}" if first == last else f"steps {first} to {last}"

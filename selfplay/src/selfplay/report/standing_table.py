@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
+from selfplay.records.yardstick_row import YardstickRow
 from selfplay.report.markup import element, escape
 from selfplay.report.reading.run_data import Run
 from selfplay.report.reading.standing import (
-    Standing,
+    base_teaching,
     conclusion,
     latest,
     rate_text,
+    sampling,
     solvers,
     teachers,
 )
@@ -21,45 +23,46 @@ def standing_tables(runs: Sequence[Run]) -> str:
 
 def _of_run(run: Run, named: bool) -> str:
     last = latest(run.standings)
-    base = [s for s in run.standings if s.role == "base" and s.valid_share is not None]
     parts = [element("h3", escape(run.name))] if named else []
     parts.append(element("p", escape(conclusion(run.standings)), class_="lead"))
-    tables = _solving(solvers(last)) + _teaching([*base[:1], *teachers(last)])
+    tables = _solving(solvers(last)) + _teaching([*base_teaching(run.standings), *teachers(last)])
     parts.append(element("div", tables, class_="tables"))
     return "".join(parts)
 
 
-def _solving(standings: Sequence[Standing]) -> str:
+def _solving(standings: Sequence[YardstickRow]) -> str:
     if not standings:
         return ""
-    kinds = sorted({kind for s in standings for kind in s.kinds})
+    rates = {s.member: s.rate for s in standings if s.rate}
+    kinds = sorted({kind for rate in rates.values() for kind in rate.kinds})
     rows = [
         [
-            s.member,
-            rate_text(s.rate) if s.rate else "",
-            *(f"{100 * s.kinds[k].difference:+.1f}" if k in s.kinds else "" for k in kinds),
-            "" if s.tokens is None else f"{s.tokens:.0f}",
+            member,
+            rate_text(rate),
+            *(_points(rate.kinds[k].difference) if k in rate.kinds else "" for k in kinds),
+            "" if rate.tokens is None else f"{rate.tokens:.0f}",
         ]
-        for s in standings
+        for member, rate in rates.items()
     ]
-    first = standings[0]
+    tasks, samples = sampling(standings[0])
     note = (
-        f"{first.tasks} held-out tasks, {first.samples} samples each with the same seeds; "
+        f"{tasks} held-out tasks, {samples} samples each with the same seeds; "
         "differences in points, ± the standard error over tasks, paired with the frozen base."
     )
     return _table(["", "base → member", *kinds, "tokens an answer"], rows, note)
 
 
-def _teaching(standings: Sequence[Standing]) -> str:
+def _teaching(standings: Sequence[YardstickRow]) -> str:
     rows = [
         [
             s.member,
-            _percent(s.base_solve_rate),
-            _percent(s.valid_share),
-            "" if s.reward is None else f"{s.reward:+.2f}",
-            "" if s.new_structures is None else f"{s.new_structures:.0f}",
+            _percent(t.base_solve_rate),
+            _percent(t.valid_share),
+            "" if t.reward is None else f"{t.reward:+.2f}",
+            "" if t.new_structures is None else f"{t.new_structures}",
         ]
         for s in standings
+        if (t := s.taught)
     ]
     note = (
         "Proposals after references that never change. Reward as if the frozen base were the "
@@ -81,6 +84,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str
     ]
     table = element("div", element("table", "".join(lines)), class_="scroll")
     return element("div", table + element("p", escape(note), class_="hint"))
+
+
+def _points(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f}"
 
 
 def _percent(value: float | None) -> str:

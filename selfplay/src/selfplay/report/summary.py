@@ -51,11 +51,11 @@ def costs(run: Run) -> str:
     """Return one sentence: time, tokens and memory."""
     seconds = sum(phase_seconds(run).values())
     parts = [f"It took {duration(seconds)}"]
-    sampled = sum(step.tokens.get("sampled", 0.0) for step in run.steps)
-    trained = sum(step.tokens.get("trained", 0.0) for step in run.steps)
+    sampled = sum(step.tokens.sampled for step in run.steps)
+    trained = sum(step.tokens.trained for step in run.steps)
     if sampled or trained:
         parts.append(f"{sampled:,.0f} tokens sampled and {trained:,.0f} trained on")
-    memory = max((step.means.get("memory_mb", 0.0) for step in run.steps), default=0.0)
+    memory = max((m for s in run.steps if isinstance(m := s.memory_mb, float)), default=0.0)
     if memory:
         parts.append(f"at most {memory:,.0f} MB of memory")
     return ", ".join(parts) + "."
@@ -135,7 +135,7 @@ def summary_text(run: Path) -> str:
             first = quarter_text(change.first, measure.share)
             last = quarter_text(change.last, measure.share)
             lines.append(f"{measure.title:{WIDTH}}{first:>18}{last:>18}  {change.verdict}")
-    structures = data.steps[-1].coverage.get("structures")
+    structures = data.steps[-1].coverage.structures
     if structures is not None:
         lines.append(f"{'Program structures':{WIDTH}}{'':18}{structures:>18,.0f}  in all")
     lines.append("")

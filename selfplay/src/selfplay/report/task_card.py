@@ -1,7 +1,7 @@
 """One task as a card: what the teacher wrote, what the student saw, and what it answered."""
 
+from selfplay.records.task_row import AttemptRow, TaskRow
 from selfplay.report.markup import clip, element, escape, figure
-from selfplay.report.reading.task_data import Attempt, Task
 
 MOST_PROGRAM = 3000
 MOST_THOUGHT = 1500
@@ -19,9 +19,9 @@ VALUE_TITLES = {
 }
 
 
-def task_card(task: Task, run: str) -> str:
+def task_card(task: TaskRow, run: str) -> str:
     """Return the card of a task; `run` marks it for the page's selector."""
-    accepted = task.status == "ok"
+    accepted = task.accepted
     parts = [_head(task, accepted)]
     if task.program:
         title = PROGRAM_TITLES.get(task.kind, "Program")
@@ -44,7 +44,7 @@ def task_card(task: Task, run: str) -> str:
     )
 
 
-def _head(task: Task, accepted: bool) -> str:
+def _head(task: TaskRow, accepted: bool) -> str:
     players = task.teacher
     if accepted and task.student:
         players = f"{task.teacher} asks {task.student}"
@@ -65,31 +65,32 @@ def _block(title: str, text: str, most: int) -> str:
     return element("h4", escape(title)) + code
 
 
-def _values(task: Task) -> str:
+def _values(task: TaskRow) -> str:
     titles = VALUE_TITLES.get(task.kind, ("Input", "Output"))
     values = zip(titles, (task.input, task.output), strict=True)
     return "".join(_block(title, text, MOST_VALUE) for title, text in values if text is not None)
 
 
-def _examples(task: Task) -> str:
+def _examples(task: TaskRow) -> str:
     parts = []
     if task.message:
         parts.append(_block("Message to the student", task.message, MOST_VALUE))
-    if task.examples:
+    examples = list(zip(task.inputs, task.outputs, strict=False))
+    if examples:
         rows = [element("tr", "".join(element("th", t) for t in ("input", "output", "student")))]
-        for i, (given, result) in enumerate(task.examples[:MOST_EXAMPLES]):
+        for i, (given, result) in enumerate(examples[:MOST_EXAMPLES]):
             seen = "sees it" if i < task.visible else "judged on it"
             code = [element("code", escape(clip(text, 200))) for text in (given, result)]
             rows.append(element("tr", "".join(element("td", c) for c in [*code, seen])))
         parts.append(element("h4", "Examples"))
         parts.append(element("div", element("table", "".join(rows)), class_="scroll"))
-        rest = len(task.examples) - MOST_EXAMPLES
+        rest = len(examples) - MOST_EXAMPLES
         if rest > 0:
             parts.append(element("p", f"and {rest} more examples", class_="quiet"))
     return "".join(parts)
 
 
-def _attempts(task: Task) -> str:
+def _attempts(task: TaskRow) -> str:
     tries = sum(attempt.count for attempt in task.attempts)
     ordered = sorted(task.attempts, key=lambda a: -a.count)
     rows = "".join(_attempt(attempt) for attempt in ordered[:MOST_ATTEMPTS])
@@ -99,7 +100,7 @@ def _attempts(task: Task) -> str:
     return element("h4", title) + element("ol", rows, class_="attempts") + more
 
 
-def _attempt(attempt: Attempt) -> str:
+def _attempt(attempt: AttemptRow) -> str:
     verdict = attempt.verdict
     mark = element("span", MARKS[verdict], class_=f"mark {verdict}", aria_hidden="true")
     said = verdict if verdict != "partly" else f"partly right ({figure(attempt.score, share=True)})"

@@ -1,16 +1,16 @@
 """The files of a run: where they are, and how they are written so that no crash can tear them."""
 
 import fcntl
-import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import yaml
 
+from selfplay.atomic import write_text
 from selfplay.errors import RunDirectoryError
 from selfplay.run.config import RunConfig, config_text, read_config
 
@@ -91,43 +91,6 @@ def removed_unless_checkpointed(directory: Path) -> Iterator[None]:
             with suppress(OSError):
                 directory.rmdir()
         raise
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file under a temporary name, then rename it."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Append JSON lines and wait until they are on disk."""
-    text = "".join(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n" for row in rows)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSON Lines file; a line that cannot be read is an error naming it."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise RunDirectoryError(f"{path}, line {number}: not JSON ({error.msg})") from error
-            if not isinstance(row, dict):
-                raise RunDirectoryError(f"{path}, line {number}: not a JSON object")
-            yield row
 
 
 def size(path: Path) -> int:

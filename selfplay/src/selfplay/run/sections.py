@@ -1,37 +1,42 @@
 """Sections of a run's configuration: what is sampled, how members are replaced, who judges."""
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-KINDS = ("code_o", "code_i", "code_f")
+from msgspec import Meta
+
+from selfplay.records.ranges import AtLeastOne, Count, NotNegative, Positive, Share
+
+Kind = Literal["code_o", "code_i", "code_f"]
 
 
 @dataclass(frozen=True)
 class RolloutConfig:
     """What is sampled in a step."""
 
-    proposals: int = 8
+    proposals: AtLeastOne = 8
     """Proposals of each task kind that a teacher makes in a step."""
-    num_generations: int = 6
+    num_generations: AtLeastOne = 6
     """Attempts of the matched student at each valid task."""
-    kinds: tuple[str, ...] = KINDS
+    kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = ("code_o", "code_i", "code_f")
     """Task kinds in play."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Sampling temperature of proposals and attempts."""
-    max_proposal_length: int = 128
+    max_proposal_length: AtLeastOne = 128
     """Longest proposal, in tokens."""
-    max_completion_length: int = 128
+    max_completion_length: AtLeastOne = 128
     """Longest attempt, in tokens."""
-    num_references: int = 1
+    num_references: AtLeastOne = 1
     """Reference tasks shown to a teacher (the nano template shows one)."""
-    seed_tasks: int = 64
+    seed_tasks: AtLeastOne = 64
     """Reference tasks that a run starts from."""
-    buffer_tasks: int = 512
+    buffer_tasks: AtLeastOne = 512
     """Newest accepted tasks that references are drawn from."""
-    seed_share: float = 0.0
+    seed_share: Share = 0.0
     """Share of references drawn from the tasks that the run started from: they hold back drift."""
-    max_rows: int = 128
+    max_rows: AtLeastOne = 128
     """Rows decoded together; changes speed and memory."""
-    merge_rows: int = 64
+    merge_rows: Count = 64
     """Rows from which on a member samples through merged weights; 0 for never."""
 
 
@@ -39,17 +44,17 @@ class RolloutConfig:
 class EvolutionConfig:
     """Replacement of the weakest members."""
 
-    evolve_every: int = 10
+    evolve_every: Count = 10
     """Steps between two replacements; 0 switches evolution off."""
-    replaced_fraction: float = 0.25
+    replaced_fraction: Share = 0.25
     """Share of each role that is replaced (the paper's gamma), at least one member."""
     mutation: str = "svd_structured"
     """Operator that makes a child of one parent."""
     crossover: str = "slot_swap"
     """Operator that makes a child of two parents."""
-    crossover_share: float = 0.5
+    crossover_share: Share = 0.5
     """Probability of a crossover where the role has two parents to choose from."""
-    strength: float = 0.15
+    strength: NotNegative = 0.15
     """Relative change of the update that a mutation aims at."""
 
 
@@ -57,13 +62,13 @@ class EvolutionConfig:
 class SandboxConfig:
     """Limits of the judge."""
 
-    workers: int = 2
+    workers: AtLeastOne = 2
     """Programs that run at the same time."""
-    wall_s: float = 5.0
+    wall_s: Positive = 5.0
     """Seconds of wall time per program; more than cpu_s, so that a busy machine fails nobody."""
-    cpu_s: float = 2.0
+    cpu_s: Positive = 2.0
     """Seconds of processor time per program."""
-    memory_mb: int = 256
+    memory_mb: AtLeastOne = 256
     """Megabytes per program."""
-    runs: int = 2
-    """Executions that must agree before a task is accepted."""
+    runs: Annotated[int, Meta(ge=2)] = 2
+    """Executions that must agree before a task is accepted: two show what is not deterministic."""

@@ -6,7 +6,6 @@ temporary name and renamed, so what has the final name is whole.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from code_verifier import Task
 from league import League
+from selfplay.atomic import appearing
 from selfplay.errors import RunDirectoryError
-from selfplay.run.directory import METRICS, ROW_FILES, TASKS, read_rows, size, truncate
+from selfplay.records.row_file import read_rows
+from selfplay.records.task_row import TaskRow
+from selfplay.run.directory import METRICS, ROW_FILES, TASKS, size, truncate
 from selfplay.run.run import Run, role_of
 from selfplay.step.evolution import write_member
 
@@ -32,13 +33,9 @@ def save_checkpoint(run: Run) -> None:
     The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
     step again.
     """
-    home = run.directory / "checkpoints"
-    target = home / f"step-{run.step}"
-    draft = home / f"step-{run.step}.tmp"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
+    target = run.directory / "checkpoints" / f"step-{run.step}"
+    target.parent.mkdir(exist_ok=True)
     tensors, values = run.learner.state_dict()
-    _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
     state = {
         "format": FORMAT,
         "step": run.step,
@@ -46,16 +43,15 @@ def save_checkpoint(run: Run) -> None:
         "learner": values,
         "lengths": {name: size(run.directory / name) for name in ROW_FILES},
     }
-    (draft / _STATE).write_text(json.dumps(state, indent=1))
-    if run.league is not None:
-        run.league.copy_to(draft / "league")
-    for path in draft.rglob("*"):
-        if path.is_file():
-            _sync(path)
-    for member in run.learner.members:
-        write_member(run, member)
-    shutil.rmtree(target, ignore_errors=True)
-    os.replace(draft, target)
+    with appearing(target) as draft:
+        draft.mkdir()
+        _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
+        (draft / _STATE).write_text(json.dumps(state, indent=1))
+        if run.league is not None:
+            run.league.copy_to(draft / "league")
+        for member in run.learner.members:
+            write_member(run, member)
+        shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
 
 
@@ -110,13 +106,12 @@ def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
     for member in run.learner.members:
         write_member(run, member)
     _drop_oldest(run)
-    for row in read_rows(run.directory / TASKS):
-        if row["status"] == "ok":
-            run.structures.add(row["metrics"]["structure"])
-            if row["kind"] != "code_f":
-                run.buffer.add(
-                    Task(row["kind"], row["program"], row["input"], row["output"], id=row["id"])
-                )
+    for row in read_rows(run.directory / TASKS, TaskRow):
+        if row.accepted:
+            if row.metrics is not None:
+                run.structures.add(row.metrics["structure"])
+            if row.kind != "code_f":
+                run.buffer.add(row.task())
 
 
 def open_league(directory: Path) -> League:
@@ -165,8 +160,3 @@ def _steps(home: Path) -> list[int]:
 
 def _children(directory: Path) -> list[Path]:
     return sorted(directory.iterdir()) if directory.is_dir() else []
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -1,28 +1,16 @@
 """Evolution: the weakest members of each role give way to children made in weight space."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from league import League
 from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
 from selfplay.model.sampling import stream
+from selfplay.records.step_row import BirthRow
 from selfplay.run.run import Run
 
 
-@dataclass(frozen=True)
-class Birth:
-    """One replacement."""
-
-    removed: str
-    child: str
-    parents: tuple[str, ...]
-    operator: str
-    relative_change: float | None
-    """|D' - D| / |D| of the child's whole update against its first parent's."""
-
-
-def evolve(run: Run, league: League, step: int) -> list[Birth]:
+def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
     """Replace the weakest of both roles; parents are drawn from the members that stay.
 
     Each parent is kept as it was, under `ancestors/<id>@<step>`, so that `lora-evo verify` can
@@ -46,7 +34,7 @@ def write_member(run: Run, member: str) -> None:
 
 def _replace(
     run: Run, league: League, role: str, member: str, standing: list[str], step: int
-) -> Birth:
+) -> BirthRow:
     e = run.config.evolution
     rng = stream(run.seed(step, member, "evolve"))
     cross = len(standing) > 1 and rng.random() < e.crossover_share
@@ -67,7 +55,7 @@ def _replace(
         lineage = mutate_directory(operator, ancestors[0], home, seed=seed, strength=e.strength)
     run.learner.replace(member, load_adapter(home), child)
     league.replace(member, child, parents, operator)
-    return Birth(member, child, tuple(parents), operator, lineage.relative_change)
+    return BirthRow(member, child, tuple(parents), operator, lineage.relative_change)
 
 
 def _ancestor(run: Run, parent: str, step: int) -> Path:

@@ -9,7 +9,11 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from league import League, Outcome
+from selfplay.records.row_file import append_rows
+from selfplay.records.step_row import ResourceRow
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.config import RunConfig
 from selfplay.run.directory import (
@@ -17,7 +21,6 @@ from selfplay.run.directory import (
     RESOURCES,
     TASKS,
     YARDSTICK,
-    append_rows,
     clear,
     create,
     lock,
@@ -79,9 +82,9 @@ def train_step(run: Run, progress: Progress) -> None:
         with clock("measure"):
             measured = measure_members(run, step)
             append_rows(run.directory / YARDSTICK, measured)
-    row["seconds"] = clock.seconds
+    row = msgspec.structs.replace(row, seconds=clock.seconds)
     append_rows(run.directory / METRICS, [row])
-    append_rows(run.directory / RESOURCES, [{"step": step, "memory_mb": memory_mb()}])
+    append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb())])
     run.step = step
     if step % run.config.save_every == 0 or step == run.config.steps:
         save_checkpoint(run)

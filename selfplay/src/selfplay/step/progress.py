@@ -1,8 +1,7 @@
 """What a person sees while a run goes on: a live panel on a terminal, a line per step elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -10,6 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from selfplay.records.step_row import StepRow
+from selfplay.records.yardstick_row import YardstickRow
 from selfplay.run.config import RunConfig
 
 
@@ -20,8 +21,8 @@ class Progress:
         self._console = console or Console(stderr=True)
         self._quiet = quiet
         self._live: Live | None = None
-        self._row: Mapping[str, Any] = {}
-        self._measured: Sequence[Mapping[str, Any]] = ()
+        self._row: StepRow | None = None
+        self._measured: Sequence[YardstickRow] = ()
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -53,11 +54,11 @@ class Progress:
         if self._live is not None:
             self._live.update(self._view())
 
-    def step(self, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]] = ()) -> None:
+    def step(self, row: StepRow, measured: Sequence[YardstickRow] = ()) -> None:
         """Say what a finished step brought."""
         self._row = row
         self._measured = measured or self._measured
-        self._bar.update(self._task, completed=row["step"])
+        self._bar.update(self._task, completed=row.step)
         if self._live is not None:
             self._live.update(self._view())
         elif not self._quiet:
@@ -65,61 +66,57 @@ class Progress:
                 self._console.print(line, highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
-        if not self._row:
+        if self._row is None:
             return Group(self._bar)
         standing = "\n".join(_standing_lines(self._measured))
         return Group(self._bar, standing, _line(self._row), _board(self._row))
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line(row: StepRow) -> str:
     line = (
-        f"step {row['step']:>3}  against base {_points(row['same_tasks']['difference'])}  "
-        f"valid {_percent(row['valid_share'])}  "
-        f"solved {_percent(row['solve_rate'])}  teachers {_signed(row['teacher_reward'])}  "
-        f"students {_signed(row['student_reward'])}  "
-        f"structures {row['coverage']['structures']}  {sum(row['seconds'].values()):.1f} s"
+        f"step {row.step:>3}  against base {_points(row.same_tasks.difference)}  "
+        f"valid {_percent(row.valid_share)}  "
+        f"solved {_percent(row.solve_rate)}  teachers {_signed(row.teacher_reward)}  "
+        f"students {_signed(row.student_reward)}  "
+        f"structures {row.coverage.structures}  {sum(row.seconds.values()):.1f} s"
     )
-    for birth in row["evolution"]:
-        parents = "+".join(birth["parents"])
-        line += f"\n  {birth['child']} replaces {birth['removed']} ({birth['operator']} {parents})"
+    for birth in row.evolution:
+        parents = "+".join(birth.parents)
+        line += f"\n  {birth.child} replaces {birth.removed} ({birth.operator} {parents})"
     return line
 
 
-def _standing_lines(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+def _standing_lines(measured: Sequence[YardstickRow]) -> list[str]:
     """Tell the last measurement on held-out tasks and of the teachers' tasks."""
-    solving = [
-        f"{m['member']} {_percent(m['solving']['solve_rate']).strip()} "
-        f"({_points(m['solving']['difference']).strip()})"
-        for m in measured
-        if "solving" in m
-    ]
-    teaching = [
-        f"{m['member']} {_percent(m['teaching']['base_solve_rate']).strip()}"
-        for m in measured
-        if "teaching" in m
-    ]
+    rates = {m.member: m.rate for m in measured if m.rate}
+    taught = {m.member: m.taught for m in measured if m.taught}
     lines = []
-    if solving:
-        base = _percent(next(m["solving"] for m in measured if "solving" in m)["base_solve_rate"])
-        lines.append(f"held-out tasks: {', '.join(solving)}; frozen base {base.strip()}")
-    if teaching:
+    if rates:
+        solving = [
+            f"{name} {_percent(rate.solve_rate).strip()} ({_points(rate.difference).strip()})"
+            for name, rate in rates.items()
+        ]
+        base = _percent(next(iter(rates.values())).base_solve_rate).strip()
+        lines.append(f"held-out tasks: {', '.join(solving)}; frozen base {base}")
+    if taught:
+        teaching = [f"{name} {_percent(t.base_solve_rate).strip()}" for name, t in taught.items()]
         lines.append(f"teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
 
 
-def _board(row: Mapping[str, Any]) -> Table:
+def _board(row: StepRow) -> Table:
     table = Table("member", "role", "rating", "reward", "solve rate", "valid")
-    ratings = row["ratings"]
-    members = row["members"].items()
-    for name, m in sorted(members, key=lambda nm: (nm[1]["role"], -ratings.get(nm[0], [0])[0])):
+    ratings = row.ratings
+    members = row.members.items()
+    for name, m in sorted(members, key=lambda nm: (nm[1].role, -ratings.get(nm[0], (0, 0))[0])):
         rating = f"{ratings[name][0]:.1f} ± {ratings[name][1]:.1f}" if name in ratings else ""
         table.add_row(
             name,
-            m["role"],
+            m.role,
             rating,
-            _signed(m.get("reward")),
-            _percent(m.get("solve_rate")),
-            _percent(m.get("valid_share")),
+            _signed(m.number("reward")),
+            _percent(m.number("solve_rate")),
+            _percent(m.number("valid_share")),
         )
     return table
 

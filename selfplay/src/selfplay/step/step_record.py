@@ -8,21 +8,30 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
+import msgspec
+
 from code_verifier import Status
-from selfplay.learning.advantage import RewardedSample
 from selfplay.learning.update_stats import UpdateStats
+from selfplay.records.step_row import (
+    BirthRow,
+    CoverageRow,
+    KindRow,
+    MatchRow,
+    MemberRow,
+    StepRow,
+    TokensRow,
+    VoidRow,
+)
+from selfplay.records.task_row import AttemptRow, TaskRow
 from selfplay.run.run import Run
 from selfplay.run.stages import Match, Solved
 from selfplay.step.credit import Credit
-from selfplay.step.evolution import Birth
 from selfplay.yardstick.same_tasks import same_tasks_row
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
-RHO_BINS = (0.25, 0.5, 0.75)
-"""Upper edges of the inner bins of the solve-rate histogram; exactly 0 and 1 have their own."""
 
 
-def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[dict[str, Any]]:
+def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[TaskRow]:
     """Return the rows of tasks.jsonl: every proposal with verdict, metrics, rho and attempts."""
     rows = []
     rewards = {r.task: r.reward for r in credit.proposals}
@@ -30,30 +39,29 @@ def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[dict[
         v = s.verified
         p, task = v.proposed, v.task
         source = task or p.proposal
-        row: dict[str, Any] = {
-            "id": p.id,
-            "step": step,
-            "teacher": p.match.teacher,
-            "student": p.match.student,
-            "kind": p.kind,
-            "references": list(p.references),
-            "program": source.program if source else None,
-            "input": source.input if source else None,
-            "output": task.output if task else None,
-            "inputs": list(source.inputs) if source else [],
-            "outputs": list(task.outputs) if task else [],
-            "message": source.message if source else "",
-            "visible": task.visible if task else 0,
-            "status": v.status,
-            "reason": v.reason,
-            "metrics": asdict(v.metrics) if v.metrics else None,
-            "rho": s.rho if s.judged else None,
-            "base_rho": s.base_rho if s.base_judged else None,
-            "reward": rewards.get(p.id),
-            "attempts": _attempts(s),
-        }
-        if p.proposal is None:
-            row["text"] = p.text
+        row = TaskRow(
+            id=p.id,
+            step=step,
+            teacher=p.match.teacher,
+            student=p.match.student,
+            kind=p.kind,
+            references=p.references,
+            program=source.program if source else None,
+            input=source.input if source else None,
+            output=task.output if task else None,
+            inputs=source.inputs if source else (),
+            outputs=task.outputs if task else (),
+            message=source.message if source else "",
+            visible=task.visible if task else 0,
+            status=v.status,
+            reason=v.reason,
+            metrics=asdict(v.metrics) if v.metrics else None,
+            rho=s.rho if s.judged else None,
+            base_rho=s.base_rho if s.base_judged else None,
+            reward=rewards.get(p.id),
+            attempts=_attempts(s),
+            text=p.text if p.proposal is None else msgspec.UNSET,
+        )
         rows.append(row)
     return rows
 
@@ -65,50 +73,50 @@ def metrics_row(
     solved: Sequence[Solved],
     credit: Credit,
     stats: Mapping[str, UpdateStats],
-    births: Sequence[Birth],
+    births: Sequence[BirthRow],
     new_structures: int,
     sampled: int,
-) -> dict[str, Any]:
+) -> StepRow:
     """Return the row of metrics.jsonl, all but its `seconds`."""
     valid = [s for s in solved if s.verified.task is not None]
     solvable = [s for s in valid if s.judged]
     judged = [s for s in solved if s.verified.status != Status.SANDBOX_ERROR]
     programs = [s.verified.metrics for s in valid if s.verified.metrics]
-    kinds = {}
+    kinds: dict[str, KindRow] = {}
     for kind in run.config.rollout.kinds:
         mine = [s for s in judged if s.verified.proposed.kind == kind]
         good = [s for s in mine if s.judged]
-        kinds[kind] = {
-            "proposed": len(mine),
-            "valid_share": _mean([float(s.verified.task is not None) for s in mine]),
-            "solve_rate": _mean([s.rho for s in good]),
-        }
+        kinds[kind] = KindRow(
+            proposed=len(mine),
+            valid_share=_mean([float(s.verified.task is not None) for s in mine]),
+            solve_rate=_mean([s.rho for s in good]),
+        )
     refused = Counter(s.verified.status for s in solved if s.verified.task is None)
-    return {
-        "step": step,
-        "teacher_reward": _mean([r.reward for r in credit.proposals]),
-        "student_reward": _mean([r.reward for r in credit.attempts]),
-        "valid_share": len(valid) / max(1, len(judged)),
-        "solve_rate": _mean([s.rho for s in solvable]),
-        "same_tasks": same_tasks_row(solved),
-        "void": {
-            "proposals": len(solved) - len(judged),
-            "attempts": sum(a.void for s in solved for a in s.attempts),
-        },
-        "kinds": kinds,
-        "rejected": dict(sorted(refused.items())),
-        "complexity": {name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
+    return StepRow(
+        step=step,
+        teacher_reward=_mean([r.reward for r in credit.proposals]),
+        student_reward=_mean([r.reward for r in credit.attempts]),
+        valid_share=len(valid) / max(1, len(judged)),
+        solve_rate=_mean([s.rho for s in solvable]),
+        same_tasks=same_tasks_row(solved),
+        void=VoidRow(
+            proposals=len(solved) - len(judged),
+            attempts=sum(a.void for s in solved for a in s.attempts),
+        ),
+        kinds=kinds,
+        rejected=dict(sorted(refused.items())),
+        complexity={name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
         if programs
         else None,
-        "coverage": {"structures": len(run.structures), "new": new_structures},
-        "rho": _histogram([s.rho for s in solvable]),
-        "members": _members(solved, credit, stats),
-        "ratings": _ratings(run),
-        "matches": [_match_row(m, solved) for m in matches],
-        "evolution": [asdict(b) | {"parents": list(b.parents)} for b in births],
-        "frac_reward_zero_std": credit.frac_reward_zero_std,
-        "tokens": {"sampled": sampled, "trained": sum(s.tokens for s in stats.values())},
-    }
+        coverage=CoverageRow(structures=len(run.structures), new=new_structures),
+        rho=_histogram([s.rho for s in solvable]),
+        members=_members(solved, credit, stats),
+        ratings=_ratings(run),
+        matches=tuple(_match_row(m, solved) for m in matches),
+        evolution=tuple(births),
+        frac_reward_zero_std=credit.frac_reward_zero_std,
+        tokens=TokensRow(sampled=sampled, trained=sum(s.tokens for s in stats.values())),
+    )
 
 
 def memory_mb() -> float:
@@ -117,18 +125,18 @@ def memory_mb() -> float:
     return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)
 
 
-def _attempts(s: Solved) -> list[dict[str, Any]]:
-    groups: dict[tuple[str | None, float], dict[str, Any]] = {}
+def _attempts(s: Solved) -> tuple[AttemptRow, ...]:
+    counts = Counter((a.answer, a.score) for a in s.attempts)
+    thoughts: dict[tuple[str | None, float], str] = {}
     for a in s.attempts:
         thought = a.text if a.answer is None else a.text[: a.text.rfind(a.answer)]
-        first = {"thought": thought, "answer": a.answer, "score": a.score, "count": 0}
-        groups.setdefault((a.answer, a.score), first)["count"] += 1
-    return list(groups.values())
+        thoughts.setdefault((a.answer, a.score), thought)
+    return tuple(AttemptRow(t, *answer, counts[answer]) for answer, t in thoughts.items())
 
 
 def _members(
     solved: Sequence[Solved], credit: Credit, stats: Mapping[str, UpdateStats]
-) -> dict[str, Any]:
+) -> dict[str, MemberRow]:
     rows: dict[str, dict[str, Any]] = {}
     # A student whose teacher wrote nothing valid has no attempts, but it played.
     players = [
@@ -161,36 +169,28 @@ def _members(
             numbers = asdict(stats[name])
             scales = numbers.pop("noise_scale")
             row |= numbers | {f"noise_scale_{what}": scale for what, scale in scales.items()}
-    return rows
+    return {name: MemberRow(**row) for name, row in rows.items()}
 
 
-def _match_row(m: Match, solved: Sequence[Solved]) -> dict[str, Any]:
+def _match_row(m: Match, solved: Sequence[Solved]) -> MatchRow:
     rates = [s.rho for s in solved if s.verified.proposed.match is m and s.judged]
-    return {
-        "teacher": m.teacher,
-        "student": m.student,
-        "predicted": m.predicted,
-        "observed": _mean(rates),
-    }
+    return MatchRow(m.teacher, m.student, predicted=m.predicted, observed=_mean(rates))
 
 
-def _ratings(run: Run) -> dict[str, list[float]]:
+def _ratings(run: Run) -> dict[str, tuple[float, float]]:
     if run.league is None:
         return {}
     names = [n for role in ("teacher", "student") for n in run.league.members(role)]
-    return {n: [(r := run.league.rating(n)).mu, r.sigma] for n in names}
+    return {n: ((r := run.league.rating(n)).mu, r.sigma) for n in names}
 
 
-def _histogram(rates: Sequence[float]) -> list[int]:
-    bins = [0] * (len(RHO_BINS) + 3)
+def _histogram(rates: Sequence[float]) -> tuple[int, int, int, int, int, int]:
+    bins = [0] * 6
     for rho in rates:
-        inner = 1 + sum(rho > edge for edge in RHO_BINS)
+        inner = 1 + sum(rho > edge for edge in (0.25, 0.5, 0.75))
         bins[0 if rho == 0.0 else -1 if rho == 1.0 else inner] += 1
-    return bins
+    return (bins[0], bins[1], bins[2], bins[3], bins[4], bins[5])
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
-
-
-__all__ = ["COMPLEXITY", "RewardedSample", "memory_mb", "metrics_row", "task_rows"]

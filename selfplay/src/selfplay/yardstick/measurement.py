@@ -1,13 +1,11 @@
 """One measurement of all living members against the frozen base: rows of yardstick.jsonl."""
 
-from typing import Any
+from msgspec import UNSET
 
+from selfplay.records.yardstick_row import BASE, YardstickRow
 from selfplay.run.run import Run, role_of
 from selfplay.yardstick.solving import solve_held_out, solving_row
 from selfplay.yardstick.teaching import teaching_row
-
-BASE = "base"
-"""Name of the frozen base in the rows."""
 
 
 def is_due(run: Run, step: int) -> bool:
@@ -16,7 +14,7 @@ def is_due(run: Run, step: int) -> bool:
     return every > 0 and (step % every == 0 or step == run.config.steps)
 
 
-def measure_members(run: Run, step: int) -> list[dict[str, Any]]:
+def measure_members(run: Run, step: int) -> list[YardstickRow]:
     """Return a row for every living member, and before the first step for the base.
 
     Before the first step every member is the base (its B is 0): only the base is sampled then.
@@ -28,11 +26,15 @@ def measure_members(run: Run, step: int) -> list[dict[str, Any]]:
     rows = []
     for member in members:
         role = BASE if member is None else role_of(member)
-        row: dict[str, Any] = {"step": step, "member": member or BASE, "role": role}
-        if y.tasks and role != "teacher":
-            solving = y.base if member is None else solve_held_out(run, member, y.tasks)
-            row["solving"] = solving_row(solving, y.base)
-        if role != "student":
-            row["teaching"] = teaching_row(run, member, y.references)
-        rows.append(row)
+        solves = bool(y.tasks) and role != "teacher"
+        solving = y.base if member is None or not solves else solve_held_out(run, member, y.tasks)
+        rows.append(
+            YardstickRow(
+                step=step,
+                member=member or BASE,
+                role=role,
+                solving=solving_row(solving, y.base) if solves else UNSET,
+                teaching=UNSET if role == "student" else teaching_row(run, member, y.references),
+            )
+        )
     return rows

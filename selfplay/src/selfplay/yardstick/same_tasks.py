@@ -4,9 +4,9 @@ learning."""
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from selfplay.model.sampling import stream
+from selfplay.records.step_row import SameTasksRow
 from selfplay.run.run import Run
 from selfplay.run.stages import Solved, Verified
 
@@ -30,14 +30,10 @@ def chosen_for_base(run: Run, verified: Sequence[Verified], step: int) -> set[st
     return chosen
 
 
-def same_tasks_row(solved: Sequence[Solved]) -> dict[str, Any]:
+def same_tasks_row(solved: Sequence[Solved]) -> SameTasksRow:
     """Return the solve rates of students and base on the tasks that both attempted."""
     both = [s for s in solved if s.judged and s.base_judged]
     students = fmean(s.rho for s in both) if both else None
     base = fmean(s.base_rho for s in both) if both else None
-    return {
-        "tasks": len(both),
-        "students": students,
-        "base": base,
-        "difference": students - base if students is not None and base is not None else None,
-    }
+    difference = students - base if students is not None and base is not None else None
+    return SameTasksRow(len(both), students, base, difference)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import comb, sqrt
 from statistics import fmean, stdev
-from typing import Any
 
+from selfplay.records.yardstick_row import RateRow, SolvingRow
 from selfplay.run.attempts import Trial, attempt
 from selfplay.run.held_out import HeldOutTask
 from selfplay.run.run import Run
@@ -25,7 +25,7 @@ def solve_held_out(run: Run, member: str | None, tasks: Sequence[HeldOutTask]) -
     return Solving(tuple(tasks), tuple(tuple(next(done) for _ in range(y.samples)) for _ in tasks))
 
 
-def solving_row(solving: Solving, base: Solving) -> dict[str, Any]:
+def solving_row(solving: Solving, base: Solving) -> SolvingRow:
     """Return a member's row: rates, and the difference to the base with its standard error.
 
     pass_at_k is the unbiased estimate (Chen et al. 2021) at k = all samples of a task.
@@ -35,23 +35,23 @@ def solving_row(solving: Solving, base: Solving) -> dict[str, Any]:
     by_kind: dict[str, list[int]] = defaultdict(list)
     for i, held_out in enumerate(solving.tasks):
         by_kind[held_out.task.kind].append(i)
-    return {
+    return SolvingRow(
         **_paired(rates, base.rates),
-        "kinds": {
-            kind: _paired([rates[i] for i in chosen], [base.rates[i] for i in chosen])
+        kinds={
+            kind: RateRow(**_paired([rates[i] for i in chosen], [base.rates[i] for i in chosen]))
             for kind, chosen in sorted(by_kind.items())
         },
-        "pass_at_k": _mean(
+        pass_at_k=_mean(
             [_pass_at(len(t), j) for t, j in zip(solving.attempts, judged, strict=True)]
         ),
-        "well_formed": _mean([float(a.answer is not None) for a in tries]),
-        "tokens": _mean([float(len(a.rollout.completion_ids)) for a in tries]),
-        "solved": [sum(a.score >= 1.0 for a in j) for j in judged],
-        "judged": [len(j) for j in judged],
-    }
+        well_formed=_mean([float(a.answer is not None) for a in tries]),
+        tokens=_mean([float(len(a.rollout.completion_ids)) for a in tries]),
+        solved=tuple(sum(a.score >= 1.0 for a in j) for j in judged),
+        judged=tuple(len(j) for j in judged),
+    )
 
 
-def _paired(rates: Sequence[float | None], base: Sequence[float | None]) -> dict[str, Any]:
+def _paired(rates: Sequence[float | None], base: Sequence[float | None]) -> dict[str, float | None]:
     gains = [a - b for a, b in zip(rates, base, strict=True) if a is not None and b is not None]
     return {
         "solve_rate": _mean(rates),

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from code_verifier import Status, Task, measure
 from selfplay.learning.reward import teacher_reward
 from selfplay.model.sampling import stream
+from selfplay.records.yardstick_row import TeachingRow
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.run.run import Run
 
 
-def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> dict[str, Any]:
+def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> TeachingRow:
     """Let a member (None: the frozen base) write proposals, and the base attempt the valid ones.
 
     valid_share; base_solve_rate of the valid tasks; reward as if the base were the student, each
@@ -46,19 +46,19 @@ def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> di
     rates = [fmean(a.score >= 1.0 for a in judged) for judged in tried if judged]
     rewards = [-1.0] * (len(verdicts) - len(valid)) + [teacher_reward(True, r) for r in rates]
     programs = [measure(task.program) for task, _ in valid]
-    return {
-        "proposals": len(verdicts),
-        "valid_share": _mean([float(v.task is not None) for v, _ in verdicts]),
-        "base_solve_rate": _mean(rates),
-        "reward": _mean(rewards),
-        "new_structures": len({m.structure for m in programs} - run.structures),
-        "complexity": {
+    return TeachingRow(
+        proposals=len(verdicts),
+        valid_share=_mean([float(v.task is not None) for v, _ in verdicts]),
+        base_solve_rate=_mean(rates),
+        reward=_mean(rewards),
+        new_structures=len({m.structure for m in programs} - run.structures),
+        complexity={
             name: _mean([float(getattr(m, name)) for m in programs])
             for name in ("ast_depth", "cyclomatic", "loc", "variables")
         },
-        "rates": rates,
-        "rewards": rewards,
-    }
+        rates=tuple(rates),
+        rewards=tuple(rewards),
+    )
 
 
 def _drawn(run: Run, references: Sequence[Task], kind: str, i: int) -> tuple[Task, ...]:

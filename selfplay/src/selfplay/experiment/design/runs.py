@@ -7,7 +7,7 @@ from pathlib import Path
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment.design.plan import Plan
 from selfplay.run.config import RunConfig
-from selfplay.run.directory import CONFIG, METRICS, open_config, read_rows
+from selfplay.run.directory import CONFIG, FOLDERS, LOCK, METRICS, YARDSTICK, open_config, size
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def is_finished(directory: Path, steps: int) -> bool:
 
 
 def prepare(run: PlannedRun, home: Path) -> bool:
-    """Return whether the run was new_run and can be resumed; clear away one without any step.
+    """Return whether the run has begun and can be resumed; clear away one without any step.
 
     Raises RunDirectoryError for a directory that holds something else.
     """
@@ -66,9 +66,9 @@ def prepare(run: PlannedRun, home: Path) -> bool:
         if open_config(directory) != run.config:
             raise RunDirectoryError(f"{directory / CONFIG} has other settings than the plan")
         return True
-    known = {CONFIG, f"{CONFIG}.tmp", "run.lock", "yardstick.jsonl", "league", "checkpoints"}
-    strange = {path.name for path in directory.iterdir()} - known - {"members"}
-    if strange or any(read_rows(directory / METRICS)):
+    known = {CONFIG, LOCK, YARDSTICK, *FOLDERS}
+    strange = {path.name for path in directory.iterdir() if path.suffix != ".tmp"} - known
+    if strange or size(directory / METRICS):
         raise RunDirectoryError(
             f"{directory} has no checkpoint but other files; move it away to run it again"
         )

@@ -17,7 +17,7 @@ def oscillation(trial: Trial) -> Floats | None:
     the run), then its least-squares line is taken off. Sampling noise is left in it, and in the
     control's as well.
     """
-    points = smooth([(s.number, s.means.get("solve_rate")) for s in trial.run.steps])
+    points = smooth([(s.step, s.solve_rate) for s in trial.run.steps])
     if len(points) < 4:
         return None
     x, y = np.array(points, float).T
@@ -38,7 +38,7 @@ def changes_of_lead(trial: Trial) -> Floats | None:
         ]
         if not all(means):
             return None
-        differences.append((step.number, fmean(means[0]) - fmean(means[1])))
+        differences.append((step.step, fmean(means[0]) - fmean(means[1])))
     signs = [value > 0 for _, value in smooth(differences)]
     changes = sum(a != b for a, b in pairwise(signs))
     return np.array([100 * changes / len(signs)])

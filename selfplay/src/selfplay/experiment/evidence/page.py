@@ -7,6 +7,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
+from selfplay.atomic import write_text
 from selfplay.experiment.evidence.comparison import Table, groups
 from selfplay.experiment.evidence.curves import gain_panel
 from selfplay.experiment.evidence.gains import population_mean, weakest_member
@@ -25,7 +26,6 @@ from selfplay.experiment.evidence.trials import Group
 from selfplay.experiment.evidence.verdict import REFUTED, SHOWN
 from selfplay.report.curves import colour
 from selfplay.report.markup import element, escape
-from selfplay.run.directory import write_text
 
 BAND = "Line: mean over seeds; band: lowest to highest seed."
 VERDICTS = (

@@ -20,8 +20,9 @@ from selfplay.experiment.evidence.gains import (
 )
 from selfplay.experiment.evidence.statistics import Floats
 from selfplay.experiment.evidence.trials import Trial
-from selfplay.report.reading.run_data import Step
-from selfplay.report.reading.standing import Standing, latest, teachers
+from selfplay.records.step_row import StepRow
+from selfplay.records.yardstick_row import BASE, TeachingRow
+from selfplay.report.reading.standing import latest, teachers
 from selfplay.report.reading.trend import trend
 
 POINTS = "points"
@@ -88,19 +89,19 @@ def sections(trials: Sequence[Trial]) -> dict[str, list[Quantity]]:
 
 def complexity_change(name: str) -> Of:
     """Return by how much a measure of the programs rose, last quarter minus first quarter."""
-    return _change(lambda step: step.complexity.get(name))
+    return _change(lambda step: (step.complexity or {}).get(name))
 
 
 def solve_rate_change(trial: Trial) -> Floats | None:
     """Return by how much the solve rate on the run's own tasks rose."""
-    return _change(lambda step: step.means.get("solve_rate"))(trial)
+    return _change(lambda step: step.solve_rate)(trial)
 
 
 def coverage_growth(trial: Trial) -> Floats | None:
     """Return the share of all structures that the last third of the steps added."""
     steps = trial.run.steps
-    late = sum(step.coverage.get("new", 0.0) for step in last_third(steps))
-    return _one([late / total]) if (total := steps[-1].coverage.get("structures")) else None
+    late = sum(step.coverage.new for step in last_third(steps))
+    return _one([late / total]) if (total := steps[-1].coverage.structures) else None
 
 
 def _one(values: Iterable[float | None]) -> Floats | None:
@@ -108,23 +109,23 @@ def _one(values: Iterable[float | None]) -> Floats | None:
     return np.array([fmean(known)]) if known else None
 
 
-def _change(get: Callable[[Step], float | None]) -> Of:
+def _change(get: Callable[[StepRow], float | None]) -> Of:
     def of(trial: Trial) -> Floats | None:
-        found = trend([(step.number, get(step)) for step in trial.run.steps])
+        found = trend([(step.step, get(step)) for step in trial.run.steps])
         return None if found is None else np.array([found.change])
 
     return of
 
 
-def _late(get: Callable[[Step], float | None]) -> Of:
+def _late(get: Callable[[StepRow], float | None]) -> Of:
     return lambda trial: _one(get(step) for step in last_third(trial.run.steps))
 
 
-def _teachers(get: Callable[[Standing], float | None]) -> Of:
+def _teachers(get: Callable[[TeachingRow], float | None]) -> Of:
     def of(trial: Trial) -> Floats | None:
         found = teachers(trial.run.standings)
         steps = set(last_third(sorted({standing.step for standing in found})))
-        return _one(get(standing) for standing in found if standing.step in steps)
+        return _one(get(s.taught) for s in found if s.step in steps and s.taught)
 
     return of
 
@@ -132,20 +133,21 @@ def _teachers(get: Callable[[Standing], float | None]) -> Of:
 def _noise(name: str) -> Of:
     def of(trial: Trial) -> Floats | None:
         steps = last_third(trial.run.steps)
-        found = [m.numbers[name] for s in steps for m in s.members.values() if name in m.numbers]
+        values = (m.number(name) for step in steps for m in step.members.values())
+        found = [value for value in values if value is not None]
         return np.array([median(found)]) if found else None
 
     return of
 
 
 def _pass_at_k(trial: Trial) -> Floats | None:
-    last = latest([s for s in trial.run.standings if s.rate is not None])
-    base = next((s.pass_at_k for s in trial.run.standings if s.role == "base"), None)
-    members = _one(s.pass_at_k for s in last if s.role != "base")
+    solvers = [s for s in trial.run.standings if s.rate]
+    base = next((s.rate.pass_at_k for s in solvers if s.role == BASE and s.rate), None)
+    members = _one(s.rate.pass_at_k for s in latest(solvers) if s.role != BASE and s.rate)
     return None if members is None or base is None else members - base
 
 
-def _total(get: Callable[[Step], float]) -> Of:
+def _total(get: Callable[[StepRow], float]) -> Of:
     return lambda trial: np.array([sum(get(step) for step in trial.run.steps)])
 
 
@@ -185,7 +187,7 @@ OWN_TASKS = [
         "students minus frozen base",
         POINTS,
         "Both on a sample of each step's own tasks; mean of the last third of the steps.",
-        _late(lambda step: step.same_tasks.get("difference")),
+        _late(lambda step: step.same_tasks.difference),
     ),
     Quantity(
         "solve rate, change",
@@ -223,7 +225,7 @@ COVERAGE = [
         "structures at the end",
         "",
         "Different structures of accepted programs.",
-        lambda trial: _one([trial.run.steps[-1].coverage.get("structures")]),
+        lambda trial: _one([trial.run.steps[-1].coverage.structures]),
     ),
     Quantity(
         "added in the last third",
@@ -247,5 +249,5 @@ NOISE = [
 ]
 COST = [
     Quantity("seconds", "s", "Time of all steps.", _total(lambda s: sum(s.seconds.values()))),
-    Quantity("sampled tokens", "", "In all steps.", _total(lambda s: s.tokens.get("sampled", 0.0))),
+    Quantity("sampled tokens", "", "In all steps.", _total(lambda s: s.tokens.sampled)),
 ]

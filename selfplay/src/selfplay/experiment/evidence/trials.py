@@ -13,9 +13,9 @@ from selfplay.experiment.design.plan import Plan, flat
 from selfplay.experiment.design.plan_file import open_plan
 from selfplay.experiment.design.runs import planned_runs
 from selfplay.experiment.evidence.statistics import Floats
-from selfplay.report.reading.row_reader import Row, read_rows
+from selfplay.records.yardstick_row import BASE, SolvingRow
 from selfplay.report.reading.run_data import Run, read_run
-from selfplay.run.directory import METRICS, YARDSTICK
+from selfplay.run.directory import METRICS
 from selfplay.run.held_out import held_out_tasks
 
 
@@ -65,7 +65,7 @@ class Trial:
             return self
         run = replace(
             self.run,
-            steps=tuple(s for s in self.run.steps if s.number <= step),
+            steps=tuple(s for s in self.run.steps if s.step <= step),
             standings=tuple(s for s in self.run.standings if s.step <= step),
         )
         kept = tuple(m for m in self.measurements if m.step <= step)
@@ -129,12 +129,15 @@ def read_apart(directories: Sequence[Path]) -> list[Trial]:
 def read_trial(directory: Path, group: Group, seed: int) -> Trial:
     """Read one run directory; raises RunDirectoryError where it cannot be read."""
     run = read_run(directory)
-    rows = [row for row in _rows(directory) if row.fields.get("solving")]
-    counts = [(row.count("step"), row.text("member") or "?", _rates(row)) for row in rows]
-    base = next((rates for step, member, rates in counts if member == "base"), None)
+    counts = [
+        (row.step, row.member, _rates(row.solving, directory))
+        for row in run.standings
+        if isinstance(row.solving, SolvingRow)
+    ]
+    base = next((rates for step, member, rates in counts if member == BASE), None)
     gains: dict[int, dict[str, Floats]] = {}
     for step, member, rates in counts:
-        if member != "base" and base is not None and len(rates) == len(base):
+        if member != BASE and base is not None and len(rates) == len(base):
             gains.setdefault(step, {})[member] = rates - base
     strata = _strata(run.config)
     return Trial(
@@ -152,16 +155,10 @@ def _begun(directory: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _rows(directory: Path) -> list[Row]:
-    path = directory / YARDSTICK
-    return list(read_rows(path)) if path.is_file() else []
-
-
-def _rates(row: Row) -> Floats:
-    solving = row.section("solving")
-    solved, judged = (np.array(solving.items(name), float) for name in ("solved", "judged"))
+def _rates(solving: SolvingRow, directory: Path) -> Floats:
+    solved, judged = np.array(solving.solved, float), np.array(solving.judged, float)
     if solved.shape != judged.shape:
-        raise RunDirectoryError(f"{row.place}: solved and judged differ in length")
+        raise RunDirectoryError(f"{directory}: solved and judged of a measurement differ in length")
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(solved / judged)
 

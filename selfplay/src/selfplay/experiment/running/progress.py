@@ -1,16 +1,18 @@
 """What a person sees of an experiment: runs and steps done, and the time left."""
 
-import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from selfplay.experiment.design.runs import PlannedRun
+from selfplay.records.step_row import StepRow
 from selfplay.report.markup import duration
 from selfplay.run.directory import METRICS
 
@@ -37,12 +39,10 @@ class Meter:
             whole, newline, _ = file.read().rpartition(b"\n")
         self._read += len(whole) + len(newline)
         for line in whole.splitlines():
-            try:
-                row = json.loads(line)
-                self.seconds += sum(row["seconds"].values())
-                self.steps = max(self.steps, int(row["step"]))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # damage is told by the run itself, or by a comparison
+            with suppress(msgspec.MsgspecError):  # told by the run itself, or by a comparison
+                row = msgspec.json.decode(line, type=StepRow)
+                self.seconds += sum(row.seconds.values())
+                self.steps = max(self.steps, row.step)
 
 
 class Progress:

@@ -13,12 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from selfplay.atomic import write_text
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment.design.plan import Plan, differences, plan_text, resolved
 from selfplay.experiment.design.plan_file import open_plan
 from selfplay.experiment.design.runs import PlannedRun, is_finished, planned_runs
 from selfplay.experiment.running.progress import Progress
-from selfplay.run.directory import lock, write_text
+from selfplay.run.directory import lock
 
 PLAN = "plan.yaml"
 POLL_S = 0.5

@@ -1,4 +1,4 @@
-"""What a run directory says, step by step: configuration and metrics as frozen dataclasses."""
+"""What a run directory says: configuration, steps and measurements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,63 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import structs
 
 from selfplay.errors import RunDirectoryError
-from selfplay.report.reading.row_reader import Row, read_rows
-from selfplay.report.reading.standing import Standing, read_standings
+from selfplay.records.row_file import read_rows
+from selfplay.records.step_row import BirthRow, ResourceRow, StepRow
+from selfplay.records.yardstick_row import YardstickRow
 
 RHO_BINS = ("0", "0 to ¼", "¼ to ½", "½ to ¾", "¾ to 1", "1")
-"""The bins of `Step.rho`: exactly 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), exactly 1."""
+"""The bins of `StepRow.rho`."""
 
 
-@dataclass(frozen=True, slots=True)
-class KindStats:
-    """A task kind within a step; rates are None where nothing was counted."""
-
-    proposed: int
-    valid_share: float | None
-    solve_rate: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class MemberStats:
-    """A member within a step."""
-
-    role: str
-    numbers: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """One replacement: the child, its parents, and the member whose place it took."""
+class Birth(BirthRow, frozen=True, kw_only=True):
+    """A replacement and its step."""
 
     step: int
-    removed: str
-    child: str
-    parents: tuple[str, ...]
-    operator: str
-    relative_change: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One row of metrics.jsonl; seconds per phase, shares in [0, 1]; with the memory in MB."""
-
-    number: int
-    means: Mapping[str, float]
-    same_tasks: Mapping[str, float]
-    void: Mapping[str, float]
-    kinds: Mapping[str, KindStats]
-    rejected: Mapping[str, int]
-    complexity: Mapping[str, float]
-    coverage: Mapping[str, float]
-    rho: tuple[int, ...]
-    members: Mapping[str, MemberStats]
-    ratings: Mapping[str, tuple[float, float]]
-    forecast_errors: tuple[float, ...]
-    births: tuple[Birth, ...]
-    tokens: Mapping[str, float]
-    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +30,8 @@ class Run:
     directory: Path
     name: str
     config: Mapping[str, Any]
-    steps: tuple[Step, ...]
-    standings: tuple[Standing, ...] = ()
+    steps: tuple[StepRow, ...]
+    standings: tuple[YardstickRow, ...] = ()
     """Measurements against the frozen base."""
 
     @property
@@ -84,12 +42,16 @@ class Run:
     @property
     def births(self) -> list[Birth]:
         """All replacements, in order."""
-        return [birth for step in self.steps for birth in step.births]
+        return [
+            Birth(**structs.asdict(birth), step=row.step)
+            for row in self.steps
+            for birth in row.evolution
+        ]
 
     @property
     def last(self) -> int:
         """Number of the last finished step."""
-        return self.steps[-1].number
+        return self.steps[-1].step
 
 
 def read_runs(directories: Sequence[Path]) -> list[Run]:
@@ -118,20 +80,21 @@ def read_run(directory: Path, name: str | None = None) -> Run:
                 f"{directory} is not a run: it has no {file}; "
                 "give the folder that `selfplay train --out` wrote"
             )
-    steps: list[Step] = []
-    memory = _memory(directory / "resources.jsonl")
-    for row in read_rows(directory / "metrics.jsonl"):
-        step = _step(row, memory)
-        if steps and step.number <= steps[-1].number:
-            expected = f"a step after {steps[-1].number}"
-            raise row.mismatch("step", step.number, expected)
-        steps.append(step)
+    memory = {r.step: r.memory_mb for r in read_rows(directory / "resources.jsonl", ResourceRow)}
+    steps: list[StepRow] = []
+    for number, row in enumerate(read_rows(directory / "metrics.jsonl", StepRow), 1):
+        if steps and row.step <= steps[-1].step:
+            raise RunDirectoryError(
+                f"{directory / 'metrics.jsonl'}, line {number}: step is {row.step}; expected a "
+                f"step after {steps[-1].step}"
+            )
+        steps.append(structs.replace(row, memory_mb=memory.get(row.step, row.memory_mb)))
     if not steps:
         raise RunDirectoryError(
             f"{directory} has no finished step yet; `selfplay resume {directory}` goes on with it"
         )
     config = _config(directory / "config.yaml")
-    standings = read_standings(directory / "yardstick.jsonl")
+    standings = tuple(read_rows(directory / "yardstick.jsonl", YardstickRow))
     return Run(directory, name or directory.resolve().name, config, tuple(steps), standings)
 
 
@@ -145,79 +108,3 @@ def _config(path: Path) -> Mapping[str, Any]:
             f"{path} holds no settings; expected lines such as `mode: populora`"
         )
     return config
-
-
-def _memory(path: Path) -> dict[int, float]:
-    """Peak memory by step, in megabytes; a run without the file has none."""
-    if not path.is_file():
-        return {}
-    return {row.count("step"): row.number("memory_mb") or 0.0 for row in read_rows(path)}
-
-
-def _step(row: Row, memory: Mapping[int, float]) -> Step:
-    number = row.count("step")
-    if number < 1:
-        raise row.mismatch("step", row.fields.get("step"), "a whole number from 1 up")
-    rho = tuple(row.items("rho"))
-    whole = all(isinstance(n, int) and n >= 0 for n in rho)
-    if not whole or len(rho) not in (0, len(RHO_BINS)):
-        raise row.mismatch("rho", list(rho), f"{len(RHO_BINS)} counts")
-    rejected = row.section("rejected")
-    return Step(
-        number=number,
-        means=Row({k: v for k, v in row.fields.items() if k != "step"}, row.place).numbers()
-        | ({"memory_mb": memory[number]} if number in memory else {}),
-        same_tasks=row.section("same_tasks").numbers(),
-        void=row.section("void").numbers(),
-        kinds={
-            kind: KindStats(r.count("proposed"), r.number("valid_share"), r.number("solve_rate"))
-            for kind, r in row.sections("kinds").items()
-        },
-        rejected={reason: rejected.count(reason) for reason in rejected.fields},
-        complexity=row.section("complexity").numbers(),
-        coverage=row.section("coverage").numbers(),
-        rho=rho,
-        members={
-            name: MemberStats(r.text("role") or "member", r.numbers())
-            for name, r in row.sections("members").items()
-        },
-        ratings=_ratings(row),
-        forecast_errors=_forecast_errors(row),
-        births=tuple(_birth(r, number) for r in row.rows("evolution")),
-        tokens=row.section("tokens").numbers(),
-        seconds=row.section("seconds").numbers(),
-    )
-
-
-def _ratings(row: Row) -> dict[str, tuple[float, float]]:
-    inner = row.section("ratings")
-    ratings = {}
-    for name in inner.fields:
-        pair = inner.items(name)
-        values = Row({"mu": pair[0], "sigma": pair[1]}, inner.place) if len(pair) == 2 else None
-        mu, sigma = (values.number("mu"), values.number("sigma")) if values else (None, None)
-        if mu is None or sigma is None or sigma < 0:
-            raise inner.mismatch(name, pair, "[mu, sigma]")
-        ratings[name] = (mu, sigma)
-    return ratings
-
-
-def _forecast_errors(row: Row) -> tuple[float, ...]:
-    errors = []
-    for match in row.rows("matches"):
-        predicted, observed = match.number("predicted"), match.number("observed")
-        if predicted is not None and observed is not None:
-            errors.append(abs(predicted - observed))
-    return tuple(errors)
-
-
-def _birth(row: Row, step: int) -> Birth:
-    child, removed = row.text("child"), row.text("removed")
-    if not child or not removed:
-        raise row.mismatch("child", child, "the names of a child and of a removed member")
-    parents = row.items("parents")
-    if not all(isinstance(parent, str) for parent in parents):
-        raise row.mismatch("parents", parents, "a list of names")
-    change = row.number("relative_change")
-    operator = row.text("operator") or "unknown"
-    return Birth(step, removed, child, tuple(parents), operator, change)
