@@ -56,7 +56,7 @@ BAD_LINES = {
     b'{"program": 7, "input": "1"}': "'program' is of type int",
     b'{"program": "x", "input": ["1"]}': "'input' is of type list",
     b'{"program": "x", "inputs": []}': "'inputs' is empty",
-    b'{"program": "x", "inputs": "1"}': "'inputs' is not a list of texts",
+    b'{"program": "x", "inputs": "1"}': "'inputs' is of type str; expected a list of texts",
     b'{"program": "x", "input": "1", "id": {"a": 1}}': "'id' is of type dict",
     b'{"program": "x", "input": "1", "id": NaN}': "'id' is of type nan",
     b'{"program": "x", "input": "1", "id": -1e999}': "'id' is of type -inf",

@@ -106,7 +106,7 @@ def test_tasks_that_cannot_be_judged_are_told(sandbox: Sandbox) -> None:
     ):
         with pytest.raises(RecordError):
             sandbox.grade(task, "1")
-    with pytest.raises(RecordError, match="unknown task kind"):
+    with pytest.raises(RecordError, match="unknown kind"):
         Task("code_x", SQUARE)
     with pytest.raises(RecordError, match="as many"):
         Task("code_f", SQUARE, inputs=("1",))
@@ -132,6 +132,13 @@ def test_a_program_is_parsed_once(sandbox: Sandbox, monkeypatch: pytest.MonkeyPa
     proposal = Proposal("code_f", SQUARE, inputs=("'a'", "x=2"), message="quadratic")
     assert sandbox.validate(proposal).status == "exception"
     assert texts == [SQUARE, "f(\n'a'\n)", "f(\nx=2\n)"]
+    texts.clear()
+    sound = Proposal("code_f", SQUARE, inputs=("1", "2"), message="quadratic")
+    task = sandbox.validate(sound).task
+    assert task is not None
+    assert sandbox.grade(task, SQUARE).score == 1.0
+    assert measure(sound.parsed) == measure(parse_program(strip_comments(sound.parsed)))
+    assert texts.count(SQUARE) == 2  # the proposal's, and the rewritten text
     parsed = parse_program(SQUARE)
     texts.clear()
     assert (measure(parsed), strip_comments(parsed)) == (measure(SQUARE), SQUARE)

@@ -25,7 +25,8 @@ from code_verifier.sandbox.sandbox import Sandbox
 from code_verifier.sandbox.shared import grade
 from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
 from code_verifier.tasks.limits import Limits
-from code_verifier.tasks.records import Grade, Proposal, Status, Task, Validation, Verdict
+from code_verifier.tasks.outcomes import Grade, Status, Validation, Verdict
+from code_verifier.tasks.task import Proposal, Task
 
 __version__ = "0.1.0"
 

@@ -16,11 +16,12 @@ from code_verifier.errors import LiteralError, RecordError
 from code_verifier.literals.canonical import canonical
 from code_verifier.literals.comparison import Comparison
 from code_verifier.literals.literal import parse_literal
-from code_verifier.rows.fields import Row, id_of, program_of, task_of, text_field, text_list
+from code_verifier.rows.fields import Row, id_of, program_of, text_field, text_list
 from code_verifier.sandbox.parallel import ordered_map
 from code_verifier.sandbox.pool import HASH_SEEDS
 from code_verifier.sandbox.sandbox import Sandbox
-from code_verifier.tasks.records import Status, Task, Verdict
+from code_verifier.tasks.outcomes import Status, Verdict
+from code_verifier.tasks.task import Task
 
 
 @click.command()
@@ -136,7 +137,7 @@ def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdi
 def _grade_request(row: Row) -> tuple[Task, str]:
     """Task and answer of a row. Raises RecordError when they are missing or cannot be judged."""
     id_of(row)
-    task = task_of(row)
+    task = Task.from_row(row)
     for gold in task.outputs if task.output is None else (task.output,):
         try:
             parse_literal(gold)

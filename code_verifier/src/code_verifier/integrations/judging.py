@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from code_verifier.sandbox.sandbox import Sandbox
-from code_verifier.tasks.records import Grade, Task
+from code_verifier.tasks.outcomes import Grade
+from code_verifier.tasks.task import Task
 
 Parse = Callable[[str], str | None]
 

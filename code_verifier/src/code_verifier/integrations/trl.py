@@ -14,9 +14,8 @@ from typing import Any
 from code_verifier.errors import RecordError
 from code_verifier.integrations.completions import completion_text, find_answer
 from code_verifier.integrations.judging import Judge, Parse
-from code_verifier.rows.fields import task_of
 from code_verifier.sandbox.sandbox import Sandbox
-from code_verifier.tasks.records import Task
+from code_verifier.tasks.task import Task
 
 COLUMNS = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
 
@@ -39,7 +38,7 @@ class TaskReward:
             )
         pairs: dict[int, tuple[Task, str]] = {}
         for index, completion in enumerate(completions):
-            task = task_of({name: _plain(column[index]) for name, column in given.items()})
+            task = Task.from_row({name: _plain(column[index]) for name, column in given.items()})
             answer = self._parse(completion_text(completion))
             if answer is not None:
                 pairs[index] = (task, answer)

@@ -23,8 +23,8 @@ from typing import Any
 from code_verifier.errors import RecordError, SandboxUnavailable
 from code_verifier.integrations.completions import completion_text, find_answer
 from code_verifier.integrations.judging import Judge, Parse
-from code_verifier.rows.fields import task_of
 from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.task import Task
 
 
 def task_reward(
@@ -67,7 +67,7 @@ async def _score(judge: Judge, parse: Parse, row: Any, text: str) -> float:
     if not isinstance(row, Mapping):
         found = type(row).__name__
         raise RecordError(f"the task's row is of type {found}; expected a mapping with 'kind'")
-    task = task_of(dict(row))
+    task = Task.from_row(row)
     answer = parse(text)
     if answer is None:
         return 0.0

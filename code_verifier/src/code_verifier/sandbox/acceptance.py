@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from code_verifier.sandbox.execution import Executor, Program
-from code_verifier.tasks.records import Status, Verdict
+from code_verifier.tasks.outcomes import Status, Verdict
 
 UNSTABLE_RUNS, HASHING_RUNS = 8, 16
 _SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)

@@ -27,7 +27,7 @@ from code_verifier.literals.scalars import is_plain
 from code_verifier.sandbox.pool import EXAMINER, Pool
 from code_verifier.sandbox.process import ProcessLost
 from code_verifier.tasks.limits import Limits
-from code_verifier.tasks.records import Status, Verdict
+from code_verifier.tasks.outcomes import Status, Verdict
 
 _GRACE_S = 10.0
 _REMEMBERED = 512

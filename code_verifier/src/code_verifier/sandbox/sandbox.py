@@ -12,8 +12,9 @@ from code_verifier.sandbox.parallel import ordered_map
 from code_verifier.sandbox.pool import HASH_SEEDS, Pool
 from code_verifier.tasks.grading import grade_answer
 from code_verifier.tasks.limits import Limits
+from code_verifier.tasks.outcomes import Grade, Validation, Verdict
 from code_verifier.tasks.proposals import validate_proposal
-from code_verifier.tasks.records import Grade, Proposal, Task, Validation, Verdict
+from code_verifier.tasks.task import Proposal, Task
 
 _Result = TypeVar("_Result")
 

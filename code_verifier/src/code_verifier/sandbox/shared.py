@@ -3,7 +3,8 @@
 from functools import cache
 
 from code_verifier.sandbox.sandbox import Sandbox
-from code_verifier.tasks.records import Grade, Task
+from code_verifier.tasks.outcomes import Grade
+from code_verifier.tasks.task import Task
 
 
 def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:

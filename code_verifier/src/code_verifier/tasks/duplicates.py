@@ -7,7 +7,7 @@ from code_verifier.errors import LiteralError, ProgramError
 from code_verifier.literals.literal import canonical_arguments, parse_arguments
 from code_verifier.program.fingerprint import fingerprint
 from code_verifier.program.source import parse_program, strip_comments
-from code_verifier.tasks.records import Task
+from code_verifier.tasks.task import Task
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from code_verifier.errors import LiteralError, RecordError
 from code_verifier.literals.comparison import Comparison
 from code_verifier.literals.literal import parse_literal
 from code_verifier.tasks.limits import Limits
-from code_verifier.tasks.records import Grade, Status, Task, Verdict
+from code_verifier.tasks.outcomes import Grade, Status, Verdict
+from code_verifier.tasks.task import Task
 
 Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
 

@@ -6,9 +6,9 @@ from code_verifier.errors import LiteralError, ProgramError
 from code_verifier.literals.literal import read_arguments, tidy_arguments
 from code_verifier.program.leaks import leaks
 from code_verifier.program.signature import Signature
-from code_verifier.program.source import parse_program
 from code_verifier.tasks.limits import Limits
-from code_verifier.tasks.records import Proposal, Status, Task, Validation, Verdict
+from code_verifier.tasks.outcomes import Status, Validation, Verdict
+from code_verifier.tasks.task import Proposal, Task
 
 Check = Callable[[str, Sequence[str]], Iterator[Verdict]]
 MIN_INPUTS = 2
@@ -43,7 +43,7 @@ def _validate_function(proposal: Proposal, check: Check, limits: Limits) -> Vali
         reason = f"the message is longer than {limits.output_chars} characters"
         return Validation(Status.TOO_LONG, reason)
     try:
-        parsed = parse_program(proposal.program)
+        parsed = proposal.parsed
     except ProgramError:
         parsed = None
     signature = Signature(parsed)

@@ -1,11 +1,9 @@
-"""The records that cross the package's door: verdicts, tasks, proposals, grades."""
+"""What becomes of a program, a proposal or an answer: verdicts, validations, grades."""
 
-import hashlib
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from code_verifier.errors import RecordError
+from code_verifier.tasks.task import Task
 
 
 class Status:
@@ -32,9 +30,6 @@ class Status:
     LEAKING_MESSAGE: Final = "leaking_message"
 
 
-KINDS: Final = ("code_o", "code_i", "code_f")
-
-
 @dataclass(frozen=True)
 class Verdict:
     """Outcome of running a program."""
@@ -51,51 +46,6 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.status == Status.OK
-
-
-@dataclass(frozen=True)
-class Task:
-    """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown."""
-
-    kind: str
-    program: str
-    input: str | None = None
-    output: str | None = None
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    message: str = ""
-    visible: int = 0
-    id: str = ""
-
-    def __post_init__(self) -> None:
-        _check_kind(self.kind)
-        if len(self.inputs) != len(self.outputs):
-            raise RecordError(
-                f"a task has {len(self.inputs)} inputs and {len(self.outputs)} outputs; "
-                "expected as many of each"
-            )
-        if not 0 <= self.visible <= len(self.inputs):
-            raise RecordError(f"visible is {self.visible}; expected 0 to {len(self.inputs)}")
-
-    def with_id(self) -> "Task":
-        """The same task, named by a hash of its contents."""
-        fields = [self.kind, self.program, self.input, self.output]
-        text = json.dumps([*fields, self.inputs, self.outputs, self.message, self.visible])
-        return replace(self, id=hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """What a proposer wrote. `input` for code_o and code_i; `inputs`, `message` for code_f."""
-
-    kind: str
-    program: str
-    input: str | None = None
-    inputs: tuple[str, ...] = ()
-    message: str = ""
-
-    def __post_init__(self) -> None:
-        _check_kind(self.kind)
 
 
 @dataclass(frozen=True)
@@ -126,8 +76,3 @@ class Grade:
     def judged(self) -> bool:
         """False for a fault of the sandbox: it says nothing about the answer."""
         return self.status != Status.SANDBOX_ERROR
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
-        raise RecordError(f"unknown task kind {kind!r}; expected one of {', '.join(KINDS)}")
