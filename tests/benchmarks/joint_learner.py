@@ -17,11 +17,11 @@ import peft
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from evals.engine.generation import StackedEngine, TokenRequest
+from evals.engine.sampling import stream
+from evals.engine.stacked_lora import TARGET_MODULES
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 from selfplay.learning.optimizer import AdamWOptions, MemberAdamW
-from selfplay.model.generation import StackedEngine, TokenRequest
-from selfplay.model.sampling import stream
-from selfplay.model.stacked_lora import TARGET_MODULES
 
 VOCABULARY = 512
 MEMBERS = [f"m{i}" for i in range(8)]

@@ -14,11 +14,11 @@ from statistics import fmean, stdev
 import torch
 
 from code_verifier import Sandbox, Task
-from evals.engine import Request
+from evals.engine.adapter_exchange import import_adapter
+from evals.engine.generation import StackedEngine
+from evals.engine.request import Request
+from evals.engine.stacked_lora import stack_adapters
 from lora_evo import load_adapter
-from selfplay.model.adapter_exchange import import_adapter
-from selfplay.model.generation import StackedEngine
-from selfplay.model.stacked_lora import stack_adapters
 from selfplay.nano.architecture import WEIGHTS, load_nano
 from selfplay.prompts.nano import parse_answer, solve_prompt
 from selfplay.report.reading.run_data import read_run

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_stack import tiny
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from evals import HFEngine
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
+
+__all__ = ["tiny"]
 
 SPECIAL = ("<|pad|>", "<|end|>", "<|solve_o|>", "<|input|>", "<|think|>", "<|answer|>")
 TARGETS = ("q_proj", "v_proj", "down_proj")

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evals import EvalsError, HFEngine, Request
-from evals.adapters import name_adapters
-from evals.base_model import public_name, resolve, same_base
+from evals.engine.adapters import name_adapters
+from evals.engine.base_model import public_name, resolve, same_base
+from lora_evo import Adapter, Slot, load_adapter, save_adapter
 
 Maker = Callable[..., Path]
 
@@ -63,7 +64,44 @@ def test_a_foreign_name_can_be_accepted_but_not_foreign_shapes(
     assert engine.adapters == ("a",)
     wide = make_adapter(tmp_path / "wide", 3, hidden=48, base="other")
     with pytest.raises(EvalsError, match="48"):
-        engine.add_adapter("b", wide)
+        HFEngine(str(model_folder), {"a": named, "b": wide}, device="cpu", any_base=True)
+
+
+def test_an_adapter_that_changes_nothing_is_refused_unless_it_is_0(
+    model_folder: Path, make_adapter: Maker, tmp_path: Path
+) -> None:
+    folder = make_adapter(tmp_path / "zero", 3)
+    adapter = load_adapter(folder)
+    nothing = {p: Slot(s.A, torch.zeros_like(s.B), s.scale) for p, s in adapter.slots.items()}
+    save_adapter(Adapter(adapter.config, nothing), folder, overwrite=True)
+    engine = HFEngine(str(model_folder), {"a": folder}, device="cpu")
+    base, zero = engine.generate([Request("x", name, 16) for name in (None, "a")])
+    assert base.token_ids == zero.token_ids
+    tiny = {p: Slot(s.A, torch.full_like(s.B, 1e-30), s.scale) for p, s in adapter.slots.items()}
+    save_adapter(Adapter(adapter.config, tiny), folder, overwrite=True)
+    assert "changes nothing" in _refused(model_folder, folder)
+
+
+def test_adapters_of_other_ranks_and_modules_share_a_model(
+    model_folder: Path, make_adapter: Maker, tmp_path: Path
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    config = LoraConfig(r=7, lora_alpha=3, target_modules=["o_proj", "v_proj"], use_rslora=True)
+    tuned = get_peft_model(model, config)
+    for name, weight in tuned.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weight)
+    tuned.save_pretrained(tmp_path / "wide")
+    folders = {"wide": tmp_path / "wide", "narrow": make_adapter(tmp_path / "narrow", 3)}
+    both = HFEngine(str(model_folder), folders, device="cpu")
+    for name, folder in folders.items():
+        alone = HFEngine(str(model_folder), {name: folder}, device="cpu")
+        asked = [Request("x", name, 16)]
+        assert both.generate(asked)[0].token_ids == alone.generate(asked)[0].token_ids
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    ids = tokenizer("ab", return_tensors="pt")
+    told = tuned.generate(**ids, do_sample=False, max_new_tokens=12)[0, ids["input_ids"].shape[1] :]
+    assert both.generate([Request("ab", "wide", 12)])[0].token_ids == tuple(told.tolist())
 
 
 def test_damaged_adapters_are_refused(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
 
 from evals import EvalsError, HFEngine, Request
 
@@ -32,6 +32,38 @@ def test_greedy_equals_generate_of_transformers_and_peft(
     for prompt, completion in zip(PROMPTS, got, strict=True):
         assert list(completion.token_ids) == _greedy(model, tokenizer, prompt, 24)
     assert len({token for completion in got for token in completion.token_ids}) > 8
+
+
+def test_a_model_with_sliding_windows_is_read_by_transformers_itself(
+    tmp_path: Path, model_folder: Path, adapter_folders: dict[str, Path]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    config = MistralConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=64,
+        sliding_window=6,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    torch.manual_seed(0)
+    model = MistralForCausalLM(config)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    engine = HFEngine(str(tmp_path), {"one": adapter_folders["one"]}, device="cpu", any_base=True)
+    peft = PeftModel.from_pretrained(model, str(adapter_folders["one"]))
+    requests = [Request(p, name, 16) for p in PROMPTS for name in (None, "one")]
+    for request, completion in zip(requests, engine.generate(requests), strict=True):
+        if request.adapter:
+            expected = _greedy(peft, tokenizer, request.prompt, 16)
+        else:
+            with peft.disable_adapter():
+                expected = _greedy(peft, tokenizer, request.prompt, 16)
+        assert list(completion.token_ids) == expected
 
 
 def test_adapters_in_one_call_give_what_each_gives_alone(engine: HFEngine) -> None:

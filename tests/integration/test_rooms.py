@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMED = ("lora_evo", "code_verifier", "league", "selfplay")
+ROOMED = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
 MOST_FILES = 16
 MOST_LINES = 300
 

@@ -1,6 +1,6 @@
 """Configurations: presets, strict reading, --set, and the round trip through YAML."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pytest
 import yaml
@@ -8,6 +8,8 @@ import yaml
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run.config import RunConfig, config_text, override, read_config
 from selfplay.run.preset import preset_names, preset_text, read_preset
+
+SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "yardstick")
 
 
 def refusal(data):
@@ -25,7 +27,9 @@ def assigned(assignment):
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_reads_and_comes_back_from_its_own_text(name):
     config = read_config(read_preset(name))
-    assert read_config(yaml.safe_load(config_text(config))) == config
+    written = yaml.safe_load(config_text(config))
+    assert read_config(written) == config
+    assert all(set(written[s]) == {f.name for f in fields(getattr(config, s))} for s in SECTIONS)
     assert preset_text(name).startswith("# ")
 
 

@@ -6,7 +6,7 @@ from math import sqrt
 import pytest
 
 from code_verifier import Proposal, Task
-from selfplay.model.rollout import Rollout
+from evals.engine.rollout import Rollout
 from selfplay.run.config import RunConfig
 from selfplay.run.stages import FORM, Attempt, Match, Proposed, Solved, Verified
 from selfplay.step.credit import assign_credit

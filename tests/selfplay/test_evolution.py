@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evals.engine import Request
+from evals.engine.generation import StackedEngine
+from evals.engine.request import Request
 from league import League
 from lora_evo import content_hash, load_adapter, read_lineage, verify
 from selfplay.learning.learner import Learner
-from selfplay.model.generation import StackedEngine
 from selfplay.nano.architecture import WEIGHTS
 from selfplay.step import evolution, loop
 from selfplay.step.progress import Progress

@@ -6,13 +6,13 @@ __version__ = "0.1.0"
 
 from evals.benchmark import Benchmark, Judgement, Question, Sample
 from evals.catalog import BENCHMARKS, load_benchmark
-from evals.engine import Completion, Engine, Request
+from evals.engine.request import Completion, Engine, Request
 from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
 from evals.result import Result, Score
 
 if TYPE_CHECKING:
-    from evals.hf import HFEngine as HFEngine
+    from evals.engine.hf import HFEngine as HFEngine
 
 __all__ = [
     "BENCHMARKS",
@@ -37,7 +37,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import the engine, and with it torch and transformers, only when it is asked for."""
     if name == "HFEngine":
-        from evals.hf import HFEngine
+        from evals.engine.hf import HFEngine
 
         return HFEngine
     raise AttributeError(f"module 'evals' has no attribute {name!r}")

@@ -14,12 +14,12 @@ from evals import __version__
 from evals.atomic import write_text
 from evals.benchmark import Benchmark
 from evals.catalog import BENCHMARKS, load_benchmark
-from evals.doctor import diagnose
+from evals.commands.doctor import diagnose
+from evals.commands.options import allow_weak as allow_weak_option
+from evals.commands.options import as_json as json_option
+from evals.commands.options import clean_exit, model_options, sampling_options
 from evals.errors import EvalsError
 from evals.evaluation import choose, evaluate
-from evals.options import allow_weak as allow_weak_option
-from evals.options import as_json as json_option
-from evals.options import clean_exit, model_options, sampling_options
 from evals.records import read_samples, verdict_lines
 from evals.report import align, find_results, result_table
 from evals.result import Result, score, score_levels
@@ -82,8 +82,8 @@ def run(
         raise EvalsError("this version has no vllm engine yet; use --engine hf")
     if n > 1 and temperature == 0:
         raise EvalsError(f"--n {n} at temperature 0 gives equal samples; add --temperature 1")
-    from evals.adapters import name_adapters  # torch comes in here, not for `evals list`
-    from evals.hf import HFEngine
+    from evals.engine.adapters import name_adapters  # torch comes in here, not for `evals list`
+    from evals.engine.hf import HFEngine
 
     named = name_adapters(adapters)
     out.mkdir(parents=True, exist_ok=True)

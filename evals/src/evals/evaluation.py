@@ -8,7 +8,7 @@ from typing import Any
 from code_verifier import Sandbox
 from evals.benchmark import Benchmark, Question, Sample
 from evals.catalog import load_benchmark
-from evals.engine import Engine, Request
+from evals.engine.request import Engine, Request
 from evals.errors import EvalsError
 from evals.result import Result, Settings, score, score_levels
 from evals.run_folder import RunFolder, open_run_folder

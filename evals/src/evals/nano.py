@@ -85,26 +85,8 @@ def judge(pairs: Iterable[tuple[Question, Sample]], sandbox: Sandbox) -> Iterato
 
 
 def _question(row: dict[str, object]) -> Question:
-    task = Task(
-        kind=str(row["kind"]),
-        program=str(row["program"]),
-        input=_text(row.get("input")),
-        output=_text(row.get("output")),
-        inputs=_texts(row.get("inputs")),
-        outputs=_texts(row.get("outputs")),
-        message=str(row.get("message", "")),
-        visible=_whole(row.get("visible", 0)),
-        id=str(row["id"]),
-    )
+    task = Task.from_row(row, complete=True)
     return Question(task.id, str(row["prompt"]), _whole(row["level"]), task)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _whole(value: object) -> int:

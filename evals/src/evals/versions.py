@@ -4,16 +4,16 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 import code_verifier
-import evals
+from evals import __version__
 
-_PACKAGES = ("click", "peft", "torch", "transformers")
+_PACKAGES = ("click", "torch", "transformers")
 
 
 def versions() -> dict[str, str]:
     """Name -> version of Python, of our packages, and of the packages under them."""
     found = {
         "python": platform.python_version(),
-        "evals": evals.__version__,
+        "evals": __version__,
         "code_verifier": code_verifier.__version__,
     }
     for name in _PACKAGES:

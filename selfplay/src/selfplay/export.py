@@ -8,17 +8,17 @@ from pathlib import Path
 
 import torch
 
+from evals.engine.base_model import load_base_model, resolve
 from lora_evo import LoraEvoError, load_adapter, save_adapter
 from selfplay.atomic import appearing
 from selfplay.errors import SelfplayError
-from selfplay.run.base_model import base_directory, load_base
 from selfplay.run.directory import open_config
 
 
 def export_nano(out: Path) -> None:
     """Write the built-in base model into a new directory: configuration, weights, tokenizer."""
     with _new_directory(out) as draft:
-        shutil.copytree(base_directory("nano"), draft, dirs_exist_ok=True)
+        shutil.copytree(resolve("nano"), draft, dirs_exist_ok=True)
 
 
 def export_member(run: Path, member: str, out: Path, *, base: str | None, merge: bool) -> str:
@@ -29,7 +29,7 @@ def export_member(run: Path, member: str, out: Path, *, base: str | None, merge:
     scale * B A, a plain model with its tokenizer, in the run's number type.
     """
     config = open_config(run)
-    named = base or base_directory(config.base)
+    named = base or resolve(config.base)
     home = run / "members" / member
     try:
         adapter = load_adapter(home)
@@ -46,7 +46,8 @@ def export_member(run: Path, member: str, out: Path, *, base: str | None, merge:
                 overwrite=True,
             )
             return named
-        model, tokenizer = load_base(named, config.dtype)
+        loaded = load_base_model(named, torch.device("cpu"), config.dtype)
+        model, tokenizer = loaded.model, loaded.tokenizer
         with torch.no_grad():
             for path, slot in adapter.slots.items():
                 weight = model.get_submodule(path).weight

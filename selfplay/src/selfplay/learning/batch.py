@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from evals.engine.stacked_lora import StackedAdapters
 from selfplay.errors import SelfplayError
 from selfplay.learning.policy_loss import LossOptions, token_weights
-from selfplay.model.stacked_lora import StackedAdapters
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""

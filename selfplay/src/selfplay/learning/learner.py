@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evals.engine.adapter_exchange import export_adapter, import_adapter
+from evals.engine.stacked_lora import StackedAdapters, stack_adapters
 from lora_evo import Adapter
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
@@ -21,8 +23,6 @@ from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import token_losses
 from selfplay.learning.settings import LearnerConfig
 from selfplay.learning.update_stats import StatsSum, UpdateStats
-from selfplay.model.adapter_exchange import export_adapter, import_adapter
-from selfplay.model.stacked_lora import StackedAdapters, stack_adapters
 
 __all__ = ["Learner", "LearnerConfig", "TrainingSample", "UpdateStats"]
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from evals.engine.stacked_lora import TARGET_MODULES
 from selfplay.errors import SelfplayError
 from selfplay.learning.optimizer import AdamWOptions
 from selfplay.learning.policy_loss import LossOptions
-from selfplay.model.stacked_lora import TARGET_MODULES
 from selfplay.records.ranges import AtLeastOne, Count, NotNegative, Positive, Share
 
 SCHEDULES = ("constant", "linear", "cosine")

@@ -25,13 +25,6 @@ def write_benchmark(directory: Path, per_level: int, sandbox: Sandbox) -> list[P
 
 
 def _row(level: int, task: Task) -> dict[str, object]:
-    row: dict[str, object] = {"id": task.id, "kind": task.kind, "level": level}
-    row |= {"prompt": solve_prompt(task), "program": task.program}
-    if task.kind == "code_f":
-        return row | {
-            "inputs": list(task.inputs),
-            "outputs": list(task.outputs),
-            "message": task.message,
-            "visible": task.visible,
-        }
-    return row | {"input": task.input, "output": task.output}
+    columns = {k: v for k, v in task.to_row().items() if v not in (None, "", [], 0)}
+    first = {"id": task.id, "kind": task.kind, "level": level, "prompt": solve_prompt(task)}
+    return first | columns

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from code_verifier import Proposal, Sandbox, Task
-from evals.engine import Engine, Request
+from evals.engine.request import Engine, Request
 from selfplay.nano.held_out import KINDS
 from selfplay.nano.programs import LEVELS
 from selfplay.prompts.nano import parse_answer, parse_proposal, propose_prompt, solve_prompt

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from code_verifier import Sandbox
-from selfplay.model.generation import StackedEngine
-from selfplay.model.stacked_lora import stack_adapters
+from evals.engine.generation import StackedEngine
+from evals.engine.stacked_lora import stack_adapters
 from selfplay.nano.architecture import WEIGHTS, load_nano
 from selfplay.nano.benchmark import BENCHMARK_SEED
 from selfplay.nano.held_out import KINDS, held_out_tasks

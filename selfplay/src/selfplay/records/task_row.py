@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from code_verifier import Task
 from selfplay.records.ranges import AtLeastOne
@@ -66,14 +66,4 @@ class TaskRow(Struct, frozen=True, kw_only=True):
 
     def task(self) -> Task:
         """Return the task of an accepted proposal."""
-        return Task(
-            kind=self.kind,
-            program=self.program or "",
-            input=self.input,
-            output=self.output,
-            inputs=self.inputs,
-            outputs=self.outputs,
-            message=self.message,
-            visible=self.visible,
-            id=self.id,
-        )
+        return Task.from_row(to_builtins(self), complete=True)

@@ -6,8 +6,8 @@ no experiment can tell an operator that keeps what was learnt from one that forg
 
 import torch
 
-from selfplay.model.sampling import derive_seed, stream
-from selfplay.model.stacked_lora import StackedAdapters
+from evals.engine.sampling import derive_seed, stream
+from evals.engine.stacked_lora import StackedAdapters
 
 
 @torch.no_grad()

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from evals.engine.sampling import derive_seed
 from lora_evo import Adapter
 from lora_evo.recovery.plan import Pair
-from selfplay.model.sampling import derive_seed
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.student import FixedTaskLearner
 from selfplay.retention.tasks import nano_examples

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from code_verifier import Sandbox, Task
+from evals.engine.generation import StackedEngine
+from evals.engine.rollout import Rollout, TokenRequest
+from evals.engine.sampling import derive_seed, stream
 from lora_evo import Adapter
 from selfplay.errors import SelfplayError
 from selfplay.learning.advantage import RewardedSample, student_advantages
 from selfplay.learning.learner import Learner, TrainingSample
 from selfplay.learning.reward import StudentRewards, student_reward
-from selfplay.model.generation import StackedEngine
-from selfplay.model.rollout import Rollout, TokenRequest
-from selfplay.model.sampling import derive_seed, stream
 from selfplay.prompts.template import Template
 from selfplay.retention.tasks import FixedTasks
 

@@ -4,11 +4,10 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from code_verifier import Task
+from code_verifier import CodeVerifierError, Task
+from evals.engine.sampling import derive_seed
 from selfplay.errors import SelfplayError
-from selfplay.model.sampling import derive_seed
 from selfplay.nano.examples import Example, example, task_of
 from selfplay.nano.labels import LabelledProgram, label, labelling_sandbox
 from selfplay.nano.programs import random_program
@@ -61,15 +60,10 @@ def nano_examples(programs: list[LabelledProgram], count: int, seed: int) -> lis
 def read_tasks(path: Path, held_out: int) -> FixedTasks:
     """Tasks from JSON Lines, as `selfplay tasks` writes them; the first programs are held out."""
     tasks: list[Task] = []
-    known = ("kind", "program", "input", "output", "inputs", "outputs", "message", "visible")
     try:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            row = json.loads(line)
-            values: dict[str, Any] = {k: row[k] for k in known if k in row}
-            for name in ("inputs", "outputs"):
-                values[name] = tuple(values.get(name) or ())
-            tasks.append(Task(**values | {"id": f"{number}"}))
-    except (OSError, UnicodeDecodeError, ValueError, TypeError, AttributeError) as error:
+            tasks.append(Task.from_row(json.loads(line) | {"id": f"{number}"}, complete=True))
+    except (OSError, ValueError, TypeError, CodeVerifierError) as error:
         raise SelfplayError(
             f"cannot read tasks from {path}: {error}; expected JSON Lines as `selfplay tasks` "
             "writes them"

@@ -10,7 +10,7 @@ from code_verifier import (
     Validation,
     strip_comments,
 )
-from selfplay.model.rollout import Rollout, TokenRequest
+from evals.engine.rollout import Rollout, TokenRequest
 from selfplay.run.run import Run
 from selfplay.run.stages import FORM, Attempt
 

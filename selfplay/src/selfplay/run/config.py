@@ -1,6 +1,6 @@
 """What a run depends on: typed sections, each field with its sentence; strict reading from YAML."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -83,7 +83,7 @@ def read_config(data: object) -> RunConfig:
 
 def config_text(config: RunConfig) -> str:
     """Return the configuration as YAML that `read_config` takes back."""
-    return yaml.safe_dump(msgspec.to_builtins(config), sort_keys=False)
+    return yaml.safe_dump(msgspec.to_builtins(asdict(config)), sort_keys=False)
 
 
 def override(data: dict[str, Any], assignment: str) -> None:

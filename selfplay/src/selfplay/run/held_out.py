@@ -5,7 +5,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from code_verifier import CodeVerifierError, Task
 from evals import BENCHMARKS, load_benchmark
@@ -60,31 +59,9 @@ def _read(source: str) -> list[HeldOutTask]:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            row = json.loads(line)
-            found.append(HeldOutTask(_task(row, f"{path.name}/{number}"), int(row.get("level", 0))))
-        except (ValueError, KeyError, TypeError, AttributeError, CodeVerifierError) as error:
-            raise ConfigError(
-                f"{path}, line {number}: not a task ({error!r}); expected a JSON object with kind, "
-                "program, and input and output (code_f: inputs, outputs, message, visible)"
-            ) from error
+            row = {"id": f"{path.name}/{number}", **json.loads(line)}
+            task, level = Task.from_row(row, complete=True), int(row.get("level", 0))
+        except (ValueError, TypeError, CodeVerifierError) as error:
+            raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
+        found.append(HeldOutTask(task, level))
     return found
-
-
-def _task(row: dict[str, Any], name: str) -> Task:
-    def texts(name: str) -> tuple[str, ...]:
-        return tuple(map(str, row.get(name) or ()))
-
-    def text(name: str) -> str | None:
-        return None if row.get(name) is None else str(row[name])
-
-    return Task(
-        kind=str(row["kind"]),
-        program=str(row["program"]),
-        input=text("input"),
-        output=text("output"),
-        inputs=texts("inputs"),
-        outputs=texts("outputs"),
-        message=str(row.get("message", "")),
-        visible=int(row.get("visible", 0)),
-        id=str(row.get("id", name)),
-    )

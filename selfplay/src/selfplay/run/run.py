@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from code_verifier import Limits, Sandbox
+from evals.engine.base_model import choose_device, load_base_model
+from evals.engine.generation import StackedEngine
+from evals.engine.sampling import derive_seed
 from league import League
 from selfplay.errors import ConfigError
 from selfplay.learning.learner import Learner
-from selfplay.model.generation import StackedEngine
-from selfplay.model.sampling import derive_seed
 from selfplay.prompts.template import Template, template_named
-from selfplay.run.base_model import load_base
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.config import RunConfig
 from selfplay.run.yardstick_state import Yardstick
@@ -83,12 +83,8 @@ def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
         )
     if config.threads:
         torch.set_num_threads(config.threads)
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    model, tokenizer = load_base(config.base, config.dtype)
-    model.requires_grad_(False)
-    model.eval().to(device)
+    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    model, tokenizer = base.model, base.tokenizer
     teachers, students = founders(config)
     members = list(dict.fromkeys(teachers + students))
     learner = Learner(

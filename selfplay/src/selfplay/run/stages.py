@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from code_verifier import Metrics, Proposal, Status, Task
+from evals.engine.rollout import Rollout
 from league import Pair
-from selfplay.model.rollout import Rollout
 
 FORM = "form"
 """Status of a text that could not be read as a proposal at all."""

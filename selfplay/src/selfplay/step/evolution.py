@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
+from evals.engine.sampling import stream
 from league import League
 from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
-from selfplay.model.sampling import stream
 from selfplay.records.step_row import BirthRow
 from selfplay.run.run import Run
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from code_verifier import measure
-from selfplay.model.rollout import Rollout
+from evals.engine.rollout import Rollout
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.run.run import Run, founders
 from selfplay.run.stages import Match, Proposed, Solved, Verified

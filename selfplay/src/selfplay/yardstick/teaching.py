@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from code_verifier import Status, Task, measure
+from evals.engine.sampling import stream
 from selfplay.learning.reward import teacher_reward
-from selfplay.model.sampling import stream
 from selfplay.records.yardstick_row import TeachingRow
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.run.run import Run

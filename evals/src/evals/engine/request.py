@@ -1,7 +1,7 @@
 """What a generation engine is: text in, tokens and log-probabilities out, one adapter per request.
 
-An engine is anything with `generate` and `close`. `evals.hf` implements it with transformers and
-PEFT; `selfplay` implements it with all its adapters stacked on one base.
+An engine is anything with `generate` and `close`; `evals.engine.hf` and `evals.engine.generation`
+have one each, for saved adapters and for those that a learner holds.
 """
 
 from collections.abc import Sequence

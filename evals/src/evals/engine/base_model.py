@@ -22,13 +22,13 @@ _SAMPLED = 4096
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A loaded model. end_tokens: ids that end a text. context: longest text, in tokens."""
+    """A loaded model."""
 
     name: str
     model: Any
     tokenizer: Any
-    end_tokens: frozenset[int]
     context: int | None
+    """Longest text, in tokens."""
     fingerprint: str
 
 
@@ -91,12 +91,10 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
             f"shape, {lacking[0]} first; copy or save it again"
         )
     model = model.to(device).eval().requires_grad_(False)
-    ends = _ids(model.generation_config.eos_token_id) | _ids(model.config.eos_token_id)
     return BaseModel(
         name=public_name(name),
         model=model,
         tokenizer=tokenizer,
-        end_tokens=ends | _ids(tokenizer.eos_token_id),
         context=getattr(model.config, "max_position_embeddings", None),
         fingerprint=fingerprint(model),
     )
@@ -151,12 +149,6 @@ def _nano_folder() -> Path:
         "the installed selfplay has no nano weights (selfplay/nano/weights); "
         "train them with `selfplay nano pretrain` and give that folder as the model"
     )
-
-
-def _ids(value: int | list[int] | None) -> frozenset[int]:
-    if value is None:
-        return frozenset()
-    return frozenset(value) if isinstance(value, list) else frozenset((value,))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfplay.errors import SelfplayError
+from evals.engine.general_decoder import GeneralDecoder
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 
@@ -58,13 +58,6 @@ class Decoder:
 
     def __init__(self, model: Any):
         config = model.config
-        if config.model_type not in FAMILIES or "sliding_attention" in (
-            getattr(config, "layer_types", None) or ()
-        ):
-            raise SelfplayError(
-                f"the stacked engine cannot run a {config.model_type!r} model of this kind; it "
-                f"knows {', '.join(FAMILIES)} without sliding windows. Use another engine"
-            )
         self.model = model
         self.inner = model.model
         self.heads: int = config.num_attention_heads
@@ -137,7 +130,7 @@ class Decoder:
             _rotate(k.transpose(1, 2), rotation),
             v.transpose(1, 2),
         )
-        if T == 1:
+        if i < len(cache.keys):
             cache.keys[i][:, :, cache.length] = k[:, :, 0]
             cache.values[i][:, :, cache.length] = v[:, :, 0]
             used = cache.length + 1
@@ -168,6 +161,13 @@ def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     half = x.shape[-1] // 2
     turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
     return x * cos + turned * sin
+
+
+def decoder_of(model: Any) -> Decoder | GeneralDecoder:
+    """Return the fast decoder where it knows the model's family, else the general one."""
+    kinds = getattr(model.config, "layer_types", None) or ()
+    known = model.config.model_type in FAMILIES and "sliding_attention" not in kinds
+    return Decoder(model) if known else GeneralDecoder(model)
 
 
 def left_pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -8,21 +8,22 @@ batches. What a request samples depends on its prompt, its adapter and its seed;
 batch can only change the last bits of the arithmetic.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from evals.engine import Completion, Request
-from selfplay.errors import SelfplayError
-from selfplay.model.decoder import Decoder, KVCache, left_pad
-from selfplay.model.rollout import Rollout, SampleTable, TokenRequest
-from selfplay.model.stacked_lora import StackedAdapters
+from evals.engine.decoder import KVCache, decoder_of, left_pad
+from evals.engine.general_decoder import GeneralCache
+from evals.engine.request import Completion, Request
+from evals.engine.rollout import Rollout, SampleTable, TokenRequest
+from evals.engine.stacked_lora import StackedAdapters
+from evals.errors import EvalsError
 
-__all__ = ["Rollout", "StackedEngine", "TokenRequest"]
-
+Cache: TypeAlias = KVCache | GeneralCache
 _FIRST_ROOM = 64
 """Positions set aside for completions at first."""
 _COMPACT_BELOW = 0.9
@@ -40,15 +41,15 @@ class StackedEngine:
         self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128, merge_rows: int = 0
     ):
         if max_rows < 1 or merge_rows < 0:
-            raise SelfplayError(
+            raise EvalsError(
                 f"max_rows is {max_rows} and merge_rows {merge_rows}, expected at least 1 and 0"
             )
         self.adapters = adapters
         self.tokenizer = tokenizer
         self.max_rows = max_rows
         self.merge_rows = merge_rows
-        self._decoder = Decoder(adapters.model)
-        self._end = _end_tokens(adapters.model, tokenizer)
+        self._decoder: Any = decoder_of(adapters.model)
+        self.end_tokens = _end_tokens(adapters.model, tokenizer)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in the same order."""
@@ -76,7 +77,7 @@ class StackedEngine:
     def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
         """Decode a rollout; the text ends before the end token and before any stop text."""
         ids = rollout.completion_ids
-        text = self._decode(ids[:-1] if ids and ids[-1] in self._end else ids)
+        text = self.decode(ids[:-1] if ids and ids[-1] in self.end_tokens else ids)
         found = [at for s in stop if (at := text.find(s)) >= 0]
         text = text[: min(found)] if found else text
         return Completion(text, ids, rollout.logprobs, rollout.finish_reason)
@@ -118,7 +119,7 @@ class StackedEngine:
 
     def _sample(self, requests: list[TokenRequest]) -> list[Rollout]:
         logits, cache, mask = self._prefill(requests)
-        table = SampleTable(requests, self._end, logits.device)
+        table = SampleTable(requests, self.end_tokens, logits.device)
         live = torch.arange(len(requests), device=logits.device)
         tokens = table.draw(live, logits)
         self._apply_stops(table, requests)
@@ -138,7 +139,7 @@ class StackedEngine:
                     self._apply_stops(table, requests)
         return table.rollouts()
 
-    def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, KVCache, Tensor | None]:
+    def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor | None]:
         """Read each different (member, prompt) once and spread the result over the requests."""
         keys = [(r.member_index, r.prompt_ids) for r in requests]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -163,11 +164,12 @@ class StackedEngine:
                 # A text of b bytes lies within its last b tokens: each has at least one byte.
                 width = max(len(s.encode()) for s in stops)
                 tail = table.tokens[row, max(0, table.drawn - width) : table.drawn].tolist()
-                text = self._decode(tail)
+                text = self.decode(tail)
                 if any(s in text for s in stops):
                     table.close(row)
 
-    def _decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of these tokens, special ones included."""
         text: str = self.tokenizer.decode(
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
@@ -176,22 +178,21 @@ class StackedEngine:
 
 def _check(request: TokenRequest) -> None:
     if not request.prompt_ids:
-        raise SelfplayError("a prompt is empty, expected at least one token")
-    if request.max_tokens < 1 or request.temperature < 0.0:
-        raise SelfplayError(
-            f"max_tokens is {request.max_tokens} and temperature {request.temperature}, expected "
-            "at least 1 and at least 0"
-        )
+        raise EvalsError("a prompt is empty, expected at least one token")
+    if request.max_tokens < 1:
+        raise EvalsError(f"max_tokens is {request.max_tokens}; expected 1 or more")
+    if not 0.0 <= request.temperature < math.inf:
+        raise EvalsError(f"temperature is {request.temperature}; expected 0 or more")
     if "" in request.stop:
-        raise SelfplayError("a stop text is empty")
+        raise EvalsError("a stop text is empty")
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's end token and those of the model's generation settings."""
-    config = getattr(model, "generation_config", None)
-    more = getattr(config, "eos_token_id", None)
-    listed = more if isinstance(more, list) else [more]
-    ends = {e for e in (tokenizer.eos_token_id, *listed) if e is not None}
+    """The end tokens of the tokenizer, the model and its generation settings."""
+    ends: set[int] = set()
+    for part in (tokenizer, model.config, getattr(model, "generation_config", None)):
+        named = getattr(part, "eos_token_id", None)
+        ends |= set(named if isinstance(named, list) else () if named is None else (named,))
     if not ends:
-        raise SelfplayError("the tokenizer names no end token: set its eos_token")
+        raise EvalsError("the tokenizer names no end token: set its eos_token")
     return tuple(sorted(ends))

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from selfplay.model.sampling import choose, derive_seed, row_uniforms
+from evals.engine.sampling import choose, derive_seed, row_uniforms
 
 
 def test_seeds_differ_by_every_key_its_type_and_its_place():

@@ -7,7 +7,7 @@ set for the extent of a `with adapters.route(...)` block; outside of one the mod
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfplay.errors import SelfplayError
-from selfplay.model.grouped_linear import grouped_linear
-from selfplay.model.sampling import derive_seed, stream
+from evals.engine.grouped_linear import grouped_linear
+from evals.engine.sampling import derive_seed, stream
+from evals.errors import EvalsError
 
 BASE = -1
 """Member index of rows that use no adapter."""
@@ -84,7 +84,7 @@ class StackedLoRALinear(nn.Module):
         if route is None or not route.runs:
             return F.linear(x, base.weight, base.bias)
         if len(route.rows) != x.shape[0]:
-            raise SelfplayError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
+            raise EvalsError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
         if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
             down, up = self._by_row(route, x)
             y = F.linear(x, base.weight, base.bias)
@@ -161,7 +161,7 @@ class StackedAdapters:
             return BASE
         if member not in self.members:
             known = ", ".join(self.members)
-            raise SelfplayError(f"no adapter named {member!r}; loaded: {known}")
+            raise EvalsError(f"no adapter named {member!r}; loaded: {known}")
         return self.members.index(member)
 
     @contextmanager
@@ -231,9 +231,9 @@ def stack_adapters(
     model: a transformers causal language model; target_modules: last parts of module names.
     """
     if not members or len(set(members)) != len(members):
-        raise SelfplayError(f"members must be one or more different names, found {list(members)}")
+        raise EvalsError(f"members must be one or more different names, found {list(members)}")
     if r < 1:
-        raise SelfplayError(f"rank r is {r}, expected at least 1")
+        raise EvalsError(f"rank r is {r}, expected at least 1")
     found = {
         path: module
         for path, module in model.named_modules()
@@ -241,16 +241,27 @@ def stack_adapters(
     }
     missing = set(target_modules) - {path.rpartition(".")[2] for path in found}
     if missing:
-        raise SelfplayError(f"the model has no linear layer named {', '.join(sorted(missing))}")
+        raise EvalsError(f"the model has no linear layer named {', '.join(sorted(missing))}")
+    adapters = put_on(model, found, members, r, lora_alpha)
+    for index in range(len(members)):
+        adapters.initialise(index, seed)
+    return adapters
+
+
+def put_on(
+    model: nn.Module,
+    linears: Mapping[str, nn.Linear],
+    members: Sequence[str],
+    r: int,
+    lora_alpha: float,
+) -> StackedAdapters:
+    """Freeze the model and put members whose A and B are 0 on these of its layers, in place."""
     model.requires_grad_(False)
     routing = Routing()
     layers: dict[str, StackedLoRALinear] = {}
-    for path, linear in found.items():
+    for path, linear in linears.items():
         layer = StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, layer)
         layers[path] = layer
-    adapters = StackedAdapters(model, layers, members, r, lora_alpha, routing)
-    for index in range(len(members)):
-        adapters.initialise(index, seed)
-    return adapters
+    return StackedAdapters(model, layers, members, r, lora_alpha, routing)

@@ -13,9 +13,9 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from evals.engine import Request
-from selfplay.model.generation import StackedEngine, TokenRequest
-from selfplay.model.stacked_lora import BASE, stack_adapters
+from evals.engine.generation import StackedEngine, TokenRequest
+from evals.engine.request import Request
+from evals.engine.stacked_lora import BASE, stack_adapters
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_stop_texts_end_the_text_before_them(engine):
     [
         ({"prompt_ids": ()}, "a prompt is empty"),
         ({"max_tokens": 0}, "max_tokens is 0"),
-        ({"temperature": -1.0}, "temperature -1.0"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
         ({"stop": ("",)}, "a stop text is empty"),
     ],
 )
@@ -235,8 +235,17 @@ def test_the_rest_of_the_family(tiny, tokenizer, config, kind):
         assert torch.tensor(rollout.logprobs) == pytest.approx(wanted[:, 0], abs=2e-5)
 
 
-def test_an_unknown_architecture_is_refused(tiny, stack, tokenizer, monkeypatch):
-    monkeypatch.setattr(stack[0].config, "model_type", "gpt2")
-    adapters = stack_adapters(copy.deepcopy(stack[0]), ["a"], r=2, lora_alpha=2, seed=0)
-    with pytest.raises(ValueError, match="cannot run a 'gpt2' model"):
-        StackedEngine(adapters, tokenizer)
+def test_models_of_other_families_draw_the_same_through_transformers(
+    stack, tokenizer, engine, tiny
+):
+    twin = copy.deepcopy(stack[1])
+    twin.model.config.model_type = "another"
+    general = StackedEngine(twin, tokenizer, max_rows=5)
+    requests = [
+        TokenRequest(i % 4 - 1, prompt(tiny, i), 3 + 5 * (i % 5), float(i % 3), seed=i)
+        for i in range(24)
+    ]
+    mine, theirs = engine.rollouts(requests), general.rollouts(requests)
+    assert [r.completion_ids for r in mine] == [r.completion_ids for r in theirs]
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

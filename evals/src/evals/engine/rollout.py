@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selfplay.errors import SelfplayError
-from selfplay.model.sampling import choose, row_uniforms
+from evals.engine.sampling import choose, row_uniforms
+from evals.errors import EvalsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class SampleTable:
         """
         step = self.drawn
         if step == self.tokens.shape[1]:
-            raise SelfplayError(f"the table holds {step} tokens a row, all drawn")
+            raise EvalsError(f"the table holds {step} tokens a row, all drawn")
         tokens, logprobs = choose(logits, self._uniforms[live, step], self._temperatures[live])
         self.tokens[live, step] = tokens
         self._logprobs[live, step] = logprobs

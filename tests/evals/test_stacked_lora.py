@@ -4,9 +4,9 @@ import math
 import pytest
 import torch
 
+from evals.engine.adapter_exchange import export_adapter, import_adapter
+from evals.engine.stacked_lora import BASE, stack_adapters
 from lora_evo import Adapter, Slot
-from selfplay.model.adapter_exchange import export_adapter, import_adapter
-from selfplay.model.stacked_lora import BASE, stack_adapters
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],

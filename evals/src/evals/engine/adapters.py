@@ -1,0 +1,128 @@
+"""Adapters on a base model: named, checked against the base, attached, and checked again."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from evals.engine.adapter_exchange import stack_saved
+from evals.engine.base_model import BaseModel, same_base
+from evals.engine.stacked_lora import StackedAdapters
+from evals.errors import EvalsError
+from lora_evo import Adapter, LoraEvoError, content_hash, load_adapter
+
+BASE = "base"
+"""Name of the base model without an adapter, in tables and output folders."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
+
+
+def name_adapters(specs: Sequence[str]) -> dict[str, Path]:
+    """Names and folders from `NAME=DIR` or `DIR` (then the folder's name).
+
+    Raises EvalsError for a folder that is not there, and for a name that is used twice, is
+    `base`, or could not be the name of a folder.
+    """
+    named: dict[str, Path] = {}
+    for spec in specs:
+        name, sign, rest = spec.partition("=")
+        folder = Path(rest) if sign and not Path(spec).is_dir() else Path(spec)
+        if folder == Path(spec):
+            name = folder.resolve().name
+        if not folder.is_dir():
+            raise EvalsError(f"there is no adapter folder {folder}; expected a PEFT adapter")
+        if not _NAME.fullmatch(name) or name == BASE:
+            raise EvalsError(
+                f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "
+                f"{BASE!r}); name it with --adapter NAME={folder}"
+            )
+        if name in named:
+            raise EvalsError(f"two adapters are called {name!r}; name one with NAME={folder}")
+        named[name] = folder
+    return named
+
+
+def put_saved(
+    base: BaseModel, folders: Mapping[str, Path], any_base: bool
+) -> tuple[StackedAdapters, dict[str, str]]:
+    """Put the adapters in these folders on the base; return them and their content hashes.
+
+    any_base: accept an adapter whose configuration names another base model. Raises EvalsError when
+    one is damaged, belongs to another base, or does not take hold.
+    """
+    saved: dict[str, Adapter] = {}
+    hashes: dict[str, str] = {}
+    linears: dict[str, torch.nn.Linear] = {}
+    for name, folder in folders.items():
+        try:
+            saved[name] = load_adapter(folder)
+            hashes[name] = content_hash(folder)
+        except LoraEvoError as error:
+            raise EvalsError(str(error)) from error
+        linears |= _fitting(base, saved[name], folder, any_base)
+    adapters = stack_saved(base.model, linears, saved)
+    for name, adapter in saved.items():
+        _check_hold(base, adapters, adapter, name, folders[name])
+    return adapters, hashes
+
+
+def _fitting(
+    base: BaseModel, adapter: Adapter, folder: Path, any_base: bool
+) -> dict[str, torch.nn.Linear]:
+    """The layers of the base that an adapter has factors for, all of the right shape."""
+    named = adapter.config.base_model_name_or_path
+    if named and not any_base and not same_base(named, base.name):
+        raise EvalsError(
+            f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
+            "name the right --model, or accept it with --any-base"
+        )
+    linears = {path: m for path, m in base.model.named_modules() if isinstance(m, torch.nn.Linear)}
+    for path, slot in adapter.slots.items():
+        if path not in linears:
+            raise EvalsError(
+                f"{folder} is of another base model: {base.name} has no linear module {path}"
+            )
+        found = (slot.A.shape[1], slot.B.shape[0])
+        expected = (linears[path].in_features, linears[path].out_features)
+        if found != expected:
+            raise EvalsError(
+                f"{folder} is of another base model: its factors of {path} map {found[0]} to "
+                f"{found[1]} features, {base.name} has {expected[0]} to {expected[1]} there"
+            )
+    _check_whole(base, adapter, folder, linears)
+    return {path: linears[path] for path in adapter.slots}
+
+
+def _check_whole(
+    base: BaseModel, adapter: Adapter, folder: Path, linears: Mapping[str, torch.nn.Linear]
+) -> None:
+    """There are factors for every layer that the configuration targets."""
+    config = adapter.config
+    if config.target_modules == "all-linear" or config.rest.get("layers_to_transform"):
+        return  # what they leave out cannot be told from what is lost
+    targets = {path for path in linears if config.targets(path)}
+    odd = sorted(targets ^ adapter.slots.keys())
+    if odd:
+        raise EvalsError(
+            f"{folder} is of another base model, or damaged: it has factors for "
+            f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
+            f"{base.name}; they differ in {odd[0]}"
+        )
+
+
+@torch.inference_mode()
+def _check_hold(
+    base: BaseModel, adapters: StackedAdapters, adapter: Adapter, name: str, folder: Path
+) -> None:
+    """The adapter changes what the model says, unless its update is 0.
+
+    An adapter that silently does not take hold would be evaluated as the base model.
+    """
+    if not any(bool(slot.B.any()) and bool(slot.A.any()) for slot in adapter.slots.values()):
+        return
+    ids = torch.arange(1, 9, device=base.model.device)[None] % base.model.config.vocab_size
+    plain = base.model(input_ids=ids).logits
+    with adapters.route([adapters.index(name)]):
+        changed = base.model(input_ids=ids).logits
+    if torch.equal(plain, changed):
+        raise EvalsError(f"{folder} changes nothing of what {base.name} says, though it is not 0")
