@@ -15,7 +15,7 @@ from lora_evo.recovery.trials import run_trials
 from selfplay.errors import ConfigError
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.handicap import weaken
-from selfplay.retention.parents import Upbringing, brought_up, nano_pairs, upbringings
+from selfplay.retention.parents import ParentRecipe, nano_pairs, parent_recipes, train_parent
 from selfplay.retention.student import FixedTaskLearner, Lesson
 from selfplay.retention.tasks import NANO_TOKENS, nano_programs, nano_tasks, read_tasks
 from selfplay.run.config import RunConfig
@@ -108,8 +108,10 @@ def run_experiment(
                 raise ConfigError("two of the parents' directories have the same name")
             pairs = tuple(Pair(a, b, "given") for a, b in pairwise(parents))
         else:
-            for way in upbringings(settings.parents):
-                parents[way.name] = _parent(way, home, students, programs, config, settings, say)
+            for recipe in parent_recipes(settings.parents):
+                parents[recipe.name] = _parent(
+                    recipe, home, students, programs, config, settings, say
+                )
             pairs = nano_pairs(settings.parents)
         plan = TrialPlan(
             parents=tuple(list(parents)[: len(given) or settings.parents]),
@@ -181,7 +183,7 @@ def _students(
 
 
 def _parent(
-    way: Upbringing,
+    recipe: ParentRecipe,
     home: Path,
     students: FixedTaskLearner,
     programs: list[LabelledProgram],
@@ -190,12 +192,12 @@ def _parent(
     say: Callable[[str], None],
 ) -> Adapter:
     """The parent saved by an earlier call, or a new one, which is saved."""
-    place = home / PARENTS / way.name
+    place = home / PARENTS / recipe.name
     if place.is_dir():
         return load_adapter(place)
-    say(f"bringing up {way.name}")
-    adapter = brought_up(
-        way,
+    say(f"bringing up {recipe.name}")
+    adapter = train_parent(
+        recipe,
         students,
         programs,
         warm_up_steps=settings.warm_up_steps,

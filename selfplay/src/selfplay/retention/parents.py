@@ -15,7 +15,7 @@ EXAMPLES = 24
 
 
 @dataclass(frozen=True)
-class Upbringing:
+class ParentRecipe:
     """How a parent is made."""
 
     name: str
@@ -25,10 +25,10 @@ class Upbringing:
     """Names the data of everything after."""
 
 
-def upbringings(parents: int) -> list[Upbringing]:
+def parent_recipes(parents: int) -> list[ParentRecipe]:
     """`parents` parents that share nothing, and a sibling of the first."""
     names = [f"p{i}" for i in range(parents)]
-    return [*(Upbringing(n, n, n) for n in names), Upbringing("p0-sibling", "p0", "p0-sibling")]
+    return [*(ParentRecipe(n, n, n) for n in names), ParentRecipe("p0-sibling", "p0", "p0-sibling")]
 
 
 def nano_pairs(parents: int) -> tuple[Pair, ...]:
@@ -38,8 +38,8 @@ def nano_pairs(parents: int) -> tuple[Pair, ...]:
     return (Pair("p0", "p0-sibling", "sibling"), *(Pair(a, b, "far") for a, b in far))
 
 
-def brought_up(
-    way: Upbringing,
+def train_parent(
+    recipe: ParentRecipe,
     students: FixedTaskLearner,
     programs: list[LabelledProgram],
     *,
@@ -51,14 +51,14 @@ def brought_up(
     """Train one parent from a fresh adapter, in the first place of the stack."""
     learner = students.learner
     member = learner.members[0]
-    learner.adapters.initialise(0, derive_seed(seed, "parent", way.trunk))
+    learner.adapters.initialise(0, derive_seed(seed, "parent", recipe.trunk))
     learner.optimizer.reset(0)
     learner.optimizer.states[0].learning_rate = warm_up_rate
     for step in range(warm_up_steps):
-        source = way.trunk if step < warm_up_steps // 2 else way.branch
+        source = recipe.trunk if step < warm_up_steps // 2 else recipe.branch
         data = nano_examples(programs, EXAMPLES, derive_seed(seed, "warm-up", source, step))
         supervised_step(learner, students.tokenizer, 0, data)
-    students.start([learner.export(member)], derive_seed(seed, "practice", way.branch))
+    students.start([learner.export(member)], derive_seed(seed, "practice", recipe.branch))
     for _ in range(practice_steps):
         students.step([0])
     return learner.export(member)

@@ -70,6 +70,9 @@ def _told(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
     if not place or isinstance(error.__cause__, ValueError):
         # A section's own check, in its own words.
         return f"{path}.{what}" if path else what or str(error)
+    if what.startswith("Object missing required field"):
+        name = what.split("`")[1]
+        return f"{path}.{name}".lstrip(".") + " is missing"
     for step in re.findall(r"\w+", path):
         kind = kind if step.isdigit() else get_type_hints(kind)[step]
         data = data[int(step) if step.isdigit() else step]

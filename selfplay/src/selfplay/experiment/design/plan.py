@@ -3,16 +3,18 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from selfplay.errors import ConfigError
+from selfplay.records.ranges import Count
 from selfplay.run.config import RunConfig, config_text, override, read_config
 from selfplay.run.preset import read_preset
 
 Settings = Mapping[str, Any]
 """Values by dotted key, such as `learner.learning_rate`."""
+Seeds = tuple[Count, ...]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Plan:
     name: str
     arms: Mapping[str, Settings]
     """What sets each arm apart."""
-    seeds: tuple[int, ...]
+    seeds: Seeds
     question: str = ""
     preset: str | None = "nano"
     """Settings to start from."""
@@ -32,11 +34,11 @@ class Plan:
     """Settings of all arms and controls."""
     controls: Mapping[str, Settings] = field(default_factory=dict)
     """What is changed in every arm to see it without an effect."""
-    control_seeds: tuple[int, ...] = ()
+    control_seeds: Seeds = ()
     """Seeds of the controls; empty: those of the arms."""
     contrasts: tuple[tuple[str, str], ...] = ()
     """Pairs of arms, first minus second; empty: every arm minus the first one."""
-    findings: str | None = None
+    findings: Literal["paper"] | None = None
     """Questions answered with a verdict: `paper`, or none."""
 
     def run_config(self, arm: str, control: str | None, seed: int) -> RunConfig:
