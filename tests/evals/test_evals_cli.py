@@ -156,7 +156,7 @@ def test_list_doctor_and_version() -> None:
     assert [row["name"] for row in rows] == names
     assert "nano_code_f" in _run("list").stdout
     found = json.loads(_run("doctor", "--json").stdout)
-    assert {"python", "torch", "transformers", "peft"} <= set(found["versions"])
+    assert {"python", "torch", "transformers"} <= set(found["versions"])
     assert "device" in _run("doctor").stdout
     assert "evals" in _run("--version").stdout
 

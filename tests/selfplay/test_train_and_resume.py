@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from selfplay import atomic
+from evals import atomic
 from selfplay.cli import main
 from selfplay.run import directory as run_directory
 from selfplay.step import loop

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evals.atomic import write_text
+from evals.atomic import sweep, write_text
 from evals.benchmark import Judgement, Sample
 from evals.errors import EvalsError, SettingsChanged
 from evals.records import read_samples, sample_line, verdict_lines
@@ -65,6 +65,7 @@ def open_run_folder(folder: Path, settings: Settings) -> Iterator[RunFolder]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
+        sweep(folder)
         yield RunFolder(folder, _kept(folder, settings))
     finally:
         os.close(handle)

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
+from evals.atomic import write_text
 from selfplay import __version__
-from selfplay.atomic import write_text
 from selfplay.commands.experiment import compare, experiment
 from selfplay.commands.nano import nano
 from selfplay.commands.retention import retention

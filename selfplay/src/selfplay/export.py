@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
+from evals.atomic import appearing
 from evals.engine.base_model import load_base_model, resolve
 from lora_evo import LoraEvoError, load_adapter, save_adapter
-from selfplay.atomic import appearing
 from selfplay.errors import SelfplayError
 from selfplay.run.directory import open_config
 

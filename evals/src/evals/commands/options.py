@@ -14,7 +14,10 @@ _P = ParamSpec("_P")
 
 
 def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
-    """Turn the command's return value and its errors into an exit code and one line."""
+    """Turn the command's return value and its errors into an exit code and one line.
+
+    0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
+    """
 
     @wraps(command)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -28,7 +31,8 @@ def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
             code = _fail("interrupted; finished samples are kept, the same command goes on", 130)
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            code = _fail(f"{place}{error.strerror or error}", 2)
+            misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
+            code = _fail(f"{place}{error.strerror or error}", 2 if misplaced else 1)
         sys.exit(code)
 
     return wrapped

@@ -55,6 +55,11 @@ class HFEngine:
         self._model, self._fingerprint, self._context = base.name, base.fingerprint, base.context
 
     @property
+    def max_rows(self) -> int:
+        """Sequences in one batch."""
+        return self._open().max_rows
+
+    @property
     def adapters(self) -> tuple[str, ...]:
         """Names of the loaded adapters."""
         return tuple(self._hashes)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from selfplay.atomic import write_text
+from evals.atomic import write_text
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import SelfplayError
 from selfplay.run.preset import read_preset

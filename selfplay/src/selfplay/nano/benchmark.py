@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from code_verifier import Sandbox, Task
-from selfplay.atomic import write_text
+from evals.atomic import write_text
 from selfplay.nano.held_out import held_out_tasks, long_tasks
 from selfplay.prompts.nano import solve_prompt
 

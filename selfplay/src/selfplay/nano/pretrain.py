@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
-from selfplay.atomic import appearing
+from evals.atomic import appearing
 from selfplay.errors import SelfplayError
 from selfplay.nano.architecture import new_model
 from selfplay.nano.corpus import Curriculum, build_corpus, read_corpus

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from selfplay.atomic import write_text
+from evals.atomic import write_text
 from selfplay.errors import SelfplayError
 from selfplay.report.curves import colour, curve_grid
 from selfplay.report.gallery import MOST_BYTES, gallery

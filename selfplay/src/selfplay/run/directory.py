@@ -10,7 +10,7 @@ from typing import IO
 
 import yaml
 
-from selfplay.atomic import write_text
+from evals.atomic import write_text
 from selfplay.errors import RunDirectoryError
 from selfplay.run.config import RunConfig, config_text, read_config
 

@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from evals.atomic import appearing, sweep
 from league import League
-from selfplay.atomic import appearing
 from selfplay.errors import RunDirectoryError
 from selfplay.records.row_file import read_rows
 from selfplay.records.task_row import TaskRow
@@ -84,10 +84,9 @@ def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
         if path.name[0] != "." and int(path.name.partition("@")[2]) > step:
             shutil.rmtree(path)
     for folder in (directory, *(directory / n for n in ("members", "ancestors", "checkpoints"))):
-        for path in _children(folder):
-            # What a killed write left.
-            if path.suffix in (".part", ".tmp"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        sweep(folder)
+        for path in folder.glob(".*.part"):  # those of lora_evo's children
+            shutil.rmtree(path)
     return state
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
-from selfplay.atomic import write_text
+from evals.atomic import write_text
 from selfplay.experiment.evidence.comparison import Table, groups
 from selfplay.experiment.evidence.curves import gain_panel
 from selfplay.experiment.evidence.gains import population_mean, weakest_member

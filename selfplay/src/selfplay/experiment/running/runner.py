@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selfplay.atomic import write_text
+from evals.atomic import write_text
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment.design.plan import Plan, differences, plan_text, resolved
 from selfplay.experiment.design.plan_file import open_plan
