@@ -126,7 +126,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     for name in ("metrics.jsonl", "tasks.jsonl", "resources.jsonl", "league/events.jsonl"):
         with (home / name).open("a") as file:
             file.write('{"step": 4, "te')
-    (home / "checkpoints" / "step-4.tmp").mkdir(exist_ok=True)
+    (home / "checkpoints" / ".step-4.7.tmp").mkdir()
     (home / "members" / "t7").mkdir()
     assert command("resume", home, "--quiet").exit_code == 0
     assert runs.outcome(home) == whole.outcome
