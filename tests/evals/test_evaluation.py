@@ -16,8 +16,8 @@ from evals import (
     evaluate,
     load_benchmark,
 )
-from evals.evaluation import choose
-from evals.interval import wilson
+from evals.runs.evaluation import choose
+from evals.runs.interval import wilson
 
 
 def _gold(benchmark: Benchmark) -> dict[str, str]:

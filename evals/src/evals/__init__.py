@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-from evals.benchmark import Benchmark, Judgement, Question, Sample
-from evals.catalog import BENCHMARKS, load_benchmark
+from evals.benchmarks.benchmark import Benchmark, Judgement, Question, Sample
+from evals.benchmarks.catalog import BENCHMARKS, load_benchmark
 from evals.engine.request import Completion, Engine, Request
 from evals.errors import EvalsError, SettingsChanged
-from evals.evaluation import evaluate
-from evals.result import Result, Score
+from evals.runs.evaluation import evaluate
+from evals.runs.result import Result, Score
 
 if TYPE_CHECKING:
     from evals.engine.hf import HFEngine as HFEngine

@@ -12,17 +12,17 @@ import click
 from code_verifier import Sandbox
 from evals import __version__
 from evals.atomic import write_text
-from evals.benchmark import Benchmark
-from evals.catalog import BENCHMARKS, load_benchmark
+from evals.benchmarks.benchmark import Benchmark
+from evals.benchmarks.catalog import BENCHMARKS, load_benchmark
 from evals.commands.doctor import diagnose
 from evals.commands.options import allow_weak as allow_weak_option
 from evals.commands.options import as_json as json_option
 from evals.commands.options import clean_exit, model_options, sampling_options
 from evals.errors import EvalsError
-from evals.evaluation import choose, evaluate
-from evals.records import read_samples, verdict_lines
-from evals.report import align, find_results, result_table
-from evals.result import Result, score, score_levels
+from evals.runs.evaluation import choose, evaluate
+from evals.runs.records import read_samples, verdict_lines
+from evals.runs.result import Result, score, score_levels
+from evals.runs.results_table import align, find_results, result_table
 
 _PATH = click.Path(path_type=Path)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 
 from code_verifier import Sandbox, SandboxUnavailable
-from evals.versions import versions
+from evals.runs.versions import versions
 
 _OURS = frozenset({"populab-evals", "populab-workspace"})
 

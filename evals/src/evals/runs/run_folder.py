@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from evals.atomic import sweep, write_text
-from evals.benchmark import Judgement, Sample
+from evals.benchmarks.benchmark import Judgement, Sample
 from evals.errors import EvalsError, SettingsChanged
-from evals.records import read_samples, sample_line, verdict_lines
-from evals.result import Result, Settings
+from evals.runs.records import read_samples, sample_line, verdict_lines
+from evals.runs.result import Result, Settings
 
 RESULT_FILE = "result.json"
 

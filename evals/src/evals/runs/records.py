@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evals.benchmark import Judgement, Sample
+from evals.benchmarks.benchmark import Judgement, Sample
 from evals.errors import EvalsError
 
 

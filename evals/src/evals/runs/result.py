@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evals.benchmark import Judgement
+from evals.benchmarks.benchmark import Judgement
 from evals.errors import EvalsError
-from evals.interval import wilson
+from evals.runs.interval import wilson
 
 Settings = dict[str, Any]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from evals.errors import EvalsError
-from evals.result import Result, Score
-from evals.run_folder import RESULT_FILE, read_result
+from evals.runs.result import Result, Score
+from evals.runs.run_folder import RESULT_FILE, read_result
 
 
 def find_results(folders: Iterable[Path]) -> list[Result]:

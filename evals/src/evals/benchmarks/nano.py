@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from code_verifier import CodeVerifierError, Grade, Sandbox, Task
-from evals.benchmark import Benchmark, Judgement, Question, Sample
+from evals.benchmarks.benchmark import Benchmark, Judgement, Question, Sample
 from evals.errors import EvalsError
 
 MAX_TOKENS = 192

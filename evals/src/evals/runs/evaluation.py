@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from code_verifier import Sandbox
-from evals.benchmark import Benchmark, Question, Sample
-from evals.catalog import load_benchmark
+from evals.benchmarks.benchmark import Benchmark, Question, Sample
+from evals.benchmarks.catalog import load_benchmark
 from evals.engine.request import Engine, Request
 from evals.errors import EvalsError
-from evals.result import Result, Settings, score, score_levels
-from evals.run_folder import RunFolder, open_run_folder
-from evals.seeds import sample_seed
-from evals.versions import versions
+from evals.runs.result import Result, Settings, score, score_levels
+from evals.runs.run_folder import RunFolder, open_run_folder
+from evals.runs.seeds import sample_seed
+from evals.runs.versions import versions
 
 _BATCH = 64
 _BASE = "base"

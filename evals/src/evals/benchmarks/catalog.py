@@ -4,9 +4,9 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 
-from evals.benchmark import Benchmark
+from evals.benchmarks.benchmark import Benchmark
+from evals.benchmarks.nano import DESCRIPTIONS, load_nano
 from evals.errors import EvalsError
-from evals.nano import DESCRIPTIONS, load_nano
 
 BENCHMARKS: dict[str, Callable[[str], Benchmark]] = dict.fromkeys(DESCRIPTIONS, load_nano)
 """Name -> the function that loads it."""
