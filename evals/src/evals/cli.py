@@ -2,9 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import click
@@ -19,7 +18,7 @@ from evals.commands.options import allow_weak as allow_weak_option
 from evals.commands.options import as_json as json_option
 from evals.commands.options import clean_exit, model_options, sampling_options
 from evals.errors import EvalsError
-from evals.runs.evaluation import choose, evaluate
+from evals.runs.evaluation import BASE, choose, evaluate_together
 from evals.runs.records import read_samples, verdict_lines
 from evals.runs.result import Result, score, score_levels
 from evals.runs.results_table import align, find_results, result_table
@@ -77,7 +76,7 @@ def run(
     as_json: bool,
 ) -> int:
     """Evaluate adapters on benchmarks; the same command goes on where a run stopped."""
-    chosen = _benchmarks(benchmarks)
+    chosen_benchmarks = _benchmarks(benchmarks)
     if engine == "vllm":
         raise EvalsError("this version has no vllm engine yet; use --engine hf")
     if n > 1 and temperature == 0:
@@ -93,20 +92,25 @@ def run(
         model, named, device=device, dtype=dtype, max_rows=max_rows, any_base=any_base
     )
     with Sandbox(allow_weak=allow_weak) as sandbox:
-        ask = partial(
-            evaluate,
-            loaded,
-            n=n,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            limit=limit,
-            seed=seed,
-            sandbox=sandbox,
-        )
-        for member in members:
-            for benchmark in chosen:
-                total = n * len(choose(benchmark, limit))
-                results.append(_with_progress(ask, benchmark, member, total, out))
+        for chosen in chosen_benchmarks:
+            places = {m: out / (m or BASE) / chosen.name for m in members}
+            total = n * len(choose(chosen, limit)) * len(members)
+            with click.progressbar(
+                length=total, label=chosen.name, file=sys.stderr, show_pos=True
+            ) as bar:
+                results += evaluate_together(
+                    loaded,
+                    chosen,
+                    members,
+                    n,
+                    temperature,
+                    max_tokens=max_tokens,
+                    limit=limit,
+                    seed=seed,
+                    places=places,
+                    sandbox=sandbox,
+                    progress=bar.update,
+                )
     loaded.close()
     return _show(results, as_json)
 
@@ -181,19 +185,6 @@ def doctor(as_json: bool) -> int:
 def _benchmarks(options: Sequence[str]) -> list[Benchmark]:
     names = [name.strip() for option in options for name in option.split(",")]
     return [load_benchmark(name) for name in dict.fromkeys(names)]
-
-
-def _with_progress(
-    ask: Callable[..., Result], benchmark: Benchmark, adapter: str | None, total: int, out: Path
-) -> Result:
-    """Evaluate one adapter on one benchmark, with a bar on stderr that counts its samples."""
-    name = adapter if adapter is not None else "base"
-    with click.progressbar(
-        length=total, label=f"{name} {benchmark.name}", file=sys.stderr, show_pos=True
-    ) as bar:
-        return ask(
-            benchmark, adapter, out=out / name / benchmark.name, progress=lambda k: bar.update(k)
-        )
 
 
 def _show(results: Sequence[Result], as_json: bool) -> int:

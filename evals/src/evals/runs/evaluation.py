@@ -1,9 +1,10 @@
-"""One adapter on one benchmark: ask, keep, judge, count."""
+"""Adapters on a benchmark: ask, keep, judge, count."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from code_verifier import Sandbox
 from evals.benchmarks.benchmark import Benchmark, Question, Sample
@@ -15,8 +16,22 @@ from evals.runs.run_folder import RunFolder, open_run_folder
 from evals.runs.seeds import sample_seed
 from evals.runs.versions import versions
 
+BASE = "base"
+"""Name of the base model without an adapter, in tables and output folders."""
 _BATCH = 64
-_BASE = "base"
+_Key: TypeAlias = tuple[str, int]
+"""A question's id and the number of a sample."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One adapter of an evaluation: what is asked of it, and what it has answered."""
+
+    adapter: str | None
+    settings: Settings
+    requests: Mapping[_Key, Request]
+    folder: RunFolder | None
+    known: dict[_Key, Sample]
 
 
 def evaluate(
@@ -26,79 +41,123 @@ def evaluate(
     n: int = 1,
     temperature: float = 0.0,
     *,
+    out: Path | str | None = None,
+    **options: Any,
+) -> Result:
+    """Sample `n` responses of one adapter to every question and judge them.
+
+    out: folder for samples, verdicts and result; a run that stopped goes on there. Everything else
+    is `evaluate_together`'s.
+    """
+    places = None if out is None else {adapter: Path(out)}
+    (result,) = evaluate_together(
+        engine, benchmark, [adapter], n, temperature, places=places, **options
+    )
+    return result
+
+
+def evaluate_together(
+    engine: Engine,
+    benchmark: Benchmark | str,
+    adapters: Sequence[str | None],
+    n: int = 1,
+    temperature: float = 0.0,
+    *,
     max_tokens: int | None = None,
     limit: int | None = None,
     seed: int = 0,
-    out: Path | str | None = None,
+    places: Mapping[str | None, Path] | None = None,
     sandbox: Sandbox | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Result:
-    """Sample `n` responses to every question and judge them.
+) -> list[Result]:
+    """Sample `n` responses of every adapter to every question and judge them.
 
-    adapter: a name the engine has loaded; None is the base model. max_tokens: None is the
-    benchmark's own. limit: ask only so many questions, the same share of each level. out: folder
-    for samples, verdicts and result; a run that stopped goes on there. sandbox: to judge in; else
-    one is opened. progress: called with the number of samples that are newly done.
+    adapters: names the engine has loaded; None is the base model. They share batches and seeds, so
+    that they are paired. max_tokens: None is the benchmark's own. limit: ask only so many
+    questions, the same share of each level. places: a folder for each adapter's samples, verdicts
+    and result; a run that stopped goes on there. sandbox: to judge in; else one is opened.
+    progress: called with the number of samples that are newly done.
 
-    Raises EvalsError for unusable arguments, and SettingsChanged when `out` holds another run.
+    Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
     """
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
     max_tokens = benchmark.max_tokens if max_tokens is None else max_tokens
     _check(n, temperature, max_tokens, limit, seed)
     questions = choose(benchmark, limit)
-    settings: Settings = {
+    asked: Settings = {
         "benchmark_hash": benchmark.content_hash,
         "n": n,
         "temperature": float(temperature),
         "max_tokens": max_tokens,
         "limit": limit,
         "seed": seed,
-        **_identity(engine, adapter),
-    }
-    requests = {
-        (question.id, number): Request(
-            prompt=question.prompt,
-            adapter=adapter,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=sample_seed(seed, benchmark.name, question.id, number),
-        )
-        for question in questions
-        for number in range(n)
     }
     with ExitStack() as stack:
-        folder = None
-        kept: list[Sample] = []
-        if out is not None:
-            folder = stack.enter_context(open_run_folder(Path(out), settings))
-            kept = folder.samples
-        known = {(sample.id, sample.sample): sample for sample in kept}
-        if progress is not None and known:
-            progress(len(known))
-        for batch in _batches(engine, requests):
-            missing = [key for key in batch if key not in known]
-            if missing:
-                known |= _ask(engine, requests, missing, folder)
-                if progress is not None:
-                    progress(len(missing))
+        parts = []
+        for adapter in adapters:
+            settings = asked | _identity(engine, adapter)
+            requests = {
+                (question.id, number): Request(
+                    prompt=question.prompt,
+                    adapter=adapter,
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    seed=sample_seed(seed, benchmark.name, question.id, number),
+                )
+                for question in questions
+                for number in range(n)
+            }
+            folder = None
+            if places is not None:
+                folder = stack.enter_context(open_run_folder(places[adapter], settings))
+            kept = folder.samples if folder else []
+            known = {(sample.id, sample.sample): sample for sample in kept}
+            parts.append(_Part(adapter, settings, requests, folder, known))
+        _ask(engine, parts, progress or (lambda count: None))
         if sandbox is None:
             sandbox = stack.enter_context(Sandbox())
-        named = {question.id: question for question in questions}
-        ordered = [known[key] for key in requests]
-        pairs = [(named[sample.id], sample) for sample in ordered]
-        judgements = list(benchmark.judge(pairs, sandbox))
-        result = Result(
-            adapter=adapter if adapter is not None else _BASE,
-            benchmark=benchmark.name,
-            partial=len(questions) < len(benchmark.questions),
-            overall=score(judgements),
-            levels=score_levels(judgements),
-            settings=settings,
-            versions=versions(),
-        )
-        if folder is not None:
-            folder.finish(ordered, judgements, result)
+        return [_judge(benchmark, questions, part, sandbox) for part in parts]
+
+
+def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[int], None]) -> None:
+    """Ask what is not known yet; the batches are the same whatever has been done already."""
+    progress(sum(len(part.known) for part in parts))
+    places = [(part, key) for part in parts for key in part.requests]
+    places.sort(key=lambda place: len(place[0].requests[place[1]].prompt))
+    size = int(getattr(engine, "max_rows", _BATCH))
+    for start in range(0, len(places), size):
+        missing = [(p, key) for p, key in places[start : start + size] if key not in p.known]
+        completions = engine.generate([part.requests[key] for part, key in missing])
+        new: dict[int, list[Sample]] = {}
+        for (part, key), completion in zip(missing, completions, strict=True):
+            truncated = completion.finish_reason == "length"
+            tokens = len(completion.token_ids)
+            part.known[key] = Sample(*key, completion.text, truncated, tokens)
+            new.setdefault(id(part), []).append(part.known[key])
+        for part in parts:
+            if part.folder is not None and id(part) in new:
+                part.folder.add(new[id(part)])
+        progress(len(missing))
+
+
+def _judge(
+    benchmark: Benchmark, questions: Sequence[Question], part: _Part, sandbox: Sandbox
+) -> Result:
+    named = {question.id: question for question in questions}
+    ordered = [part.known[key] for key in part.requests]
+    judgements = list(benchmark.judge([(named[s.id], s) for s in ordered], sandbox))
+    result = Result(
+        adapter=part.adapter if part.adapter is not None else BASE,
+        benchmark=benchmark.name,
+        partial=len(questions) < len(benchmark.questions),
+        overall=score(judgements),
+        levels=score_levels(judgements),
+        settings=part.settings,
+        versions=versions(),
+    )
+    if part.folder is not None:
+        part.folder.finish(ordered, judgements, result)
     return result
 
 
@@ -133,35 +192,3 @@ def _identity(engine: Engine, adapter: str | None) -> dict[str, Any]:
     """What the engine says of itself; engines need not say anything."""
     identity = getattr(engine, "identity", None)
     return dict(identity(adapter)) if identity else {"engine": type(engine).__name__}
-
-
-def _batches(
-    engine: Engine, requests: dict[tuple[str, int], Request]
-) -> Iterator[Sequence[tuple[str, int]]]:
-    """All samples, short prompts first; the same batches whatever has been done already."""
-    keys = sorted(requests, key=lambda key: len(requests[key].prompt))
-    size = int(getattr(engine, "max_rows", _BATCH))
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
-
-
-def _ask(
-    engine: Engine,
-    requests: dict[tuple[str, int], Request],
-    keys: Sequence[tuple[str, int]],
-    folder: RunFolder | None,
-) -> dict[tuple[str, int], Sample]:
-    completions = engine.generate([requests[key] for key in keys])
-    samples = [
-        Sample(
-            id=key[0],
-            sample=key[1],
-            response=completion.text,
-            truncated=completion.finish_reason == "length",
-            tokens=len(completion.token_ids),
-        )
-        for key, completion in zip(keys, completions, strict=True)
-    ]
-    if folder is not None:
-        folder.add(samples)
-    return dict(zip(keys, samples, strict=True))
