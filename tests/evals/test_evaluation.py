@@ -128,6 +128,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path, sandbox: S
     straight = TableEngine(gold)
     evaluate(straight, benchmark, out=tmp_path / "a", **ask)
     assert sorted(_files(tmp_path / "a")) == [
+        "prompts.jsonl",
         "result.json",
         "samples.jsonl",
         "settings.json",
@@ -178,7 +179,7 @@ def test_a_full_disk_leaves_whole_lines(
 
     def full(handle: int) -> None:
         calls.append(handle)
-        if len(calls) > 2:
+        if len(calls) > 3:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
@@ -188,7 +189,7 @@ def test_a_full_disk_leaves_whole_lines(
     assert len(lines) == 8
     assert all(json.loads(line) for line in lines)
     assert lines[-1].endswith(b"\n")
-    assert sorted(_files(tmp_path / "a")) == ["samples.jsonl", "settings.json"]
+    assert sorted(_files(tmp_path / "a")) == ["prompts.jsonl", "samples.jsonl", "settings.json"]
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,17 @@ def grade(benchmark: str, samples: Path, out: Path, allow_weak: bool, as_json: b
 
 @main.command()
 @click.argument("folders", type=_PATH, nargs=-1, required=True)
+@click.option("--html", "page", type=_PATH, help="Write one self-contained page.")
 @json_option
 @clean_exit
-def report(folders: tuple[Path, ...], as_json: bool) -> int:
-    """Show all finished results in or below folders."""
+def report(folders: tuple[Path, ...], page: Path | None, as_json: bool) -> int:
+    """Show all finished results in or below folders: a table here, and a page with samples."""
+    if page is not None:
+        from evals.report.page import write_page
+        from evals.report.scored_run import read_scored
+
+        write_page(read_scored(folders), page)
+        click.echo(f"report: {page}", err=True)
     return _show(find_results(folders), as_json)
 
 

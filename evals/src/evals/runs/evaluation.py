@@ -1,5 +1,7 @@
 """Adapters on a benchmark: ask, keep, judge, count."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -85,8 +87,10 @@ def evaluate_together(
     max_tokens = benchmark.max_tokens if max_tokens is None else max_tokens
     _check(n, temperature, max_tokens, limit, seed)
     questions = choose(benchmark, limit)
+    prompts = {question.id: question.prompt for question in questions}
     asked: Settings = {
         "benchmark_hash": benchmark.content_hash,
+        "prompts_hash": _hash(prompts),
         "n": n,
         "temperature": float(temperature),
         "max_tokens": max_tokens,
@@ -110,7 +114,7 @@ def evaluate_together(
             }
             folder = None
             if places is not None:
-                folder = stack.enter_context(open_run_folder(places[adapter], settings))
+                folder = stack.enter_context(open_run_folder(places[adapter], settings, prompts))
             kept = folder.samples if folder else []
             known = {(sample.id, sample.sample): sample for sample in kept}
             parts.append(_Part(adapter, settings, requests, folder, known))
@@ -186,6 +190,12 @@ def _check(n: int, temperature: float, max_tokens: int, limit: int | None, seed:
         raise EvalsError(f"temperature is {temperature}; expected 0 or more")
     if n > 1 and temperature == 0:
         raise EvalsError(f"{n} samples at temperature 0 are {n} times the same; raise temperature")
+
+
+def _hash(prompts: Mapping[str, str]) -> str:
+    """Of what is asked, whatever made it: a template, a recipe, the benchmark itself."""
+    text = json.dumps(prompts, sort_keys=True)
+    return f"blake2b:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def _identity(engine: Engine, adapter: str | None) -> dict[str, Any]:

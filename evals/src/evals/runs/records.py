@@ -1,7 +1,7 @@
 """Samples and verdicts as JSON Lines."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,37 @@ def verdict_lines(judgements: Iterable[Judgement]) -> str:
         for item in judgements
     )
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def prompt_lines(prompts: Mapping[str, str]) -> str:
+    """The text of `prompts.jsonl`: what was asked, by question."""
+    return "".join(
+        json.dumps({"id": name, "prompt": text}) + "\n" for name, text in prompts.items()
+    )
+
+
+def read_prompts(path: Path) -> dict[str, str]:
+    """Read `prompts.jsonl`; folders of earlier versions have none."""
+    if not path.is_file():
+        return {}
+    return {str(row["id"]): str(row["prompt"]) for row in _rows(path, ("id", "prompt"))}
+
+
+def read_verdicts(path: Path) -> list[Judgement]:
+    """Read `verdicts.jsonl`. Raises EvalsError with the line of one that cannot be used."""
+    names = tuple(Judgement.__dataclass_fields__)
+    return [Judgement(**{name: row[name] for name in names}) for row in _rows(path, names)]
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise EvalsError(f"{path}, line {number}: not JSON ({error}); it is damaged") from None
+        if not isinstance(row, dict) or not row.keys() >= set(names):
+            raise EvalsError(f"{path}, line {number}: expected an object with {', '.join(names)}")
+        yield row
 
 
 def read_samples(path: Path) -> list[Sample]:

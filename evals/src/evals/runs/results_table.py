@@ -10,6 +10,11 @@ from evals.runs.run_folder import RESULT_FILE, read_result
 
 def find_results(folders: Iterable[Path]) -> list[Result]:
     """All results in or below the folders, by path. Raises EvalsError for a folder without any."""
+    return [read_result(path) for path in find_result_files(folders)]
+
+
+def find_result_files(folders: Iterable[Path]) -> list[Path]:
+    """Where they are."""
     paths: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -20,7 +25,7 @@ def find_results(folders: Iterable[Path]) -> list[Result]:
                 f"{folder} holds no finished result ({RESULT_FILE}); finish it with `evals run`"
             )
         paths.update((path.resolve(), None) for path in found)
-    return [read_result(path) for path in paths]
+    return list(paths)
 
 
 def result_table(results: Sequence[Result]) -> str:

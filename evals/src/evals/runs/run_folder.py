@@ -1,13 +1,13 @@
 """The folder of one adapter on one benchmark, from the first sample to the result.
 
-`settings.json` is written first, `samples.jsonl` grows by whole batches, `verdicts.jsonl` and
-`result.json` come last. A run that stopped anywhere goes on from its samples.
+`prompts.jsonl` and `settings.json` are written first, `samples.jsonl` grows by whole batches,
+`verdicts.jsonl` and `result.json` come last. A run that stopped anywhere goes on from its samples.
 """
 
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from evals.atomic import sweep, write_text
 from evals.benchmarks.benchmark import Judgement, Sample
 from evals.errors import EvalsError, SettingsChanged
-from evals.runs.records import read_samples, sample_line, verdict_lines
+from evals.runs.records import prompt_lines, read_samples, sample_line, verdict_lines
 from evals.runs.result import Result, Settings
 
 RESULT_FILE = "result.json"
@@ -52,7 +52,9 @@ class RunFolder:
 
 
 @contextmanager
-def open_run_folder(folder: Path, settings: Settings) -> Iterator[RunFolder]:
+def open_run_folder(
+    folder: Path, settings: Settings, prompts: Mapping[str, str]
+) -> Iterator[RunFolder]:
     """Make the folder, or go on in it; locked against other processes while open.
 
     Raises SettingsChanged when it holds a run with other settings, EvalsError when it holds
@@ -66,7 +68,7 @@ def open_run_folder(folder: Path, settings: Settings) -> Iterator[RunFolder]:
         except BlockingIOError:
             raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
         sweep(folder)
-        yield RunFolder(folder, _kept(folder, settings))
+        yield RunFolder(folder, _kept(folder, settings, prompts))
     finally:
         os.close(handle)
 
@@ -79,7 +81,7 @@ def read_result(path: Path) -> Result:
         raise EvalsError(f"{path}: {error}") from error
 
 
-def _kept(folder: Path, settings: Settings) -> list[Sample]:
+def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
     """Samples of an earlier run with these settings; a line that was cut by a crash is removed."""
     samples = folder / "samples.jsonl"
     if not (folder / "settings.json").exists():
@@ -88,6 +90,7 @@ def _kept(folder: Path, settings: Settings) -> list[Sample]:
                 f"{samples} exists, but not settings.json beside it: evals run did not write it; "
                 "choose another --out"
             )
+        write_text(folder / "prompts.jsonl", prompt_lines(prompts))
         write_text(folder / "settings.json", json.dumps(settings, indent=2) + "\n")
         return []
     found = _read_json(folder / "settings.json")
