@@ -165,3 +165,22 @@ def test_importing_evals_does_not_import_torch() -> None:
     code = "import evals, sys; print('torch' in sys.modules, 'selfplay' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_members_of_a_run_are_evaluated_on_their_own_base(
+    model_folder: Path, make_adapter, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    for i, name in enumerate(("s10", "s2", "t0")):
+        make_adapter(run / "members" / name, i + 1, base=str(model_folder))
+    (run / "members" / ".s3.part").mkdir()
+    asked = ("--benchmark", "nano_code_o", "--limit", 1, "--max-tokens", 4, "--device", "cpu")
+    done = _run("run", "--run", run, *asked, "--out", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    assert [row["adapter"] for row in json.loads(done.stdout)] == ["s2", "s10", "t0"]
+    _fails(2, "no base model is named", "run", *asked, "--out", tmp_path / "x")
+    _fails(2, "holds no members", "run", "--run", tmp_path, *asked, "--out", tmp_path / "x")
+    twice = ("--run", run, "--adapter", run / "members" / "t0", *asked)
+    _fails(2, "has a member 't0' too", "run", *twice, "--out", tmp_path / "x")
+    make_adapter(run / "members" / "s3", 9, base="other/model")
+    _fails(2, "name different base models", "run", "--run", run, *asked, "--out", tmp_path / "x")

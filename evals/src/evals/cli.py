@@ -57,8 +57,9 @@ def list_benchmarks(as_json: bool) -> int:
 @json_option
 @clean_exit
 def run(
-    model: str,
+    model: str | None,
     adapters: tuple[str, ...],
+    population: Path | None,
     base: bool,
     any_base: bool,
     engine: str,
@@ -81,27 +82,38 @@ def run(
         raise EvalsError("this version has no vllm engine yet; use --engine hf")
     if n > 1 and temperature == 0:
         raise EvalsError(f"--n {n} at temperature 0 gives equal samples; add --temperature 1")
-    from evals.engine.adapters import name_adapters  # torch comes in here, not for `evals list`
+    from evals.engine.adapters import (  # torch comes in here, not for `evals list`
+        members_of,
+        name_adapters,
+    )
     from evals.engine.hf import HFEngine
 
     named = name_adapters(adapters)
+    if population is not None:
+        members, shared = members_of(population)
+        twice = next((name for name in members if name in named), None)
+        if twice is not None:
+            raise EvalsError(f"{population} has a member {twice!r} too; name the other NAME=DIR")
+        named, model = {**members, **named}, model or shared
+    if model is None:
+        raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
     out.mkdir(parents=True, exist_ok=True)
-    members: list[str | None] = [*([None] if base or not named else []), *named]
+    everyone: list[str | None] = [*([None] if base or not named else []), *named]
     results: list[Result] = []
     loaded = HFEngine(
         model, named, device=device, dtype=dtype, max_rows=max_rows, any_base=any_base
     )
     with Sandbox(allow_weak=allow_weak) as sandbox:
         for chosen in chosen_benchmarks:
-            places = {m: out / (m or BASE) / chosen.name for m in members}
-            total = n * len(choose(chosen, limit)) * len(members)
+            places = {m: out / (m or BASE) / chosen.name for m in everyone}
+            total = n * len(choose(chosen, limit)) * len(everyone)
             with click.progressbar(
                 length=total, label=chosen.name, file=sys.stderr, show_pos=True
             ) as bar:
                 results += evaluate_together(
                     loaded,
                     chosen,
-                    members,
+                    everyone,
                     n,
                     temperature,
                     max_tokens=max_tokens,

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import click
@@ -55,13 +56,19 @@ allow_weak = click.option(
 )
 
 model_options = stack(
-    click.option("--model", required=True, help="Base model: folder, hub name, or nano."),
+    click.option("--model", help="Base model: folder, hub name, or nano; default: that of --run."),
     click.option(
         "--adapter",
         "adapters",
         multiple=True,
         metavar="[NAME=]DIR",
         help="PEFT adapter of that model; repeat for several.",
+    ),
+    click.option(
+        "--run",
+        "population",
+        type=click.Path(path_type=Path),
+        help="Directory of a selfplay run: all its living members.",
     ),
     click.option("--base", is_flag=True, help="Also evaluate the model without an adapter."),
     click.option("--any-base", is_flag=True, help="Accept adapters that name another base."),

@@ -42,6 +42,29 @@ def name_adapters(specs: Sequence[str]) -> dict[str, Path]:
     return named
 
 
+def members_of(run: Path) -> tuple[dict[str, Path], str]:
+    """The living members of a selfplay run by name, and the base model that they name.
+
+    Raises EvalsError for a folder that is no run, and for members of different bases.
+    """
+    folders = [path.parent for path in (run / "members").glob("*/adapter_config.json")]
+    folders = [folder for folder in folders if not folder.name.startswith(".")]
+    if not folders:
+        raise EvalsError(
+            f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
+            "`selfplay train` made"
+        )
+    folders.sort(key=lambda f: (f.name[0], int(f.name[1:]) if f.name[1:].isdigit() else 0, f.name))
+    try:
+        bases = {load_adapter(folder).config.base_model_name_or_path for folder in folders}
+    except LoraEvoError as error:
+        raise EvalsError(str(error)) from error
+    (base, *others) = sorted(str(name) for name in bases)
+    if others:
+        raise EvalsError(f"the members of {run} name different base models: {base}, {others[0]}")
+    return {folder.name: folder for folder in folders}, base
+
+
 def put_saved(
     base: BaseModel, folders: Mapping[str, Path], any_base: bool
 ) -> tuple[StackedAdapters, dict[str, str]]:
