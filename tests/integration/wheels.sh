@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
-# Build the five wheels; install code_verifier and league each into an empty environment with
-# nothing but its own requirements, import it, see that torch stayed out, and run its own tests.
+# wheels.sh PYTHON [PACKAGE...]
+#
+# Build the five wheels; install each PACKAGE (code_verifier and league unless others are named)
+# into an empty environment with nothing but its own requirements, import it, see that no package
+# came along that it does not require, and run its own tests.
 set -euo pipefail
 python=$1
+shift
+[ $# -gt 0 ] || set -- code_verifier league
 root=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -13,17 +18,29 @@ for package in lora_evo code_verifier league evals selfplay; do
 done
 ls "$work/dist"
 
-for package in code_verifier league; do
+# Some tests read the examples, by their place beside the tests.
+mkdir "$work/tests"
+cp -r "$root/examples" "$work/examples"
+
+for package in "$@"; do
     "$python" -m venv "$work/$package"
-    pip=("$work/$package/bin/python" -m pip --disable-pip-version-check install --quiet)
+    pip=("$work/$package/bin/python" -m pip --disable-pip-version-check install --quiet
+        -c "$root/constraints.txt" --find-links "$work/dist")
     "${pip[@]}" "$work"/dist/populab_"$package"-*.whl
     (cd "$work" && "$work/$package/bin/python" -c "
-import importlib.util, $package
-assert importlib.util.find_spec('torch') is None, 'torch came along'
+import importlib.util as found, $package
+light = '$package' in ('code_verifier', 'league')
+unwanted = [n for n in ('torch', 'transformers') if light and found.find_spec(n)]
+assert not unwanted, f'{unwanted} came along'
+siblings = {'evals': 2, 'selfplay': 4}.get('$package', 0)
+ours = ('lora_evo', 'code_verifier', 'league', 'evals', 'selfplay')
+assert sum(found.find_spec(n) is not None for n in ours) == siblings + 1
 print('$package', $package.__version__, 'imports alone')")
+    # Tests that need more than the package requires (peft, transformers, trl) are skipped.
     "${pip[@]}" pytest hypothesis
-    # Run from outside the repository, so that only the installed package can be imported.
-    cp -r "$root/tests/$package" "$work/tests_$package"
-    (cd "$work" && "$work/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
-        -p no:cacheprovider "tests_$package")
+    # Run from outside the repository, so that only the installed packages can be imported.
+    cp -r "$root/tests/$package" "$work/tests/$package"
+    (cd "$work" && PYTHONPATH="tests/$package/support" OMP_NUM_THREADS=1 \
+        "$work/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
+        -m "not slow" -p no:cacheprovider "tests/$package")
 done
