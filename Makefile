@@ -6,13 +6,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help env demo experiment-smoke check unit rest wheels test test-slow bench docs clean
+.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow bench docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
 	@echo "make experiment-smoke  a tiny experiment: arms, seeds, a control, and their comparison"
 	@echo "make test       environment and the whole default suite"
 	@echo "make check      formatting, lint and types"
+	@echo "make rooms      rooms, directions of imports, and what the pages say of them"
+	@echo "make house      count and draw the rooms again for docs/architecture.md"
 	@echo "make unit       the default tests alone, all in this environment"
 	@echo "make wheels     build the five wheels; test code_verifier and league in empty environments"
 	@echo "make rest       the tests that the wheels do not run, in this environment"
@@ -45,6 +47,13 @@ check: env
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+rooms: env
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integration/test_rooms.py \
+		tests/integration/test_architecture.py tests/integration/test_house.py
+
+house: env
+	$(BIN)/python tests/integration/house.py
 
 # One thread: the models of the tests are tiny, and a busy machine makes a second one wait.
 unit: env
