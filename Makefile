@@ -88,7 +88,7 @@ bench: env
 
 docs: env
 	@$(PIP) -c constraints.txt -e ".[docs]"
-	$(BIN)/mkdocs build --strict --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache

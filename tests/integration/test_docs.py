@@ -1,5 +1,6 @@
 """The examples in the README and the docs run as they stand."""
 
+import ast
 import os
 import re
 import subprocess
@@ -9,6 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("*/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 RUNNABLE = [
     (path, i)
@@ -62,7 +69,20 @@ def test_the_league_tutorial_shows_the_example_as_it_is() -> None:
 
 
 def test_every_local_link_leads_somewhere() -> None:
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("package", ["lora_evo", "code_verifier", "league", "evals", "selfplay"])
+def test_the_reference_has_what_the_door_exports(package: str) -> None:
+    door = ast.parse((ROOT / package / "src" / package / "__init__.py").read_text())
+    exported = {
+        alias.asname or alias.name
+        for node in ast.walk(door)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(package)
+        for alias in node.names
+    }
+    page = (ROOT / "docs" / "api" / f"{package}.md").read_text()
+    assert sorted(re.findall(rf"^::: {package}\.(\w+)$", page, re.MULTILINE)) == sorted(exported)

@@ -184,7 +184,7 @@ class AdapterConfig:
         return self.lora_alpha if key is None else self.alpha_pattern[key]
 
     def scale(self, path: str) -> float:
-        """The factor s in the update s*B*A of the module at `path`."""
+        """The factor s in the update s B A of the module at `path`."""
         rank = self.rank(path)
         return float(self.alpha(path)) / (math.sqrt(rank) if self.use_rslora else rank)
 

@@ -58,7 +58,7 @@ class Gap:
 def distance(first: Adapter, second: Adapter) -> float:
     """Symmetric relative Frobenius distance of the effective updates of two adapters.
 
-    |D1 - D2| / sqrt((|D1|^2 + |D2|^2) / 2) over all modules together, D = s*B*A; never dense, and
+    |D1 - D2| / sqrt((|D1|^2 + |D2|^2) / 2) over all modules together, D = s B A; never dense, and
     free of gauge: (B G, G^-1 A) is the same point as (B, A). Ranks and alphas may differ. Raises
     `LoraEvoError` when the adapters do not sit on the same modules of the same shapes.
     """

@@ -22,7 +22,7 @@ def core(slot: Slot) -> torch.Tensor:
 
 
 def singular_values(slot: Slot) -> torch.Tensor:
-    """Singular values of the update s*B*A, largest first (float64)."""
+    """Singular values of the update s B A, largest first (float64)."""
     values: torch.Tensor = torch.linalg.svdvals(core(slot))
     return values
 

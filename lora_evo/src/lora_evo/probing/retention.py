@@ -25,7 +25,7 @@ class Condition:
     """
 
     norm: float
-    """|s*B*A| (Frobenius)."""
+    """|s B A| (Frobenius)."""
     norm_a: float
     norm_b: float
     rank: int
