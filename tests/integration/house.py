@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
     counts = {package: arrows(package) for package in PACKAGES}
     page.write_text(f"{before}{BEGIN}\n{table(counts)}\n{END}{after}")
     graphs = {package: graph(package, found) for package, found in counts.items()}
-    files = {package: len(list(source(package).glob("*.py"))) for package in PACKAGES}
+    files = {package: len(list(source(package).glob("[!_]*.py"))) for package in PACKAGES}
     (folder / "house.svg").write_text(picture(graphs, files))
 
 

@@ -93,7 +93,7 @@ def centres(rows: list[Row], paths: list[Row]) -> dict[str, float]:
 
 
 def package_frame(package: str, graph: Graph, files: int) -> Frame:
-    """A package with its rooms and their arrows; one without rooms says how many files it has."""
+    """A package with its rooms, their arrows, and the number of files outside of rooms."""
     graph = reduced(graph)
     rows = rows_of(graph)
     arrows = routes(graph, rows)
@@ -105,6 +105,7 @@ def package_frame(package: str, graph: Graph, files: int) -> Frame:
     parts = [
         f'<rect class="package" width="{width:g}" height="{height:g}" rx="8"/>',
         f'<text class="name" x="{PAD}" y="21">{escape(package)}</text>',
+        f'<text class="files" x="{width - PAD:g}" y="21">{files} files outside</text>',
     ]
     for path in arrows.values():
         points = [(width / 2 + x[name], float(y[name])) for name in path]
@@ -113,13 +114,11 @@ def package_frame(package: str, graph: Graph, files: int) -> Frame:
         left, top = width / 2 + x[name] - WIDE / 2, y[name]
         parts.append(f'<rect x="{left:g}" y="{top:g}" width="{WIDE}" height="{HIGH}"/>')
         parts.append(f'<text x="{left + WIDE / 2:g}" y="{top + 16:g}">{escape(name)}</text>')
-    if not graph:
-        parts.append(f'<text x="{width / 2:g}" y="{HEAD + 14}">one room of {files} files</text>')
     return parts, width, height
 
 
 def picture(graphs: Mapping[str, Graph], files: Mapping[str, int]) -> str:
-    """The whole house as SVG. graphs: which rooms each room imports from; files: for the others."""
+    """The whole house as SVG. graphs: of each package; files: how many lie outside of rooms."""
     frames = {name: package_frame(name, graphs[name], files[name]) for name in graphs}
     spans = [sum(frames[name][1] + ASIDE for name in floor) - ASIDE for floor in FLOORS]
     width, top = max(spans), 0.0
@@ -173,7 +172,8 @@ def _opening(width: float, height: float) -> list[str]:
         "<style>rect{fill:#fff;stroke:#55606e}rect.package{fill:#f5f7fa;stroke:#8a96a5}"
         "path{fill:none;stroke:#55606e;marker-end:url(#tip)}"
         "marker path{fill:#55606e;stroke:none;marker-end:none}"
-        "path.step{stroke-width:2.5}text.name{font-weight:bold;text-anchor:start}</style>",
+        "path.step{stroke-width:2.5}text.name{font-weight:bold;text-anchor:start}"
+        "text.files{font-size:11px;fill:#55606e;text-anchor:end}</style>",
         f'<rect x="-6" y="-6" width="{width + 12:g}" height="{height + 12:g}" '
         'style="stroke:none"/>',
     ]
