@@ -72,6 +72,14 @@ def test_all_four_are_shown() -> None:
     assert packages == {"lora_evo", "code_verifier", "selfplay", "evals", "league"}
 
 
+def test_the_files_it_names_exist() -> None:
+    packages = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
+    homes = [ROOT, *(ROOT / p / "src" for p in packages), *(ROOT / p / "src" / p for p in packages)]
+    prose = BLOCK.sub("", PAGE)
+    for name in re.findall(r"`([\w/]+/[\w.]+)`", prose):
+        assert name == "tests/PACKAGE" or any((home / name).exists() for home in homes), name
+
+
 def test_what_make_is_asked_for_exists() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"make\s+([\w-]+)", PAGE)) <= targets
