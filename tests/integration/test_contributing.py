@@ -55,7 +55,7 @@ def test_an_extension_works_as_shown(title: str, tmp_path: Path) -> None:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == re.findall(r"^ *print\(.*  # (.*)$", program, re.M)
