@@ -18,9 +18,15 @@ for package in lora_evo code_verifier league evals selfplay; do
 done
 ls "$work/dist"
 
-# Some tests read the examples, by their place beside the tests.
-mkdir "$work/tests"
+# Tests read the examples by their place beside the tests, and share what lies in support folders.
 cp -r "$root/examples" "$work/examples"
+helpers=
+for support in tests/support tests/evals/support tests/selfplay/support; do
+    mkdir -p "$work/helpers/$support"
+    cp "$root/$support"/*.py "$work/helpers/$support"
+    helpers=$helpers:$work/helpers/$support
+done
+mkdir "$work/tests"
 
 for package in "$@"; do
     "$python" -m venv "$work/$package"
@@ -40,7 +46,7 @@ print('$package', $package.__version__, 'imports alone')")
     "${pip[@]}" pytest hypothesis
     # Run from outside the repository, so that only the installed packages can be imported.
     cp -r "$root/tests/$package" "$work/tests/$package"
-    (cd "$work" && PYTHONPATH="tests/$package/support" OMP_NUM_THREADS=1 \
+    (cd "$work" && PYTHONPATH="${helpers#:}" OMP_NUM_THREADS=1 \
         "$work/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
         -m "not slow" -p no:cacheprovider "tests/$package")
 done
