@@ -2,16 +2,24 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import click
 
-from code_verifier.commands.exits import exit_code, tell
-from code_verifier.commands.job import Run, run_job
-from code_verifier.commands.options import Finite, Job, SandboxOptions, job_options, sandbox_options
-from code_verifier.commands.table import print_table
+from code_verifier.commands.exits import exit_code
+from code_verifier.commands.job import Run, run_job, usable
+from code_verifier.commands.options import (
+    Finite,
+    Job,
+    SandboxOptions,
+    job_options,
+    number_option,
+    sandbox_options,
+)
+from code_verifier.commands.terminal import print_table, tell
 from code_verifier.errors import LiteralError, RecordError
 from code_verifier.literals.canonical import canonical
 from code_verifier.literals.comparison import Comparison
@@ -23,17 +31,13 @@ from code_verifier.sandbox.sandbox import Sandbox
 from code_verifier.tasks.outcomes import Status, Verdict
 from code_verifier.tasks.task import Task
 
+_RUNS = click.IntRange(2, len(HASH_SEEDS))
+
 
 @click.command()
 @job_options
 @sandbox_options
-@click.option(
-    "--runs",
-    type=click.IntRange(2, len(HASH_SEEDS)),
-    default=2,
-    show_default=True,
-    help="Executions of each program that must agree.",
-)
+@number_option("--runs", _RUNS, 2, "Executions of each program that must agree.")
 @exit_code
 def check(job: Job, options: SandboxOptions, runs: int) -> int:
     """Check that programs are valid and deterministic.
@@ -44,7 +48,7 @@ def check(job: Job, options: SandboxOptions, runs: int) -> int:
     """
     with options.open(runs) as sandbox:
         run = _parallel(partial(_checked, sandbox), options.workers)
-        counts = run_job(job, run, resume=options.resume, usable=_check_request)
+        counts = run_job(job, run, resume=options.resume, check=_check_request)
     _print_counts(counts, "status", job.as_json, counts.total())
     return 1 if counts["sandbox_error"] else 0
 
@@ -53,13 +57,7 @@ def check(job: Job, options: SandboxOptions, runs: int) -> int:
 @job_options
 @sandbox_options
 @click.option("--python-equality", is_flag=True, help="1, 1.0 and True are equal.")
-@click.option(
-    "--tolerance",
-    type=Finite(0.0, 1.0),
-    default=0.0,
-    show_default=True,
-    help="Relative and absolute tolerance of floats.",
-)
+@number_option("--tolerance", Finite(0.0, 1.0), 0.0, "Relative and absolute tolerance of floats.")
 @exit_code
 def grade(job: Job, options: SandboxOptions, python_equality: bool, tolerance: float) -> int:
     """Grade answers to tasks of the three kinds.
@@ -81,18 +79,7 @@ def grade(job: Job, options: SandboxOptions, python_equality: bool, tolerance: f
 
 
 def _parallel(one: Callable[[Row], Row], workers: int) -> Run:
-    """Run rows `workers` at a time; one that cannot be used gives `{"bad_row": why}`."""
-
-    def usable(row: Row) -> Row:
-        try:
-            return one(row)
-        except RecordError as error:
-            return {"bad_row": f"line {row['_line']}: {error}"}
-
-    def run(items: Iterable[Row]) -> Iterable[Row]:
-        return ordered_map(usable, items, workers)
-
-    return run
+    return lambda items: ordered_map(partial(usable, one), items, workers)
 
 
 def _check_request(row: Row) -> tuple[str, tuple[str, ...], bool]:
@@ -111,14 +98,7 @@ def _checked(sandbox: Sandbox, row: Row) -> Row:
     """The result of a row; one with `inputs` (AZR's code_f seeds) has a list of their outputs."""
     program, inputs, many = _check_request(row)
     verdict = _check_all(sandbox, program, inputs) if many else sandbox.check(program, inputs[0])
-    return {
-        "id": id_of(row),
-        "status": verdict.status,
-        "output": verdict.output,
-        "reason": verdict.reason,
-        "wall_ms": round(verdict.wall_ms, 3),
-        "runs": verdict.runs,
-    }
+    return {"id": id_of(row)} | asdict(verdict) | {"wall_ms": round(verdict.wall_ms, 3)}
 
 
 def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdict:

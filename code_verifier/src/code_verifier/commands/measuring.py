@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from code_verifier.commands.exits import exit_code, tell
-from code_verifier.commands.job import run_job
+from code_verifier.commands.exits import exit_code
+from code_verifier.commands.job import run_job, usable
 from code_verifier.commands.measured_row import (
     PROGRAM,
     measure_row,
@@ -20,10 +20,10 @@ from code_verifier.commands.measured_row import (
 from code_verifier.commands.options import INPUT, Job, as_json, job_options, on_error, workers
 from code_verifier.commands.processes import process_map
 from code_verifier.commands.summaries import print_contrast, print_coverage, print_summary
+from code_verifier.commands.terminal import tell
 from code_verifier.errors import CodeVerifierError
 from code_verifier.metrics.contrast import compare_sets
-from code_verifier.metrics.diversity import coverage_of
-from code_verifier.metrics.traits import TRAITS
+from code_verifier.metrics.diversity import TRAITS, coverage_of
 from code_verifier.page.document import Gathered, render
 from code_verifier.rows.fields import Row
 from code_verifier.rows.jsonl import open_rows
@@ -42,13 +42,14 @@ def metrics(job: Job, html: Path | None, workers: int) -> int:
 
     def run(items: Iterable[Row]) -> Iterator[Row]:
         nonlocal unparsed
-        for result in process_map(partial(measure_row, keep=html is not None), items, workers):
-            program = result.pop(PROGRAM, "")
+        one = partial(usable, partial(measure_row, keep=html is not None))
+        for result in process_map(one, items, workers):
+            program = result.pop(PROGRAM, None)
             found = metrics_of(result)
             if found is not None:
                 gathered.metrics.append(found)
                 gathered.steps.append(step_of(result))
-                if program:
+                if program is not None:
                     gathered.examples.setdefault(found.structure, program)
             unparsed += "error" in result
             yield result
@@ -73,14 +74,14 @@ def coverage(tasks: Path, top: int, on_error: str, as_json: bool, workers: int) 
     Three views, from fine to coarse: the structure of a program, the set of syntax it uses, the
     set of modules it imports.
     """
-    found = list(_results(tasks, partial(traits_row, keep=True), on_error, workers))
+    found = list(_results(tasks, traits_row, on_error, workers))
     usable = [row for row in found if "error" not in row]
+    unparsed = len(found) - len(usable)
     programs = [row[PROGRAM] for row in usable]
     views = {trait: coverage_of([row[trait] for row in usable], programs, top) for trait in TRAITS}
-    unparsed = len(found) - len(usable)
     if as_json:
-        views_json = {trait: asdict(view) for trait, view in views.items()}
-        click.echo(json.dumps({"programs": len(usable), "unparsed": unparsed, **views_json}))
+        counts = {"programs": len(usable), "unparsed": unparsed}
+        click.echo(json.dumps(counts | {trait: asdict(view) for trait, view in views.items()}))
         return 0
     click.echo(f"{len(usable)} programs, {unparsed} not measurable")
     for trait, view in views.items():
@@ -112,11 +113,11 @@ def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int)
     return 0
 
 
-def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
+def _results(path: Path, one: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
     """The results of a file's rows; a bad row stops the command or is named and left out."""
     skip = tell if on_error == "skip" else None
     with open_rows(path) as source:
-        for result in process_map(job, source.rows(skip), workers):
+        for result in process_map(partial(usable, one), source.rows(skip), workers):
             problem = result.get("bad_row")
             if problem is None:
                 yield result

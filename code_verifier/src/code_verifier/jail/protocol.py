@@ -11,8 +11,13 @@ child -> server: FRAME (nonce, size of the body), then for every input RESULT an
 
 from __future__ import annotations
 
+import marshal
 import os
 import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 RESULT_FD = 3
 LENGTH = struct.Struct("<I")
@@ -68,6 +73,15 @@ def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes
         results.append((STATUSES[code], data[start : start + size]))
         start += size
     return results if start == len(data) else None
+
+
+def receive_config() -> dict[str, Any]:
+    """The first frame; without one, nobody wants this process any more, and it ends."""
+    body = receive()
+    if body is None:
+        os._exit(0)
+    config: dict[str, Any] = marshal.loads(body)
+    return config
 
 
 def receive() -> bytes | None:

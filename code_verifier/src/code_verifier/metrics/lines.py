@@ -3,25 +3,22 @@
 import ast
 import re
 
-from code_verifier.program.source import docstring_of
+from code_verifier.program.source import DOCUMENTED, docstring_of
 from code_verifier.program.survey import Survey
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
-_OWNERS = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _EMPTY = " \t\f\\"
 
 
 def code_lines(program: str, found: Survey) -> int:
-    """Lines of a program that hold code: not blank, not only a comment, not of a docstring.
-
-    Every line of a text that runs over several counts, whatever it looks like.
-    """
+    """Lines of a program that hold code: not blank, not only a comment, not of a docstring. Every
+    line of a text that runs over several counts, whatever it looks like."""
     lines = _NEWLINE.split(program)
     is_code = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
     for node in found.of(ast.Constant, ast.JoinedStr):
         if node.end_lineno > node.lineno:
             _mark(is_code, node, True)
-    for node in found.of(*_OWNERS):
+    for node in found.of(*DOCUMENTED):
         docstring = docstring_of(node)
         if docstring is not None:
             _mark(is_code, docstring, False)

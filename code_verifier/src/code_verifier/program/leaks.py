@@ -47,9 +47,8 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
             return f"{disguised}the message contains the program"
         quoted = sum(line in squeezed for line in lines)
         if lines and quoted >= max(1.0, _SHARE * len(lines)):
-            return (
-                f"{disguised}the message quotes {quoted} of the program's {len(lines)} longer lines"
-            )
+            of = f"{quoted} of the program's {len(lines)} longer lines"
+            return f"{disguised}the message quotes {of}"
         tokens = _tokens(reading) if bodies else []
         if any(_renamed_within(body, tokens) for body in bodies):
             return f"{disguised}the message holds the program under other names"

@@ -1,7 +1,5 @@
-"""JSON Lines in: one object a line, with its line number, from any file a user may give.
-
-Memory stays bounded whatever the file holds: no line over `MAX_LINE` bytes is ever kept.
-"""
+"""JSON Lines in: one object a line, with its line number, from any file a user may give. Memory
+stays bounded whatever the file holds: no line over `MAX_LINE` bytes is ever kept."""
 
 import gzip
 import io

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -44,6 +44,7 @@ class ResultFile:
         try:
             while data:
                 data = data[self._file.write(data) or 0 :]
+            self._file.flush()
         except OSError as error:
             self.failed = True
             raise OSError(error.errno, error.strerror, self._place) from None
@@ -72,8 +73,9 @@ def open_results(
     if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         if resume:
             raise RecordError(f"cannot resume {path}: it is no file; leave --resume out")
-        with _device(path) as file:
-            yield ResultFile(file, str(path))
+        device = nullcontext(sys.stdout.buffer) if str(path) == "-" else path.open("wb", 0)
+        with device as file:
+            yield ResultFile(cast(BinaryIO, file), str(path))
         return
     _check_target(path, source)
     part = _part(path)
@@ -117,27 +119,6 @@ def _check_target(path: Path, source: Path | None) -> None:
 
 def _part(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
-
-
-@contextmanager
-def _device(path: Path) -> Iterator[BinaryIO]:
-    if str(path) != "-":
-        with path.open("wb", buffering=0) as file:
-            yield cast(BinaryIO, file)
-        return
-    yield cast(BinaryIO, _Flushed(sys.stdout.buffer))
-
-
-class _Flushed:
-    """A buffered stream that holds nothing back."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> int:
-        count = self._file.write(data)
-        self._file.flush()
-        return count
 
 
 @contextmanager

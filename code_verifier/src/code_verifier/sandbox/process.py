@@ -48,7 +48,7 @@ class Process:
         self._lock = threading.Lock()
         self._ended = False
         self._in = self._out = -1
-        self._readable = select.poll() if hasattr(select, "poll") else None
+        self._readable: Any = None
 
     @property
     def pid(self) -> int | None:
@@ -63,8 +63,6 @@ class Process:
 
     def start(self) -> None:
         """Start the process and wait for its first frame. Raises SandboxUnavailable."""
-        if self._process is not None:
-            return
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"the sandbox needs Linux, and this is {sys.platform}; run it in a Linux "
@@ -84,10 +82,8 @@ class Process:
                 ) from None
 
     def ask(self, request: bytes, deadline: float) -> bytes:
-        """The reply to one request by `deadline` (monotonic). Raises ProcessLost.
-
-        After any exception the process is closed: a late reply must not answer the next request.
-        """
+        """The reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
+        exception the process is closed: a late reply must not answer the next request."""
         try:
             self._write(request, deadline)
             return self._read(deadline)

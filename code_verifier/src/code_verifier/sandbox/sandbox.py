@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Self, TypeVar
 
 from code_verifier.errors import RecordError
@@ -81,11 +82,8 @@ class Sandbox:
         return next(self.iter_check(program, [input]))
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """`run` on each input.
-
-        Inputs share a process when nothing of the program can pass from one to the next (see
-        `jail.separable`); otherwise each has its own.
-        """
+        """`run` on each input. Inputs share a process when nothing of the program can pass from one
+        to the next (see `jail.separable`); otherwise each has its own."""
         return list(self.iter_run(program, inputs))
 
     def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
@@ -94,13 +92,19 @@ class Sandbox:
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`run_inputs`, verdict by verdict: what is not asked for may not be executed."""
-        _require_texts(program, inputs)
-        return verdicts(self._executor, program, inputs, 1, raise_runs=False)
+        return self._verdicts(program, inputs, 1, raise_runs=False)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`check_inputs`, verdict by verdict: what is not asked for may not be executed."""
-        _require_texts(program, inputs)
-        return verdicts(self._executor, program, inputs, self.runs, raise_runs=True)
+        return self._verdicts(program, inputs, self.runs, raise_runs=True)
+
+    def _verdicts(
+        self, program: str, inputs: Sequence[str], runs: int, raise_runs: bool
+    ) -> Iterator[Verdict]:
+        for name, text in (("program", program), *(("input", given) for given in inputs)):
+            if not isinstance(text, str):
+                raise RecordError(f"the {name} is of type {type(text).__name__}; expected a text")
+        return verdicts(self._executor, program, inputs, runs, raise_runs)
 
     def validate(self, proposal: Proposal) -> Validation:
         """The acceptance rule for a proposed task of any kind."""
@@ -157,7 +161,11 @@ async def _in_thread(function: Callable[..., _Result], *arguments: Any) -> _Resu
     return await asyncio.to_thread(function, *arguments)
 
 
-def _require_texts(program: str, inputs: Sequence[str]) -> None:
-    for name, text in (("program", program), *(("input", given) for given in inputs)):
-        if not isinstance(text, str):
-            raise RecordError(f"the {name} is of type {type(text).__name__}; expected a text")
+def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
+    """Judge an answer in `sandbox`, or in one that is opened at first use and kept."""
+    return (sandbox if sandbox is not None else _shared()).grade(task, answer)
+
+
+@cache
+def _shared() -> Sandbox:
+    return Sandbox()

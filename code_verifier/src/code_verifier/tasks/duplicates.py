@@ -24,10 +24,8 @@ class Duplicate:
 
 
 class Duplicates:
-    """A growing set of programs or tasks that tells which later ones repeat an earlier one.
-
-    A program that does not parse repeats only an equal text. Time per item: one parse.
-    """
+    """A growing set of programs or tasks that tells which later ones repeat an earlier one. A
+    program that does not parse repeats only an equal text. Time per item: one parse."""
 
     def __init__(self, items: Iterable[Task | str] = ()) -> None:
         self._exact: dict[tuple[str, ...], tuple[int, str]] = {}

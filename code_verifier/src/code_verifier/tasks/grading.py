@@ -21,10 +21,8 @@ Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
 def grade_answer(
     task: Task, answer: str, run: Run, comparison: Comparison, limits: Limits
 ) -> Grade:
-    """The grade of `answer`. Raises RecordError when the task lacks what its kind needs.
-
-    A fault of the sandbox gives a grade that is not `judged`.
-    """
+    """The grade of `answer`. Raises RecordError when the task lacks what its kind needs. A fault of
+    the sandbox gives a grade that is not `judged`."""
     if not isinstance(answer, str):
         raise RecordError(f"the answer is of type {type(answer).__name__}; expected a text")
     if task.kind == "code_f":

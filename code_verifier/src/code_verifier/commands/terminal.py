@@ -1,14 +1,30 @@
-"""A line of progress on standard error, for people who watch; nothing for files and pipes."""
+"""What a person at a terminal sees: single lines, plain tables, and a line of progress."""
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
 _EVERY_S = 0.2
+
+
+def tell(text: str) -> None:
+    """One line to standard error."""
+    click.echo(text, err=True)
+
+
+def print_table(rows: Sequence[Sequence[str]], align: str = "<>") -> None:
+    """Columns two spaces apart: `<` to the left, `>` to the right, the last sign for the rest."""
+    signs = align.ljust(max(map(len, rows), default=0), align[-1])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            f"{text:{sign}{width}}" for text, sign, width in zip(row, signs, widths, strict=False)
+        )
+        click.echo(f"  {'  '.join(cells)}".rstrip())
 
 
 class Progress:
@@ -30,7 +46,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """A line of its own on standard error, above the bar."""
-        click.echo(text if self._bar is None else f"\r\033[K{text}", err=True)
+        tell(text if self._bar is None else f"\r\033[K{text}")
 
     def show(self) -> None:
         """Show the state of now."""
@@ -44,10 +60,8 @@ class Progress:
 
 @contextmanager
 def progress(label: str, count: Callable[[], int | None], quiet: bool) -> Iterator[Progress]:
-    """Progress of one job. `count` gives the number of rows, if it can, and is only asked then.
-
-    Shown are the rows done, their rate and share ok, and the time left when the number is known.
-    """
+    """Rows done, their rate and share ok, on a terminal only; and the time left, if `count`, which
+    is only asked then, knows the number of rows."""
     if quiet or not sys.stderr.isatty():
         yield Progress()
         return
