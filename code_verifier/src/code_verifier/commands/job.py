@@ -17,14 +17,11 @@ from code_verifier.rows.results import ResultFile, open_results
 _GOOD = {"status": "ok", "score": "1.0", "error": "None"}
 
 Run = Callable[[Iterable[Row]], Iterable[Row]]
+Check = Callable[[Row], object]
 
 
 def run_job(
-    job: Job,
-    run: Run,
-    counted: str = "status",
-    resume: bool = False,
-    check: Callable[[Row], object] = id_of,
+    job: Job, run: Run, counted: str = "status", resume: bool = False, check: Check = id_of
 ) -> Counter[str]:
     """Read, run and write row by row; finished rows are kept whatever happens.
 
@@ -74,10 +71,7 @@ def usable(one: Callable[[Row], Row], row: Row) -> Row:
 
 
 def _resumed(
-    results: ResultFile,
-    items: Iterator[Row],
-    check: Callable[[Row], object],
-    refuse: Callable[[str], None],
+    results: ResultFile, items: Iterator[Row], check: Check, refuse: Callable[[str], None]
 ) -> Iterator[Row]:
     """The finished rows, each after its input row was taken from `items`. They belong to the usable
     input rows in order; another id shows that the input is another."""

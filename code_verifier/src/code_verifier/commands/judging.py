@@ -20,7 +20,7 @@ from code_verifier.commands.options import (
     sandbox_options,
 )
 from code_verifier.commands.terminal import print_table, tell
-from code_verifier.errors import LiteralError, RecordError
+from code_verifier.errors import RecordError
 from code_verifier.literals.canonical import canonical
 from code_verifier.literals.comparison import Comparison
 from code_verifier.literals.literal import parse_literal
@@ -28,6 +28,7 @@ from code_verifier.rows.fields import Row, id_of, program_of, text_field, text_l
 from code_verifier.sandbox.parallel import ordered_map
 from code_verifier.sandbox.pool import HASH_SEEDS
 from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.grading import gold_value
 from code_verifier.tasks.outcomes import Status, Verdict
 from code_verifier.tasks.task import Task
 
@@ -119,10 +120,7 @@ def _grade_request(row: Row) -> tuple[Task, str]:
     id_of(row)
     task = Task.from_row(row)
     for gold in task.outputs if task.output is None else (task.output,):
-        try:
-            parse_literal(gold)
-        except LiteralError as error:
-            raise RecordError(f"the output {gold[:60]!r} is not a literal: {error}") from None
+        gold_value(gold)
     if task.kind == "code_f" and task.visible == len(task.inputs):
         raise RecordError("a code_f task needs at least one hidden example to be graded")
     return task, text_field(row, "answer")

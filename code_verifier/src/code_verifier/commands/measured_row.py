@@ -18,24 +18,22 @@ CARRIED = ("step", "kind", "teacher", "student", "member")
 
 def measure_row(row: Row, keep: bool = False) -> Row:
     """`{"id", "step"?, ..., "ast_depth", ...}`, or `{"id", "error"}` for what does not parse."""
-    return _described(row, measure, keep, named=True)
+    found = _described(row, measure, keep)
+    return {"id": id_of(row)} | {name: row[name] for name in CARRIED if name in row} | found
 
 
 def traits_row(row: Row) -> Row:
     """The traits of a row's program and the program, or `{"error"}`."""
-    return _described(row, traits, keep=True, named=False)
+    return _described(row, traits, keep=True)
 
 
-def _described(row: Row, describe: Callable[[str], Any], keep: bool, named: bool) -> Row:
+def _described(row: Row, describe: Callable[[str], Any], keep: bool) -> Row:
     program = program_of(row)
-    result: Row = {}
-    if named:
-        result = {"id": id_of(row)} | {name: row[name] for name in CARRIED if name in row}
     try:
-        result |= asdict(describe(program))
+        found: Row = asdict(describe(program))
     except ProgramError as error:
-        return result | {"error": str(error)}
-    return result | {PROGRAM: program} if keep else result
+        return {"error": str(error)}
+    return found | {PROGRAM: program} if keep else found
 
 
 def metrics_of(result: Row) -> Metrics | None:

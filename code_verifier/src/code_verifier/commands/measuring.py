@@ -44,12 +44,12 @@ def metrics(job: Job, html: Path | None, workers: int) -> int:
         nonlocal unparsed
         one = partial(usable, partial(measure_row, keep=html is not None))
         for result in process_map(one, items, workers):
-            program = result.pop(PROGRAM, None)
+            program = result.pop(PROGRAM, "")
             found = metrics_of(result)
             if found is not None:
                 gathered.metrics.append(found)
                 gathered.steps.append(step_of(result))
-                if program is not None:
+                if program:
                     gathered.examples.setdefault(found.structure, program)
             unparsed += "error" in result
             yield result

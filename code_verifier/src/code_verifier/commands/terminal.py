@@ -33,12 +33,11 @@ class Progress:
     def __init__(self, bar: Any = None) -> None:
         self._bar = bar
         self._start = self._shown = time.monotonic()
-        self._earlier = self._good = self._count = self._waiting = 0
+        self._earlier = self._good = self._count = 0
 
     def step(self, good: bool, earlier: bool) -> None:
         """One more row is finished; `good` says whether it counts as ok, `earlier` by which run."""
         self._count += 1
-        self._waiting += 1
         self._good += good
         self._earlier += earlier
         if time.monotonic() - self._shown >= _EVERY_S:
@@ -54,8 +53,7 @@ class Progress:
         if self._bar is not None:
             rate = (self._count - self._earlier) / max(now - self._start, 1e-3)
             share = 100.0 * self._good / max(1, self._count)
-            self._bar.update(self._waiting, f"{rate:.0f}/s, {share:.1f} % ok")
-        self._waiting = 0
+            self._bar.update(self._count - self._bar.pos, f"{rate:.0f}/s, {share:.1f} % ok")
 
 
 @contextmanager
@@ -65,15 +63,8 @@ def progress(label: str, count: Callable[[], int | None], quiet: bool) -> Iterat
     if quiet or not sys.stderr.isatty():
         yield Progress()
         return
-    with click.progressbar(
-        length=count(),
-        label=label,
-        file=sys.stderr,
-        show_pos=True,
-        show_eta=True,
-        width=20,
-        item_show_func=lambda item: item,
-    ) as bar:
+    look: dict[str, Any] = {"show_pos": True, "width": 20, "item_show_func": lambda item: item}
+    with click.progressbar(length=count(), label=label, file=sys.stderr, **look) as bar:
         shown = Progress(bar)
         try:
             yield shown

@@ -31,12 +31,7 @@ class Judge:
     def scores(self, pairs: Sequence[tuple[Task, str]]) -> list[float | None]:
         """The score of each (task, answer), in order; None for a fault of the sandbox. Pairs are
         judged in parallel, and equal ones once."""
-        different = list(dict.fromkeys(pairs))
-        if not different:
-            return []
-        grades = self.sandbox().grade_many(different)
-        found = dict(zip(different, map(self.score, grades), strict=True))
-        return [found[pair] for pair in pairs]
+        return [self.score(grade) for grade in self.sandbox().grade_many(pairs)] if pairs else []
 
     def score(self, grade: Grade) -> float | None:
         """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""

@@ -4,8 +4,6 @@ This is no boundary (the kernel is). It gives a clear reason early, tells which 
 more executions, and which ones can take several inputs in one process.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

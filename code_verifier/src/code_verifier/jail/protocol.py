@@ -86,17 +86,13 @@ def receive_config() -> dict[str, Any]:
 
 def receive() -> bytes | None:
     """The body of the next frame on standard input, or None at its end."""
-    data = os.read(0, READ)
-    while data:
-        if len(data) >= LENGTH.size:
-            size = LENGTH.size + LENGTH.unpack_from(data)[0]
-            if len(data) >= size:
-                return data[LENGTH.size : size]
+    data = b""
+    while len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
         more = os.read(0, READ)
         if not more:
             return None
         data += more
-    return None
+    return data[LENGTH.size :]
 
 
 def send(body: bytes) -> None:

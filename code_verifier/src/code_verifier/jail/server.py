@@ -97,8 +97,7 @@ class Server:
         data, in_time = self._collect(reader, started + self.wall_s, limit)
         wall_ms = (_now() - started) * 1000.0
         os.close(reader)
-        results = _results(data, nonce, count)
-        if results is not None:
+        if _is_answer(data, nonce, count):
             _kill(pid)
             protocol.send(protocol.REPLY.pack(wall_ms, 0, count) + data[protocol.FRAME.size :])
             os.waitpid(pid, 0)
@@ -197,14 +196,12 @@ def _complete(data: bytes) -> bool:
     )
 
 
-def _results(data: bytes, nonce: bytes, count: int) -> list[tuple[str, bytes]] | None:
-    """The results of a whole frame with the right nonce, as a child may give them."""
+def _is_answer(data: bytes, nonce: bytes, count: int) -> bool:
+    """Whether this is a whole frame with the right nonce, and results as a child may give them."""
     if not _complete(data) or data[:16] != nonce:
-        return None
+        return False
     results = protocol.unpack_results(data, protocol.FRAME.size, count)
-    if results is None or any(status not in _CHILD_STATUSES for status, _ in results):
-        return None
-    return results
+    return results is not None and all(status in _CHILD_STATUSES for status, _ in results)
 
 
 def _kill(pid: int) -> None:

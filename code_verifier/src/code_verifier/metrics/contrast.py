@@ -68,10 +68,7 @@ def compare_sets(left: Sequence[Metrics], right: Sequence[Metrics]) -> Contrast:
         left_programs=len(left),
         right_programs=len(right),
         numbers={
-            name: shift_of(
-                [float(getattr(item, name)) for item in left],
-                [float(getattr(item, name)) for item in right],
-            )
+            name: shift_of(*([float(getattr(m, name)) for m in side] for side in (left, right)))
             for name in NUMBERS
         },
         left_distinct=len(lefts),

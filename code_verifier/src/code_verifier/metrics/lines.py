@@ -22,19 +22,14 @@ def code_lines(program: str, found: Survey) -> int:
         docstring = docstring_of(node)
         if docstring is not None:
             _mark(is_code, docstring, False)
-            before, after = _around(lines, docstring)
-            is_code[docstring.lineno - 1] |= bool(before)
-            is_code[(docstring.end_lineno or 0) - 1] |= bool(after) and not after.startswith(b"#")
+            first, last = docstring.lineno - 1, (docstring.end_lineno or docstring.lineno) - 1
+            before = lines[first].encode()[: docstring.col_offset]  # offsets are in UTF-8 bytes
+            after = lines[last].encode()[docstring.end_col_offset :].strip(b" \t\f;\\")
+            is_code[first] |= bool(before.strip())
+            is_code[last] |= bool(after) and not after.startswith(b"#")
     return sum(is_code)
 
 
 def _mark(is_code: list[bool], node: ast.expr | ast.stmt, value: bool) -> None:
     last = node.end_lineno or node.lineno
     is_code[node.lineno - 1 : last] = [value] * (last - node.lineno + 1)
-
-
-def _around(lines: list[str], node: ast.stmt) -> tuple[bytes, bytes]:
-    """What stands before and after a statement on its lines; offsets are in UTF-8 bytes."""
-    first, last = lines[node.lineno - 1], lines[(node.end_lineno or node.lineno) - 1]
-    after = last.encode()[node.end_col_offset :]
-    return first.encode()[: node.col_offset].strip(), after.strip(b" \t\f;\\")

@@ -50,15 +50,15 @@ def measure(program: str | ParsedProgram) -> Metrics:
     nested to be parsed."""
     parsed = parse_program(program)
     found = survey(parsed.tree)
-    radons = complexity(parsed.tree, found.depth)
+    cyclomatic, volume, effort = complexity(parsed.tree, found.depth)
     return Metrics(
         ast_depth=found.depth,
         ast_nodes=found.nodes,
-        cyclomatic=radons.cyclomatic,
+        cyclomatic=cyclomatic,
         loc=code_lines(parsed.text, found),
         variables=len(_bound(found)),
-        halstead_volume=radons.volume,
-        halstead_effort=radons.effort,
+        halstead_volume=volume,
+        halstead_effort=effort,
         max_nesting=found.nesting,
         functions=sum(1 for _ in found.of(ast.FunctionDef, ast.AsyncFunctionDef)),
         imports=len(set(imported(found))),

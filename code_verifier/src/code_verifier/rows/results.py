@@ -6,6 +6,7 @@ with an error or an interrupt. Only a killed process or a full disk leaves `OUT.
 """
 
 import json
+import mmap
 import os
 import shutil
 import sys
@@ -141,17 +142,10 @@ def _take_over(file: BinaryIO, part: Path, path: Path) -> bool:
     copied = not os.fstat(file.fileno()).st_size and path.exists()
     if copied:
         shutil.copyfile(path, part)
-    size = os.fstat(file.fileno()).st_size
-    end = size
-    while end:
-        start = max(0, end - 2**16)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            end = start + found + 1
-            break
-        end = start
-    file.truncate(end)
+    if os.fstat(file.fileno()).st_size:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            end = data.rfind(b"\n") + 1
+        file.truncate(end)
     return copied
 
 

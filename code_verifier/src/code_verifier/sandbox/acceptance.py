@@ -1,7 +1,5 @@
 """The acceptance rule: equal canonical output of several executions in fresh processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from code_verifier.sandbox.execution import Executor, Program
@@ -40,10 +38,10 @@ def _run_batched(
     """All inputs in one process for each run; None where that does not settle the verdict."""
     rounds = []
     for index in range(runs):
-        executed = executor.execute(program, data, index)
-        if executed.whole:
+        found, whole = executor.execute(program, data, index)
+        if whole:
             return []
-        rounds.append(executed.verdicts)
+        rounds.append(found)
     settled: list[Verdict | None] = []
     for first, *others in zip(*rounds, strict=True):
         same = all((o.status, o.output) == (first.status, first.output) for o in others)
@@ -57,12 +55,12 @@ def _run_batched(
 
 
 def _run_isolated(executor: Executor, program: Program, given: bytes, runs: int) -> Verdict:
-    first = executor.execute(program, [given], 0).verdicts[0]
+    first = executor.execute(program, [given], 0)[0][0]
     if not first.ok:
         return first
     wall_ms = first.wall_ms
     for index in range(1, runs):
-        verdict = executor.execute(program, [given], index).verdicts[0]
+        verdict = executor.execute(program, [given], index)[0][0]
         wall_ms = max(wall_ms, verdict.wall_ms)
         if verdict.ok and verdict.output == first.output:
             continue

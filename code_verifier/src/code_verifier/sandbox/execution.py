@@ -1,7 +1,5 @@
 """Examining and executing one program: the caller's side of both kinds of confined processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,15 +31,8 @@ class Program:
 
 Examined = tuple[Program | Verdict, list[bytes | Verdict]]
 """A program and its arguments, or the verdicts that refuse them."""
-
-
-@dataclass(frozen=True)
-class Executed:
-    """Verdicts of one process, one for each input."""
-
-    verdicts: list[Verdict]
-    whole: bool
-    """The process as such failed."""
+Executed = tuple[list[Verdict], bool]
+"""Verdicts of one process, one for each input, and whether the process as such failed."""
 
 
 class Executor:
@@ -107,24 +98,24 @@ class Executor:
         """Execute once in one process, on each of the arguments."""
         head = protocol.EXECUTE.pack(len(program.code), len(arguments))
         request = head + program.code + protocol.pack_inputs(arguments)
-        executed = self._ask(request, (index, program.tier), len(arguments))
-        if any(verdict.status == _MISSING for verdict in executed.verdicts):
-            executed = self._ask(request, (index, ALL), len(arguments))
-        return executed
+        verdicts, whole = self._ask(request, (index, program.tier), len(arguments))
+        if any(verdict.status == _MISSING for verdict in verdicts):
+            return self._ask(request, (index, ALL), len(arguments))
+        return verdicts, whole
 
     def _ask(self, request: bytes, kind: Kind, count: int) -> Executed:
         try:
             reply = self._pool.ask(kind, request, self._limits.wall_s + _GRACE_S)
         except ProcessLost as error:
             fault = _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
-            return Executed([fault] * count, True)
+            return [fault] * count, True
         wall_ms, whole, number = protocol.REPLY.unpack_from(reply)
         results = protocol.unpack_results(reply, protocol.REPLY.size, number)
         if results is None or number != (1 if whole else count):
             fault = _refused(Status.SANDBOX_ERROR, "the fork server answered nonsense", runs=1)
-            return Executed([fault] * count, True)
+            return [fault] * count, True
         verdicts = [self._verdict(status, data, wall_ms) for status, data in results]
-        return Executed(verdicts * (count if whole else 1), bool(whole))
+        return verdicts * (count if whole else 1), bool(whole)
 
     def _verdict(self, status: str, data: bytes, wall_ms: float) -> Verdict:
         text = data.decode("utf-8", "replace")

@@ -1,7 +1,5 @@
 """The confined processes of one sandbox: started when first needed, replaced when they break."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -112,7 +110,7 @@ class Pool:
                 self._give(kind, process)
 
     def _take(self, kind: Kind, fresh: bool) -> Process:
-        surplus = None
+        surplus: list[Process] = []
         with self._lock:
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
@@ -123,9 +121,13 @@ class Pool:
                 process = self._made(kind)
                 self._all.add(process)
                 if len(self._all) > _KEPT + self._width * _PER_WORKER:
-                    surplus = self._surplus()
-        if surplus is not None:
-            surplus.close()
+                    waiting = filter(None, self._idle.values())
+                    longest = min(waiting, key=lambda some: some[0].idle_since, default=[])
+                    surplus = longest[:1]
+                    del longest[:1]
+                    self._all -= set(surplus)
+        for unused in surplus:
+            unused.close()
         return process
 
     def _give(self, kind: Kind, process: Process) -> None:
@@ -138,15 +140,6 @@ class Pool:
                 self._all.discard(process)
         if not keep:
             process.close()
-
-    def _surplus(self) -> Process | None:
-        """The process that has been idle the longest."""
-        waiting = filter(None, self._idle.values())
-        longest = min(waiting, key=lambda some: some[0].idle_since, default=None)
-        if longest is None:
-            return None
-        self._all.discard(longest[0])
-        return longest.pop(0)
 
     def _made(self, kind: Kind) -> Process:
         if kind == EXAMINER:

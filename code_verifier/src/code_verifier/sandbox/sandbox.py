@@ -71,8 +71,6 @@ class Sandbox:
         """Process ids of the running fork servers."""
         return self._pool.pids()
 
-    # One program -----------------------------------------------------------------------------
-
     def run(self, program: str, input: str) -> Verdict:
         """Execute `f(<input>)` of the program once."""
         return next(self.iter_run(program, [input]))
@@ -114,8 +112,6 @@ class Sandbox:
         """Judge an answer to a task. For code_f all hidden examples must pass."""
         return grade_answer(task, answer, self.iter_run, self.comparison, self.limits)
 
-    # Many: lazy, ordered, parallel -----------------------------------------------------------
-
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
         """`run` for every (program, input), in order."""
         return ordered_map(lambda pair: self.run(*pair), pairs, self.workers)
@@ -131,8 +127,6 @@ class Sandbox:
     def grade_many(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[Grade]:
         """`grade` for every (task, answer), in order; equal pairs close together judged once."""
         return ordered_map(lambda pair: self.grade(*pair), pairs, self.workers, share=True)
-
-    # asyncio ---------------------------------------------------------------------------------
 
     async def arun(self, program: str, input: str) -> Verdict:
         """`run` without blocking the event loop."""

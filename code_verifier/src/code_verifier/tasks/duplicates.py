@@ -56,9 +56,8 @@ class Duplicates:
     def _find(self, exact: tuple[str, ...], structure: str | None) -> Duplicate | None:
         if exact in self._exact:
             return Duplicate(True, *self._exact[exact])
-        if structure is not None and structure in self._structures:
-            return Duplicate(False, *self._structures[structure])
-        return None
+        same = self._structures.get(structure or "")
+        return None if same is None else Duplicate(False, *same)
 
 
 def find_duplicates(items: Iterable[Task | str]) -> Iterator[Duplicate | None]:
@@ -78,9 +77,8 @@ def _keys(item: Task | str) -> tuple[tuple[str, ...], str | None]:
         clean = program
     if isinstance(item, str):
         return ("program", clean), structure
-    if item.kind == "code_f":
-        return (item.kind, clean, *sorted(map(_input_key, item.inputs))), structure
-    return (item.kind, clean, _input_key(item.input or "")), structure
+    inputs = item.inputs if item.kind == "code_f" else (item.input or "",)
+    return (item.kind, clean, *sorted(map(_input_key, inputs))), structure
 
 
 def _input_key(text: str) -> str:
