@@ -29,24 +29,12 @@ from code_verifier.tasks.task import Proposal, Task
 
 __version__ = "0.1.0"
 
-__all__ = ["Proposal", "Task"]
-__all__ += ["Grade", "Status", "Validation", "Verdict"]
+__all__ = ["Grade", "Proposal", "Status", "Task", "Validation", "Verdict"]
 __all__ += ["Comparison", "Limits", "Sandbox", "grade"]
-__all__ += [
-    "canonical",
-    "canonical_arguments",
-    "parse_arguments",
-    "parse_literal",
-    "tidy_arguments",
-]
+__all__ += ["canonical", "canonical_arguments"]
+__all__ += ["parse_arguments", "parse_literal", "tidy_arguments"]
 __all__ += ["ParsedProgram", "fingerprint", "leaks", "parse_program", "strip_comments"]
 __all__ += ["Contrast", "Coverage", "Metrics", "compare_sets", "coverage", "measure"]
 __all__ += ["Duplicate", "Duplicates", "find_duplicates"]
-__all__ += [
-    "CodeVerifierError",
-    "LiteralError",
-    "ProgramError",
-    "RecordError",
-    "SandboxUnavailable",
-]
-__all__ += ["__version__"]
+__all__ += ["CodeVerifierError", "LiteralError", "ProgramError", "RecordError"]
+__all__ += ["SandboxUnavailable", "__version__"]

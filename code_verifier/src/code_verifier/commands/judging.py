@@ -136,12 +136,10 @@ def _graded(sandbox: Sandbox, row: Row) -> Row:
     return result
 
 
-def _print_counts(
-    counts: Counter[str], name: str, as_json: bool, total: int, **others: int
-) -> None:
+def _print_counts(counts: Counter[str], name: str, as_json: bool, total: int, **more: int) -> None:
     if as_json:
-        click.echo(json.dumps({"rows": total, name: dict(sorted(counts.items())), **others}))
+        click.echo(json.dumps({"rows": total, name: dict(sorted(counts.items())), **more}))
         return
     click.echo(f"{total} rows")
-    shown = [*counts.most_common(), *((key, number) for key, number in others.items() if number)]
+    shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
     print_table([(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown])

@@ -21,9 +21,7 @@ def print_table(rows: Sequence[Sequence[str]], align: str = "<>") -> None:
     signs = align.ljust(max(map(len, rows), default=0), align[-1])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = (
-            f"{text:{sign}{width}}" for text, sign, width in zip(row, signs, widths, strict=False)
-        )
+        cells = (f"{text:{to}{width}}" for text, to, width in zip(row, signs, widths, strict=False))
         click.echo(f"  {'  '.join(cells)}".rstrip())
 
 

@@ -19,9 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_CHILD_STATUSES = frozenset(
-    {"ok", "exception", "memory", "not_literal", "too_long", "missing_module"}
-)
+_OF_CHILD = frozenset({"ok", "exception", "memory", "not_literal", "too_long", "missing_module"})
 _NO_MEMORY = 71
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes", "marshal", "select", "signal")
 _now = time.monotonic
@@ -201,7 +199,7 @@ def _is_answer(data: bytes, nonce: bytes, count: int) -> bool:
     if not _complete(data) or data[:16] != nonce:
         return False
     results = protocol.unpack_results(data, protocol.FRAME.size, count)
-    return results is not None and all(status in _CHILD_STATUSES for status, _ in results)
+    return results is not None and all(status in _OF_CHILD for status, _ in results)
 
 
 def _kill(pid: int) -> None:

@@ -19,6 +19,8 @@ from code_verifier.literals.canonical import (
 )
 from code_verifier.literals.syntax import parse_expression
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments."""
 _INTEGERS = re.compile(r"[0-9 ,\[\]-]*")
 _INTEGER = r"(?:0|-?[1-9][0-9]{0,4000})"
 _TEXT = r"'[ !#-&(-\[\]-~]*'"  # printable ASCII without quotes and backslashes
@@ -53,9 +55,7 @@ def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
         raise LiteralError(f"not a Python literal: {error.msg}") from None
 
 
-def parse_arguments(
-    text: str, max_chars: int = MAX_CHARS
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
     """Positional and keyword arguments from the text between the parentheses of a call. Every
     argument must be a literal. Raises LiteralError."""
     quick = _integers(f"[{_at_most(max_chars, text)}]")
@@ -96,7 +96,7 @@ def _integers(text: str) -> Any:
         return None
 
 
-def _arguments(call: ast.Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(call: ast.Call) -> Arguments:
     return tuple(map(_value, call.args)), {str(k.arg): _value(k.value) for k in call.keywords}
 
 

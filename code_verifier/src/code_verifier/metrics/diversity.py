@@ -96,9 +96,7 @@ def coverage_of(keys: Sequence[str], examples: Sequence[str] = (), top: int = 10
         effective=2.0**entropy if number else 0.0,
         new_chance=sum(count == 1 for count in counts.values()) / number if number else 0.0,
         growth=_growth(keys),
-        repeated=tuple(
-            Repeated(key, count, first.get(key, "")) for key, count in common if count > 1
-        ),
+        repeated=tuple(Repeated(key, n, first.get(key, "")) for key, n in common if n > 1),
     )
 
 

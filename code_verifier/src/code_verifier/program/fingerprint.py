@@ -95,8 +95,6 @@ def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
 def _is_signed_number(item: Any) -> bool:
     """`-1` is a constant to the reader."""
     match item:
-        case ast.UnaryOp(
-            ast.USub() | ast.UAdd(), ast.Constant(int() | float() | complex() as value)
-        ):
-            return not isinstance(value, bool)
+        case ast.UnaryOp(ast.USub() | ast.UAdd(), ast.Constant(value)):
+            return isinstance(value, int | float | complex) and not isinstance(value, bool)
     return False

@@ -83,9 +83,8 @@ def _renamed_within(body: list[str], tokens: list[str]) -> bool:
     for start in range(len(tokens) - len(body) + 1):
         there: dict[str, str] = {}
         back: dict[str, str] = {}
-        for token, is_free, other in zip(
-            body, free, tokens[start : start + len(body)], strict=True
-        ):
+        window = tokens[start : start + len(body)]
+        for token, is_free, other in zip(body, free, window, strict=True):
             if not is_free:
                 if other != token:
                     break

@@ -76,6 +76,4 @@ def _refused(status: str, reason: str) -> Grade:
     return Grade(0.0, f"{status}: {reason}", status=status)
 
 
-_FINAL = frozenset(
-    (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
-)
+_FINAL = (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
