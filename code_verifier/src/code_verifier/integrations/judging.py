@@ -31,7 +31,12 @@ class Judge:
     def scores(self, pairs: Sequence[tuple[Task, str]]) -> list[float | None]:
         """The score of each (task, answer), in order; None for a fault of the sandbox. Pairs are
         judged in parallel, and equal ones once."""
-        return [self.score(grade) for grade in self.sandbox().grade_many(pairs)] if pairs else []
+        different = list(dict.fromkeys(pairs))
+        if not different:
+            return []
+        grades = self.sandbox().grade_many(different)
+        found = dict(zip(different, map(self.score, grades), strict=True))
+        return [found[pair] for pair in pairs]
 
     def score(self, grade: Grade) -> float | None:
         """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""
