@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 
 from code_verifier import CodeVerifierError, ProgramError, measure
 from code_verifier.metrics.contrast import compare_sets, shift_of
-from code_verifier.metrics.diversity import coverage, coverage_of, entropy_bits, rarefied
+from code_verifier.metrics.diversity import (
+    coverage,
+    coverage_of,
+    entropy_bits,
+    rarefied,
+    traits,
+)
 from code_verifier.metrics.measurement import NUMBERS
 from code_verifier.metrics.summary import quantile, summarise, windows
-from code_verifier.metrics.traits import traits
 
 PROGRAMS = [
     "def f(x): return x + 1",

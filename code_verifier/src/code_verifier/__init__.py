@@ -21,8 +21,7 @@ from code_verifier.metrics.measurement import Metrics, measure
 from code_verifier.program.fingerprint import fingerprint
 from code_verifier.program.leaks import leaks
 from code_verifier.program.source import ParsedProgram, parse_program, strip_comments
-from code_verifier.sandbox.sandbox import Sandbox
-from code_verifier.sandbox.shared import grade
+from code_verifier.sandbox.sandbox import Sandbox, grade
 from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
 from code_verifier.tasks.limits import Limits
 from code_verifier.tasks.outcomes import Grade, Status, Validation, Verdict
@@ -30,40 +29,12 @@ from code_verifier.tasks.task import Proposal, Task
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "CodeVerifierError",
-    "Comparison",
-    "Contrast",
-    "Coverage",
-    "Duplicate",
-    "Duplicates",
-    "Grade",
-    "Limits",
-    "LiteralError",
-    "Metrics",
-    "ParsedProgram",
-    "ProgramError",
-    "Proposal",
-    "RecordError",
-    "Sandbox",
-    "SandboxUnavailable",
-    "Status",
-    "Task",
-    "Validation",
-    "Verdict",
-    "__version__",
-    "canonical",
-    "canonical_arguments",
-    "compare_sets",
-    "coverage",
-    "find_duplicates",
-    "fingerprint",
-    "grade",
-    "leaks",
-    "measure",
-    "parse_arguments",
-    "parse_literal",
-    "parse_program",
-    "strip_comments",
-    "tidy_arguments",
-]
+__all__ = ["Grade", "Proposal", "Status", "Task", "Validation", "Verdict"]
+__all__ += ["Comparison", "Limits", "Sandbox", "grade"]
+__all__ += ["canonical", "canonical_arguments"]
+__all__ += ["parse_arguments", "parse_literal", "tidy_arguments"]
+__all__ += ["ParsedProgram", "fingerprint", "leaks", "parse_program", "strip_comments"]
+__all__ += ["Contrast", "Coverage", "Metrics", "compare_sets", "coverage", "measure"]
+__all__ += ["Duplicate", "Duplicates", "find_duplicates"]
+__all__ += ["CodeVerifierError", "LiteralError", "ProgramError", "RecordError"]
+__all__ += ["SandboxUnavailable", "__version__"]

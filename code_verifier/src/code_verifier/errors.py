@@ -6,10 +6,8 @@ class CodeVerifierError(ValueError):
 
 
 class LiteralError(CodeVerifierError):
-    """A text is not a Python literal, or a value cannot be written as one.
-
-    `status` is the verdict status that fits: `not_literal` or `too_long`.
-    """
+    """A text is not a Python literal, or a value cannot be written as one. `status` is the verdict
+    status that fits: `not_literal` or `too_long`."""
 
     def __init__(self, message: str, status: str = "not_literal") -> None:
         super().__init__(message)

@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import click
 
-from code_verifier.commands.exits import exit_code, tell
+from code_verifier.commands.exits import exit_code
 from code_verifier.commands.options import as_json
-from code_verifier.commands.table import print_table
+from code_verifier.commands.terminal import print_table, tell
 from code_verifier.sandbox.doctor import diagnose
 
 
@@ -21,18 +21,12 @@ def doctor(as_json: bool) -> int:
         click.echo(json.dumps(asdict(found)))
         return 0 if found.works else 1
     click.echo(f"{found.system} {found.kernel} on {found.machine}, Python {found.python}")
-    print_table(
-        [
-            (
-                layer.name,
-                "active" if layer.active else "MISSING",
-                "required" if layer.required else "",
-                f"without it {layer.cost}",
-            )
-            for layer in found.layers
-        ],
-        "<",
-    )
+    rows = []
+    for layer in found.layers:
+        state = "active" if layer.active else "MISSING"
+        needed = "required" if layer.required else ""
+        rows.append((layer.name, state, needed, f"without it {layer.cost}"))
+    print_table(rows, "<")
     if found.error:
         tell(f"error: {found.error}")
     return 0 if found.works else 1

@@ -1,6 +1,5 @@
 """How every command ends: 0 done, 1 the work found a problem or was stopped, 2 wrong usage or
-unusable input, 130 interrupted. What is to be said of it is one line on standard error.
-"""
+unusable input, 130 interrupted. What is to be said of it is one line on standard error."""
 
 import os
 import signal
@@ -12,8 +11,7 @@ from functools import wraps
 from types import FrameType
 from typing import ParamSpec
 
-import click
-
+from code_verifier.commands.terminal import tell
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
 
 _P = ParamSpec("_P")
@@ -32,10 +30,9 @@ def exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
         try:
             with _signals():
                 code = command(*args, **kwargs)
-        except SandboxUnavailable as error:
-            code = _fail(1, str(error))
         except CodeVerifierError as error:
-            code = _fail(2, str(error))
+            tell(f"error: {error}")
+            code = 1 if isinstance(error, SandboxUnavailable) else 2
         except KeyboardInterrupt as stop:
             tell("interrupted; finished results are kept")
             code = 1 if isinstance(stop, Stopped) else 130
@@ -44,22 +41,11 @@ def exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
             code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            code = _fail(
-                2 if isinstance(error, _WRONG_PATH) else 1, f"{place}{error.strerror or error}"
-            )
+            tell(f"error: {place}{error.strerror or error}")
+            code = 2 if isinstance(error, _WRONG_PATH) else 1
         sys.exit(code)
 
     return wrapped
-
-
-def tell(text: str) -> None:
-    """One line to standard error."""
-    click.echo(text, err=True)
-
-
-def _fail(code: int, why: str) -> int:
-    tell(f"error: {why}")
-    return code
 
 
 @contextmanager

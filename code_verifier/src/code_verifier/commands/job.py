@@ -7,9 +7,8 @@ from contextlib import redirect_stdout
 
 import click
 
-from code_verifier.commands.exits import tell
 from code_verifier.commands.options import Job
-from code_verifier.commands.progress import progress
+from code_verifier.commands.terminal import progress, tell
 from code_verifier.errors import RecordError
 from code_verifier.rows.fields import Row, id_of
 from code_verifier.rows.jsonl import open_rows
@@ -18,16 +17,16 @@ from code_verifier.rows.results import ResultFile, open_results
 _GOOD = {"status": "ok", "score": "1.0", "error": "None"}
 
 Run = Callable[[Iterable[Row]], Iterable[Row]]
-Usable = Callable[[Row], object]
+Check = Callable[[Row], object]
 
 
 def run_job(
-    job: Job, run: Run, counted: str = "status", resume: bool = False, usable: Usable = id_of
+    job: Job, run: Run, counted: str = "status", resume: bool = False, check: Check = id_of
 ) -> Counter[str]:
     """Read, run and write row by row; finished rows are kept whatever happens.
 
     Returns how often each value of the field `counted` was written. resume: rows that an earlier
-    run finished are not run again; `usable` raises RecordError for an input row that has no
+    run finished are not run again; `check` raises RecordError for an input row that has no
     result because it is bad.
     """
     counts: Counter[str] = Counter()
@@ -50,7 +49,7 @@ def run_job(
             shown.step(value == _GOOD[counted], earlier)
 
         items = source.rows(skip)
-        for kept in _resumed(results, items, usable, refuse):
+        for kept in _resumed(results, items, check, refuse):
             count(kept, True)
         for result in run(items):
             if "bad_row" in result:
@@ -63,18 +62,24 @@ def run_job(
     return counts
 
 
-def _resumed(
-    results: ResultFile, items: Iterator[Row], usable: Usable, refuse: Callable[[str], None]
-) -> Iterator[Row]:
-    """The finished rows, each after its input row was taken from `items`.
+def usable(one: Callable[[Row], Row], row: Row) -> Row:
+    """The result of a row; `{"bad_row": why}` for one that cannot be used."""
+    try:
+        return one(row)
+    except RecordError as error:
+        return {"bad_row": f"line {row['_line']}: {error}"}
 
-    They belong to the usable input rows in order; another id shows that the input is another.
-    """
+
+def _resumed(
+    results: ResultFile, items: Iterator[Row], check: Check, refuse: Callable[[str], None]
+) -> Iterator[Row]:
+    """The finished rows, each after its input row was taken from `items`. They belong to the usable
+    input rows in order; another id shows that the input is another."""
     for number, kept in enumerate(results.kept(), 1):
         found: object = "nothing more"
         for row in items:
             try:
-                usable(row)
+                check(row)
             except RecordError as error:
                 refuse(f"line {row['_line']}: {error}")
                 continue

@@ -2,17 +2,25 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import click
 
-from code_verifier.commands.exits import exit_code, tell
-from code_verifier.commands.job import Run, run_job
-from code_verifier.commands.options import Finite, Job, SandboxOptions, job_options, sandbox_options
-from code_verifier.commands.table import print_table
-from code_verifier.errors import LiteralError, RecordError
+from code_verifier.commands.exits import exit_code
+from code_verifier.commands.job import Run, run_job, usable
+from code_verifier.commands.options import (
+    Finite,
+    Job,
+    SandboxOptions,
+    job_options,
+    number_option,
+    sandbox_options,
+)
+from code_verifier.commands.terminal import print_table, tell
+from code_verifier.errors import RecordError
 from code_verifier.literals.canonical import canonical
 from code_verifier.literals.comparison import Comparison
 from code_verifier.literals.literal import parse_literal
@@ -20,20 +28,17 @@ from code_verifier.rows.fields import Row, id_of, program_of, text_field, text_l
 from code_verifier.sandbox.parallel import ordered_map
 from code_verifier.sandbox.pool import HASH_SEEDS
 from code_verifier.sandbox.sandbox import Sandbox
+from code_verifier.tasks.grading import gold_value
 from code_verifier.tasks.outcomes import Status, Verdict
 from code_verifier.tasks.task import Task
+
+_RUNS = click.IntRange(2, len(HASH_SEEDS))
 
 
 @click.command()
 @job_options
 @sandbox_options
-@click.option(
-    "--runs",
-    type=click.IntRange(2, len(HASH_SEEDS)),
-    default=2,
-    show_default=True,
-    help="Executions of each program that must agree.",
-)
+@number_option("--runs", _RUNS, 2, "Executions of each program that must agree.")
 @exit_code
 def check(job: Job, options: SandboxOptions, runs: int) -> int:
     """Check that programs are valid and deterministic.
@@ -44,7 +49,7 @@ def check(job: Job, options: SandboxOptions, runs: int) -> int:
     """
     with options.open(runs) as sandbox:
         run = _parallel(partial(_checked, sandbox), options.workers)
-        counts = run_job(job, run, resume=options.resume, usable=_check_request)
+        counts = run_job(job, run, resume=options.resume, check=_check_request)
     _print_counts(counts, "status", job.as_json, counts.total())
     return 1 if counts["sandbox_error"] else 0
 
@@ -53,13 +58,7 @@ def check(job: Job, options: SandboxOptions, runs: int) -> int:
 @job_options
 @sandbox_options
 @click.option("--python-equality", is_flag=True, help="1, 1.0 and True are equal.")
-@click.option(
-    "--tolerance",
-    type=Finite(0.0, 1.0),
-    default=0.0,
-    show_default=True,
-    help="Relative and absolute tolerance of floats.",
-)
+@number_option("--tolerance", Finite(0.0, 1.0), 0.0, "Relative and absolute tolerance of floats.")
 @exit_code
 def grade(job: Job, options: SandboxOptions, python_equality: bool, tolerance: float) -> int:
     """Grade answers to tasks of the three kinds.
@@ -81,18 +80,7 @@ def grade(job: Job, options: SandboxOptions, python_equality: bool, tolerance: f
 
 
 def _parallel(one: Callable[[Row], Row], workers: int) -> Run:
-    """Run rows `workers` at a time; one that cannot be used gives `{"bad_row": why}`."""
-
-    def usable(row: Row) -> Row:
-        try:
-            return one(row)
-        except RecordError as error:
-            return {"bad_row": f"line {row['_line']}: {error}"}
-
-    def run(items: Iterable[Row]) -> Iterable[Row]:
-        return ordered_map(usable, items, workers)
-
-    return run
+    return lambda items: ordered_map(partial(usable, one), items, workers)
 
 
 def _check_request(row: Row) -> tuple[str, tuple[str, ...], bool]:
@@ -111,14 +99,7 @@ def _checked(sandbox: Sandbox, row: Row) -> Row:
     """The result of a row; one with `inputs` (AZR's code_f seeds) has a list of their outputs."""
     program, inputs, many = _check_request(row)
     verdict = _check_all(sandbox, program, inputs) if many else sandbox.check(program, inputs[0])
-    return {
-        "id": id_of(row),
-        "status": verdict.status,
-        "output": verdict.output,
-        "reason": verdict.reason,
-        "wall_ms": round(verdict.wall_ms, 3),
-        "runs": verdict.runs,
-    }
+    return {"id": id_of(row)} | asdict(verdict) | {"wall_ms": round(verdict.wall_ms, 3)}
 
 
 def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdict:
@@ -139,10 +120,7 @@ def _grade_request(row: Row) -> tuple[Task, str]:
     id_of(row)
     task = Task.from_row(row)
     for gold in task.outputs if task.output is None else (task.output,):
-        try:
-            parse_literal(gold)
-        except LiteralError as error:
-            raise RecordError(f"the output {gold[:60]!r} is not a literal: {error}") from None
+        gold_value(gold)
     if task.kind == "code_f" and task.visible == len(task.inputs):
         raise RecordError("a code_f task needs at least one hidden example to be graded")
     return task, text_field(row, "answer")
@@ -158,12 +136,10 @@ def _graded(sandbox: Sandbox, row: Row) -> Row:
     return result
 
 
-def _print_counts(
-    counts: Counter[str], name: str, as_json: bool, total: int, **others: int
-) -> None:
+def _print_counts(counts: Counter[str], name: str, as_json: bool, total: int, **more: int) -> None:
     if as_json:
-        click.echo(json.dumps({"rows": total, name: dict(sorted(counts.items())), **others}))
+        click.echo(json.dumps({"rows": total, name: dict(sorted(counts.items())), **more}))
         return
     click.echo(f"{total} rows")
-    shown = [*counts.most_common(), *((key, number) for key, number in others.items() if number)]
+    shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
     print_table([(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown])

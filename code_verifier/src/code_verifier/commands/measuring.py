@@ -1,33 +1,34 @@
 """`code-verifier metrics`, `coverage` and `compare`: the structure of programs."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from code_verifier.commands.exits import exit_code, tell
-from code_verifier.commands.job import run_job
-from code_verifier.commands.measured_row import (
-    PROGRAM,
-    measure_row,
-    metrics_of,
-    step_of,
-    traits_row,
-)
+from code_verifier.commands.exits import exit_code
+from code_verifier.commands.job import run_job, usable
 from code_verifier.commands.options import INPUT, Job, as_json, job_options, on_error, workers
 from code_verifier.commands.processes import process_map
 from code_verifier.commands.summaries import print_contrast, print_coverage, print_summary
-from code_verifier.errors import CodeVerifierError
+from code_verifier.commands.terminal import tell
+from code_verifier.errors import CodeVerifierError, ProgramError
 from code_verifier.metrics.contrast import compare_sets
-from code_verifier.metrics.diversity import coverage_of
-from code_verifier.metrics.traits import TRAITS
+from code_verifier.metrics.diversity import TRAITS, coverage_of, traits
+from code_verifier.metrics.measurement import Metrics, measure
 from code_verifier.page.document import Gathered, render
-from code_verifier.rows.fields import Row
+from code_verifier.rows.fields import Row, id_of, program_of
 from code_verifier.rows.jsonl import open_rows
 from code_verifier.rows.results import save_text
+
+_PROGRAM = "_program"
+"""The key under which a result carries its program's text, where asked."""
+_CARRIED = ("step", "kind", "teacher", "student", "member")
+"""Fields that pass from a row to its result."""
 
 
 @click.command()
@@ -38,22 +39,21 @@ from code_verifier.rows.results import save_text
 def metrics(job: Job, html: Path | None, workers: int) -> int:
     """Measure programs; rows that do not parse get an "error" instead of numbers."""
     gathered = Gathered(job.rows.name)
-    unparsed = 0
 
     def run(items: Iterable[Row]) -> Iterator[Row]:
-        nonlocal unparsed
-        for result in process_map(partial(measure_row, keep=html is not None), items, workers):
-            program = result.pop(PROGRAM, "")
-            found = metrics_of(result)
+        one = partial(usable, partial(_measure_row, keep=html is not None))
+        for result in process_map(one, items, workers):
+            program = result.pop(_PROGRAM, "")
+            found = _metrics_of(result)
             if found is not None:
                 gathered.metrics.append(found)
-                gathered.steps.append(step_of(result))
+                gathered.steps.append(_step_of(result))
                 if program:
                     gathered.examples.setdefault(found.structure, program)
-            unparsed += "error" in result
             yield result
 
-    run_job(job, run, "error")
+    counts = run_job(job, run, "error")
+    unparsed = counts.total() - counts["None"]
     print_summary(gathered.metrics, unparsed, job.as_json)
     if html is not None:
         save_text(render(gathered, unparsed), html)
@@ -73,14 +73,14 @@ def coverage(tasks: Path, top: int, on_error: str, as_json: bool, workers: int) 
     Three views, from fine to coarse: the structure of a program, the set of syntax it uses, the
     set of modules it imports.
     """
-    found = list(_results(tasks, partial(traits_row, keep=True), on_error, workers))
+    found = list(_results(tasks, _traits_row, on_error, workers))
     usable = [row for row in found if "error" not in row]
-    programs = [row[PROGRAM] for row in usable]
-    views = {trait: coverage_of([row[trait] for row in usable], programs, top) for trait in TRAITS}
     unparsed = len(found) - len(usable)
+    programs = [row[_PROGRAM] for row in usable]
+    views = {trait: coverage_of([row[trait] for row in usable], programs, top) for trait in TRAITS}
     if as_json:
-        views_json = {trait: asdict(view) for trait, view in views.items()}
-        click.echo(json.dumps({"programs": len(usable), "unparsed": unparsed, **views_json}))
+        counts = {"programs": len(usable), "unparsed": unparsed}
+        click.echo(json.dumps(counts | {trait: asdict(view) for trait, view in views.items()}))
         return 0
     click.echo(f"{len(usable)} programs, {unparsed} not measurable")
     for trait, view in views.items():
@@ -99,7 +99,7 @@ def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int)
     """Compare the programs of two task sets, number by number and structure by structure."""
     sides = []
     for path in (left, right):
-        found = map(metrics_of, _results(path, measure_row, on_error, workers))
+        found = map(_metrics_of, _results(path, _measure_row, on_error, workers))
         usable = [item for item in found if item is not None]
         if not usable:
             raise CodeVerifierError(f"{path}: no program can be measured; expected one or more")
@@ -112,11 +112,11 @@ def compare(left: Path, right: Path, on_error: str, as_json: bool, workers: int)
     return 0
 
 
-def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
+def _results(path: Path, one: Callable[[Row], Row], on_error: str, workers: int) -> Iterator[Row]:
     """The results of a file's rows; a bad row stops the command or is named and left out."""
     skip = tell if on_error == "skip" else None
     with open_rows(path) as source:
-        for result in process_map(job, source.rows(skip), workers):
+        for result in process_map(partial(usable, one), source.rows(skip), workers):
             problem = result.get("bad_row")
             if problem is None:
                 yield result
@@ -124,3 +124,37 @@ def _results(path: Path, job: Callable[[Row], Row], on_error: str, workers: int)
                 raise CodeVerifierError(f"{source.name}, {problem}")
             else:
                 skip(f"{source.name}, {problem}")
+
+
+def _measure_row(row: Row, keep: bool = False) -> Row:
+    """`{"id", "step"?, ..., "ast_depth", ...}`, or `{"id", "error"}` for what does not parse."""
+    found = _described(row, measure, keep)
+    return {"id": id_of(row)} | {name: row[name] for name in _CARRIED if name in row} | found
+
+
+def _traits_row(row: Row) -> Row:
+    """The traits of a row's program and the program, or `{"error"}`."""
+    return _described(row, traits, keep=True)
+
+
+def _described(row: Row, describe: Callable[[str], Any], keep: bool) -> Row:
+    program = program_of(row)
+    try:
+        found: Row = asdict(describe(program))
+    except ProgramError as error:
+        return {"error": str(error)}
+    return found | {_PROGRAM: program} if keep else found
+
+
+def _metrics_of(result: Row) -> Metrics | None:
+    """The Metrics in a result of `_measure_row`, if it has any."""
+    if "structure" not in result:
+        return None
+    return Metrics(**{field.name: result[field.name] for field in fields(Metrics)})
+
+
+def _step_of(result: Row) -> float | None:
+    """The step that a row carries, if it is a number."""
+    step: Any = result.get("step")
+    usable = isinstance(step, int | float) and not isinstance(step, bool) and math.isfinite(step)
+    return float(step) if usable else None

@@ -84,9 +84,11 @@ def _gathered(
     return decorate
 
 
-def _number(name: str, kind: Any, default: float | None, help: str) -> Any:
-    shown = default is not None
-    return click.option(name, type=kind, default=default, show_default=shown, help=help)
+def number_option(
+    name: str, kind: Any, default: float | None, help: str
+) -> Callable[[_Command], _Command]:
+    """An option that is a number, with its default in the help."""
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
 _SECONDS = Finite(0.001, 86_400.0)
@@ -114,18 +116,16 @@ job_options = _gathered(
     as_json,
     click.option("--quiet", is_flag=True, help="No progress, on a terminal either."),
 )
-_wall_s = _number("--wall-s", _SECONDS, _DEFAULT.wall_s, "Real time of one execution, s.")
-_cpu_s = _number("--cpu-s", _SECONDS, None, "Processor time of one execution, s; or as --wall-s.")
-_memory = click.IntRange(1, 2**20)
-_chars = click.IntRange(1, 10**7)
+_MIB = click.IntRange(1, 2**20)
+_CHARS = click.IntRange(1, 10**7)
 sandbox_options = _gathered(
     "options",
     SandboxOptions,
     workers,
-    _wall_s,
-    _cpu_s,
-    _number("--memory-mb", _memory, _DEFAULT.memory_mb, "Memory of one execution, MiB."),
-    _number("--output-chars", _chars, _DEFAULT.output_chars, "A longer output is too_long."),
+    number_option("--wall-s", _SECONDS, _DEFAULT.wall_s, "Real time of one execution, s."),
+    number_option("--cpu-s", _SECONDS, None, "Processor time of one execution, s; or as --wall-s."),
+    number_option("--memory-mb", _MIB, _DEFAULT.memory_mb, "Memory of one execution, MiB."),
+    number_option("--output-chars", _CHARS, _DEFAULT.output_chars, "A longer output is too_long."),
     click.option("--allow-weak", is_flag=True, help="Go on without a system-call filter."),
     click.option("--resume", is_flag=True, help="Keep the rows that an earlier run finished."),
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from code_verifier.commands.table import print_table
+from code_verifier.commands.terminal import print_table
 from code_verifier.metrics.contrast import Contrast
 from code_verifier.metrics.diversity import Coverage
 from code_verifier.metrics.measurement import Metrics

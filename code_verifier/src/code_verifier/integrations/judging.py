@@ -13,10 +13,8 @@ Parse = Callable[[str], str | None]
 
 
 class Judge:
-    """Grades answers in a sandbox: the one given, or one opened at first use in each process.
-
-    A copy sent to another process (pickle) opens a sandbox of its own there.
-    """
+    """Grades answers in a sandbox: the one given, or one opened at first use in each process. A
+    copy sent to another process (pickle) opens a sandbox of its own there."""
 
     def __init__(self, sandbox: Sandbox | None, partial_credit: bool) -> None:
         self._sandbox = sandbox
@@ -31,10 +29,8 @@ class Judge:
             return self._sandbox
 
     def scores(self, pairs: Sequence[tuple[Task, str]]) -> list[float | None]:
-        """The score of each (task, answer), in order; None for a fault of the sandbox.
-
-        Pairs are judged in parallel, and equal ones once.
-        """
+        """The score of each (task, answer), in order; None for a fault of the sandbox. Pairs are
+        judged in parallel, and equal ones once."""
         different = list(dict.fromkeys(pairs))
         if not different:
             return []

@@ -38,7 +38,9 @@ class TaskReward:
             )
         pairs: dict[int, tuple[Task, str]] = {}
         for index, completion in enumerate(completions):
-            task = Task.from_row({name: _plain(column[index]) for name, column in given.items()})
+            row = {name: column[index] for name, column in given.items()}
+            arrays = {name: item.tolist() for name, item in row.items() if hasattr(item, "tolist")}
+            task = Task.from_row(row | arrays)
             answer = self._parse(completion_text(completion))
             if answer is not None:
                 pairs[index] = (task, answer)
@@ -67,10 +69,3 @@ def task_reward(
     Raises RecordError when a dataset row is no task: a mistake in the data, not in an answer.
     """
     return TaskReward(Judge(sandbox, partial_credit), parse, name)
-
-
-def _plain(value: Any) -> Any:
-    """A column's item with tuples and arrays as lists."""
-    if isinstance(value, tuple):
-        return list(value)
-    return value.tolist() if hasattr(value, "tolist") else value

@@ -15,7 +15,6 @@ import sys
 
 from code_verifier.errors import LiteralError
 from code_verifier.jail import modules, proxies
-from code_verifier.jail.names import BANNED_NAMES
 from code_verifier.jail.protocol import FRAME, RESULT_FD, pack_result
 from code_verifier.literals.canonical import canonical
 
@@ -50,7 +49,7 @@ class Finder:
 def prepare(tier: int) -> dict[str, Any]:
     """The names a program starts with; made before the fork, since a child is fresh anyway."""
     names = dict(vars(builtins))
-    for name in BANNED_NAMES:
+    for name in proxies.BANNED_NAMES:
         names.pop(name, None)
     program = type(sys)("program")
     plain = proxies.plain_sys(program)

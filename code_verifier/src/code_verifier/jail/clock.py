@@ -28,20 +28,19 @@ STARTS = (  # seconds since 1970: year, month, day, weekday, half of the day and
 _SECOND = 1_000_000_000
 _STEP = 34_567_891  # about 400 days and 2 hours
 _state = {"now": 0, "tick": 1000, "left": 10 * _SECOND}
-_start = [0]
 
 
 def install(index: int, wall_s: float) -> None:
     """Give the module `time` of this process the clocks of execution `index`."""
     module: Any = time
     turn, place = divmod(index, len(STARTS))
-    _start[0] = (STARTS[place] + turn * _STEP) * _SECOND
+    start = (STARTS[place] + turn * _STEP) * _SECOND
     _state["left"] = int(wall_s * _SECOND)
     _state["tick"] = 800 + 127 * index
     boot = 20_011 * 5 ** (index % len(STARTS)) * _SECOND + 104_729 * (index + 1)  # hours to years
     work = 31 * 1_000_000 * (index + 1) + 7 * index
     for name, offset in (
-        *(("time", _start[0]), ("monotonic", boot), ("perf_counter", boot + 3 * work)),
+        *(("time", start), ("monotonic", boot), ("perf_counter", boot + 3 * work)),
         *(("process_time", work), ("thread_time", work // 2)),
     ):
         setattr(module, name, _seconds(offset))

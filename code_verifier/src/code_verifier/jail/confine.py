@@ -39,22 +39,21 @@ def confine(jail_dir: str, memory: int) -> dict[str, bool]:
     """
     space = _address_space() + memory
     os.chdir(jail_dir)
+    own = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS  # with a namespace of users if need be
     layers = {
-        "namespaces": _leave_namespaces(),
+        "namespaces": libc.unshare(own) == 0 or libc.unshare(own | _NEWUSER) == 0,
         "empty_root": _try(os.chroot, "."),
         "other_user": os.geteuid() != 0 or _try(_become_nobody),
     }
-    _drop_capabilities()
+    # A user namespace of its own gave this process all capabilities in it.
+    libc.capset(struct.pack("<Ii", _CAPABILITY_VERSION, 0), bytes(24))
     layers["no_new_privs"] = prctl(_PR_SET_NO_NEW_PRIVS, 1)
     prctl(_PR_SET_DUMPABLE, 0)
     layers["landlock"] = _landlock()
-    for what, amount in (
-        (resource.RLIMIT_AS, space),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 16),
-    ):
-        resource.setrlimit(what, (amount, amount))
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
     return layers
 
 
@@ -91,22 +90,10 @@ def die_with_parent() -> None:
     libc.prctl(*_DEATH)
 
 
-def _leave_namespaces() -> bool:
-    """Own namespaces of network, IPC, host name and mounts; with one of users if need be."""
-    own = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS
-    return bool(libc.unshare(own) == 0 or libc.unshare(own | _NEWUSER) == 0)
-
-
 def _become_nobody() -> None:
     os.setgroups([])
     os.setresgid(_NOBODY, _NOBODY, _NOBODY)
     os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-
-
-def _drop_capabilities() -> None:
-    """A user namespace of its own gives a process all capabilities in it."""
-    header = struct.pack("<Ii", _CAPABILITY_VERSION, 0)
-    libc.capset(header, bytes(24))
 
 
 def _landlock() -> bool:

@@ -18,33 +18,17 @@ import warnings
 from typing import Any
 
 from code_verifier.errors import LiteralError
-from code_verifier.jail import confine, policy
-from code_verifier.jail.protocol import (
-    CODES,
-    EXAMINE,
-    EXAMINED,
-    HASHING,
-    SEPARABLE,
-    TIER_SHIFT,
-    UNSTABLE,
-    pack_result,
-    receive,
-    send,
-    unpack_inputs,
-)
+from code_verifier.jail import confine, policy, protocol
 from code_verifier.literals.literal import parse_arguments
+from code_verifier.literals.syntax import FAILURES, describe
 
 _TIDY = 1000
-_FAILURES = (SyntaxError, ValueError, RecursionError, OverflowError, MemoryError)
 
 
 def main() -> None:
     """Serve until standard input ends. The first frame is the configuration."""
     confine.reset_signals()
-    body = receive()
-    if body is None:
-        return
-    config: dict[str, Any] = marshal.loads(body)
+    config = protocol.receive_config()
     warnings.simplefilter("ignore")
     layers = confine.confine(config["jail_dir"], config["memory"])
     if config["filter"] is not None:
@@ -52,17 +36,17 @@ def main() -> None:
         sys.stdin = sys.stdout = sys.stderr = None
         layers["seccomp"] = confine.install_filter(program)
         config["filter_memory"] = memory
-    send(marshal.dumps(layers))
+    protocol.send(marshal.dumps(layers))
     unicodedata.normalize("NFKC", "")
     sys.addaudithook(_open_nothing)
     gc.collect()
     gc.freeze()
     gc.disable()  # trees have no cycles, and looking for some takes as long as parsing
     for turn in itertools.count(1):
-        request = receive()
+        request = protocol.receive()
         if request is None:
             break
-        send(_answer(request))
+        protocol.send(_answer(request))
         if turn % _TIDY == 0:
             gc.collect()
     os._exit(0)
@@ -75,17 +59,19 @@ def _open_nothing(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    has_program, size, chars, count = EXAMINE.unpack_from(request)
-    start = EXAMINE.size
+    has_program, size, chars, count = protocol.EXAMINE.unpack_from(request)
+    start = protocol.EXAMINE.size
     status, flags, reason, code = "ok", 0, "", b""
     if has_program:
         text = request[start : start + size].decode("utf-8", "surrogatepass")
         status, flags, reason, code = _examine(text)
     start += size
-    inputs = unpack_inputs(request, start, count) if status == "ok" else []
+    inputs = protocol.unpack_inputs(request, start, count) if status == "ok" else []
     results = b"".join([_arguments(data, chars) for data in inputs])
     message = reason.encode("utf-8", "backslashreplace")
-    head = EXAMINED.pack(CODES[status], flags, len(message), len(code), len(inputs))
+    head = protocol.EXAMINED.pack(
+        protocol.CODES[status], flags, len(message), len(code), len(inputs)
+    )
     return head + message + code + results
 
 
@@ -95,20 +81,20 @@ def _examine(text: str) -> tuple[str, int, str, bytes]:
         found = policy.examine(tree)
         if found.refusal is not None:
             return "banned", 0, found.refusal, b""
-        flags = UNSTABLE * found.unstable | HASHING * found.hashing
-        flags |= SEPARABLE * found.separable | found.tier << TIER_SHIFT
+        flags = protocol.UNSTABLE * found.unstable | protocol.HASHING * found.hashing
+        flags |= protocol.SEPARABLE * found.separable | found.tier << protocol.TIER_SHIFT
         return "ok", flags, "", marshal.dumps(compile(tree, "<program>", "exec", dont_inherit=True))
-    except _FAILURES as error:
-        return "syntax_error", 0, _syntax(error), b""
+    except FAILURES as error:
+        return "syntax_error", 0, describe(error), b""
 
 
 def _arguments(data: bytes, chars: int) -> bytes:
     try:
         args, kwargs = parse_arguments(data.decode("utf-8", "surrogatepass"), chars)
         status = "unordered" if b"{" in data and _holds_set([args, kwargs]) else "ok"
-        return pack_result(status, marshal.dumps((args, kwargs)))
+        return protocol.pack_result(status, marshal.dumps((args, kwargs)))
     except LiteralError as error:
-        return pack_result(error.status, str(error).encode("utf-8", "backslashreplace"))
+        return protocol.pack_result(error.status, str(error).encode("utf-8", "backslashreplace"))
 
 
 def _holds_set(value: Any) -> bool:
@@ -117,9 +103,3 @@ def _holds_set(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_set, value)) or any(map(_holds_set, value.values()))
     return isinstance(value, list | tuple) and any(map(_holds_set, value))
-
-
-def _syntax(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.msg} (line {error.lineno})" if error.lineno else str(error.msg)
-    return f"{type(error).__name__}: {error}"

@@ -4,14 +4,12 @@ This is no boundary (the kernel is). It gives a clear reason early, tells which 
 more executions, and which ones can take several inputs in one process.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from code_verifier.jail.modules import SYS_NAMES, may_import, reason, tier
-from code_verifier.jail.names import BANNED_ATTRIBUTES, BANNED_NAMES
+from code_verifier.jail.proxies import BANNED_ATTRIBUTES, BANNED_NAMES
 from code_verifier.jail.separable import is_separable
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
@@ -25,7 +23,6 @@ _SYS_READABLE = SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
 _UNSTABLE_MODULES = frozenset(
     {"random", "time", "datetime", "uuid", "weakref", "secrets", "timeit", "sys", "queue"}
 )
-_SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 
 
 @dataclass(frozen=True)
@@ -34,14 +31,14 @@ class Examination:
 
     refusal: str | None
     """Why the program is banned."""
-    unstable: bool
+    unstable: bool = False
     """The result could depend on the order of sets, clocks or entropy."""
-    hashing: bool
+    hashing: bool = False
     """The result could depend on single bits of hashes or addresses, on which two executions
     agree half of the time, so that such a program gets more of them."""
-    separable: bool
+    separable: bool = False
     """See `separable`."""
-    tier: int
+    tier: int = 0
     """See `modules`."""
 
 
@@ -52,50 +49,44 @@ def examine(tree: ast.Module) -> Examination:
     imported: set[str] = set()
     unstable = hashing = False
     modules: dict[str, str] = {}
-    attributes: list[ast.Attribute] = []
+    attributes: list[tuple[str, ast.Attribute]] = []
     nodes = list(walk(tree, _main_guards(tree)))
     for node in nodes:
-        kind = type(node)
-        if kind is ast.Name:
-            name = node.id  # type: ignore[attr-defined]
-            if type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
-                bound.add(name)
-            elif name in BANNED_NAMES:
-                banned.append((node.lineno, name))  # type: ignore[attr-defined]
-            elif name in _UNSTABLE_NAMES:
+        if isinstance(node, ast.Name):
+            if type(node.ctx) is not ast.Load:
+                bound.add(node.id)
+            elif node.id in BANNED_NAMES:
+                banned.append((node.lineno, node.id))
+            elif node.id in _UNSTABLE_NAMES:
                 unstable = True
-            elif name in _HASHING_NAMES:
+            elif node.id in _HASHING_NAMES:
                 hashing = True
-        elif kind in _QUIET:
+        elif type(node) in _QUIET:
             continue
-        elif kind is ast.arg:
-            bound.add(node.arg)  # type: ignore[attr-defined]
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
         else:
             found = _refused(node, imported)
             if found is not None:
-                return _banned(found, _line(node))
+                return Examination(f"{found} (line {getattr(node, 'lineno', 0)})")
             unstable = unstable or _is_unstable(node)
             hashing = hashing or _is_hashing(node)
-            _bind(node, bound)
-            if kind is ast.Import:
-                for alias in node.names:  # type: ignore[attr-defined]
+            bound |= _binds(node)
+            if isinstance(node, ast.Import):
+                for alias in node.names:
                     modules[alias.asname or alias.name.partition(".")[0]] = alias.name
-            elif kind is ast.Attribute and type(node.value) is ast.Name:  # type: ignore[attr-defined]
-                attributes.append(node)  # type: ignore[arg-type]
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                attributes.append((node.value.id, node))
     for line, name in banned:
         if name not in bound:
-            return _banned(f"use of {name!r}", line)
-    for item in attributes:
-        found = _outside(modules.get(item.value.id, ""), item.attr)  # type: ignore[attr-defined]
+            return Examination(f"use of {name!r} (line {line})")
+    for name, item in attributes:
+        found = _outside(modules.get(name, ""), item.attr)
         if found is not None:
-            return _banned(found, item.lineno)
+            return Examination(f"{found} (line {item.lineno})")
     unstable = unstable or not imported.isdisjoint(_UNSTABLE_MODULES)
     separable = not hashing and is_separable(nodes, imported)
     return Examination(None, unstable, hashing, separable, _tier(nodes, imported))
-
-
-def _banned(reason: str, line: int) -> Examination:
-    return Examination(f"{reason} (line {line})", False, False, False, 0)
 
 
 def _outside(module: str, attribute: str) -> str | None:
@@ -111,10 +102,8 @@ def _outside(module: str, attribute: str) -> str | None:
 
 
 def walk(tree: ast.AST, guards: frozenset[int] = frozenset()) -> Iterator[ast.AST]:
-    """All nodes that can run, parents before their children.
-
-    guards: the `id` of every If whose body never runs.
-    """
+    """All nodes that can run, parents before their children. guards: the `id` of every If whose
+    body never runs."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -135,71 +124,45 @@ _QUIET = frozenset({ast.Constant, ast.Expr, ast.Assign, ast.Compare, ast.Return,
 
 
 def _main_guards(tree: ast.Module) -> frozenset[int]:
-    """The `if __name__ == "__main__"` of the module: a program has another name.
-
-    None when the program could give itself that name.
-    """
+    """The `if __name__ == "__main__"` of the module: a program has another name. None when the
+    program could give itself that name."""
     guards = [node for node in tree.body if isinstance(node, ast.If) and _is_main_guard(node.test)]
-    if not guards:
-        return frozenset()
-    for node in walk(tree):
+    for node in walk(tree) if guards else ():
         if isinstance(node, ast.Name):
             renamed = node.id in ("globals", "vars", "locals", "setattr")
-            bound = node.id == "__name__" and not isinstance(node.ctx, ast.Load)
-            if renamed or bound:
+            if renamed or (node.id == "__name__" and not isinstance(node.ctx, ast.Load)):
                 return frozenset()
-        elif "__name__" in _bound_by(node):
-            return frozenset()
+        else:
+            fields = (
+                getattr(node, name, None) for name in ("name", "asname", "arg", "rest", "attr")
+            )
+            if "__name__" in (*getattr(node, "names", ()), *fields):
+                return frozenset()
     return frozenset(map(id, guards))
 
 
-def _bound_by(node: ast.AST) -> list[str]:
-    """Names in the fields of a node that is no Name."""
-    fields = (getattr(node, field, None) for field in ("name", "asname", "arg", "rest", "attr"))
-    return [*getattr(node, "names", ()), *fields]
-
-
 def _is_main_guard(test: ast.expr) -> bool:
-    if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Name):
-        return False
-    right = test.comparators[0]
-    return (
-        test.left.id == "__name__"
-        and len(test.ops) == 1
-        and isinstance(test.ops[0], ast.Eq)
-        and isinstance(right, ast.Constant)
-        and right.value == "__main__"
-    )
-
-
-def _line(node: ast.AST) -> int:
-    return int(getattr(node, "lineno", 0))
+    match test:
+        case ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]):
+            return True
+    return False
 
 
 def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
     """Codecs live in modules of their own, which only the last tier holds."""
     for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr in ("encode", "decode"):
-            return tier({"codecs"})
-        if isinstance(node, ast.Name) and node.id in ("bytes", "bytearray"):
-            return tier({"codecs"})
+        match node:
+            case ast.Attribute(attr="encode" | "decode") | ast.Name("bytes" | "bytearray"):
+                return tier({"codecs"})
     return tier(imported)
 
 
 def _is_unstable(node: ast.AST) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    if isinstance(node, ast.BinOp) and isinstance(node.op, _SET_OPERATORS):
-        return _is_view(node.left) or _is_view(node.right)  # keys() & keys() is a set
-    return False
-
-
-def _is_hashing(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("__hash__", "__dict__", "__repr__")
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        named = all(isinstance(item, ast.Constant) for item in node.args[1:2])
-        return node.func.id in ("getattr", "attrgetter") and not named
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.BinOp(left, ast.BitAnd() | ast.BitOr() | ast.BitXor() | ast.Sub(), right):
+            return _is_view(left) or _is_view(right)  # keys() & keys() is a set
     return False
 
 
@@ -208,13 +171,26 @@ def _is_view(node: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and function.attr in ("keys", "items")
 
 
-def _bind(node: ast.AST, bound: set[str]) -> None:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        bound.add(node.name)
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        bound.update((item.asname or item.name).partition(".")[0] for item in node.names)
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        bound.add(node.name)
+def _is_hashing(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="__hash__" | "__dict__" | "__repr__"):
+            return True
+        case ast.Call(ast.Name("getattr" | "attrgetter"), args):
+            return not all(isinstance(item, ast.Constant) for item in args[1:2])
+    return False
+
+
+def _binds(node: ast.AST) -> set[str]:
+    match node:
+        case ast.Import(names) | ast.ImportFrom(names=names):
+            return {(item.asname or item.name).partition(".")[0] for item in names}
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            return {name}
+        case ast.MatchStar(str(name)):
+            return {name}
+    return set()
 
 
 def _refused(node: ast.AST, imported: set[str]) -> str | None:

@@ -11,8 +11,13 @@ child -> server: FRAME (nonce, size of the body), then for every input RESULT an
 
 from __future__ import annotations
 
+import marshal
 import os
 import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 RESULT_FD = 3
 LENGTH = struct.Struct("<I")
@@ -70,19 +75,24 @@ def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes
     return results if start == len(data) else None
 
 
+def receive_config() -> dict[str, Any]:
+    """The first frame; without one, nobody wants this process any more, and it ends."""
+    body = receive()
+    if body is None:
+        os._exit(0)
+    config: dict[str, Any] = marshal.loads(body)
+    return config
+
+
 def receive() -> bytes | None:
     """The body of the next frame on standard input, or None at its end."""
-    data = os.read(0, READ)
-    while data:
-        if len(data) >= LENGTH.size:
-            size = LENGTH.size + LENGTH.unpack_from(data)[0]
-            if len(data) >= size:
-                return data[LENGTH.size : size]
+    data = b""
+    while len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
         more = os.read(0, READ)
         if not more:
             return None
         data += more
-    return None
+    return data[LENGTH.size :]
 
 
 def send(body: bytes) -> None:

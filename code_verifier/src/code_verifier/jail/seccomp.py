@@ -10,6 +10,7 @@ import platform
 import struct
 import sys
 from dataclasses import dataclass
+from itertools import groupby
 
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _LOAD, _JEQ, _JGE, _JSET, _JUMP, _RET = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
@@ -29,9 +30,11 @@ class Calls:
     arch: int
     read: int
     write: int
-    no_exec: tuple[int, ...]  # mmap, mprotect: allowed unless they ask for executable memory
+    no_exec: tuple[int, ...]
+    """mmap, mprotect: allowed unless they ask for executable memory."""
     allow: tuple[int, ...]
-    refused: tuple[int, ...]  # EPERM
+    refused: tuple[int, ...]
+    """EPERM."""
 
 
 TABLES = {
@@ -69,9 +72,8 @@ def build(write_fd: int, read_fd: int | None = None, machine: str | None = None)
     `platform.machine()` gives it; this one by default.
     """
     calls = TABLES.get(machine if machine is not None else platform.machine())
-    if calls is None or sys.platform != "linux" or sys.byteorder != "little":
-        return None
-    if sys.maxsize < 2**32:
+    fits = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
+    if calls is None or not fits:
         return None
     leaves: dict[int, list[_Line]] = {
         **{number: [(_RET, 0, 0, _ALLOW)] for number in calls.allow},
@@ -115,12 +117,8 @@ def _only(fd: int) -> list[_Line]:
 def _ranges(leaves: dict[int, list[_Line]]) -> list[tuple[int, list[_Line]]]:
     """First number and leaf of every range of numbers that are treated alike."""
     kill = [(_RET, 0, 0, _KILL)]
-    ranges: list[tuple[int, list[_Line]]] = []
-    for number in range(_LAST):
-        leaf = leaves.get(number, kill)
-        if not ranges or ranges[-1][1] != leaf:
-            ranges.append((number, leaf))
-    return ranges
+    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, kill))
+    return [(next(numbers), leaf) for leaf, numbers in alike]
 
 
 def _tree(ranges: list[tuple[int, list[_Line]]]) -> list[_Line]:

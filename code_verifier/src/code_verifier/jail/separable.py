@@ -7,9 +7,8 @@ any of these, has no means of changing what it imports, and cannot see what a ca
 of an earlier input would show. Everything else gets a process per input.
 """
 
-from __future__ import annotations
-
 import ast
+from itertools import pairwise
 
 _PURE_MODULES = "__future__ bisect cmath collections functools heapq itertools math"
 _CHANGING_NAMES = """
@@ -43,32 +42,27 @@ def is_separable(nodes: list[ast.AST], imported: set[str]) -> bool:
 
 def _carries(node: ast.AST, imports: bool) -> bool:
     """Whether this node could change what is shared, or see a change."""
-    if isinstance(node, ast.Name):
-        return node.id in _CHANGING
-    if isinstance(node, ast.Attribute):
-        if node.attr in _CHANGING or (node.attr.startswith("__") and node.attr not in _HARMLESS):
-            return True
-        private = node.attr.startswith("_") and node.attr not in _HARMLESS
-        return imports and (private or not isinstance(node.ctx, ast.Load))
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return node.name in _CHANGING
-    if isinstance(node, ast.ImportFrom):
-        future = node.module == "__future__"
-        return any(alias.name == "*" or alias.name.startswith("_") for alias in node.names) or (
-            not future and "." in (node.module or "")
-        )
-    if isinstance(node, ast.alias):
-        return not _CHANGING.isdisjoint(node.name.split("."))
-    if isinstance(node, ast.Compare):  # interned or not: that depends on what ran before
-        left = node.left
-        for operator, right in zip(node.ops, node.comparators, strict=True):
-            constant = isinstance(left, ast.Constant) or isinstance(right, ast.Constant)
-            if isinstance(operator, ast.Is | ast.IsNot) and not constant:
+    match node:
+        case ast.Name(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+            return name in _CHANGING
+        case ast.Attribute(attr=name):
+            private = name.startswith("_") and name not in _HARMLESS
+            if name in _CHANGING or (private and name.startswith("__")):
                 return True
-            left = right
-        return False
-    if isinstance(node, ast.Call):  # a class made by hand can have a finaliser
-        return isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) != 1
+            return imports and (private or not isinstance(node.ctx, ast.Load))
+        case ast.ImportFrom(module, names):
+            return "." in (module or "") or any(item.name.startswith(("*", "_")) for item in names)
+        case ast.alias(name):
+            return not _CHANGING.isdisjoint(name.split("."))
+        case ast.Compare():  # interned or not: that depends on what ran before
+            sides = pairwise((node.left, *node.comparators))
+            return any(
+                isinstance(operator, ast.Is | ast.IsNot)
+                and not any(isinstance(side, ast.Constant) for side in pair)
+                for operator, pair in zip(node.ops, sides, strict=True)
+            )
+        case ast.Call(ast.Name("type"), args):  # a class made by hand can have a finaliser
+            return len(args) != 1
     return isinstance(node, ast.MatchClass)  # reads attributes by names of the program's choice
 
 

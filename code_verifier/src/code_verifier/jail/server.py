@@ -1,7 +1,5 @@
-"""The fork server: preloads what programs may import, then forks one child per request.
-
-It serves until its standard input ends; a child never outlives it. See `protocol` for the frames.
-"""
+"""The fork server: preloads what programs may import, then forks one child per request. It serves
+until its standard input ends; a child never outlives it. See `protocol` for the frames."""
 
 from __future__ import annotations
 
@@ -15,28 +13,13 @@ import sys
 import time
 from os import urandom
 
-from code_verifier.jail import child, clock, confine, entropy, layout, modules, vdso
-from code_verifier.jail.protocol import (
-    EXECUTE,
-    FRAME,
-    READ,
-    REPLY,
-    RESULT,
-    RESULT_FD,
-    pack_result,
-    receive,
-    send,
-    unpack_inputs,
-    unpack_results,
-)
+from code_verifier.jail import child, clock, confine, entropy, layout, modules, protocol, vdso
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_CHILD_STATUSES = frozenset(
-    {"ok", "exception", "memory", "not_literal", "too_long", "missing_module"}
-)
+_OF_CHILD = frozenset({"ok", "exception", "memory", "not_literal", "too_long", "missing_module"})
 _NO_MEMORY = 71
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes", "marshal", "select", "signal")
 _now = time.monotonic
@@ -45,13 +28,9 @@ _now = time.monotonic
 def main() -> None:
     """Serve until standard input ends. The first frame is the configuration."""
     confine.reset_signals()
-    body = receive()
-    if body is None:
-        return
-    config: dict[str, Any] = marshal.loads(body)
-    server = Server(config)
-    send(marshal.dumps(server.layers))
-    while (request := receive()) is not None:
+    server = Server(protocol.receive_config())
+    protocol.send(marshal.dumps(server.layers))
+    while (request := protocol.receive()) is not None:
         server.execute(request)
 
 
@@ -98,7 +77,7 @@ class Server:
 
     def execute(self, request: bytes) -> None:
         """Fork a child for the request, and send its results."""
-        size, count = EXECUTE.unpack_from(request)
+        size, count = protocol.EXECUTE.unpack_from(request)
         nonce = urandom(16)
         reader, writer = os.pipe()
         started = _now()
@@ -108,16 +87,17 @@ class Server:
         os.close(writer)
         if pid < 0:
             os.close(reader)
-            self._send(0.0, 1, pack_result("sandbox_error", b"the fork server could not fork"), 1)
+            self._send_whole(0.0, "sandbox_error", "the fork server could not fork")
             return
-        limit = FRAME.size + count * (RESULT.size + 4 * self.limits["output_chars"] + 4096)
+        limit = protocol.FRAME.size + count * (
+            protocol.RESULT.size + 4 * self.limits["output_chars"] + 4096
+        )
         data, in_time = self._collect(reader, started + self.wall_s, limit)
         wall_ms = (_now() - started) * 1000.0
         os.close(reader)
-        results = _results(data, nonce, count)
-        if results is not None:
+        if _is_answer(data, nonce, count):
             _kill(pid)
-            self._send(wall_ms, 0, data[FRAME.size :], count)
+            protocol.send(protocol.REPLY.pack(wall_ms, 0, count) + data[protocol.FRAME.size :])
             os.waitpid(pid, 0)
             return
         if not in_time:
@@ -125,10 +105,12 @@ class Server:
         _, status, usage = os.wait4(pid, 0)
         cpu_spent = usage.ru_utime + usage.ru_stime >= self.cpu_s
         name, reason = self._ending(status, in_time, cpu_spent, data, limit)
-        self._send(wall_ms, 1, pack_result(name, reason.encode()), 1)
+        self._send_whole(wall_ms, name, reason)
 
-    def _send(self, wall_ms: float, whole: int, results: bytes, count: int) -> None:
-        send(REPLY.pack(wall_ms, whole, count) + results)
+    def _send_whole(self, wall_ms: float, status: str, reason: str) -> None:
+        """One result for the process as such."""
+        result = protocol.pack_result(status, reason.encode())
+        protocol.send(protocol.REPLY.pack(wall_ms, 1, 1) + result)
 
     def _become_child(
         self, request: bytes, size: int, count: int, nonce: bytes, writer: int
@@ -138,22 +120,22 @@ class Server:
             confine.die_with_parent()
             if os.getppid() != self.pid:
                 os._exit(1)
-            if writer != RESULT_FD:
-                os.dup2(writer, RESULT_FD)
-            os.closerange(0, RESULT_FD)
-            os.closerange(RESULT_FD + 1, 16)
+            if writer != protocol.RESULT_FD:
+                os.dup2(writer, protocol.RESULT_FD)
+            os.closerange(0, protocol.RESULT_FD)
+            os.closerange(protocol.RESULT_FD + 1, 16)
             soft = int(self.cpu_s) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
-            inputs = unpack_inputs(request, EXECUTE.size + size, count)
+            inputs = protocol.unpack_inputs(request, protocol.EXECUTE.size + size, count)
             if self.filter is not None and not confine.install_filter(self.filter):
                 raise OSError("the filter was refused")
         except BaseException:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            code = request[EXECUTE.size : EXECUTE.size + size]
+            code = request[protocol.EXECUTE.size : protocol.EXECUTE.size + size]
             child.serve(code, inputs, self.namespace, nonce, self.limits)
         except MemoryError:
             os._exit(_NO_MEMORY)
@@ -171,7 +153,7 @@ class Server:
                     if which == 0:
                         return data, False
                 if events:
-                    chunk = os.read(fd, READ)
+                    chunk = os.read(fd, protocol.READ)
                     data += chunk
                     if not chunk or len(data) > limit or _complete(data):
                         return data, len(data) <= limit
@@ -206,17 +188,18 @@ class Server:
 
 
 def _complete(data: bytes) -> bool:
-    return len(data) >= FRAME.size and len(data) == FRAME.size + FRAME.unpack_from(data)[1]
+    return (
+        len(data) >= protocol.FRAME.size
+        and len(data) == protocol.FRAME.size + protocol.FRAME.unpack_from(data)[1]
+    )
 
 
-def _results(data: bytes, nonce: bytes, count: int) -> list[tuple[str, bytes]] | None:
-    """The results of a whole frame with the right nonce, as a child may give them."""
+def _is_answer(data: bytes, nonce: bytes, count: int) -> bool:
+    """Whether this is a whole frame with the right nonce, and results as a child may give them."""
     if not _complete(data) or data[:16] != nonce:
-        return None
-    results = unpack_results(data, FRAME.size, count)
-    if results is None or any(status not in _CHILD_STATUSES for status, _ in results):
-        return None
-    return results
+        return False
+    results = protocol.unpack_results(data, protocol.FRAME.size, count)
+    return results is not None and all(status in _OF_CHILD for status, _ in results)
 
 
 def _kill(pid: int) -> None:

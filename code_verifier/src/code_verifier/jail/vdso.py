@@ -77,7 +77,10 @@ def _symbols(base: int) -> tuple[int, dict[str, int]]:
         tags[tag] = value
         dynamic += 16
     names, symbols = tags[_DT_STRTAB], tags[_DT_SYMTAB]
-    total = _count(base, tags)
+    if _DT_HASH in tags:  # without it there are as many as lie before the names
+        total = int(struct.unpack("<II", ctypes.string_at(base + tags[_DT_HASH], 8))[1])
+    else:
+        total = max(0, names - symbols) // 24
     found = {}
     for index in range(total):
         name, _, _, _, offset, _ = struct.unpack(
@@ -86,10 +89,3 @@ def _symbols(base: int) -> tuple[int, dict[str, int]]:
         if offset:
             found[ctypes.string_at(base + names + name).decode()] = offset
     return size, found
-
-
-def _count(base: int, tags: dict[int, int]) -> int:
-    """Number of dynamic symbols: from the hash table, else as many as lie before the names."""
-    if _DT_HASH in tags:
-        return int(struct.unpack("<II", ctypes.string_at(base + tags[_DT_HASH], 8))[1])
-    return max(0, tags[_DT_STRTAB] - tags[_DT_SYMTAB]) // 24

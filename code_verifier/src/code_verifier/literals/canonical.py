@@ -97,12 +97,12 @@ def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
             (_order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
             for key, item in value.items()
         ]
-        pairs.sort(key=_first)
+        pairs.sort(key=lambda member: member[0])
         return "{" + ", ".join([f"{key}: {item}" for _, key, item in pairs]) + "}"
     if not value:
         return "set()"
     members = [(_order(item, text := _write(item, depth, budget)), text) for item in value]
-    members.sort(key=_first)
+    members.sort(key=lambda member: member[0])
     return "{" + ", ".join([text for _, text in members]) + "}"
 
 
@@ -114,7 +114,3 @@ def _order(value: Any, text: str) -> tuple[int, Any, str]:
     if kind is str:
         return (1, value, text)
     return (2, text, text)
-
-
-def _first(pair: tuple[Any, ...]) -> Any:
-    return pair[0]

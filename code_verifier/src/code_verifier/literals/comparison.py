@@ -29,22 +29,20 @@ class Comparison:
 
     def _close(self, left: Any, right: Any) -> bool:
         kind = type(left)
-        if kind is not type(right) and (self.types or not (_is_number(left) and _is_number(right))):
+        alike = kind is type(right)
+        if not alike and (self.types or not (_is_number(left) and _is_number(right))):
             return False
-        if kind is type(right) and (kind is int or kind is bool):
-            return bool(left == right)
-        if _is_number(left):
+        if _is_number(left) and not (alike and isinstance(left, int)):
             return self._near(left, right)
         if kind is list or kind is tuple:
             return len(left) == len(right) and all(map(self._close, left, right))
+        if kind is set:
+            ordered = (sorted(side, key=_order) for side in (left, right))
+            return len(left) == len(right) and all(map(self._close, *ordered))
         if kind is dict:
             return len(left) == len(right) and all(
                 self._has(key, right) and self._close(item, right[key])
                 for key, item in left.items()
-            )
-        if kind is set:
-            return len(left) == len(right) and all(
-                map(self._close, sorted(left, key=_order), sorted(right, key=_order))
             )
         return bool(left == right)
 
@@ -66,8 +64,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    kind = type(value)
-    return kind is int or kind is float or kind is bool or kind is complex
+    return type(value) in (int, float, bool, complex)
 
 
 def _order(value: Any) -> tuple[int, Any]:

@@ -6,7 +6,6 @@ programs; see `lines`.
 """
 
 import ast
-from dataclasses import dataclass
 
 from radon.metrics import h_visit_ast
 from radon.visitors import ComplexityVisitor
@@ -18,20 +17,13 @@ _FRAMES = 4
 """Python frames that a visitor takes for each level of a tree: three, and some at the leaves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complexity:
-    """Three numbers of one program."""
+def complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
+    """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left.
 
-    cyclomatic: int
-    """The sum over radon's blocks (functions, classes and methods; McCabe 1976)."""
-    volume: float
-    """V = N log2 n in bits, with the length N and the vocabulary n (Halstead 1977)."""
-    effort: float
-    """E = D V, with the difficulty D = n1 N2 / (2 n2) (Halstead 1977)."""
-
-
-def complexity(tree: ast.Module, depth: int) -> Complexity:
-    """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left."""
+    The cyclomatic number, summed over radon's blocks (functions, classes and methods; McCabe 1976);
+    the volume V = N log2 n in bits, with the length N and the vocabulary n, and the effort E = D V,
+    with the difficulty D = n1 N2 / (2 n2) (Halstead 1977).
+    """
     try:
         with deep_recursion(_FRAMES * depth):
             blocks = ComplexityVisitor.from_ast(tree).blocks
@@ -39,4 +31,4 @@ def complexity(tree: ast.Module, depth: int) -> Complexity:
     except RecursionError:
         raise ProgramError("the program is nested too deeply to be measured") from None
     cyclomatic = sum(int(block.complexity) for block in blocks)
-    return Complexity(cyclomatic, float(total.volume), float(total.effort))
+    return cyclomatic, float(total.volume), float(total.effort)

@@ -68,10 +68,7 @@ def compare_sets(left: Sequence[Metrics], right: Sequence[Metrics]) -> Contrast:
         left_programs=len(left),
         right_programs=len(right),
         numbers={
-            name: shift_of(
-                [float(getattr(item, name)) for item in left],
-                [float(getattr(item, name)) for item in right],
-            )
+            name: shift_of(*([float(getattr(m, name)) for m in side] for side in (left, right)))
             for name in NUMBERS
         },
         left_distinct=len(lefts),
@@ -98,10 +95,7 @@ def shift_of(left: Sequence[float], right: Sequence[float]) -> Shift:
         left_median=quantile(a, 0.5),
         right_median=quantile(b, 0.5),
         quantile_shift={f"p{round(100 * q)}": quantile(b, q) - quantile(a, q) for q in SHIFTS},
-        ks=max(
-            abs(bisect_right(a, value) / len(a) - bisect_right(b, value) / len(b))
-            for value in {*a, *b}
-        ),
+        ks=max(abs(bisect_right(a, x) / len(a) - bisect_right(b, x) / len(b)) for x in {*a, *b}),
         superiority=superiority,
         cliffs_delta=2.0 * superiority - 1.0,
     )

@@ -1,14 +1,33 @@
 """How much of the space of programs a set covers."""
 
+import ast
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from code_verifier.errors import CodeVerifierError
-from code_verifier.metrics.traits import TRAITS, traits
+from code_verifier.metrics.measurement import imported
+from code_verifier.program.fingerprint import fingerprint
+from code_verifier.program.source import ParsedProgram, parse_program
+from code_verifier.program.survey import survey
 
 _POINTS = 200
+_OPERATORS = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+TRAITS = ("structure", "node_types", "imports")
+"""The fields of Traits, the finest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Three descriptions of a program, each finer than a name and coarser than its text."""
+
+    structure: str
+    """Its `fingerprint`."""
+    node_types: str
+    """The types of syntax it uses without operators, sorted: `BinOp For Return`."""
+    imports: str
+    """The modules it imports, sorted, with spaces between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +62,17 @@ class Coverage:
     """The most common keys that occur more than once."""
 
 
-def coverage(programs: Iterable[str], by: str = "structure", top: int = 10) -> Coverage:
-    """The coverage of programs by one of TRAITS: `structure`, `node_types` or `imports`.
+def traits(program: str | ParsedProgram) -> Traits:
+    """The traits of a program. Raises ProgramError when it cannot be parsed."""
+    parsed = parse_program(program)
+    found = survey(parsed.tree)
+    kinds = sorted(kind.__name__ for kind in found.by_type if not issubclass(kind, _OPERATORS))
+    return Traits(fingerprint(parsed), " ".join(kinds), " ".join(sorted(set(imported(found)))))
 
-    Raises ProgramError for a program that cannot be parsed, CodeVerifierError for another trait.
-    """
+
+def coverage(programs: Iterable[str], by: str = "structure", top: int = 10) -> Coverage:
+    """The coverage of programs by one of TRAITS: `structure`, `node_types` or `imports`. Raises
+    ProgramError for a program that cannot be parsed, CodeVerifierError for another trait."""
     if by not in TRAITS:
         raise CodeVerifierError(f"unknown trait {by!r}; expected one of {', '.join(TRAITS)}")
     texts = list(programs)
@@ -59,11 +84,9 @@ def coverage_of(keys: Sequence[str], examples: Sequence[str] = (), top: int = 10
     counts = Counter(keys)
     number = len(keys)
     common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: max(0, top)]
-    wanted = {key for key, count in common if count > 1}
     first: dict[str, str] = {}
     for key, text in zip(keys, examples, strict=False):
-        if key in wanted:
-            first.setdefault(key, text)
+        first.setdefault(key, text)
     entropy = entropy_bits(counts.values())
     return Coverage(
         programs=number,
@@ -73,9 +96,7 @@ def coverage_of(keys: Sequence[str], examples: Sequence[str] = (), top: int = 10
         effective=2.0**entropy if number else 0.0,
         new_chance=sum(count == 1 for count in counts.values()) / number if number else 0.0,
         growth=_growth(keys),
-        repeated=tuple(
-            Repeated(key, count, first.get(key, "")) for key, count in common if count > 1
-        ),
+        repeated=tuple(Repeated(key, n, first.get(key, "")) for key, n in common if n > 1),
     )
 
 

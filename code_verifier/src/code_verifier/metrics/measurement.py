@@ -46,21 +46,19 @@ class Metrics:
 
 
 def measure(program: str | ParsedProgram) -> Metrics:
-    """Metrics of a program.
-
-    Raises ProgramError when it does not parse or is too long or too deeply nested to be parsed.
-    """
+    """Metrics of a program. Raises ProgramError when it does not parse or is too long or too deeply
+    nested to be parsed."""
     parsed = parse_program(program)
     found = survey(parsed.tree)
-    radons = complexity(parsed.tree, found.depth)
+    cyclomatic, volume, effort = complexity(parsed.tree, found.depth)
     return Metrics(
         ast_depth=found.depth,
         ast_nodes=found.nodes,
-        cyclomatic=radons.cyclomatic,
+        cyclomatic=cyclomatic,
         loc=code_lines(parsed.text, found),
-        variables=len(set(_bound(found))),
-        halstead_volume=radons.volume,
-        halstead_effort=radons.effort,
+        variables=len(_bound(found)),
+        halstead_volume=volume,
+        halstead_effort=effort,
         max_nesting=found.nesting,
         functions=sum(1 for _ in found.of(ast.FunctionDef, ast.AsyncFunctionDef)),
         imports=len(set(imported(found))),
@@ -76,15 +74,8 @@ def imported(found: Survey) -> Iterator[str]:
         yield "." * node.level + (node.module or "")
 
 
-def _bound(found: Survey) -> Iterator[str]:
-    for node in found.of(ast.Name):
-        if node.ctx.__class__ is ast.Store:
-            yield node.id
-    for node in found.of(ast.arg):
-        yield node.arg
-    for node in found.of(ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
-        if node.name is not None:
-            yield node.name
-    for node in found.of(ast.MatchMapping):
-        if node.rest is not None:
-            yield node.rest
+def _bound(found: Survey) -> set[str]:
+    names = [node.id for node in found.of(ast.Name) if isinstance(node.ctx, ast.Store)]
+    names += [node.arg for node in found.of(ast.arg)]
+    names += [node.name for node in found.of(ast.ExceptHandler, ast.MatchAs, ast.MatchStar)]
+    return {*names, *(node.rest for node in found.of(ast.MatchMapping))} - {None}

@@ -49,15 +49,13 @@ def windows(
     groups: list[list[int]] = [[] for _ in range(number)]
     for index, step in enumerate(steps):
         groups[place[step]].append(index)
-    return tuple(
-        _window([metrics[i] for i in group], [steps[i] for i in group]) for group in groups
-    )
-
-
-def _window(metrics: Sequence[Metrics], steps: Sequence[float]) -> Window:
-    bands: dict[str, tuple[float, float, float]] = {}
-    for name in NUMBERS:
-        values = sorted(float(getattr(item, name)) for item in metrics)
-        bands[name] = (quantile(values, 0.05), quantile(values, 0.5), quantile(values, 0.95))
-    distinct = len({item.structure for item in metrics})
-    return Window(min(steps), max(steps), len(metrics), distinct, bands)
+    found = []
+    for group in groups:
+        bands: dict[str, tuple[float, float, float]] = {}
+        for name in NUMBERS:
+            values = sorted(float(getattr(metrics[i], name)) for i in group)
+            bands[name] = (quantile(values, 0.05), quantile(values, 0.5), quantile(values, 0.95))
+        distinct = len({metrics[i].structure for i in group})
+        first, last = min(steps[i] for i in group), max(steps[i] for i in group)
+        found.append(Window(first, last, len(group), distinct, bands))
+    return tuple(found)

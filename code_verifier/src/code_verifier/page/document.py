@@ -13,15 +13,14 @@ from code_verifier.page.markup import escape, plural
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Measured programs in the order of their file.
-
-    steps: the step of each, or None. examples: the first program of each structure.
-    """
+    """Measured programs in the order of their file."""
 
     name: str
     metrics: list[Metrics] = field(default_factory=list)
     steps: list[float | None] = field(default_factory=list)
+    """The step of each, or None."""
     examples: dict[str, str] = field(default_factory=dict)
+    """The first program of each structure."""
 
 
 def render(gathered: Gathered, unparsed: int = 0) -> str:

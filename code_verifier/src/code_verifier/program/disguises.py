@@ -27,7 +27,9 @@ def readings(message: str) -> Iterator[str]:
     zlib.
     """
     seen: set[str] = set()
-    for text in (message, _visible(message)):
+    shown = unicodedata.normalize("NFKC", message)  # look-alikes made plain
+    visible = "".join(char for char in shown if unicodedata.category(char) != "Cf")
+    for text in (message, visible):
         for reading in _readings(text):
             if reading and reading not in seen:
                 seen.add(reading)
@@ -74,9 +76,3 @@ def _decoded(run: str) -> Iterator[str]:
 def _unescape(match: re.Match[str]) -> str:
     text = match.group()
     return _PLAIN.get(text) or chr(int(text[2:], 16))
-
-
-def _visible(text: str) -> str:
-    """Look-alikes made plain (NFKC), and characters that show nothing left out."""
-    shown = unicodedata.normalize("NFKC", text)
-    return "".join(char for char in shown if unicodedata.category(char) != "Cf")

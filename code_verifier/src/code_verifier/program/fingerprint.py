@@ -4,7 +4,7 @@ import ast
 import hashlib
 from typing import Any
 
-from code_verifier.program.source import ParsedProgram, docstring_of, parse_program
+from code_verifier.program.source import DOCUMENTED, ParsedProgram, docstring_of, parse_program
 
 _SKIPPED = frozenset(
     ("ctx", "annotation", "returns", "type_comment", "kind", "type_params", "simple", "str")
@@ -13,22 +13,14 @@ _NAMES = frozenset(("id", "arg", "asname", "rest"))
 _NAMED = frozenset(
     (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 ) | frozenset((ast.MatchAs, ast.MatchStar))
-_DOCUMENTED = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module))
 _BINDING = frozenset(("arg", "asname", "rest", "name"))
-_NUMBERS = (int, float, complex)
 _CLOSE = ("", ")")
-
-
-def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields that count, last first."""
-    return tuple(name for name in reversed(kind._fields) if name not in _SKIPPED)
-
-
 _FIELDS = {
-    kind: _fields(kind)
+    kind: tuple(name for name in reversed(kind._fields) if name not in _SKIPPED)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
+"""The fields of each type of node that count, last first."""
 
 
 def fingerprint(program: str | ParsedProgram) -> str:
@@ -70,8 +62,9 @@ def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
         if fields is None:
             tokens.append(("", f" {item!r}"))
             continue
-        if kind is ast.Constant or _is_signed_number(item):
-            constant = item if kind is ast.Constant else item.operand
+        plain = kind is ast.Constant or kind is ast.MatchSingleton
+        if plain or _is_signed_number(item):
+            constant = item if plain else item.operand
             tokens.append(("", f"({type(constant.value).__name__})"))
             continue
         if kind is ast.Name:
@@ -83,9 +76,6 @@ def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
             stack += [_CLOSE, item.value, [item.target]]
             tokens.append(("", "(Assign"))
             continue
-        if kind is ast.MatchSingleton:
-            tokens.append(("", f"({type(item.value).__name__})"))
-            continue
         tokens.append(("", f"({kind.__name__}"))
         stack.append(_CLOSE)
         for field in fields:
@@ -96,7 +86,7 @@ def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
                 value = (value, f" {value}")
             elif kind is ast.Global or kind is ast.Nonlocal:
                 value = [(name, f" {name}") for name in item.names]
-            elif field == "body" and kind in _DOCUMENTED and docstring_of(item) is not None:
+            elif field == "body" and kind in DOCUMENTED and docstring_of(item) is not None:
                 value = item.body[1:] or [ast.Pass()]
             stack.append(value)
     return tokens, bound
@@ -104,10 +94,7 @@ def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
 
 def _is_signed_number(item: Any) -> bool:
     """`-1` is a constant to the reader."""
-    return (
-        item.__class__ is ast.UnaryOp
-        and isinstance(item.op, ast.USub | ast.UAdd)
-        and isinstance(item.operand, ast.Constant)
-        and isinstance(item.operand.value, _NUMBERS)
-        and not isinstance(item.operand.value, bool)
-    )
+    match item:
+        case ast.UnaryOp(ast.USub() | ast.UAdd(), ast.Constant(value)):
+            return isinstance(value, int | float | complex) and not isinstance(value, bool)
+    return False

@@ -47,9 +47,8 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
             return f"{disguised}the message contains the program"
         quoted = sum(line in squeezed for line in lines)
         if lines and quoted >= max(1.0, _SHARE * len(lines)):
-            return (
-                f"{disguised}the message quotes {quoted} of the program's {len(lines)} longer lines"
-            )
+            of = f"{quoted} of the program's {len(lines)} longer lines"
+            return f"{disguised}the message quotes {of}"
         tokens = _tokens(reading) if bodies else []
         if any(_renamed_within(body, tokens) for body in bodies):
             return f"{disguised}the message holds the program under other names"
@@ -84,9 +83,8 @@ def _renamed_within(body: list[str], tokens: list[str]) -> bool:
     for start in range(len(tokens) - len(body) + 1):
         there: dict[str, str] = {}
         back: dict[str, str] = {}
-        for token, is_free, other in zip(
-            body, free, tokens[start : start + len(body)], strict=True
-        ):
+        window = tokens[start : start + len(body)]
+        for token, is_free, other in zip(body, free, window, strict=True):
             if not is_free:
                 if other != token:
                     break

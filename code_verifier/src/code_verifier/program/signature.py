@@ -10,10 +10,8 @@ from code_verifier.program.source import ParsedProgram
 
 
 class Signature:
-    """The parameters of the program's last plain `def f`, read without executing it.
-
-    Where there is no such function, or nothing that parses, every argument list stands for itself.
-    """
+    """The parameters of the program's last plain `def f`, read without executing it. Where there is
+    no such function, or nothing that parses, every argument list stands for itself."""
 
     def __init__(self, program: ParsedProgram | None) -> None:
         self._positional: list[str] = []
@@ -24,19 +22,14 @@ class Signature:
                 self._read(node.args)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], max_chars: int) -> str:
-        """One text for all argument lists that make the same call. Raises LiteralError.
-
-        Keywords are put in their places, and defaults that are literals are filled in.
-        """
-        if len(args) > len(self._positional):
-            return canonical_arguments(args, kwargs, max_chars)
+        """One text for all argument lists that make the same call. Raises LiteralError. Keywords
+        are put in their places, and defaults that are literals are filled in."""
         named = dict(zip(self._positional, args, strict=False))
-        if any(name in named or name not in self._by_name for name in kwargs):
+        if len(named) < len(args) or any(n in named or n not in self._by_name for n in kwargs):
             return canonical_arguments(args, kwargs, max_chars)
         texts = {name: canonical(value, max_chars) for name, value in (named | kwargs).items()}
-        return ", ".join(
-            f"{name}={text}" for name, text in sorted((self._defaults | texts).items())
-        )
+        filled = sorted((self._defaults | texts).items())
+        return ", ".join(f"{name}={text}" for name, text in filled)
 
     def _read(self, arguments: ast.arguments) -> None:
         plain = [*arguments.posonlyargs, *arguments.args]
@@ -44,11 +37,8 @@ class Signature:
         self._by_name = {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
         self._defaults = {}
         late = plain[len(plain) - len(arguments.defaults) :]
-        pairs = [*zip(late, arguments.defaults, strict=True)]
-        for item, default in (
-            *pairs,
-            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-        ):
+        items = [*late, *arguments.kwonlyargs]
+        for item, default in zip(items, [*arguments.defaults, *arguments.kw_defaults], strict=True):
             if default is not None:
                 try:
                     self._defaults[item.arg] = canonical(parse_literal(ast.unparse(default)))

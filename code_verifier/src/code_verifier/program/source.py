@@ -5,11 +5,13 @@ import copy
 from dataclasses import dataclass
 
 from code_verifier.errors import ProgramError
-from code_verifier.literals.syntax import parse_tree
+from code_verifier.literals.syntax import parse_module
 
 MAX_PROGRAM = 2**20
 """Characters. A tree takes up to some hundred bytes of memory per character of its text."""
-_OWNERS = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Documented = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""What can have a docstring."""
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -22,51 +24,33 @@ class ParsedProgram:
 
 
 def parse_program(program: str | ParsedProgram) -> ParsedProgram:
-    """The program with its tree; one that is parsed already is returned as it is.
-
-    Raises ProgramError when the text is not Python, longer than MAX_PROGRAM or nested too deeply.
-    """
+    """The program with its tree; one that is parsed already is returned as it is. Raises
+    ProgramError when the text is not Python, longer than MAX_PROGRAM or nested too deeply."""
     if isinstance(program, ParsedProgram):
         return program
     if len(program) > MAX_PROGRAM:
-        raise ProgramError(
-            f"the program has {len(program)} characters; expected at most {MAX_PROGRAM}"
-        )
+        found = f"the program has {len(program)} characters"
+        raise ProgramError(f"{found}; expected at most {MAX_PROGRAM}")
     try:
-        tree = parse_tree(program)
+        return ParsedProgram(program, parse_module(program))
     except SyntaxError as error:
         if error.msg.startswith(("RecursionError", "MemoryError")):
             raise ProgramError("the program is nested too deeply to be parsed") from None
         raise ProgramError(f"the program is not Python: {error.msg}") from None
-    if not isinstance(tree, ast.Module):
-        raise ProgramError("the program is not a module")
-    return ParsedProgram(program, tree)
 
 
-def docstring_of(
-    node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef,
-) -> ast.Expr | None:
+def docstring_of(node: Documented) -> ast.Expr | None:
     """The statement that is the node's docstring."""
-    first = node.body[0] if node.body else None
-    if not isinstance(first, ast.Expr) or not isinstance(first.value, ast.Constant):
-        return None
-    return first if isinstance(first.value.value, str) else None
+    match node.body:
+        case [ast.Expr(ast.Constant(str())) as first, *_]:
+            return first
+    return None
 
 
 def strip_comments(program: str | ParsedProgram) -> str:
-    """The program without comments and docstrings, in the layout of `ast.unparse`.
-
-    Raises ProgramError when the program does not parse.
-    """
-    try:
-        return ast.unparse(_without_docstrings(parse_program(program).tree))
-    except RecursionError:
-        raise ProgramError("the program is nested too deeply to be rewritten") from None
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    """A tree with its own statements and the same expressions; an emptied body becomes `pass`."""
-    root = copy.copy(tree)
+    """The program without comments and docstrings, in the layout of `ast.unparse`. Raises
+    ProgramError when the program does not parse."""
+    root = copy.copy(parse_program(program).tree)  # statements of its own, the same expressions
     stack: list[ast.AST] = [root]
     while stack:
         node = stack.pop()
@@ -75,8 +59,11 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
             if isinstance(block, list):
                 setattr(node, field, [copy.copy(item) for item in block])
                 stack += getattr(node, field)
-        if isinstance(node, _OWNERS) and docstring_of(node) is not None:
+        if isinstance(node, DOCUMENTED) and docstring_of(node) is not None:
             del node.body[0]
             if not node.body and not isinstance(node, ast.Module):
                 node.body.append(ast.Pass())
-    return root
+    try:
+        return ast.unparse(root)
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply to be rewritten") from None

@@ -1,7 +1,5 @@
-"""The fields of one row: texts, lists, numbers, programs, ids.
-
-Every function raises RecordError, one line: the field, what was found and what was expected.
-"""
+"""The fields of one row: texts, lists, numbers, programs, ids. Every function raises RecordError,
+one line: the field, what was found and what was expected."""
 
 import math
 from collections.abc import Iterable, Mapping

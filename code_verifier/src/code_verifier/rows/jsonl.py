@@ -1,7 +1,5 @@
-"""JSON Lines in: one object a line, with its line number, from any file a user may give.
-
-Memory stays bounded whatever the file holds: no line over `MAX_LINE` bytes is ever kept.
-"""
+"""JSON Lines in: one object a line, with its line number, from any file a user may give. Memory
+stays bounded whatever the file holds: no line over `MAX_LINE` bytes is ever kept."""
 
 import gzip
 import io
@@ -98,17 +96,18 @@ class RowFile:
             replaced = not os.path.samestat(os.stat(self._path), before)
         except OSError:
             replaced = True
-        changes = {
-            "was replaced or removed": replaced,
-            f"went from {before.st_size} to {now.st_size} bytes": now.st_size != before.st_size,
-            "was written to": now.st_mtime_ns != before.st_mtime_ns,
-        }
-        for what, changed in changes.items():
-            if changed:
-                raise FileError(
-                    f"{self.name} {what} while it was read{f' ({after})' if after else ''}; "
-                    "finished results are kept: run again when the file is complete"
-                )
+        if replaced:
+            what = "was replaced or removed"
+        elif now.st_size != before.st_size:
+            what = f"went from {before.st_size} to {now.st_size} bytes"
+        elif now.st_mtime_ns != before.st_mtime_ns:
+            what = "was written to"
+        else:
+            return
+        raise FileError(
+            f"{self.name} {what} while it was read{f' ({after})' if after else ''}; "
+            "finished results are kept: run again when the file is complete"
+        )
 
 
 @contextmanager
@@ -162,11 +161,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _decoded(raw: BinaryIO, name: str) -> BinaryIO:
     """The file behind gzip and a byte order mark, if it has them."""
-    file = raw
+    file: Any = raw
     try:
-        if _peek(file).startswith(b"\x1f\x8b"):
-            file = cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb"))
-        head = _peek(file)
+        if file.peek(2).startswith(b"\x1f\x8b"):
+            file = gzip.GzipFile(fileobj=raw, mode="rb")
+        head = file.peek(4)[:4]
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{name}: cannot be read ({error})") from None
     if head.startswith(b"\xef\xbb\xbf"):
@@ -175,8 +174,4 @@ def _decoded(raw: BinaryIO, name: str) -> BinaryIO:
         raise FileError(
             f"{name} is UTF-16 text; expected UTF-8: convert it with `iconv -f UTF-16 -t UTF-8`"
         )
-    return file
-
-
-def _peek(file: BinaryIO) -> bytes:
-    return cast(io.BufferedReader, file).peek(4)[:4]
+    return cast(BinaryIO, file)

@@ -6,11 +6,12 @@ with an error or an interrupt. Only a killed process or a full disk leaves `OUT.
 """
 
 import json
+import mmap
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -44,6 +45,7 @@ class ResultFile:
         try:
             while data:
                 data = data[self._file.write(data) or 0 :]
+            self._file.flush()
         except OSError as error:
             self.failed = True
             raise OSError(error.errno, error.strerror, self._place) from None
@@ -72,8 +74,9 @@ def open_results(
     if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         if resume:
             raise RecordError(f"cannot resume {path}: it is no file; leave --resume out")
-        with _device(path) as file:
-            yield ResultFile(file, str(path))
+        device = nullcontext(sys.stdout.buffer) if str(path) == "-" else path.open("wb", 0)
+        with device as file:
+            yield ResultFile(cast(BinaryIO, file), str(path))
         return
     _check_target(path, source)
     part = _part(path)
@@ -120,27 +123,6 @@ def _part(path: Path) -> Path:
 
 
 @contextmanager
-def _device(path: Path) -> Iterator[BinaryIO]:
-    if str(path) != "-":
-        with path.open("wb", buffering=0) as file:
-            yield cast(BinaryIO, file)
-        return
-    yield cast(BinaryIO, _Flushed(sys.stdout.buffer))
-
-
-class _Flushed:
-    """A buffered stream that holds nothing back."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> int:
-        count = self._file.write(data)
-        self._file.flush()
-        return count
-
-
-@contextmanager
 def _locked(part: Path, path: Path) -> Iterator[BinaryIO]:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(part, flags, 0o666), "r+b", buffering=0) as file:
@@ -160,17 +142,10 @@ def _take_over(file: BinaryIO, part: Path, path: Path) -> bool:
     copied = not os.fstat(file.fileno()).st_size and path.exists()
     if copied:
         shutil.copyfile(path, part)
-    size = os.fstat(file.fileno()).st_size
-    end = size
-    while end:
-        start = max(0, end - 2**16)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            end = start + found + 1
-            break
-        end = start
-    file.truncate(end)
+    if os.fstat(file.fileno()).st_size:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            end = data.rfind(b"\n") + 1
+        file.truncate(end)
     return copied
 
 

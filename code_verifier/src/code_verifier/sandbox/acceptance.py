@@ -1,7 +1,5 @@
 """The acceptance rule: equal canonical output of several executions in fresh processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from code_verifier.sandbox.execution import Executor, Program
@@ -16,17 +14,13 @@ def verdicts(
     executor: Executor, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
 ) -> Iterator[Verdict]:
     """The verdict of every input, when asked for: policy, then equal outputs of all executions.
-
-    raise_runs: give a program whose text suggests that its result is unstable more executions.
-    """
+    raise_runs: give a program whose text suggests that its result is unstable more executions."""
     program, arguments = executor.examine(text, inputs)
     if isinstance(program, Verdict):
         yield from [program] * len(inputs)
         return
-    if raise_runs and program.unstable:
-        runs = max(runs, UNSTABLE_RUNS)
-    if raise_runs and program.hashing:
-        runs = max(runs, HASHING_RUNS)
+    if raise_runs:
+        runs = max(runs, UNSTABLE_RUNS * program.unstable, HASHING_RUNS * program.hashing)
     data = [given for given in arguments if isinstance(given, bytes)]
     batched: Iterator[Verdict | None] = iter(())
     if len(data) > 1 and program.separable:
@@ -34,8 +28,8 @@ def verdicts(
     for given in arguments:
         if isinstance(given, Verdict):
             yield given
-            continue
-        yield next(batched, None) or _run_isolated(executor, program, given, runs)
+        else:
+            yield next(batched, None) or _run_isolated(executor, program, given, runs)
 
 
 def _run_batched(
@@ -44,32 +38,31 @@ def _run_batched(
     """All inputs in one process for each run; None where that does not settle the verdict."""
     rounds = []
     for index in range(runs):
-        executed = executor.execute(program, data, index)
-        if executed.whole:
+        found, whole = executor.execute(program, data, index)
+        if whole:
             return []
-        rounds.append(executed.verdicts)
+        rounds.append(found)
     settled: list[Verdict | None] = []
-    for column in zip(*rounds, strict=True):
-        first = column[0]
-        same = all((each.status, each.output) == (first.status, first.output) for each in column)
+    for first, *others in zip(*rounds, strict=True):
+        same = all((o.status, o.output) == (first.status, first.output) for o in others)
+        verdict = None
         if same and first.status in _SETTLED:
-            wall_ms = max(each.wall_ms for each in column)
+            wall_ms = max(each.wall_ms for each in (first, *others))
             used = runs if first.ok else 1
-            settled.append(Verdict(first.status, first.output, first.reason, wall_ms, used))
-        else:
-            settled.append(None)
+            verdict = Verdict(first.status, first.output, first.reason, wall_ms, used)
+        settled.append(verdict)
     return settled
 
 
 def _run_isolated(executor: Executor, program: Program, given: bytes, runs: int) -> Verdict:
-    first = executor.execute(program, [given], 0).verdicts[0]
+    first = executor.execute(program, [given], 0)[0][0]
     if not first.ok:
         return first
     wall_ms = first.wall_ms
     for index in range(1, runs):
-        verdict = executor.execute(program, [given], index).verdicts[0]
+        verdict = executor.execute(program, [given], index)[0][0]
         wall_ms = max(wall_ms, verdict.wall_ms)
-        if verdict.output == first.output and verdict.ok:
+        if verdict.ok and verdict.output == first.output:
             continue
         if verdict.status in _INCONCLUSIVE:
             return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)

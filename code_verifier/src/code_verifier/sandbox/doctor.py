@@ -1,7 +1,6 @@
 """Which layers of protection are active on this machine, and what the missing ones cost."""
 
 import platform
-import sys
 from dataclasses import dataclass
 
 from code_verifier.errors import SandboxUnavailable
@@ -23,17 +22,18 @@ _COSTS = {
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of protection. `cost` says what its absence means."""
+    """One layer of protection."""
 
     name: str
     active: bool
     required: bool
     cost: str
+    """What its absence means."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """State of this machine. `error` is set when no sandbox could be started."""
+    """State of this machine."""
 
     system: str
     machine: str
@@ -42,6 +42,7 @@ class Diagnosis:
     layers: tuple[Layer, ...]
     works: bool
     error: str
+    """Why no sandbox could be started, or ""."""
 
 
 def diagnose() -> Diagnosis:
@@ -62,12 +63,5 @@ def diagnose() -> Diagnosis:
         for name, cost in _COSTS.items()
     )
     works = not error and all(layer.active for layer in layers if layer.required)
-    return Diagnosis(
-        platform.system(),
-        platform.machine(),
-        platform.release(),
-        sys.version.split()[0],
-        layers,
-        works,
-        error,
-    )
+    system = platform.system(), platform.machine(), platform.release()
+    return Diagnosis(*system, platform.python_version(), layers, works, error)

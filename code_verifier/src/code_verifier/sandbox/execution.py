@@ -1,36 +1,21 @@
 """Examining and executing one program: the caller's side of both kinds of confined processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from code_verifier.errors import LiteralError
+from code_verifier.jail import protocol
 from code_verifier.jail.modules import ALL
-from code_verifier.jail.protocol import (
-    EXAMINE,
-    EXAMINED,
-    EXECUTE,
-    HASHING,
-    REPLY,
-    SEPARABLE,
-    STATUSES,
-    TIER_MASK,
-    TIER_SHIFT,
-    UNSTABLE,
-    pack_inputs,
-    unpack_results,
-)
 from code_verifier.literals.canonical import canonical
-from code_verifier.literals.literal import parse_literal
-from code_verifier.literals.scalars import is_plain
-from code_verifier.sandbox.pool import EXAMINER, Pool
+from code_verifier.literals.literal import is_plain, parse_literal
+from code_verifier.sandbox.pool import EXAMINER, Kind, Pool
 from code_verifier.sandbox.process import ProcessLost
 from code_verifier.tasks.limits import Limits
 from code_verifier.tasks.outcomes import Status, Verdict
 
 _GRACE_S = 10.0
 _REMEMBERED = 512
+_MISSING, _UNORDERED = "missing_module", "unordered"
 
 
 @dataclass(frozen=True)
@@ -44,12 +29,10 @@ class Program:
     tier: int
 
 
-@dataclass(frozen=True)
-class Executed:
-    """Verdicts of one process, one for each input; whole when the process as such failed."""
-
-    verdicts: list[Verdict]
-    whole: bool
+Examined = tuple[Program | Verdict, list[bytes | Verdict]]
+"""A program and its arguments, or the verdicts that refuse them."""
+Executed = tuple[list[Verdict], bool]
+"""Verdicts of one process, one for each input, and whether the process as such failed."""
 
 
 class Executor:
@@ -60,9 +43,7 @@ class Executor:
         self._limits = limits
         self._known: dict[str, Program | Verdict] = {}
 
-    def examine(
-        self, program: str, inputs: Sequence[str]
-    ) -> tuple[Program | Verdict, list[bytes | Verdict]]:
+    def examine(self, program: str, inputs: Sequence[str]) -> Examined:
         """The examined program and arguments, or the verdicts that refuse them."""
         limits = self._limits
         if len(program) > limits.program_chars:
@@ -74,37 +55,24 @@ class Executor:
         text = b"" if known is not None else program.encode("utf-8", "surrogatepass")
         most = limits.input_chars
         cut = [given[: most + 1].encode("utf-8", "surrogatepass") for given in inputs]
-        request = EXAMINE.pack(known is None, len(text), most, len(cut)) + text + pack_inputs(cut)
+        head = protocol.EXAMINE.pack(known is None, len(text), most, len(cut))
         try:
+            request = head + text + protocol.pack_inputs(cut)
             reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
         except ProcessLost as error:
             if len(inputs) > 1:
                 return self._one_by_one(program, inputs)
             return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), []
-        status, flags, reason_size, code_size, count = EXAMINED.unpack_from(reply)
-        start = EXAMINED.size + reason_size + code_size
-        name = STATUSES[status]
-        if name != Status.OK:
-            reason = reply[EXAMINED.size : EXAMINED.size + reason_size].decode("utf-8", "replace")
-            found: Program | Verdict = _refused(name, reason)
-        elif known is not None:
+        found, start, count = _read(reply)
+        if known is not None and isinstance(found, Program):
             found = known
-        else:
-            code = reply[EXAMINED.size + reason_size : start]
-            found = Program(
-                code,
-                unstable=bool(flags & UNSTABLE),
-                hashing=bool(flags & HASHING),
-                separable=bool(flags & SEPARABLE),
-                tier=flags >> TIER_SHIFT & TIER_MASK,
-            )
         if known is None:
             if len(self._known) >= _REMEMBERED:
                 self._known = {}  # no lock, which a fork could leave locked
             self._known[program] = found
         if isinstance(found, Verdict):
             return found, []
-        results = unpack_results(reply, start, count)
+        results = protocol.unpack_results(reply, start, count)
         if results is None or len(results) != len(inputs):
             return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
         if any(name == _UNORDERED for name, _ in results):
@@ -116,9 +84,7 @@ class Executor:
             for name, data in results
         ]
 
-    def _one_by_one(
-        self, program: str, inputs: Sequence[str]
-    ) -> tuple[Program | Verdict, list[bytes | Verdict]]:
+    def _one_by_one(self, program: str, inputs: Sequence[str]) -> Examined:
         found, _ = self.examine(program, [])
         if isinstance(found, Verdict):
             return found, []
@@ -130,27 +96,26 @@ class Executor:
 
     def execute(self, program: Program, arguments: list[bytes], index: int) -> Executed:
         """Execute once in one process, on each of the arguments."""
-        head = EXECUTE.pack(len(program.code), len(arguments))
-        request = head + program.code + pack_inputs(arguments)
-        executed = self._ask(request, (index, program.tier), len(arguments))
-        if any(verdict.status == _MISSING for verdict in executed.verdicts):
-            executed = self._ask(request, (index, ALL), len(arguments))
-        return executed
+        head = protocol.EXECUTE.pack(len(program.code), len(arguments))
+        request = head + program.code + protocol.pack_inputs(arguments)
+        verdicts, whole = self._ask(request, (index, program.tier), len(arguments))
+        if any(verdict.status == _MISSING for verdict in verdicts):
+            return self._ask(request, (index, ALL), len(arguments))
+        return verdicts, whole
 
-    def _ask(self, request: bytes, kind: tuple[int, int], count: int) -> Executed:
-        limits = self._limits
+    def _ask(self, request: bytes, kind: Kind, count: int) -> Executed:
         try:
-            reply = self._pool.ask(kind, request, limits.wall_s + _GRACE_S)
+            reply = self._pool.ask(kind, request, self._limits.wall_s + _GRACE_S)
         except ProcessLost as error:
-            reason = f"the fork server was lost: {error}"
-            return Executed([Verdict(Status.SANDBOX_ERROR, None, reason, 0.0, 1)] * count, True)
-        wall_ms, whole, number = REPLY.unpack_from(reply)
-        results = unpack_results(reply, REPLY.size, number)
+            fault = _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
+            return [fault] * count, True
+        wall_ms, whole, number = protocol.REPLY.unpack_from(reply)
+        results = protocol.unpack_results(reply, protocol.REPLY.size, number)
         if results is None or number != (1 if whole else count):
-            reason = "the fork server answered nonsense"
-            return Executed([Verdict(Status.SANDBOX_ERROR, None, reason, 0.0, 1)] * count, True)
+            fault = _refused(Status.SANDBOX_ERROR, "the fork server answered nonsense", runs=1)
+            return [fault] * count, True
         verdicts = [self._verdict(status, data, wall_ms) for status, data in results]
-        return Executed(verdicts * (count if whole else 1), bool(whole))
+        return verdicts * (count if whole else 1), bool(whole)
 
     def _verdict(self, status: str, data: bytes, wall_ms: float) -> Verdict:
         text = data.decode("utf-8", "replace")
@@ -158,10 +123,8 @@ class Executor:
             text = f"used more than {self._limits.memory_mb} MiB of memory"
         if status != Status.OK:
             return Verdict(status, None, text, wall_ms, 1)
-        if is_plain(text):
-            return Verdict(Status.OK, text, "", wall_ms, 1)
         try:  # the child may have been taken over: its text is data until it proves canonical
-            if canonical(parse_literal(text, len(text)), len(text)) != text:
+            if not is_plain(text) and canonical(parse_literal(text, len(text)), len(text)) != text:
                 raise LiteralError("the text is not canonical")
         except LiteralError as error:
             reason = f"the result is forged: {error}"
@@ -169,8 +132,22 @@ class Executor:
         return Verdict(Status.OK, text, "", wall_ms, 1)
 
 
-_MISSING, _UNORDERED = "missing_module", "unordered"
+def _read(reply: bytes) -> tuple[Program | Verdict, int, int]:
+    """The program in an examiner's reply, where the results of its inputs start, and how many."""
+    status, flags, reason_size, code_size, count = protocol.EXAMINED.unpack_from(reply)
+    middle = protocol.EXAMINED.size + reason_size
+    if protocol.STATUSES[status] != Status.OK:
+        reason = reply[protocol.EXAMINED.size : middle].decode("utf-8", "replace")
+        return _refused(protocol.STATUSES[status], reason), middle, 0
+    found = Program(
+        reply[middle : middle + code_size],
+        unstable=bool(flags & protocol.UNSTABLE),
+        hashing=bool(flags & protocol.HASHING),
+        separable=bool(flags & protocol.SEPARABLE),
+        tier=flags >> protocol.TIER_SHIFT & protocol.TIER_MASK,
+    )
+    return found, middle + code_size, count
 
 
-def _refused(status: str, reason: str) -> Verdict:
-    return Verdict(status, None, reason, 0.0, 0)
+def _refused(status: str, reason: str, runs: int = 0) -> Verdict:
+    return Verdict(status, None, reason, 0.0, runs)

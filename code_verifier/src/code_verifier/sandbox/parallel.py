@@ -29,6 +29,17 @@ def ordered_map(
     end: BaseException | None = None
     iterator = iter(items)
     threads = 0
+
+    def work() -> None:
+        while (job := jobs.get()) is not None:
+            future, item = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function(item))
+            except BaseException as error:
+                future.set_exception(error)
+
     try:
         while True:
             while end is None and len(pending) < _AHEAD * workers:
@@ -43,7 +54,8 @@ def ordered_map(
                     jobs.put((future, item))
                     if threads <= workers:
                         threads += 1
-                        _start(function, jobs)
+                        # A daemon: the interpreter's end must not wait for a program that runs.
+                        threading.Thread(target=work, name="code-verifier", daemon=True).start()
                     if share:
                         known[item] = future
                         if len(known) > _REMEMBERED:
@@ -59,21 +71,3 @@ def ordered_map(
             future.cancel()
         for _ in range(threads):
             jobs.put(None)
-
-
-def _start(
-    function: Callable[[_Item], _Result],
-    jobs: "queue.SimpleQueue[tuple[Future[_Result], _Item] | None]",
-) -> None:
-    def work() -> None:
-        while (job := jobs.get()) is not None:
-            future, item = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(function(item))
-            except BaseException as error:
-                future.set_exception(error)
-
-    # A daemon: the end of the interpreter must not wait for a program that runs.
-    threading.Thread(target=work, name="code-verifier", daemon=True).start()

@@ -1,7 +1,5 @@
 """The confined processes of one sandbox: started when first needed, replaced when they break."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -22,7 +20,6 @@ HASH_SEEDS = (
     *(11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991),
 )
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
-_RETRIES = 1
 _EXAMINER_MEMORY = 1 << 30
 _KEPT = 24
 _PER_WORKER = 6
@@ -32,10 +29,8 @@ EXAMINER: Kind = (-1, 0)
 
 
 class Pool:
-    """Confined processes by kind: EXAMINER, or (index of hash seed and clocks, tier).
-
-    At most `width` executions run at a time. Each process is used by one thread at a time.
-    """
+    """Confined processes by kind: EXAMINER, or (index of hash seed and clocks, tier). At most
+    `width` executions run at a time. Each process is used by one thread at a time."""
 
     def __init__(self, width: int, limits: Limits, allow_weak: bool) -> None:
         self._width = width
@@ -54,20 +49,16 @@ class Pool:
         self._all: set[Process] = set()
 
     def ask(self, kind: Kind, request: bytes, grace_s: float) -> bytes:
-        """The reply of a process of this kind, asked again in a new one if it is lost.
-
-        grace_s: seconds until it counts as lost. Raises ProcessLost, SandboxUnavailable.
-        """
+        """The reply of a process of this kind, asked again in a new one if it is lost. grace_s:
+        seconds until it counts as lost. Raises ProcessLost, SandboxUnavailable."""
         if self._pid != os.getpid():
             self.forget()
-        for attempt in range(_RETRIES + 1):
-            try:
-                with self._lend(kind, fresh=attempt > 0) as process:
-                    return process.ask(request, time.monotonic() + grace_s)
-            except ProcessLost:
-                if attempt == _RETRIES and not self._closed:
-                    raise
-        raise ProcessLost("it was never asked")
+        try:
+            with self._lend(kind) as process:
+                return process.ask(request, time.monotonic() + grace_s)
+        except ProcessLost:  # where one was lost, the idle ones may be lost too
+            with self._lend(kind, fresh=True) as process:
+                return process.ask(request, time.monotonic() + grace_s)
 
     def layers(self) -> dict[str, bool]:
         """Protection layers that a fork server of this pool reports."""
@@ -77,9 +68,7 @@ class Pool:
     def pids(self) -> list[int]:
         """Process ids of the running processes."""
         with self._lock:
-            return [
-                process.pid for process in self._all if process.pid is not None and process.alive
-            ]
+            return [pid for process in self._all if (pid := process.pid) and process.alive]
 
     def close(self) -> None:
         """End all processes. A thread that still waits for one gets SandboxUnavailable."""
@@ -106,39 +95,39 @@ class Pool:
     @contextmanager
     def _lend(self, kind: Kind, fresh: bool = False) -> Iterator[Process]:
         """A process in a slot of its own; examining takes none."""
-        with nullcontext() if kind == EXAMINER else self._slots, self._lent(kind, fresh) as process:
-            yield process
-
-    @contextmanager
-    def _lent(self, kind: Kind, fresh: bool) -> Iterator[Process]:
-        process = self._take(kind, fresh)
-        try:
-            if process.pid is None:
-                process.start()
-                self._inspect(process)
-            yield process
-        except ProcessLost:
-            if self._closed:
-                raise SandboxUnavailable(_CLOSED) from None
-            raise
-        finally:
-            self._give(kind, process)
+        with nullcontext() if kind == EXAMINER else self._slots:
+            process = self._take(kind, fresh)
+            try:
+                if process.pid is None:
+                    process.start()
+                    self._inspect(process)
+                yield process
+            except ProcessLost:
+                if self._closed:
+                    raise SandboxUnavailable(_CLOSED) from None
+                raise
+            finally:
+                self._give(kind, process)
 
     def _take(self, kind: Kind, fresh: bool) -> Process:
-        surplus = None
+        surplus: list[Process] = []
         with self._lock:
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
             idle = self._idle.get(kind)
-            if idle and not fresh:  # where one was lost, the idle ones may be lost too
+            if idle and not fresh:
                 process = idle.pop()
             else:
                 process = self._made(kind)
                 self._all.add(process)
                 if len(self._all) > _KEPT + self._width * _PER_WORKER:
-                    surplus = self._surplus()
-        if surplus is not None:
-            surplus.close()
+                    waiting = filter(None, self._idle.values())
+                    longest = min(waiting, key=lambda some: some[0].idle_since, default=[])
+                    surplus = longest[:1]
+                    del longest[:1]
+                    self._all -= set(surplus)
+        for unused in surplus:
+            unused.close()
         return process
 
     def _give(self, kind: Kind, process: Process) -> None:
@@ -152,29 +141,15 @@ class Pool:
         if not keep:
             process.close()
 
-    def _surplus(self) -> Process | None:
-        """The process that has been idle the longest."""
-        waiting = [some for some in self._idle.values() if some]
-        if not waiting:
-            return None
-        process = min(waiting, key=lambda some: some[0].idle_since).pop(0)
-        self._all.discard(process)
-        return process
-
     def _made(self, kind: Kind) -> Process:
         if kind == EXAMINER:
-            own: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": self._filters[1]}
-            return Process("examiner", HASH_SEEDS[0], own)
+            config: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": self._filters[1]}
+            return Process("examiner", HASH_SEEDS[0], config)
         index, tier = kind
         if not 0 <= index < len(HASH_SEEDS) or not 0 <= tier < TIERS:
             raise ValueError(f"no fork server of kind {kind}")
-        config: dict[str, Any] = {
-            "index": index,
-            "tier": tier,
-            "filter": self._filters[0],
-            "limits": self._limits.as_dict(),
-        }
-        return Process("server", HASH_SEEDS[index], config)
+        config = {"index": index, "tier": tier, "filter": self._filters[0]}
+        return Process("server", HASH_SEEDS[index], config | {"limits": self._limits.as_dict()})
 
     def _inspect(self, process: Process) -> None:
         missing = [name for name in REQUIRED_LAYERS if not process.layers.get(name)]

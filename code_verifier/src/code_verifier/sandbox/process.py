@@ -1,7 +1,5 @@
 """The caller's end of one confined process: start it, ask it, end it."""
 
-from __future__ import annotations
-
 import marshal
 import os
 import select
@@ -48,7 +46,7 @@ class Process:
         self._lock = threading.Lock()
         self._ended = False
         self._in = self._out = -1
-        self._readable = select.poll() if hasattr(select, "poll") else None
+        self._readable: Any = None
 
     @property
     def pid(self) -> int | None:
@@ -63,8 +61,6 @@ class Process:
 
     def start(self) -> None:
         """Start the process and wait for its first frame. Raises SandboxUnavailable."""
-        if self._process is not None:
-            return
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"the sandbox needs Linux, and this is {sys.platform}; run it in a Linux "
@@ -84,10 +80,8 @@ class Process:
                 ) from None
 
     def ask(self, request: bytes, deadline: float) -> bytes:
-        """The reply to one request by `deadline` (monotonic). Raises ProcessLost.
-
-        After any exception the process is closed: a late reply must not answer the next request.
-        """
+        """The reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
+        exception the process is closed: a late reply must not answer the next request."""
         try:
             self._write(request, deadline)
             return self._read(deadline)
@@ -106,28 +100,25 @@ class Process:
         """Kill the process and reap it; its child ends with it."""
         with self._lock:
             process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        _close_pipes(process)
-        process.wait()
+        if process is not None:
+            with process:  # which closes its pipes and waits for it
+                process.kill()
 
     def abandon(self) -> None:
         """Forget a process that belongs to the parent of this (forked) process."""
         process, self._process = self._process, None
         if process is not None:
-            _close_pipes(process)
-            process.returncode = 0  # not ours to wait for
+            with process:  # which closes its pipes
+                process.returncode = 0  # not ours to wait for
 
     def _spawn(self) -> None:
-        package = str(Path(__file__).resolve().parents[1])
-        bootstrap = _BOOTSTRAP.format(module=self._module)
+        code = _BOOTSTRAP.format(module=self._module), str(Path(__file__).resolve().parents[1])
         with self._lock:
             if self._ended:
                 raise ProcessLost("the sandbox is closed")
             try:
                 self._process = process = subprocess.Popen(
-                    [sys.executable, "-sSPB", "-Wignore", "-c", bootstrap, package],
+                    [sys.executable, "-sSPB", "-Wignore", "-c", *code],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -193,9 +184,3 @@ def _is_stopped(pid: int | None) -> bool:
             return file.read().rpartition(")")[2].split()[0] in ("T", "t")
     except (OSError, IndexError):
         return False
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()

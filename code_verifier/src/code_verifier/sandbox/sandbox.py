@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Self, TypeVar
 
 from code_verifier.errors import RecordError
@@ -70,8 +71,6 @@ class Sandbox:
         """Process ids of the running fork servers."""
         return self._pool.pids()
 
-    # One program -----------------------------------------------------------------------------
-
     def run(self, program: str, input: str) -> Verdict:
         """Execute `f(<input>)` of the program once."""
         return next(self.iter_run(program, [input]))
@@ -81,11 +80,8 @@ class Sandbox:
         return next(self.iter_check(program, [input]))
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """`run` on each input.
-
-        Inputs share a process when nothing of the program can pass from one to the next (see
-        `jail.separable`); otherwise each has its own.
-        """
+        """`run` on each input. Inputs share a process when nothing of the program can pass from one
+        to the next (see `jail.separable`); otherwise each has its own."""
         return list(self.iter_run(program, inputs))
 
     def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
@@ -94,13 +90,19 @@ class Sandbox:
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`run_inputs`, verdict by verdict: what is not asked for may not be executed."""
-        _require_texts(program, inputs)
-        return verdicts(self._executor, program, inputs, 1, raise_runs=False)
+        return self._verdicts(program, inputs, 1, raise_runs=False)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`check_inputs`, verdict by verdict: what is not asked for may not be executed."""
-        _require_texts(program, inputs)
-        return verdicts(self._executor, program, inputs, self.runs, raise_runs=True)
+        return self._verdicts(program, inputs, self.runs, raise_runs=True)
+
+    def _verdicts(
+        self, program: str, inputs: Sequence[str], runs: int, raise_runs: bool
+    ) -> Iterator[Verdict]:
+        for name, text in (("program", program), *(("input", given) for given in inputs)):
+            if not isinstance(text, str):
+                raise RecordError(f"the {name} is of type {type(text).__name__}; expected a text")
+        return verdicts(self._executor, program, inputs, runs, raise_runs)
 
     def validate(self, proposal: Proposal) -> Validation:
         """The acceptance rule for a proposed task of any kind."""
@@ -109,8 +111,6 @@ class Sandbox:
     def grade(self, task: Task, answer: str) -> Grade:
         """Judge an answer to a task. For code_f all hidden examples must pass."""
         return grade_answer(task, answer, self.iter_run, self.comparison, self.limits)
-
-    # Many: lazy, ordered, parallel -----------------------------------------------------------
 
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
         """`run` for every (program, input), in order."""
@@ -127,8 +127,6 @@ class Sandbox:
     def grade_many(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[Grade]:
         """`grade` for every (task, answer), in order; equal pairs close together judged once."""
         return ordered_map(lambda pair: self.grade(*pair), pairs, self.workers, share=True)
-
-    # asyncio ---------------------------------------------------------------------------------
 
     async def arun(self, program: str, input: str) -> Verdict:
         """`run` without blocking the event loop."""
@@ -157,7 +155,11 @@ async def _in_thread(function: Callable[..., _Result], *arguments: Any) -> _Resu
     return await asyncio.to_thread(function, *arguments)
 
 
-def _require_texts(program: str, inputs: Sequence[str]) -> None:
-    for name, text in (("program", program), *(("input", given) for given in inputs)):
-        if not isinstance(text, str):
-            raise RecordError(f"the {name} is of type {type(text).__name__}; expected a text")
+def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
+    """Judge an answer in `sandbox`, or in one that is opened at first use and kept."""
+    return (sandbox if sandbox is not None else _shared()).grade(task, answer)
+
+
+@cache
+def _shared() -> Sandbox:
+    return Sandbox()

@@ -24,10 +24,8 @@ class Duplicate:
 
 
 class Duplicates:
-    """A growing set of programs or tasks that tells which later ones repeat an earlier one.
-
-    A program that does not parse repeats only an equal text. Time per item: one parse.
-    """
+    """A growing set of programs or tasks that tells which later ones repeat an earlier one. A
+    program that does not parse repeats only an equal text. Time per item: one parse."""
 
     def __init__(self, items: Iterable[Task | str] = ()) -> None:
         self._exact: dict[tuple[str, ...], tuple[int, str]] = {}
@@ -58,9 +56,8 @@ class Duplicates:
     def _find(self, exact: tuple[str, ...], structure: str | None) -> Duplicate | None:
         if exact in self._exact:
             return Duplicate(True, *self._exact[exact])
-        if structure is not None and structure in self._structures:
-            return Duplicate(False, *self._structures[structure])
-        return None
+        same = self._structures.get(structure or "")
+        return None if same is None else Duplicate(False, *same)
 
 
 def find_duplicates(items: Iterable[Task | str]) -> Iterator[Duplicate | None]:
@@ -80,9 +77,8 @@ def _keys(item: Task | str) -> tuple[tuple[str, ...], str | None]:
         clean = program
     if isinstance(item, str):
         return ("program", clean), structure
-    if item.kind == "code_f":
-        return (item.kind, clean, *sorted(map(_input_key, item.inputs))), structure
-    return (item.kind, clean, _input_key(item.input or "")), structure
+    inputs = item.inputs if item.kind == "code_f" else (item.input or "",)
+    return (item.kind, clean, *sorted(map(_input_key, inputs))), structure
 
 
 def _input_key(text: str) -> str:

@@ -21,73 +21,59 @@ Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
 def grade_answer(
     task: Task, answer: str, run: Run, comparison: Comparison, limits: Limits
 ) -> Grade:
-    """The grade of `answer`. Raises RecordError when the task lacks what its kind needs.
-
-    A fault of the sandbox gives a grade that is not `judged`.
-    """
+    """The grade of `answer`. Raises RecordError when the task lacks what its kind needs. A fault of
+    the sandbox gives a grade that is not `judged`."""
     if not isinstance(answer, str):
         raise RecordError(f"the answer is of type {type(answer).__name__}; expected a text")
     if task.kind == "code_f":
         return _grade_program(task, answer, run, comparison)
     if task.output is None:
         raise RecordError(f"a {task.kind} task needs an output to be graded")
+    gold = gold_value(task.output)
     if task.kind == "code_o":
-        return _grade_output(task.output, answer, comparison, limits)
-    return _grade_input(task.program, task.output, answer, run, comparison)
+        try:
+            value = parse_literal(answer, max(limits.output_chars, 2 * len(task.output)))
+        except LiteralError as error:
+            return _refused(error.status, str(error))
+        wrong = "wrong output"
+    else:
+        verdict = next(run(task.program, [answer]))
+        if verdict.output is None:
+            return _refused(verdict.status, verdict.reason)
+        value, wrong = gold_value(verdict.output), "the input gives another output"
+    return Grade(1.0, "right") if comparison.same(value, gold) else Grade(0.0, wrong)
 
 
-def _gold(text: str) -> object:
+def gold_value(text: str) -> object:
+    """The value of a task's output. Raises RecordError when it is no literal."""
     try:
         return parse_literal(text, len(text))
     except LiteralError as error:
         raise RecordError(f"the task's output {text[:60]!r} is not a literal: {error}") from None
 
 
-def _grade_output(output: str, answer: str, comparison: Comparison, limits: Limits) -> Grade:
-    gold = _gold(output)
-    try:
-        value = parse_literal(answer, max(limits.output_chars, 2 * len(output)))
-    except LiteralError as error:
-        return _refused(error.status, str(error))
-    return Grade(1.0, "right") if comparison.same(value, gold) else Grade(0.0, "wrong output")
-
-
-def _grade_input(program: str, output: str, answer: str, run: Run, comparison: Comparison) -> Grade:
-    gold = _gold(output)
-    verdict = next(run(program, [answer]))
-    if verdict.output is None:
-        return _refused(verdict.status, verdict.reason)
-    if comparison.same(_gold(verdict.output), gold):
-        return Grade(1.0, "right")
-    return Grade(0.0, "the input gives another output")
-
-
 def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) -> Grade:
-    pairs = list(zip(task.inputs, task.outputs, strict=True))[task.visible :]
-    if not pairs:
+    golds = [gold_value(output) for output in task.outputs[task.visible :]]
+    if not golds:
         raise RecordError("a code_f task needs at least one hidden example to be graded")
-    golds = [(given, _gold(output)) for given, output in pairs]
     passed = 0
     first: Grade | None = None  # what went wrong first
-    verdicts = run(answer, [given for given, _ in golds])
-    for (_, gold), verdict in zip(golds, verdicts, strict=False):
+    for gold, verdict in zip(golds, run(answer, task.inputs[task.visible :]), strict=False):
         if verdict.status == Status.SANDBOX_ERROR:
             return _refused(verdict.status, verdict.reason)
         if verdict.output is None:
             first = first or _refused(verdict.status, verdict.reason)
             if verdict.status in _FINAL:
                 break  # the same for every input, or too costly to repeat
-        elif comparison.same(_gold(verdict.output), gold):
+        elif comparison.same(gold_value(verdict.output), gold):
             passed += 1
         else:
             first = first or Grade(0.0, "wrong output on a hidden example")
-    return replace(first or Grade(1.0, "right"), passed=passed, total=len(pairs))
+    return replace(first or Grade(1.0, "right"), passed=passed, total=len(golds))
 
 
 def _refused(status: str, reason: str) -> Grade:
     return Grade(0.0, f"{status}: {reason}", status=status)
 
 
-_FINAL = frozenset(
-    (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
-)
+_FINAL = (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)

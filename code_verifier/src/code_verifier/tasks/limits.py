@@ -34,8 +34,7 @@ class Limits:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 < value < math.inf:
                 raise RecordError(f"limit {field.name} is {value!r}; expected a number above 0")
-            whole = field.name not in ("wall_s", "cpu_s")
-            if whole and not isinstance(value, int):
+            if field.name not in ("wall_s", "cpu_s") and not isinstance(value, int):
                 raise RecordError(f"limit {field.name} is {value!r}; expected a whole number")
         if self.int_digits < _LEAST_DIGITS:
             raise RecordError(f"limit int_digits is {self.int_digits}; Python takes 640 or more")

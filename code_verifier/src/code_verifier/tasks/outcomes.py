@@ -8,9 +8,7 @@ from code_verifier.tasks.task import Task
 
 class Status:
     """Names of the outcomes of one program, of an answer, and of a rejected proposal.
-
-    `SANDBOX_ERROR` is a fault of the sandbox and never counts against a program.
-    """
+    `SANDBOX_ERROR` is a fault of the sandbox and never counts against a program."""
 
     OK: Final = "ok"
     SYNTAX_ERROR: Final = "syntax_error"

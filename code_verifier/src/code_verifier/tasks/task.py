@@ -24,10 +24,8 @@ KINDS: Final = ("code_o", "code_i", "code_f")
 
 @dataclass(frozen=True)
 class Task:
-    """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown.
-
-    Raises RecordError for an unknown kind, and for pairs or `visible` that do not fit.
-    """
+    """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown. Raises
+    RecordError for an unknown kind, and for pairs or `visible` that do not fit."""
 
     kind: str
     """What is asked for: `code_o` an output, `code_i` an input, `code_f` a program."""
