@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import trueskill
 
+from league.rating.logistic import Elo, WengLin
 from league.rating.rating import RatingModel, Skills
-from league.schemes.batch import Batch
-from league.schemes.elo import Elo
-from league.schemes.weng_lin import WengLin
+from league.rating.scheme import Batch
 
 MODEL = RatingModel()
 

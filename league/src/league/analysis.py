@@ -12,10 +12,9 @@ Each function takes a `History` (or the `Game` made of it), draws random numbers
 
 from league.games.alpha_rank import AlphaRank, alpha_rank
 from league.games.diversity import Diversity, diversity
-from league.games.exploitability import Exploitability, exploitability
 from league.games.game import Game, game
 from league.games.interaction import Interaction, interaction
-from league.games.nash import Nash, nash
+from league.games.nash import Exploitability, Nash, exploitability, nash
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations

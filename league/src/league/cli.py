@@ -3,8 +3,7 @@
 import click
 
 from league import __version__
-from league.commands.board import board_command, matrix_command
-from league.commands.calibrate import calibrate_command
+from league.commands.board import board_command, matrix_command, report_command
 from league.commands.games import (
     alpha_rank_command,
     diversity_command,
@@ -18,8 +17,7 @@ from league.commands.history import (
     generations_command,
     survival_command,
 )
-from league.commands.replay import replay_command
-from league.commands.report import report_command
+from league.commands.replay import calibrate_command, replay_command
 from league.commands.simulate import simulate_command
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from league.checks import whole_number
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
+from league.basics.errors import LeagueError, UnreadableLeague, whole_number
+from league.events.directory import EVENTS, LOCK, SETTINGS, SNAPSHOT, WriterLock
+from league.events.files import copy_atomically
 from league.events.new_events import (
     anchor_event,
     checked_population,
@@ -16,19 +16,16 @@ from league.events.new_events import (
     replacement_event,
     round_event,
 )
-from league.pairing.expectation import expected_of_pairs
-from league.pairing.payoff import Payoff, payoff
+from league.events.store import Store, write_new_league
+from league.pairing.payoff import Payoff, expected_of_pairs, payoff
 from league.rating.rating import Rating
-from league.roles import ROLES, check_role
+from league.selection.leaderboard import Standing, leaderboard
 from league.selection.selection import select
-from league.selection.standing import Standing, leaderboard
+from league.state.config import LeagueConfig
+from league.state.member import ROLES, check_role
 from league.state.outcome import Outcome, outcome_row
 from league.state.records import Anchor, Pair, Replacement
 from league.state.state import State
-from league.storage.files import copy_atomically
-from league.storage.lock import WriterLock
-from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
-from league.storage.store import Store, write_new_league
 
 
 class League:

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import RatingModel, Skills
 from league.rating.single_games import moved, win_moments

@@ -1,14 +1,17 @@
-"""The verbs `board` and `matrix`: who stands where, and who solves whose tasks."""
+"""The verbs `board`, `matrix` and `report`: who stands where, who met whom, and all of it."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from league.commands.options import as_json_option, league_directory, open_league
+from league.commands.options import as_json_option, league_directory, open_league, since_option
 from league.commands.output import print_json, print_table
 from league.history.ranks import board_ranks
-from league.roles import ROLES
+from league.pages.gathered import gather
+from league.pages.page import page, save
+from league.pages.summary import summary
+from league.state.member import ROLES
 
 _HEADER = "role member slot mu sigma lower ranks matches solved valid unsolved reward age parents"
 
@@ -77,3 +80,22 @@ def matrix_command(directory: Path, what: str, as_json: bool) -> None:
     cells: Any = getattr(payoff, what)
     rows = [(name, *row) for name, row in zip(payoff.teachers, cells, strict=True)]
     print_table(("teacher", *payoff.students), rows)
+
+
+@click.command("report")
+@league_directory
+@click.option("--html", type=click.Path(path_type=Path), help="Write the page to this file.")
+@click.option("--top", default=32, show_default=True, help="Members a side in matrices and games.")
+@since_option
+@as_json_option
+def report_command(directory: Path, html: Path | None, top: int, since: int, as_json: bool) -> None:
+    """Sum up the league of DIRECTORY, in text and as one HTML page without scripts."""
+    gathered = gather(open_league(directory), top=top, since=since)
+    if html is not None:
+        save(page(gathered), html)
+    if as_json:
+        print_json(gathered.to_dict())
+        return
+    click.echo(summary(gathered))
+    if html is not None:
+        click.echo(f"\nwrote {click.format_filename(html)}")

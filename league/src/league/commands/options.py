@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from league.commands.group import complain
+from league.events.directory import check_exists
 from league.history.history import history
 from league.history.lives import History
 from league.league import League
-from league.storage.settings import check_exists
 
 as_json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."

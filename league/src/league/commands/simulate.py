@@ -6,9 +6,8 @@ import click
 
 from league.commands.options import as_json_option
 from league.commands.output import print_json, print_table
-from league.config import MATCHERS, LeagueConfig
-from league.simulation.simulate import SimulationResult, simulate
-from league.simulation.world import Simulation
+from league.simulation import Simulation, SimulationResult, simulate
+from league.state.config import MATCHERS, LeagueConfig
 
 
 @click.command("simulate")

@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from league.errors import LeagueError
-from league.events.results import results
+from league.basics.errors import LeagueError
 from league.events.scoring import close_round, score
-from league.rating.inheritance import child_rating
-from league.rating.rating import Rating
-from league.roles import ROLES
-from league.state.member import Member
+from league.rating.rating import Rating, child_rating
+from league.state.member import ROLES, Member
+from league.state.outcome import Outcome
 from league.state.records import ADDED, Anchor, Replacement
 from league.state.state import State
 
@@ -126,3 +124,13 @@ _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "member_replaced": _member_replaced,
     "anchor_added": _anchor_added,
 }
+
+
+def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
+    """Return the (pair id, outcome) of each result in an event, if it holds any."""
+    kind = event.get("event")
+    if kind == "match_recorded":
+        return [(event["pair"], Outcome(**event["outcome"]))]
+    if kind == "matches_recorded":
+        return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
+    return []

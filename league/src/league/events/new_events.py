@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from league.checks import is_finite
-from league.errors import ConflictingResult, LeagueError
+from league.basics.errors import ConflictingResult, LeagueError, is_finite
 from league.pairing.matching import propose
 from league.rating.rating import Rating
-from league.roles import STUDENT, TEACHER, check_role
 from league.selection.hall_of_fame import frozen_entry, hall_of_replacement, hall_of_round
-from league.state.member import check_name
+from league.state.member import STUDENT, TEACHER, check_name, check_role
 from league.state.outcome import Outcome
 from league.state.records import Pair
 from league.state.state import State

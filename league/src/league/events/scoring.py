@@ -10,9 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from league.rating.rating import Skills
-from league.roles import TEACHER
-from league.schemes.catalogue import scheme_of
-from league.state.member import Member, teacher_reward
+from league.state.config import scheme_of
+from league.state.member import TEACHER, Member, teacher_reward
 from league.state.outcome import Outcome
 from league.state.records import Meeting, Pair
 from league.state.state import State

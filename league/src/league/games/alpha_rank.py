@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
-from league.errors import LeagueError
+from league.basics.data import Floats, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.games.game import Game
-from league.plain_data import PlainData
 
 LIMIT = 32
 """At most so many members a side: the chain has teachers x students states."""

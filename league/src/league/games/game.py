@@ -9,14 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
-from league.errors import LeagueError
+from league.basics.data import Floats, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.history.lives import History, Life
-from league.plain_data import PlainData
 from league.rating.rating import Skills
-from league.roles import STUDENT, TEACHER
-from league.schemes.catalogue import scheme_of
+from league.state.config import scheme_of
+from league.state.member import STUDENT, TEACHER
 
 FILL = "predicted"
 _SHOWN = 6

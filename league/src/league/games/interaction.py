@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
-from league.checks import whole_number
-from league.errors import LeagueError
+from league.basics.data import Cells, Floats, Mask, PlainData
+from league.basics.errors import LeagueError, whole_number
+from league.basics.streams import stream
 from league.games.game import Played, played
 from league.games.probit_fit import ProbitFit, probit_fit
 from league.history.lives import History
-from league.plain_data import Cells, PlainData
-from league.streams import stream
 
 LEVEL = 0.05
 _ENOUGH = 30  # repeated matches before their scatter may be called smaller than one trial a task

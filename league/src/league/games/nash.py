@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
-from league.checks import whole_number
-from league.games.exploitability import Exploitability, exploitability
+from league.basics.data import Floats, Mask, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.games.game import Game
-from league.plain_data import PlainData
 
 _CHECK_EVERY = 50
 _PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging
@@ -31,6 +29,24 @@ class NashMember:
     share: float
     """The students' share of the tasks when it meets the other side's mixture; good students have
     it high, good teachers low."""
+
+
+@dataclass(frozen=True)
+class Exploitability(PlainData):
+    """Gains in shares of the tasks, both >= 0."""
+
+    value: float
+    """The students' share when both mixtures meet."""
+    teacher_gain: float
+    """By how much the best single teacher lowers it against the students' mixture."""
+    student_gain: float
+    """By how much the best single student raises it against the teachers' mixture."""
+    total: float
+    """Their sum, 0 only at an equilibrium."""
+    best_teacher: int
+    """Row number, the first of equals."""
+    best_student: int
+    """Column number, the first of equals."""
 
 
 @dataclass(frozen=True)
@@ -174,4 +190,33 @@ def _members(names: tuple[str, ...], weights: Floats, shares: Floats) -> tuple[N
     return tuple(
         NashMember(name, weight, share)
         for name, weight, share in zip(names, weights.tolist(), shares.tolist(), strict=True)
+    )
+
+
+def exploitability(share: Floats, teachers: Floats, students: Floats) -> Exploitability:
+    """Return what pure best responses gain against two mixtures.
+
+    share: the students' share, shape [teachers, students]. teachers, students: weights >= 0 that
+    sum to 1, of shape [teachers] and [students]. best_teacher and best_student are row and column
+    numbers, the first of equals.
+    """
+    if share.ndim != 2 or share.shape != (teachers.size, students.size) or not share.size:
+        raise LeagueError(
+            f"a matrix of shape {share.shape} with {teachers.size} and {students.size} weights; "
+            "expected one row per teacher's weight and one column per student's"
+        )
+    for weights in (teachers, students):
+        if not np.all(weights >= 0.0) or not abs(float(weights.sum()) - 1.0) <= 1e-6:
+            raise LeagueError(f"weights are {weights.tolist()}; expected numbers >= 0 with sum 1")
+    by_teacher, by_student = share @ students, teachers @ share
+    value = float(teachers @ by_teacher)
+    teacher_gain = max(0.0, value - float(by_teacher.min()))
+    student_gain = max(0.0, float(by_student.max()) - value)
+    return Exploitability(
+        value=value,
+        teacher_gain=teacher_gain,
+        student_gain=student_gain,
+        total=teacher_gain + student_gain,
+        best_teacher=int(by_teacher.argmin()),
+        best_student=int(by_student.argmax()),
     )

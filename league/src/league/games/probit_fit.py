@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
+from league.basics.data import Floats, Mask
 from league.rating.normal import log_cdf_pair, log_pdf
 
 _STEPS = 25

@@ -6,12 +6,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
+from league.basics.data import Floats, PlainData
+from league.basics.errors import whole_number
+from league.history.agreement import noise_per_task
 from league.history.lives import History
-from league.plain_data import PlainData
 from league.rating.normal import Z95, log_cdf_pair
-from league.state.agreement import noise_per_task
 
 _PROBIT = ("batch", "trueskill")
 _BINS = 10

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
+from league.basics.data import Floats, PlainData
+from league.basics.errors import whole_number
 from league.history.lives import History
-from league.plain_data import PlainData
-from league.roles import STUDENT, TEACHER
+from league.state.member import STUDENT, TEACHER
 
 CONSERVED = 1e-6
 """A mean of two ratings that moves by less, in rating units, has not moved."""

@@ -7,10 +7,10 @@ stand still while both improve; meetings across birth cohorts show who has moved
 from dataclasses import dataclass
 from itertools import pairwise
 
-from league.checks import whole_number
+from league.basics.data import Cells, PlainData
+from league.basics.errors import whole_number
 from league.history.lives import History
-from league.plain_data import Cells, PlainData
-from league.roles import ROLES, STUDENT, TEACHER
+from league.state.member import ROLES, STUDENT, TEACHER
 
 
 @dataclass(frozen=True)

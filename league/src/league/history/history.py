@@ -7,19 +7,18 @@ from typing import IO, Any
 
 import numpy as np
 
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
-from league.events.fold import apply
-from league.events.results import results
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.events.directory import EVENTS
+from league.events.fold import apply, results
+from league.events.journal import parse
+from league.history.agreement import task_agreement
 from league.history.lives import History, Life, Match
 from league.league import League
 from league.rating.rating import Rating
-from league.state.agreement import task_agreement
+from league.state.config import LeagueConfig
 from league.state.outcome import Outcome
 from league.state.records import Pair
 from league.state.state import State
-from league.storage.journal import parse
-from league.storage.settings import EVENTS
 
 SAMPLES = 200
 """At most about so many points in time are kept of a long history."""

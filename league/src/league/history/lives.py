@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from league.arrays import Floats
-from league.config import LeagueConfig
+from league.basics.data import Floats
 from league.rating.rating import Rating
-from league.roles import check_role
+from league.state.config import LeagueConfig
+from league.state.member import check_role
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.checks import whole_number
-from league.plain_data import PlainData
+from league.basics.data import PlainData
+from league.basics.errors import whole_number
+from league.basics.streams import stream
 from league.rating.rating import Rating
-from league.selection.standing import Standing
-from league.streams import stream
+from league.selection.leaderboard import Standing
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from league.basics.data import PlainData
 from league.history.lives import History, Life
-from league.plain_data import PlainData
-from league.roles import ROLES, STUDENT, TEACHER
+from league.state.member import ROLES, STUDENT, TEACHER
 
 _FOUNDERS = 512
 

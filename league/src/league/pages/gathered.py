@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from league.checks import whole_number
-from league.config import LeagueConfig
-from league.errors import LeagueError
+from league.basics.data import Cells, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.games.alpha_rank import AlphaRank, alpha_rank
 from league.games.diversity import Diversity, diversity
 from league.games.game import FILL, game
@@ -19,9 +18,9 @@ from league.history.lives import History, Life
 from league.history.ranks import RankInterval, board_ranks
 from league.history.survival import Survival, survival
 from league.league import League
-from league.plain_data import Cells, PlainData
-from league.roles import ROLES, STUDENT, TEACHER
-from league.selection.standing import Standing
+from league.selection.leaderboard import Standing
+from league.state.config import LeagueConfig
+from league.state.member import ROLES, STUDENT, TEACHER
 from league.state.records import Replacement
 
 COHORTS = 10

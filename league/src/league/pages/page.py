@@ -1,21 +1,28 @@
-"""The whole page."""
+"""The whole page, and its file."""
 
+from pathlib import Path
+
+from league.basics.errors import LeagueError
 from league.drawing.frame import framed
 from league.drawing.markup import escape, notes, percent, plural, tiles
+from league.events.directory import EVENTS, LOCK, SETTINGS, SNAPSHOT
+from league.events.files import write_atomically
 from league.pages.bands import bands_section
-from league.pages.board import board_section
-from league.pages.calibration_plot import calibration_section
-from league.pages.drift_plots import drift_section
 from league.pages.family_tree import tree_section
 from league.pages.gathered import NO_MATCH, Gathered
-from league.pages.matrices import generations_section, payoff_section
 from league.pages.mixtures import (
     alpha_rank_section,
     diversity_section,
     interaction_section,
     nash_section,
 )
-from league.pages.replacement_table import replacement_section
+from league.pages.tables import (
+    board_section,
+    generations_section,
+    payoff_section,
+    replacement_section,
+)
+from league.pages.trends import calibration_section, drift_section
 
 
 def page(gathered: Gathered) -> str:
@@ -91,3 +98,20 @@ def _settings(gathered: Gathered) -> str:
         f"{config.fitness}, selection {config.selection}, seed {config.seed}."
     )
     return f'<section><p class="note">{escape(text)}</p></section>'
+
+
+_OWN = (SETTINGS, EVENTS, SNAPSHOT, LOCK)
+
+
+def save(html: str, path: Path) -> None:
+    """Write a page. Raises LeagueError if the path is a folder, has none, or is a league's file."""
+    if path.is_dir() or not path.parent.is_dir():
+        found = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise LeagueError(f"cannot write {path}: {found}; name a file in a folder that exists")
+    if path.name in _OWN and (path.parent / SETTINGS).exists():
+        raise LeagueError(f"{path} belongs to a league; name another file, such as report.html")
+    content = html.encode()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # a pipe or a terminal cannot be renamed over
+    else:
+        write_atomically(path, content)

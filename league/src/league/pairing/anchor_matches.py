@@ -6,11 +6,10 @@ no curve moving. A frozen member is rated against and never rated: its rating is
 
 import math
 
-from league.roles import ROLES, TEACHER, other_role
-from league.state.member import Member
+from league.basics.streams import stream
+from league.state.member import ROLES, TEACHER, Member, other_role
 from league.state.records import ADDED
 from league.state.state import State
-from league.streams import stream
 
 
 def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Member, Member]]:

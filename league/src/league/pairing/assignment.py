@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from league.arrays import Floats, Ints
+from league.basics.data import Floats, Ints
 
 
 def assign(cost: Floats) -> Ints:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Ints
-from league.errors import LeagueError
+from league.basics.data import Floats, Ints
+from league.basics.errors import LeagueError
 from league.pairing.assignment import assign
-from league.pairing.expectation import expected_scores
-from league.pairing.pfsp import choice_probabilities, match_weights
-from league.roles import TEACHER
-from league.state.member import Member
+from league.pairing.payoff import expected_scores
+from league.state.member import TEACHER, Member
 from league.state.state import State
 
 
@@ -106,3 +104,22 @@ MATCHERS: dict[str, Matcher] = {
     "uniform": _uniform,
 }
 """Every matcher by the name that `LeagueConfig.matcher` gives it."""
+
+
+def match_weights(expected: Floats, powers: tuple[float, float]) -> Floats:
+    """Return p^a (1-p)^b, of expected's shape; finite and >= 0 for every p in [0, 1]."""
+    a, b = powers
+    p = np.clip(expected, 0.0, 1.0)
+    return np.asarray(p**a * (1.0 - p) ** b, dtype=np.float64)
+
+
+def choice_probabilities(weights: Floats, explore: float) -> Floats:
+    """Return probabilities over candidates, shape [n]: (1 - explore) PFSP + explore uniform.
+
+    Uniform altogether when every weight is 0, as for opponents that are all hopeless.
+    """
+    uniform = np.full(weights.shape, 1.0 / weights.size)
+    total = float(weights.sum())
+    if total <= 0.0:
+        return uniform
+    return np.asarray((1.0 - explore) * (weights / total) + explore * uniform)

@@ -17,16 +17,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from league.arrays import Ints
-from league.errors import LeagueError
+from league.basics.data import Ints
+from league.basics.errors import LeagueError
+from league.basics.streams import stream
 from league.pairing.anchor_matches import anchor_pairs
-from league.pairing.expectation import expected_of_pairs
 from league.pairing.matchers import MATCHERS, Seating
-from league.roles import STUDENT, TEACHER
-from league.state.member import Member
+from league.pairing.payoff import expected_of_pairs
+from league.state.member import STUDENT, TEACHER, Member
 from league.state.records import Pair
 from league.state.state import State
-from league.streams import stream
 
 
 def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:

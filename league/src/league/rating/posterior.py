@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
+from league.basics.data import Floats, Mask
 from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import Rating, RatingModel, Skills
 from league.rating.single_games import single_games

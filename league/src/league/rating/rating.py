@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import trueskill
 
-from league.arrays import Floats
-from league.errors import LeagueError
+from league.basics.data import Floats
+from league.basics.errors import LeagueError
 from league.rating.normal import cdf
 
 
@@ -108,3 +108,18 @@ def predict(teacher: Rating, student: Rating, model: RatingModel) -> float:
     """
     spread = math.sqrt(2.0 * model.beta**2 + student.sigma**2 + teacher.sigma**2)
     return cdf((student.mu - teacher.mu) / spread)
+
+
+def child_rating(
+    parents: Sequence[Rating], weights: Sequence[float], jump: float, model: RatingModel
+) -> Rating:
+    """Return the moment-matched mixture of the parents with inflated sigma.
+
+    mu = sum w_i mu_i; sigma² = sum w_i (sigma_i² + (mu_i - mu)²) + jump², at most a newcomer's.
+    weights: one per parent, summing to 1. jump: in rating units.
+    """
+    mu = math.fsum(w * p.mu for w, p in zip(weights, parents, strict=True))
+    variance = math.fsum(
+        w * (p.sigma**2 + (p.mu - mu) ** 2) for w, p in zip(weights, parents, strict=True)
+    )
+    return Rating(mu, min(math.sqrt(variance + jump * jump), model.sigma))

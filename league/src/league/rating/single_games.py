@@ -6,7 +6,7 @@ over c, a win has v = φ(t) / Φ(t) and w = v (v + t).
 
 import numpy as np
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import RatingModel, Skills
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from league.rating.rating import Rating
-from league.roles import ROLES
-from league.selection.fitness import ranked
+from league.selection.leaderboard import ranked
 from league.selection.selection import is_newborn
+from league.state.member import ROLES
 from league.state.records import ADDED
 from league.state.state import State
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from league.checks import is_finite
-from league.errors import LeagueError, UnknownMember
-from league.selection.fitness import ranked
+from league.basics.errors import LeagueError, UnknownMember, is_finite
+from league.basics.streams import stream
+from league.selection.leaderboard import ranked
 from league.state.member import Member
 from league.state.state import State
-from league.streams import stream
 
 
 def select(

@@ -1,14 +1,30 @@
-"""A teacher or a student of the league, alive or replaced."""
+"""A teacher, who sets tasks, or a student, who solves them, alive or replaced."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from league.errors import LeagueError
+from league.basics.errors import LeagueError
 from league.rating.rating import Rating
-from league.roles import STUDENT
 from league.state.outcome import Outcome
+
+TEACHER = "teacher"
+STUDENT = "student"
+ROLES = (TEACHER, STUDENT)
+
+
+def check_role(role: str) -> str:
+    """Return the role if it is one; raise LeagueError otherwise."""
+    if role not in ROLES:
+        raise LeagueError(f"role is {role!r}; expected 'teacher' or 'student'")
+    return role
+
+
+def other_role(role: str) -> str:
+    """Return the role that this one plays against."""
+    return STUDENT if role == TEACHER else TEACHER
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from operator import attrgetter
 
-from league.checks import whole_number
-from league.errors import LeagueError
+from league.basics.errors import LeagueError, whole_number
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnknownMember
+from league.basics.errors import LeagueError, UnknownMember
 from league.rating.rating import Rating
-from league.roles import ROLES, check_role
-from league.state.member import Member
+from league.state.config import LeagueConfig
+from league.state.member import ROLES, Member, check_role
 from league.state.outcome import Outcome, outcome_row
 from league.state.records import Anchor, Meeting, Pair, Replacement
 

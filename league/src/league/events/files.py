@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from league.errors import UnreadableLeague
+from league.basics.errors import UnreadableLeague
 
 SCHEMA = 2
 _BLOCK = 1 << 20

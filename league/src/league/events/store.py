@@ -10,13 +10,13 @@ import io
 from pathlib import Path
 from typing import Any
 
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.events.directory import EVENTS, SETTINGS, SNAPSHOT, read_settings, settings_line
+from league.events.files import SCHEMA, canonical, canonical_pieces, read_object, write_atomically
 from league.events.fold import apply
+from league.events.journal import Journal, LogReader, digest, parse
+from league.state.config import LeagueConfig
 from league.state.state import State
-from league.storage.files import SCHEMA, canonical, canonical_pieces, read_object, write_atomically
-from league.storage.journal import Journal, LogReader, digest, parse
-from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT, read_settings, settings_line
 
 
 def write_new_league(

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from league.config import LeagueConfig
-from league.errors import LeagueError
-from league.plain_data import PlainData
+from league.basics.data import PlainData
+from league.basics.errors import LeagueError
+from league.history.agreement import task_agreement
+from league.history.forecast import Log
+from league.history.rescore import Rescored, losses, played, summary
 from league.rating.rating import RatingModel
-from league.replay.log import Log
-from league.replay.rescore import Rescored, losses, played, summary
-from league.state.agreement import task_agreement
+from league.state.config import LeagueConfig
 
 TAUS = tuple(factor * RatingModel.tau for factor in (0, 1, 2, 4, 8, 16))
 """The taus tried unless others are given: none, the `trueskill` package's, and doublings of it."""

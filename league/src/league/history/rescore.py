@@ -11,16 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from league.arrays import Floats
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
-from league.plain_data import PlainData
+from league.basics.data import Floats, PlainData
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.history.agreement import noise_per_task, task_agreement
+from league.history.forecast import Forecast, Log, forecasts
 from league.rating.normal import Z95
 from league.rating.rating import Skills
-from league.replay.forecast import Forecast, forecasts
-from league.replay.log import Log
-from league.schemes.catalogue import scheme_of
-from league.state.agreement import noise_per_task, task_agreement
+from league.state.config import LeagueConfig, scheme_of
 
 _BINS = 5
 

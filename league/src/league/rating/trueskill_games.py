@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.rating.posterior import rate_matches
 from league.rating.rating import Rating, RatingModel, Skills, environment
-from league.schemes.batch import Batch
+from league.rating.scheme import Batch
 
 
 @dataclass(frozen=True)

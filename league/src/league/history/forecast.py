@@ -1,13 +1,16 @@
 """Predictions made before the results, from a league's own log under any settings."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from league.config import LeagueConfig
-from league.events.fold import apply
-from league.events.results import results
+from league.events.directory import EVENTS, check_exists, read_settings
+from league.events.fold import apply, results
+from league.events.journal import parse, read_lines
 from league.rating.rating import Rating
+from league.state.config import LeagueConfig
 from league.state.outcome import Outcome
 from league.state.state import State
 
@@ -50,3 +53,21 @@ def _refrozen(state: State, event: Mapping[str, Any]) -> Mapping[str, Any]:
         rating = state.members[entry["of"]].rating
         entries.append(dict(entry) | {"mu": rating.mu, "sigma": rating.sigma})
     return dict(event) | {"frozen": entries}
+
+
+@dataclass(frozen=True)
+class Log:
+    """A league's settings and events. Raises UnreadableLeague for damaged files."""
+
+    config: LeagueConfig
+    events: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, directory: str | os.PathLike[str]) -> "Log":
+        """Return the log of a league's directory; a torn last line is left out."""
+        root = Path(directory)
+        check_exists(root)
+        _schema, config = read_settings(root)
+        path = root / EVENTS
+        lines = read_lines(path)
+        return cls(config, tuple(parse(x, f"{path} line {i + 1}") for i, x in enumerate(lines)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from league.errors import LeagueError, UnreadableLeague
-from league.storage.files import canonical
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.events.files import canonical
 
 _BLOCK = 1 << 20
 
