@@ -1,6 +1,7 @@
 """The verbs `replay` and `calibrate`: a log played again, to check it or under other settings."""
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def figures(one: Rescored) -> tuple[str | None, ...]:
 
 
 def _compare(
-    directory: Path, schemes: tuple[str, ...], overrides: dict[str, Any], as_json: bool
+    directory: Path, schemes: Collection[str], overrides: dict[str, Any], as_json: bool
 ) -> None:
     open_league(directory)
     log = Log.read(directory)
