@@ -2,8 +2,8 @@
 
 Opening a file for writing, making, renaming, truncating and removing are seen by the interpreter's
 audit events, which tell of each just before it happens. Writing and syncing by file number have
-none, so `os.write`, `os.pwrite` and `os.fsync` are replaced in the child; a write counts twice, once
-when half of its bytes are in the file. What Python buffers reaches a file only with the whole block.
+none, so `os.write`, `os.pwrite` and `os.fsync` are replaced in the child; a write counts twice,
+once when half of its bytes are in the file. What Python buffers arrives a whole block at a time.
 """
 
 import os
@@ -67,11 +67,10 @@ def _counted(directory: Path, k: int | None):
         return half + write(handle, content[half:])
 
     def hook(event, arguments):
-        path = arguments[0] if event in _CHANGES else None
-        if event == "open" and arguments[2] & _WRITING:
+        if event in _CHANGES or (event == "open" and arguments[2] & _WRITING):
             path = arguments[0]
-        if (isinstance(path, int) and event == "os.truncate") or (isinstance(path, bytes | str | os.PathLike) and os.fsdecode(path).startswith(home)):
-            change()
+            if isinstance(path, int) or os.fsdecode(path).startswith(home):
+                change()
 
     os.write = write_in_two
     os.pwrite = lambda *given: (change(), pwrite(*given))[1]

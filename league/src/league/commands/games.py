@@ -1,6 +1,8 @@
 """The verbs of the `league` command about the game of teachers against students."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -8,37 +10,40 @@ from league.commands.options import (
     as_json_option,
     league_directory,
     open_history,
+    replaced_option,
     seed_option,
     since_option,
+    top_option,
 )
 from league.commands.output import MANY, MORE, first_rows, print_json, print_notes, print_table
 from league.drawing.text_table import Cell
 from league.games.alpha_rank import LIMIT, alpha_rank
 from league.games.diversity import diversity
-from league.games.game import FILL, Game, game
+from league.games.game import FILL, game
 from league.games.interaction import interaction
 from league.games.nash import nash
 
-_fill = click.option(
-    "--fill",
-    type=click.Choice([FILL]),
-    help="Put the ratings' prediction where two have never met.",
-)
-_replaced = click.option("--replaced", is_flag=True, help="Take former members too.")
+
+def _game_options(top: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options of `game`, in the order in which help shows them."""
+    fill = click.option(
+        "--fill",
+        type=click.Choice([FILL]),
+        help="Put the ratings' prediction where two have never met.",
+    )
+    return lambda command: top_option(top)(since_option(replaced_option(fill(command))))
 
 
 @click.command("interaction")
 @league_directory
-@click.option("--top", default=32, show_default=True, help="How many members a side.")
+@top_option(32)
 @since_option
-@_replaced
+@replaced_option
 @seed_option
 @as_json_option
-def interaction_command(
-    directory: Path, top: int, since: int, replaced: bool, seed: int, as_json: bool
-) -> None:
+def interaction_command(directory: Path, as_json: bool, **chosen: Any) -> None:
     """Test whether one number per member is enough, or the league has cycles."""
-    found = interaction(open_history(directory), top=top, since=since, replaced=replaced, seed=seed)
+    found = interaction(open_history(directory), **chosen)
     if as_json:
         print_json(found.to_dict())
         return
@@ -58,16 +63,11 @@ def interaction_command(
 
 @click.command("nash")
 @league_directory
-@click.option("--top", default=256, show_default=True, help="How many members a side.")
-@since_option
-@_replaced
-@_fill
+@_game_options(256)
 @as_json_option
-def nash_command(
-    directory: Path, top: int, since: int, replaced: bool, fill: str | None, as_json: bool
-) -> None:
+def nash_command(directory: Path, as_json: bool, **chosen: Any) -> None:
     """Rate members against the strongest mixture of the other side (Nash averaging)."""
-    found = nash(_game(directory, top, since, replaced, fill))
+    found = nash(game(open_history(directory), **chosen))
     if as_json:
         print_json(found.to_dict())
         return
@@ -90,23 +90,12 @@ def nash_command(
 
 @click.command("alpha-rank")
 @league_directory
-@click.option("--top", default=LIMIT, show_default=True, help="How many members a side.")
+@_game_options(LIMIT)
 @click.option("--alpha", type=float, help="Selection strength  [default: infinite]")
-@since_option
-@_replaced
-@_fill
 @as_json_option
-def alpha_rank_command(
-    directory: Path,
-    top: int,
-    alpha: float | None,
-    since: int,
-    replaced: bool,
-    fill: str | None,
-    as_json: bool,
-) -> None:
+def alpha_rank_command(directory: Path, alpha: float | None, as_json: bool, **chosen: Any) -> None:
     """Show how often evolution by mutants would visit each member (alpha-rank)."""
-    found = alpha_rank(_game(directory, top, since, replaced, fill), alpha=alpha)
+    found = alpha_rank(game(open_history(directory), **chosen), alpha=alpha)
     if as_json:
         print_json(found.to_dict())
         return
@@ -124,23 +113,12 @@ def alpha_rank_command(
 
 @click.command("diversity")
 @league_directory
-@click.option("--top", default=64, show_default=True, help="How many members a side.")
-@since_option
-@_replaced
-@_fill
+@_game_options(64)
 @seed_option
 @as_json_option
-def diversity_command(
-    directory: Path,
-    top: int,
-    since: int,
-    replaced: bool,
-    fill: str | None,
-    seed: int,
-    as_json: bool,
-) -> None:
+def diversity_command(directory: Path, seed: int, as_json: bool, **chosen: Any) -> None:
     """Count the effectively different members of each role, by what they win and lose."""
-    found = diversity(_game(directory, top, since, replaced, fill), seed=seed)
+    found = diversity(game(open_history(directory), **chosen), seed=seed)
     if as_json:
         print_json(found.to_dict())
         return
@@ -149,8 +127,3 @@ def diversity_command(
         ("student", found.student_count, found.students, found.students_alike),
     ]
     print_table(("role", "members", "effective number", "if all were alike"), rows, found.notes)
-
-
-def _game(directory: Path, top: int, since: int, replaced: bool, fill: str | None) -> Game:
-    past = open_history(directory)
-    return game(past, top=top, since=since, replaced=replaced, fill=fill)

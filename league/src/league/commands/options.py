@@ -1,6 +1,8 @@
 """What the commands take: options that several share, and the league of a directory."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +19,15 @@ since_option = click.option(
     "--since", default=0, show_default=True, help="Leave out earlier rounds."
 )
 seed_option = click.option("--seed", default=0, show_default=True, help="Of all random draws.")
+replaced_option = click.option("--replaced", is_flag=True, help="Take former members too.")
 league_directory = click.argument("directory", type=click.Path(path_type=Path))
+
+
+def top_option(members: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option of how many members a side are looked at, with this default."""
+    return click.option(
+        "--top", default=members, show_default=True, help="How many members a side."
+    )
 
 
 def open_league(directory: Path) -> League:

@@ -41,19 +41,13 @@ LEGEND = (
 @click.option("--elo-k", type=float, help="With --scheme elo: its K, in rating units.")
 @as_json_option
 def replay_command(
-    directory: Path,
-    schemes: tuple[str, ...],
-    tau: float | None,
-    evidence: float | None,
-    elo_k: float | None,
-    as_json: bool,
+    directory: Path, schemes: tuple[str, ...], as_json: bool, **given: float | None
 ) -> None:
     """Rebuild the state from the event log alone and compare; exit code 1 if it differs.
 
     With --scheme, play the log again under that rating scheme instead, and show how well it
     would have predicted every match; nothing is changed.
     """
-    given = {"tau": tau, "evidence": evidence, "elo_k": elo_k}
     overrides = {name: value for name, value in given.items() if value is not None}
     if schemes:
         _compare(directory, SCHEMES if "all" in schemes else schemes, overrides, as_json)
@@ -96,8 +90,7 @@ def _compare(
 def _verify(directory: Path, as_json: bool) -> None:
     opened = open_league(directory)
     log = directory / EVENTS
-    whole = log.read_bytes()[: opened.byte_length]
-    rebuilt = replayed(opened.config, whole, log)
+    rebuilt = replayed(opened.config, log.read_bytes()[: opened.byte_length], log)
     equal = rebuilt.to_dict() == opened.state.to_dict()
     counts = {
         "events": rebuilt.events,

@@ -1,6 +1,7 @@
 """The verb `simulate`: leagues whose truth is known."""
 
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -23,34 +24,14 @@ from league.state.config import MATCHERS, LeagueConfig
 @click.option("--seed", default=0, show_default=True)
 @as_json_option
 def simulate_command(
-    teachers: int,
-    students: int,
-    rounds: int,
-    tasks: int,
-    rollouts: int,
-    worlds: int,
-    drift: float | None,
-    tau: float | None,
-    matcher: str,
-    seed: int,
-    as_json: bool,
+    tau: float | None, matcher: str, seed: int, as_json: bool, **chosen: Any
 ) -> None:
     """Rate members whose true skills are known, in a sound league and with a broken teacher."""
     config = LeagueConfig(seed=seed, matcher=matcher)
     config = config if tau is None else replace(config, tau=tau)
-    world = Simulation(
-        teachers=teachers,
-        students=students,
-        rounds=rounds,
-        tasks=tasks,
-        rollouts=rollouts,
-        worlds=worlds,
-        drift=drift,
-        seed=seed,
-        config=config,
-    )
+    world = Simulation(seed=seed, config=config, **chosen)
     results = {"sound": simulate(world)}
-    if teachers > 1:
+    if world.teachers > 1:
         results["one broken teacher"] = simulate(replace(world, broken=True))
     if as_json:
         print_json({name: result.to_dict() for name, result in results.items()})
