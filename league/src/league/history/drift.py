@@ -78,27 +78,25 @@ class Drift(PlainData):
 def drift(history: History, *, spans: int = 10) -> Drift:
     """Return the series; spans: into how many equal parts the rounds are cut for the anchors."""
     whole_number("spans", spans, 1)
-    mean, centred, spread, offset = {}, {}, {}, {}
-    for role in (TEACHER, STUDENT):
-        mean[role], spread[role], moved = _series(history, role)
-        centred[role] = mean[role] - moved
-        offset[role] = float(moved[-1]) if moved.size else 0.0
+    (teacher, teacher_spread, teacher_jumps) = _series(history, TEACHER)
+    (student, student_spread, student_jumps) = _series(history, STUDENT)
+    teacher_centred, student_centred = teacher - teacher_jumps, student - student_jumps
     anchors = {life.name for life in history.lives if life.anchor}
     ordinary = [m for m in history.matches if not {m.teacher, m.student} & anchors]
     imbalances = [abs(m.imbalance) for m in ordinary if m.imbalance is not None]
     largest = max(imbalances, default=None)
     return Drift(
         rounds=history.sampled,
-        teacher_mean=_plain(mean[TEACHER]),
-        student_mean=_plain(mean[STUDENT]),
-        gap=_plain(mean[STUDENT] - mean[TEACHER]),
-        teacher_centred=_plain(centred[TEACHER]),
-        student_centred=_plain(centred[STUDENT]),
-        gap_centred=_plain(centred[STUDENT] - centred[TEACHER]),
-        teacher_spread=_plain(spread[TEACHER]),
-        student_spread=_plain(spread[STUDENT]),
-        teacher_offset=offset[TEACHER],
-        student_offset=offset[STUDENT],
+        teacher_mean=_plain(teacher),
+        student_mean=_plain(student),
+        gap=_plain(student - teacher),
+        teacher_centred=_plain(teacher_centred),
+        student_centred=_plain(student_centred),
+        gap_centred=_plain(student_centred - teacher_centred),
+        teacher_spread=_plain(teacher_spread),
+        student_spread=_plain(student_spread),
+        teacher_offset=float(teacher_jumps[-1]) if teacher_jumps.size else 0.0,
+        student_offset=float(student_jumps[-1]) if student_jumps.size else 0.0,
         checked=len(imbalances),
         unchecked=len(history.matches) - len(imbalances),
         largest_imbalance=largest,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,17 +51,20 @@ def rank_intervals(
     ends = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf")
     own = np.empty(mu.size, dtype=np.int64)
     own[np.argsort(-mu, kind="stable")] = places
-    found = {
-        name: RankInterval(
-            member=name,
-            rank=int(own[k]),
-            low=int(ends[0, k]),
-            high=int(ends[1, k]),
-            best=float((ranks[:, k] == 1).mean()),
-        )
-        for k, name in enumerate(names)
-    }
+    first = (ranks == 1).mean(axis=0).tolist()
+    rows = zip(names, own.tolist(), *ends.tolist(), first, strict=True)
+    found = {row[0]: RankInterval(*row) for row in rows}
     return {name: found[name] for name in ratings}
+
+
+def ranked_boards(
+    boards: Mapping[str, Sequence[Standing]], ranks: Mapping[str, RankInterval]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return leaderboards by role as plain dicts, each row with its rank interval."""
+    return {
+        role: [row.to_dict() | {"ranks": ranks[row.member].to_dict()} for row in rows]
+        for role, rows in boards.items()
+    }
 
 
 def board_ranks(boards: Iterable[Sequence[Standing]], *, seed: int = 0) -> dict[str, RankInterval]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from league.basics.data import Floats, PlainData
 from league.basics.errors import LeagueError, UnreadableLeague
-from league.history.agreement import noise_per_task, task_agreement
+from league.history.agreement import log_loss, noise_per_task, task_agreement
 from league.history.forecast import Forecast, Log, forecasts
 from league.rating.normal import Z95
 from league.rating.rating import Skills
@@ -90,20 +90,19 @@ def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
     tasks = np.array([float(f.outcome.counted) for f in found])
     loss = losses(config, found)
     mean = float(np.average(observed, weights=tasks))
-    base = _cross_entropy(np.array([mean]), np.array([mean]))
     predicted, doubt = _moments(config, found)
-    noise = predicted * (1.0 - predicted) * _noise(found) / tasks
+    outcomes = [f.outcome for f in found]
+    agreement = task_agreement(outcomes)
+    rollouts = [o.attempts / o.valid if o.valid else 1.0 for o in outcomes]
+    per_task = np.array([noise_per_task(agreement, n) for n in rollouts])
+    noise = predicted * (1.0 - predicted) * per_task / tasks
     squared = (predicted - observed) ** 2
     inside = np.abs(predicted - observed) <= Z95 * np.sqrt(doubt + noise) + 1e-12
     rmse2, noise2 = float(squared.mean()), float(noise.mean())
     return Rescored(
-        scheme=config.scheme,
-        tau=config.tau,
-        evidence=config.evidence,
-        max_weight=config.max_weight,
-        matches=len(found),
+        *(config.scheme, config.tau, config.evidence, config.max_weight, len(found)),
         log_loss=float(np.average(loss, weights=tasks)),
-        base_log_loss=float(base[0]),
+        base_log_loss=float(log_loss(np.array(mean), np.array(mean))),
         rmse=rmse2**0.5,
         noise=noise2**0.5,
         excess=max(rmse2 - noise2, 0.0) ** 0.5,
@@ -115,7 +114,7 @@ def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
 def losses(config: LeagueConfig, found: Sequence[Forecast]) -> Floats:
     """Return the log-loss per task of each forecast, in nats, shape [matches]."""
     observed = np.array([f.outcome.student_score for f in found])
-    return _cross_entropy(observed, _moments(config, found)[0])
+    return log_loss(_moments(config, found)[0], observed)
 
 
 def _moments(config: LeagueConfig, found: Sequence[Forecast]) -> tuple[Floats, Floats]:
@@ -134,19 +133,6 @@ def _moments(config: LeagueConfig, found: Sequence[Forecast]) -> tuple[Floats, F
     share = weights / weights.sum()
     centre = (rates * share).sum(axis=1, keepdims=True)
     return mean, np.asarray(((rates - centre) ** 2 * share).sum(axis=1))
-
-
-def _noise(found: Sequence[Forecast]) -> Floats:
-    outcomes = [f.outcome for f in found]
-    agreement = task_agreement(outcomes)
-    known = 1.0 if agreement is None else agreement
-    rollouts = [o.attempts / o.valid if o.valid else 1.0 for o in outcomes]
-    return np.array([noise_per_task(known, n) for n in rollouts])
-
-
-def _cross_entropy(observed: Floats, predicted: Floats) -> Floats:
-    p = np.clip(predicted, 1e-9, 1.0 - 1e-9)
-    return np.asarray(-(observed * np.log(p) + (1.0 - observed) * np.log1p(-p)))
 
 
 def _bins(predicted: Floats, observed: Floats) -> tuple[Bin, ...]:

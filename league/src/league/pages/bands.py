@@ -37,18 +37,13 @@ def bands_section(gathered: Gathered) -> str:
         else "Ratings of the two roles are relative to each other: both sides may improve while "
         "neither line moves."
     )
-    left_out = [
-        f"the {LIVING} best of {len(gathered.boards[role])} living {role}s"
-        for role in ROLES
-        if len(gathered.boards[role]) > LIVING
-    ]
-    left_out += [
-        f"the {len(chosen[role])} latest of {len(everyone)} {role}s"
-        for role in ROLES
-        if len(gathered.boards[role]) <= LIVING
-        and len(everyone := gathered.history.everyone(role)) > len(chosen[role])
-    ]
-    large = any(len(gathered.boards[role]) > LIVING for role in ROLES)
+    living = {role: len(gathered.boards[role]) for role in ROLES}
+    large = [role for role in ROLES if living[role] > LIVING]
+    left_out = [f"the {LIVING} best of {living[role]} living {role}s" for role in large]
+    for role in ROLES:
+        everyone = len(gathered.history.everyone(role))
+        if role not in large and everyone > len(chosen[role]):
+            left_out.append(f"the {len(chosen[role])} latest of {everyone} {role}s")
     mean = " The grey line is the mean of all." if large else ""
     small = (
         f'<p class="note">Drawn are {escape(" and ".join(left_out))}.{mean}</p>' if left_out else ""
@@ -58,8 +53,7 @@ def bands_section(gathered: Gathered) -> str:
         parts.append(
             '<p class="apart">Below, the same without the jumps of a role\'s mean at replacements '
             "(ticks on top): a weak member leaves and a better one's child comes, which moves the "
-            "mean though "
-            "nobody has learned.</p>"
+            "mean though nobody has learned.</p>"
         )
         parts.append(side_by_side(_both(gathered, chosen, centred=True)))
     return section("Ratings over rounds", sentence, small, *parts)
@@ -69,11 +63,10 @@ def shown_lives(gathered: Gathered, role: str) -> list[Life]:
     """The lives of a role that are drawn, in order of arrival."""
     living = [row.member for row in gathered.boards[role]]
     everyone = gathered.history.everyone(role)
-    if len(living) > LIVING:
-        kept = set(living[:LIVING])
-        return [life for life in everyone if life.name in kept]
-    gone = [life for life in everyone if life.ended is not None]
-    kept = {life.name for life in gone[max(0, len(gone) - (LIVES - len(living))) :]} | set(living)
+    kept = set(living[:LIVING])
+    if len(living) <= LIVING:
+        gone = [life.name for life in everyone if life.ended is not None]
+        kept |= set(gone[max(0, len(gone) + len(living) - LIVES) :])
     return [life for life in everyone if life.name in kept]
 
 
@@ -158,21 +151,16 @@ def _plot(
 
 
 def _band(axes: Axes, middle: Points, reach: list[float], style: str) -> str:
-    upper = [(x, y + r) for (x, y), r in zip(middle, reach, strict=True)]
-    lower = [(x, y - r) for (x, y), r in zip(middle, reach, strict=True)]
-    return f'<path class="{style}" d="{axes.path([*upper, *reversed(lower)])}Z"/>'
-
-
-def _means(gathered: Gathered, role: str, moved: Floats) -> list[float]:
-    """The mean rating of all living members of a role at each sampled time."""
-    found = gathered.drift
-    mean = found.teacher_mean if role == TEACHER else found.student_mean
-    return [float(value) for value in np.array(mean) - moved]
+    rows = list(zip(middle, reach, strict=True))
+    edge = [(x, y + r) for (x, y), r in rows] + [(x, y - r) for (x, y), r in reversed(rows)]
+    return f'<path class="{style}" d="{axes.path(edge)}Z"/>'
 
 
 def _mean(gathered: Gathered, role: str, axes: Axes, moved: Floats) -> str:
-    times = [float(n) for n in gathered.drift.rounds]
-    points = list(zip(times, _means(gathered, role, moved), strict=True))
+    """The mean rating of all living members of a role."""
+    found = gathered.drift
+    mean = np.array(found.teacher_mean if role == TEACHER else found.student_mean) - moved
+    points = list(zip(found.rounds, mean.tolist(), strict=True))
     return f'<path class="quiet heavy" d="{axes.path(points)}"/>'
 
 

@@ -15,7 +15,7 @@ from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations
 from league.history.history import history
 from league.history.lives import History, Life
-from league.history.ranks import RankInterval, board_ranks
+from league.history.ranks import RankInterval, board_ranks, ranked_boards
 from league.history.survival import Survival, survival
 from league.league import League
 from league.selection.leaderboard import Standing
@@ -28,6 +28,8 @@ COHORTS = 10
 EVOLVED = 16
 """At most so many members a side enter alpha-rank."""
 NO_MATCH = "no match has been played yet"
+_GAMES = ("interaction", "nash", "alpha_rank", "diversity")
+_ANALYSES = ("drift", "calibration", "generations", "survival", *_GAMES)
 
 
 @dataclass(frozen=True)
@@ -87,26 +89,14 @@ class Gathered:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a plain dict of everything but the rating curves of single members."""
-        made = {
-            "interaction": self.interaction,
-            "nash": self.nash,
-            "alpha_rank": self.alpha_rank,
-            "diversity": self.diversity,
-        }
+        found = {name: getattr(self, name) for name in _ANALYSES}
         return {
             "name": self.name,
             "rounds": self.rounds,
             "matches": len(self.history.matches),
-            "board": {
-                role: [row.to_dict() | {"ranks": self.ranks[row.member].to_dict()} for row in rows]
-                for role, rows in self.boards.items()
-            },
+            "board": ranked_boards(self.boards, self.ranks),
             "matrix": self.grid.to_dict(),
-            "drift": self.drift.to_dict(),
-            "calibration": self.calibration.to_dict(),
-            "generations": self.generations.to_dict(),
-            "survival": self.survival.to_dict(),
-            **{name: found.to_dict() if found else None for name, found in made.items()},
+            **{name: made.to_dict() if made else None for name, made in found.items()},
             "missing": self.missing,
             "top": self.top,
             "since": self.since,
@@ -125,10 +115,10 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
     ranks = board_ranks(boards.values(), seed=league.config.seed)
     calibrated = calibration(past, since=since)
     missing: dict[str, str] = {}
-    crossed, solved, evolved, diverse = None, None, None, None
+    crossed = solved = evolved = diverse = None
     if not calibrated.matches:
         why = NO_MATCH if not past.matches else f"no match counted from round {since} on"
-        missing = dict.fromkeys(("interaction", "nash", "alpha_rank", "diversity"), why)
+        missing = dict.fromkeys(_GAMES, why)
     else:
         full = game(past, fill=FILL, top=top, since=since)
         solved = nash(full)

@@ -36,17 +36,10 @@ def page(gathered: Gathered) -> str:
         tiles(_headlines(gathered)),
     ]
     if not gathered.history.matches:
-        said = f"{NO_MATCH}: the ratings below are what everybody starts with"
-        body.append(notes([said]))
+        body.append(notes([f"{NO_MATCH}: the ratings below are what everybody starts with"]))
     elif gathered.since:
-        body.append(
-            notes(
-                [
-                    "calibration, interaction, Nash averaging and diversity are of round "
-                    f"{gathered.since} and later"
-                ]
-            )
-        )
+        which = "calibration, interaction, Nash averaging and diversity are of round"
+        body.append(notes([f"{which} {gathered.since} and later"]))
     body += [
         bands_section(gathered),
         board_section(gathered),
