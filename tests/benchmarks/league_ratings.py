@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import trueskill
 
-from league.rating.logistic import Elo, WengLin
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import Batch
+from league.rating.schemes import Batch, Elo, WengLin
 
 MODEL = RatingModel()
 

@@ -19,7 +19,7 @@ from league_study import main
 
 from league.basics.errors import LeagueError
 from league.rating.rating import RatingModel, Skills
-from league.rating.trueskill_games import TrueSkillGames
+from league.rating.schemes import TrueSkillGames
 
 SMALL = World(worlds=8, rounds=40)
 

@@ -18,8 +18,7 @@ from league import (
     Outcome,
     UnreadableLeague,
 )
-from league.events.directory import EVENTS, SETTINGS, SNAPSHOT
-from league.events.files import canonical, canonical_pieces
+from league.events.files import EVENTS, SETTINGS, SNAPSHOT, canonical, canonical_pieces
 from league.events.store import replayed
 from league.state.state import State
 

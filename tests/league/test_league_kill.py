@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from league import League, LeagueConfig, LeagueError, LeagueLocked, Outcome
-from league.events.directory import EVENTS, SETTINGS, SNAPSHOT
+from league.events.files import EVENTS, SETTINGS, SNAPSHOT
 from league.events.store import replayed
 
 KILLS = 30

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from league import F_HARD, F_VAR, LeagueConfig, LeagueError
 from league.basics.streams import stream, tie_break
 from league.events.fold import apply
-from league.pairing.assignment import assign
-from league.pairing.matchers import choice_probabilities, match_weights
+from league.pairing.matchers import assign, choice_probabilities, match_weights
 from league.pairing.matching import propose
 from league.state.state import State
 

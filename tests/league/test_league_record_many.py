@@ -18,7 +18,7 @@ from league import (
     Rating,
     rate_matches,
 )
-from league.events.directory import EVENTS
+from league.events.files import EVENTS
 from league.rating.rating import RatingModel
 
 

@@ -11,8 +11,7 @@ from league import League, LeagueConfig, LeagueError, Outcome
 from league.cli import main
 from league.events.fold import apply, results
 from league.history.agreement import noise_per_task, task_agreement
-from league.history.forecast import Log, forecasts
-from league.history.rescore import rescore
+from league.history.rescore import Log, forecasts, rescore
 from league.history.tuning import TAUS, calibrate
 from league.rating.normal import cdf
 from league.rating.rating import Rating

@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import League, LeagueConfig, LeagueError, Outcome
-from league.rating.logistic import Elo, WengLin, in_single_games, logistic
+from league.rating.posterior import single_games
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import Batch
-from league.rating.single_games import single_games
-from league.rating.trueskill_games import TrueSkillGames
+from league.rating.schemes import Batch, Elo, TrueSkillGames, WengLin, in_single_games, logistic
 from league.state.config import SCHEMES, scheme_of
 
 MODEL = RatingModel()

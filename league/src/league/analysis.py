@@ -18,8 +18,7 @@ from league.games.nash import Exploitability, Nash, exploitability, nash
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations
-from league.history.history import history, history_of
-from league.history.lives import History, Life, Match
+from league.history.history import History, Life, Match, history, history_of
 from league.history.ranks import RankInterval, rank_intervals
 from league.history.survival import Survival, survival
 

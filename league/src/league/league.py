@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from league.basics.errors import LeagueError, UnreadableLeague, whole_number
-from league.events.directory import EVENTS, LOCK, SETTINGS, SNAPSHOT, WriterLock
-from league.events.files import copy_atomically
+from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT, WriterLock, copy_atomically
 from league.events.new_events import (
     anchor_event,
     checked_population,
@@ -23,8 +22,7 @@ from league.selection.leaderboard import Standing, leaderboard
 from league.selection.selection import select
 from league.state.config import LeagueConfig
 from league.state.member import ROLES, check_role
-from league.state.outcome import Outcome, outcome_row
-from league.state.records import Anchor, Pair, Replacement
+from league.state.outcome import Anchor, Outcome, Pair, Replacement, outcome_row
 from league.state.state import State
 
 

@@ -8,10 +8,8 @@ import numpy as np
 from league_studies.draws import draw_margin, games_with_draws
 
 from league.basics.data import Floats, Ints
-from league.rating.logistic import Elo, WengLin
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import Batch, RatingScheme
-from league.rating.trueskill_games import evenly_spread
+from league.rating.schemes import Batch, Elo, RatingScheme, WengLin, evenly_spread
 
 Update = Callable[[Skills, Skills, Ints, int], tuple[Skills, Skills]]
 """(teachers, students, right rollouts per task of shape [n, tasks], rollouts per task)."""

@@ -14,7 +14,7 @@ from league.basics.errors import LeagueError
 from league.games.interaction import interaction
 from league.history.history import history_of
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import Batch
+from league.rating.schemes import Batch
 from league.state.config import LeagueConfig
 
 CYCLES = (0.0, 2.0, 4.0, 8.0)

@@ -10,7 +10,7 @@ from league_studies.world import Round, World, solve_rates
 from league.basics.data import Floats, Ints
 from league.rating.normal import Z95
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import RatingScheme
+from league.rating.schemes import RatingScheme
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from league_studies.world import World, play
 
 from league.basics.data import Floats
 from league.rating.rating import RatingModel
-from league.rating.scheme import Batch
+from league.rating.schemes import Batch
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from league_studies.world import World, play
 
 from league.basics.data import Floats, Ints, Mask
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import Batch
+from league.rating.schemes import Batch
 
 POLICIES = ("ignore invalid", "invalid = student wins", "teacher loses, student unmoved")
 

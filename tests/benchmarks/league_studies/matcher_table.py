@@ -10,8 +10,7 @@ from league.basics.data import Floats, Ints
 from league.basics.errors import LeagueError
 from league.basics.streams import stream
 from league.events.fold import apply
-from league.pairing.assignment import assign
-from league.pairing.matchers import ASSIGNMENT_LIMIT, choice_probabilities, match_weights
+from league.pairing.matchers import ASSIGNMENT_LIMIT, assign, choice_probabilities, match_weights
 from league.pairing.matching import propose
 from league.pairing.payoff import expected_scores
 from league.rating.rating import Rating

@@ -11,7 +11,7 @@ from league_studies.world import Round, World, solve, solve_rates
 from league.basics.data import Floats, Ints
 from league.basics.streams import stream
 from league.rating.rating import RatingModel, Skills
-from league.rating.scheme import Batch
+from league.rating.schemes import Batch
 
 SETTINGS = (
     ("reset", "mu - 3 sigma", 0),

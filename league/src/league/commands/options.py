@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from league.commands.group import complain
-from league.events.directory import check_exists
-from league.history.history import history
-from league.history.lives import History
+from league.events.files import check_exists
+from league.history.history import History, history
 from league.league import League
 
 as_json_option = click.option(

@@ -11,10 +11,9 @@ from league.basics.errors import LeagueError
 from league.commands.group import FOUND, complain
 from league.commands.options import as_json_option, league_directory, open_league
 from league.commands.output import bar, print_json, print_table
-from league.events.directory import EVENTS
+from league.events.files import EVENTS
 from league.events.store import replayed
-from league.history.forecast import Log
-from league.history.rescore import Rescored, rescore
+from league.history.rescore import Log, Rescored, rescore
 from league.history.tuning import FEW_MATCHES, TAUS, Tuning, calibrate
 from league.state.config import SCHEMES
 

@@ -12,8 +12,7 @@ from league.basics.errors import LeagueError
 from league.events.scoring import close_round, score
 from league.rating.rating import Rating, child_rating
 from league.state.member import ROLES, Member
-from league.state.outcome import Outcome
-from league.state.records import ADDED, Anchor, Replacement
+from league.state.outcome import ADDED, Anchor, Outcome, Replacement
 from league.state.state import State
 
 Event = Mapping[str, Any]

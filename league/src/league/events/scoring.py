@@ -12,8 +12,7 @@ import numpy as np
 from league.rating.rating import Skills
 from league.state.config import scheme_of
 from league.state.member import TEACHER, Member, teacher_reward
-from league.state.outcome import Outcome
-from league.state.records import Meeting, Pair
+from league.state.outcome import Meeting, Outcome, Pair
 from league.state.state import State
 
 

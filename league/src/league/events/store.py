@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from league.basics.errors import LeagueError, UnreadableLeague
-from league.events.directory import EVENTS, SETTINGS, SNAPSHOT, read_settings, settings_line
-from league.events.files import SCHEMA, canonical, canonical_pieces, read_object, write_atomically
+from league.events.files import (
+    EVENTS,
+    SCHEMA,
+    SETTINGS,
+    SNAPSHOT,
+    canonical,
+    canonical_pieces,
+    read_object,
+    read_settings,
+    settings_line,
+    write_atomically,
+)
 from league.events.fold import apply
 from league.events.journal import Journal, LogReader, digest, parse
 from league.state.config import LeagueConfig

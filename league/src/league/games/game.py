@@ -11,7 +11,7 @@ import numpy as np
 
 from league.basics.data import Floats, PlainData
 from league.basics.errors import LeagueError, whole_number
-from league.history.lives import History, Life
+from league.history.history import History, Life
 from league.rating.rating import Skills
 from league.state.config import scheme_of
 from league.state.member import STUDENT, TEACHER

@@ -15,7 +15,7 @@ from league.basics.errors import LeagueError, whole_number
 from league.basics.streams import stream
 from league.games.game import Played, played
 from league.games.probit_fit import ProbitFit, probit_fit
-from league.history.lives import History
+from league.history.history import History
 
 LEVEL = 0.05
 _ENOUGH = 30  # repeated matches before their scatter may be called smaller than one trial a task

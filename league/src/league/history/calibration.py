@@ -9,7 +9,7 @@ import numpy as np
 from league.basics.data import Floats, PlainData
 from league.basics.errors import whole_number
 from league.history.agreement import log_loss, noise_per_task
-from league.history.lives import History
+from league.history.history import History
 from league.rating.normal import Z95, log_cdf_pair
 
 _PROBIT = ("batch", "trueskill")

@@ -6,7 +6,7 @@ import numpy as np
 
 from league.basics.data import Floats, PlainData
 from league.basics.errors import whole_number
-from league.history.lives import History
+from league.history.history import History
 from league.state.member import STUDENT, TEACHER
 
 CONSERVED = 1e-6

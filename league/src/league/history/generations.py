@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from league.basics.data import Cells, PlainData
 from league.basics.errors import whole_number
-from league.history.lives import History
+from league.history.history import History
 from league.state.member import ROLES, STUDENT, TEACHER
 
 

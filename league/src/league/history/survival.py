@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from league.basics.data import PlainData
-from league.history.lives import History, Life
+from league.history.history import History, Life
 from league.state.member import ROLES, STUDENT, TEACHER
 
 _FOUNDERS = 512

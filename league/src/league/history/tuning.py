@@ -9,8 +9,7 @@ import numpy as np
 from league.basics.data import PlainData
 from league.basics.errors import LeagueError
 from league.history.agreement import task_agreement
-from league.history.forecast import Log
-from league.history.rescore import Rescored, losses, played, summary
+from league.history.rescore import Log, Rescored, losses, played, summary
 from league.rating.rating import RatingModel
 from league.state.config import LeagueConfig
 

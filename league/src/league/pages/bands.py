@@ -8,7 +8,7 @@ from league.basics.data import Floats
 from league.drawing.axes import TOP, Axes, Points, figure, rounds_range, spread, widened
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
 from league.history.drift import jumps
-from league.history.lives import History, Life
+from league.history.history import History, Life
 from league.pages.gathered import Gathered
 from league.rating.normal import Z95
 from league.state.member import ROLES, TEACHER

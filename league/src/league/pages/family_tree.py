@@ -2,7 +2,7 @@
 
 from league.drawing.axes import ticks
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
-from league.history.lives import Life
+from league.history.history import Life
 from league.pages.gathered import Gathered
 from league.state.member import ROLES
 

@@ -13,15 +13,14 @@ from league.games.nash import Nash, nash
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations
-from league.history.history import history
-from league.history.lives import History, Life
+from league.history.history import History, Life, history
 from league.history.ranks import RankInterval, board_ranks, ranked_boards
 from league.history.survival import Survival, survival
 from league.league import League
 from league.selection.leaderboard import Standing
 from league.state.config import LeagueConfig
 from league.state.member import ROLES, STUDENT, TEACHER
-from league.state.records import Replacement
+from league.state.outcome import Replacement
 
 COHORTS = 10
 """At most so many generations a side."""

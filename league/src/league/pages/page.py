@@ -5,8 +5,7 @@ from pathlib import Path
 from league.basics.errors import LeagueError
 from league.drawing.frame import framed
 from league.drawing.markup import escape, notes, percent, plural, tiles
-from league.events.directory import EVENTS, LOCK, SETTINGS, SNAPSHOT
-from league.events.files import write_atomically
+from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT, write_atomically
 from league.pages.bands import bands_section
 from league.pages.family_tree import tree_section
 from league.pages.gathered import NO_MATCH, Gathered

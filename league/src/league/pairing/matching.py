@@ -13,6 +13,7 @@ rounds laid out as the rows of a Latin square: as many of them as the smaller si
 every pair of sties.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,11 +21,10 @@ import numpy as np
 from league.basics.data import Ints
 from league.basics.errors import LeagueError
 from league.basics.streams import stream
-from league.pairing.anchor_matches import anchor_pairs
 from league.pairing.matchers import MATCHERS, Seating
 from league.pairing.payoff import expected_of_pairs
-from league.state.member import STUDENT, TEACHER, Member
-from league.state.records import Pair
+from league.state.member import ROLES, STUDENT, TEACHER, Member, other_role
+from league.state.outcome import ADDED, Pair
 from league.state.state import State
 
 
@@ -106,3 +106,37 @@ def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Int
     ties = rng.random(len(small))
     order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
     return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
+
+
+def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Member, Member]]:
+    """Return the (teacher, student) matchups of a round in which one is an anchor.
+
+    Their number is anchor_share of `matches`, rounded at random, and less than `matches`. A
+    member has at most one such match a round, drawn at random, and with that anchor of the other
+    side that has been paired least, a random one of equals. Of the hall of fame only the latest
+    `hall_size` play.
+    """
+    share = state.config.anchor_share
+    opponents = {role: _opponents(state, role) for role in ROLES}
+    if not share or not any(opponents.values()):
+        return []
+    rng = stream(state.config.seed, "anchors", round_number)
+    count = min(math.floor(share * matches + rng.random()), matches - 1)
+    living = [m for role in ROLES if opponents[other_role(role)] for m in state.living(role)]
+    chosen = [living[i] for i in rng.permutation(len(living))[:count].tolist()]
+    matchups = []
+    given: dict[str, int] = {}
+    for member in chosen:
+        others = opponents[other_role(member.role)]
+        ties = rng.random(len(others))
+        load = [other.paired + given.get(other.name, 0) for other in others]
+        anchor = others[min(range(len(others)), key=lambda i: (load[i], ties[i]))]
+        given[anchor.name] = given.get(anchor.name, 0) + 1
+        matchups.append((member, anchor) if member.role == TEACHER else (anchor, member))
+    return matchups
+
+
+def _opponents(state: State, role: str) -> list[Member]:
+    hall = [a.name for a in state.anchors if a.role == role and a.cause != ADDED]
+    added = [a.name for a in state.anchors if a.role == role and a.cause == ADDED]
+    return [state.members[name] for name in (*added, *hall[-state.config.hall_size :])]

@@ -10,7 +10,7 @@ from league.basics.errors import LeagueError
 from league.rating.rating import Skills
 from league.state.config import scheme_of
 from league.state.member import STUDENT, TEACHER, Member
-from league.state.records import Meeting
+from league.state.outcome import Meeting
 from league.state.state import State
 
 

@@ -7,10 +7,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from league.basics.errors import LeagueError, is_finite, whole_number
-from league.rating.logistic import Elo, WengLin
 from league.rating.rating import RatingModel
-from league.rating.scheme import Batch, RatingScheme
-from league.rating.trueskill_games import TrueSkillGames
+from league.rating.schemes import Batch, Elo, RatingScheme, TrueSkillGames, WengLin
 
 MATCHERS = ("sampled", "assignment", "thompson", "uniform")
 FITNESSES = ("rating", "lower_bound", "reward", "blend")

@@ -9,8 +9,7 @@ from league.basics.errors import LeagueError, UnknownMember
 from league.rating.rating import Rating
 from league.state.config import LeagueConfig
 from league.state.member import ROLES, Member, check_role
-from league.state.outcome import Outcome, outcome_row
-from league.state.records import Anchor, Meeting, Pair, Replacement
+from league.state.outcome import Anchor, Meeting, Outcome, Pair, Replacement, outcome_row
 
 _PAIR = attrgetter("id", "teacher", "student", "predicted")
 _NEVER = Meeting()
