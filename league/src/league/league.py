@@ -53,21 +53,17 @@ class League:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
         self._writer_lock: WriterLock | None = None
-        names: tuple[list[str], list[str]] | None = None
+        founding = teachers is not None or students is not None
         exists = (self.directory / SETTINGS).exists()
-        if teachers is None and students is None:
-            if not exists:
-                raise UnreadableLeague(
-                    f"no league in {self.directory}; give teachers and students to found one"
-                )
-        elif exists or read_only:
-            raise LeagueError(
-                f"{self.directory} already holds a league; open it without names"
-                if exists
-                else "a league cannot be founded read-only"
+        if not founding and not exists:
+            raise UnreadableLeague(
+                f"no league in {self.directory}; give teachers and students to found one"
             )
-        else:
-            names = checked_population(teachers or (), students or ())
+        if founding and exists:
+            raise LeagueError(f"{self.directory} already holds a league; open it without names")
+        if founding and read_only:
+            raise LeagueError("a league cannot be founded read-only")
+        names = checked_population(teachers or (), students or ()) if founding else None
         try:
             if names:
                 self.directory.mkdir(parents=True, exist_ok=True)

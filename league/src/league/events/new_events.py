@@ -37,7 +37,11 @@ def new_results(state: State, results: Iterable[tuple[Pair, Outcome]]) -> list[t
     outcome with other numbers.
     """
     new: dict[str, Outcome] = {}
-    for pair, outcome in _as_pairs(results):
+    try:
+        rows = [(pair, outcome) for pair, outcome in results]
+    except (TypeError, ValueError):
+        raise LeagueError("expected results as a list of (pair, outcome)") from None
+    for pair, outcome in rows:
         if not isinstance(pair, Pair) or state.pairs.get(pair.id) != pair:
             raise LeagueError(f"{pair} is not a pair of this league; take pairs from pair(round)")
         if not isinstance(outcome, Outcome):
@@ -133,13 +137,6 @@ def anchor_event(
         raise LeagueError(f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0")
     floats = Rating(float(rating.mu), float(rating.sigma))
     return {"event": "anchor_added"} | frozen_entry(name, role, of or "", floats)
-
-
-def _as_pairs(results: Iterable[tuple[Pair, Outcome]]) -> list[tuple[Pair, Outcome]]:
-    try:
-        return [(pair, outcome) for pair, outcome in results]
-    except (TypeError, ValueError):
-        raise LeagueError("expected results as a list of (pair, outcome)") from None
 
 
 def _check_new(state: State, name: str) -> None:

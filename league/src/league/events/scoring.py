@@ -6,6 +6,7 @@ on the order or the portions in which it came, as long as rounds come one after 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 
@@ -15,15 +16,14 @@ from league.state.member import TEACHER, Member, teacher_reward
 from league.state.outcome import Meeting, Outcome, Pair
 from league.state.state import State
 
+_SUMS = ("tasks", "valid", "attempts", "solved")
+
 
 def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
     """Take in the outcomes of some pairs, by pair id; none of them may be recorded already."""
-    by_round: dict[int, list[Pair]] = {}
-    for pair_id in outcomes:
-        pair = state.pairs[pair_id]
-        by_round.setdefault(pair.round, []).append(pair)
-    for number in sorted(by_round):
-        pairs = by_round[number]
+    found = sorted((state.pairs[pair_id] for pair_id in outcomes), key=lambda pair: pair.round)
+    for number, group in groupby(found, key=lambda pair: pair.round):
+        pairs = list(group)
         if number > state.open_round:
             close_round(state)
             state.open_round = number
@@ -49,8 +49,8 @@ def close_round(state: State) -> None:
 def _affected(state: State, pairs: Iterable[Pair]) -> list[Pair]:
     """All recorded pairs of the open round that share members with these, by id.
 
-    Where members met several others, they are put back to what they were before the round, to be
-    rated again in the order of ids: so the order of arrival leaves no trace.
+    Members that met several others are put back to what they were before the round, to be rated
+    again in the order of ids: so the order of arrival leaves no trace.
     """
     found: dict[str, Pair] = {}
     for start in pairs:
@@ -122,14 +122,11 @@ def _rate_at_once(state: State, pairs: list[Pair]) -> None:
 def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
     key = (pair.teacher, pair.student)
     old = state.meeting(*key)
-    keep = state.config.history_decay
-    counted = outcome.counted
+    keep, counted = state.config.history_decay, outcome.counted
+    sums = (getattr(old, name) + getattr(outcome, name) for name in _SUMS)
     state.meetings[key] = Meeting(
         old.matches + 1,
-        old.tasks + outcome.tasks,
-        old.valid + outcome.valid,
-        old.attempts + outcome.attempts,
-        old.solved + outcome.solved,
+        *sums,
         keep * old.past_tasks + counted,
         keep * old.past_won + counted * outcome.student_score,
         max(old.last_round, pair.round),
@@ -138,15 +135,11 @@ def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
 
 def _with_counts(member: Member, outcome: Outcome) -> Member:
     reward = round(1e6 * teacher_reward(outcome)) if member.role == TEACHER else 0
+    sums = {n: getattr(member, n) + getattr(outcome, n) for n in (*_SUMS, "unsolved", "void")}
     return replace(
         member,
+        **sums,
         matches=member.matches + 1,
-        tasks=member.tasks + outcome.tasks,
-        valid=member.valid + outcome.valid,
-        attempts=member.attempts + outcome.attempts,
-        solved=member.solved + outcome.solved,
-        unsolved=member.unsolved + outcome.unsolved,
         tried=member.tried + (outcome.valid if outcome.attempts else 0),
         reward_millionths=member.reward_millionths + reward,
-        void=member.void + outcome.void,
     )

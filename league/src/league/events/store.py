@@ -138,9 +138,7 @@ class _Due:
 
     def __init__(self, every: int) -> None:
         self._every = every
-        self._events = 0
-        self._position = 0
-        self._size = 0
+        self._events = self._position = self._size = 0
 
     def after(self, state: State, position: int) -> bool:
         """Whether a snapshot is due after an event that ends at this byte of the log."""

@@ -10,7 +10,7 @@ twice in a round, and no place in a list is favoured.
 Matches with anchors (see `anchors`) come on top of a whole round; in a partial one they are among
 its m matches, and the guarantee is for the rest. Coverage rounds (`coverage_every`) are whole
 rounds laid out as the rows of a Latin square: as many of them as the smaller side has members hold
-every pair of sties.
+every pair of slots.
 """
 
 import math
@@ -86,7 +86,7 @@ def _matchups(
 
 def _covering(state: State, large: int, small: int) -> Ints:
     """The next row of a Latin square: as many such rounds as the smaller side has members hold
-    every pair of sties; after that comes another random square."""
+    every pair of slots; after that comes another random square."""
     turn = state.whole_rounds // state.config.coverage_every
     rng = stream(state.config.seed, "coverage", turn // small)
     rows, columns = rng.permutation(large), rng.permutation(small)
@@ -94,7 +94,7 @@ def _covering(state: State, large: int, small: int) -> Ints:
 
 
 def _next_in_line(members: Sequence[Member], count: int, rng: np.random.Generator) -> list[int]:
-    """Indices of those who play next, in order of sties; everybody if there are enough matches."""
+    """Indices of those who play next, in order of slots; everybody if there are enough matches."""
     ties = rng.random(len(members))
     order = sorted(range(len(members)), key=lambda i: (members[i].turn, members[i].paired, ties[i]))
     return sorted(order[:count])

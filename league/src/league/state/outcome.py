@@ -1,4 +1,4 @@
-"""The result of one match: six whole numbers, and what they are worth."""
+"""Records of what happened: pairs, their outcomes, meetings, replacements and anchors."""
 
 from dataclasses import dataclass
 from operator import attrgetter
