@@ -79,7 +79,7 @@ def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> 
     share = game.matrix()
     x, y, used = equilibrium(share, iterations, tolerance)
     reached = exploitability(share, x, y)
-    uniform = [np.full(n, 1.0 / n) for n in share.shape]
+    uniform = exploitability(share, *(np.full(n, 1.0 / n) for n in share.shape))
     unique = _unique(share, x, y) if reached.total <= _SHARP else None
     notes = list(game.notes)
     if reached.total > max(tolerance, _ROUGH):
@@ -93,7 +93,7 @@ def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> 
         gap=reached.total,
         iterations=used,
         unique=unique,
-        uniform=exploitability(share, *uniform),
+        uniform=uniform,
         filled=game.filled,
         notes=tuple(notes),
     )
@@ -172,16 +172,12 @@ def _unique(share: Floats, x: Floats, y: Floats) -> bool:
     """
     by_teacher, by_student = share @ y, x @ share
     slack = 100.0 * _SHARP
-    good = [by_teacher <= by_teacher.min() + slack, by_student >= by_student.max() - slack]
-    plays = [x > slack, y > slack]
-    if any(int(p.sum()) != int(g.sum()) for p, g in zip(plays, good, strict=True)):
+    good = (by_teacher <= by_teacher.min() + slack, by_student >= by_student.max() - slack)
+    kernel = share[np.ix_(x > slack, y > slack)]
+    size = len(kernel)
+    if kernel.shape != (good[0].sum(), good[1].sum()) or kernel.shape[1] != size:
         return False
-    kernel = share[np.ix_(plays[0], plays[1])]
-    if kernel.shape[0] != kernel.shape[1]:
-        return False
-    size = kernel.shape[0]
-    bordered = np.ones((size + 1, size + 1))
-    bordered[:size, :size] = kernel
+    bordered = np.pad(kernel, (0, 1), constant_values=1.0)
     bordered[size, size] = 0.0
     return bool(np.linalg.svd(bordered, compute_uv=False)[-1] > 1e-6)
 
@@ -197,8 +193,7 @@ def exploitability(share: Floats, teachers: Floats, students: Floats) -> Exploit
     """Return what pure best responses gain against two mixtures.
 
     share: the students' share, shape [teachers, students]. teachers, students: weights >= 0 that
-    sum to 1, of shape [teachers] and [students]. best_teacher and best_student are row and column
-    numbers, the first of equals.
+    sum to 1, of shape [teachers] and [students].
     """
     if share.ndim != 2 or share.shape != (teachers.size, students.size) or not share.size:
         raise LeagueError(
@@ -210,13 +205,6 @@ def exploitability(share: Floats, teachers: Floats, students: Floats) -> Exploit
             raise LeagueError(f"weights are {weights.tolist()}; expected numbers >= 0 with sum 1")
     by_teacher, by_student = share @ students, teachers @ share
     value = float(teachers @ by_teacher)
-    teacher_gain = max(0.0, value - float(by_teacher.min()))
-    student_gain = max(0.0, float(by_student.max()) - value)
-    return Exploitability(
-        value=value,
-        teacher_gain=teacher_gain,
-        student_gain=student_gain,
-        total=teacher_gain + student_gain,
-        best_teacher=int(by_teacher.argmin()),
-        best_student=int(by_student.argmax()),
-    )
+    gains = (max(0.0, value - float(by_teacher.min())), max(0.0, float(by_student.max()) - value))
+    best = (int(by_teacher.argmin()), int(by_student.argmax()))
+    return Exploitability(value, *gains, sum(gains), *best)

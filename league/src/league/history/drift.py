@@ -87,14 +87,14 @@ def drift(history: History, *, spans: int = 10) -> Drift:
     largest = max(imbalances, default=None)
     return Drift(
         rounds=history.sampled,
-        teacher_mean=_plain(teacher),
-        student_mean=_plain(student),
-        gap=_plain(student - teacher),
-        teacher_centred=_plain(teacher_centred),
-        student_centred=_plain(student_centred),
-        gap_centred=_plain(student_centred - teacher_centred),
-        teacher_spread=_plain(teacher_spread),
-        student_spread=_plain(student_spread),
+        teacher_mean=_column(teacher),
+        student_mean=_column(student),
+        gap=_column(student - teacher),
+        teacher_centred=_column(teacher_centred),
+        student_centred=_column(student_centred),
+        gap_centred=_column(student_centred - teacher_centred),
+        teacher_spread=_column(teacher_spread),
+        student_spread=_column(student_spread),
         teacher_offset=float(teacher_jumps[-1]) if teacher_jumps.size else 0.0,
         student_offset=float(student_jumps[-1]) if student_jumps.size else 0.0,
         checked=len(imbalances),
@@ -121,7 +121,7 @@ def _series(history: History, role: str) -> tuple[Floats, Floats, Floats]:
     return np.nanmean(mu, axis=1), np.nanstd(mu, axis=1), jumps(history, role)
 
 
-def _plain(values: Floats) -> tuple[float, ...]:
+def _column(values: Floats) -> tuple[float, ...]:
     return tuple(values.tolist())
 
 
@@ -137,13 +137,6 @@ def _against(history: History, anchors: set[str], spans: int) -> tuple[AnchorSpa
         for i, number in enumerate((1, match.valid, match.solved, match.attempts)):
             cell[i] += number
     return tuple(
-        AnchorSpan(
-            role=role,
-            first=span * width,
-            last=(span + 1) * width - 1,
-            matches=matches,
-            tasks=valid,
-            solve_rate=solved / attempts if attempts else None,
-        )
-        for (role, span), (matches, valid, solved, attempts) in sorted(counts.items())
+        AnchorSpan(role, i * width, (i + 1) * width - 1, n, valid, right / tried if tried else None)
+        for (role, i), (n, valid, right, tried) in sorted(counts.items())
     )

@@ -1,7 +1,7 @@
 """What happened in a league, as plain rows: its members' lives, its matches, its ratings."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,7 @@ from league.league import League
 from league.rating.rating import Rating
 from league.state.config import LeagueConfig
 from league.state.member import check_role
-from league.state.outcome import Outcome, Pair
+from league.state.outcome import Pair
 from league.state.state import State
 
 
@@ -72,9 +72,8 @@ class Life:
     @property
     def main_parent(self) -> str:
         """The parent of the largest weight, the first of equals; "" for a founder."""
-        if not self.parents:
-            return ""
-        return self.parents[max(range(len(self.parents)), key=lambda i: (self.weights[i], -i))]
+        pairs = zip(self.weights, self.parents, strict=True)
+        return max(pairs, key=lambda pair: pair[0], default=(0.0, ""))[1]
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class History:
 SAMPLES = 200
 """At most about so many points in time are kept of a long history."""
 TELLING = 2000
-"""At most so many matches are asked how far the rollouts of a task agree."""
+"""At most about so many matches are asked how far the rollouts of a task agree."""
 
 
 def history(league: League) -> History:
@@ -154,17 +153,17 @@ def history_of(
         if kind == "round_paired":
             for pair_id in state.rounds[event["round"]]:
                 pair = state.pairs[pair_id]
-                ratings = [state.members[name].rating for name in (pair.teacher, pair.student)]
-                uncertainty[pair_id] = math.hypot(ratings[0].sigma, ratings[1].sigma)
+                sigmas = (state.members[n].rating.sigma for n in (pair.teacher, pair.student))
+                uncertainty[pair_id] = math.hypot(*sigmas)
     samples[len(state.rounds)] = _ratings(state)
     lives = _lives(state)
     column = {life.name: i for i, life in enumerate(lives)}
-    mu = np.full((len(samples), len(lives)), np.nan)
-    sigma = np.full_like(mu, np.nan)
+    mu, sigma = np.full((2, len(samples), len(lives)), np.nan)
     for row, known in enumerate(samples.values()):
-        where = [column[name] for name in known]
-        mu[row, where] = [rating.mu for rating in known.values()]
-        sigma[row, where] = [rating.sigma for rating in known.values()]
+        for name, rating in known.items():
+            mu[row, column[name]], sigma[row, column[name]] = rating.mu, rating.sigma
+    outcomes = list(state.outcomes.values())
+    every = max(1, math.ceil(len(outcomes) / TELLING))
     return History(
         config=config,
         lives=lives,
@@ -173,7 +172,7 @@ def history_of(
         sampled=tuple(samples),
         mu=mu,
         sigma=sigma,
-        agreement=task_agreement(_some(list(state.outcomes.values()))),
+        agreement=task_agreement(outcomes[::every]),
     )
 
 
@@ -185,18 +184,12 @@ def _events(log: IO[bytes], length: int, path: Path) -> Iterator[dict[str, Any]]
         yield parse(log.readline(), f"{path} line {number}")
 
 
-def _some(outcomes: list[Outcome]) -> list[Outcome]:
-    """At most about `TELLING` of them, evenly spaced in time."""
-    return outcomes[:: max(1, math.ceil(len(outcomes) / TELLING))]
-
-
 def _recorded(
     state: State, event: Mapping[str, Any], uncertainty: Mapping[str, float]
 ) -> list[Match]:
     """Apply an event with one result or many, and return its matches."""
     pairs = [state.pairs[pair_id] for pair_id, _outcome in results(event)]
-    names = {name for pair in pairs for name in (pair.teacher, pair.student)}
-    before = {name: state.members[name].rating for name in names}
+    before = {n: state.members[n].rating for p in pairs for n in (p.teacher, p.student)}
     apply(state, event)
     return [_match(state, pair, before, uncertainty[pair.id]) for pair in pairs]
 
@@ -220,24 +213,18 @@ def _match(state: State, pair: Pair, before: Mapping[str, Rating], uncertainty: 
 
 def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float | None:
     """Movement of the mean that a match should keep, by the weights of the league's scheme."""
-    names = (pair.teacher, pair.student)
+    names, config = (pair.teacher, pair.student), state.config
     if any(len(state.open_pairs.get(name, ())) != 1 for name in names):
         return None  # it met several others, or it is frozen
-    weights = _kept_weights(state.config, [before[name] for name in names])
-    if weights is None:
-        return None
+    if config.scheme not in ("batch", "elo"):
+        return None  # nothing is kept
+    variances = [before[name].sigma ** 2 + config.tau**2 for name in names]
+    weights = [1.0 / x if config.scheme == "batch" else 1.0 for x in variances]
     moved = [
         weight * (state.members[name].rating.mu - before[name].mu)
         for weight, name in zip(weights, names, strict=True)
     ]
     return sum(moved) / sum(weights)
-
-
-def _kept_weights(config: LeagueConfig, ratings: Sequence[Rating]) -> list[float] | None:
-    """The weights of the mean rating that a match keeps under a scheme; None if it keeps none."""
-    if config.scheme == "batch":
-        return [1.0 / (rating.sigma**2 + config.tau**2) for rating in ratings]
-    return [1.0] * len(ratings) if config.scheme == "elo" else None
 
 
 def _ratings(state: State) -> dict[str, Rating]:
@@ -246,22 +233,10 @@ def _ratings(state: State) -> dict[str, Rating]:
 
 def _lives(state: State) -> tuple[Life, ...]:
     ended = {r.member: r.rounds for r in state.replacements}
-    births = {r.child: r for r in state.replacements}
-    return tuple(
-        Life(
-            name=member.name,
-            role=member.role,
-            slot=member.slot,
-            born=member.born,
-            ended=ended.get(member.name),
-            rating=member.rating,
-            parents=member.parents,
-            weights=births[member.name].weights
-            if member.name in births
-            else (1.0,) * len(member.parents),
-            operator=member.operator,
-            anchor=member.anchor,
-            offset=births[member.name].offset if member.name in births else 0.0,
-        )
-        for member in state.members.values()
-    )
+    births = {r.child: (r.weights, r.offset) for r in state.replacements}
+    lives = []
+    for m in state.members.values():
+        weights, offset = births.get(m.name, ((1.0,) * len(m.parents), 0.0))
+        first = (m.name, m.role, m.slot, m.born, ended.get(m.name), m.rating)
+        lives.append(Life(*first, m.parents, weights, m.operator, m.anchor, offset))
+    return tuple(lives)

@@ -10,7 +10,6 @@ from league.basics.errors import LeagueError
 from league.rating.rating import Skills
 from league.state.config import scheme_of
 from league.state.member import STUDENT, TEACHER, Member
-from league.state.outcome import Meeting
 from league.state.state import State
 
 
@@ -23,37 +22,33 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
     up what one number per member cannot say. The share is the solve rate when all tasks are
     valid; an invalid task counts as won by the student.
     """
-    config = state.config
-    teacher_skills = Skills.of([m.rating for m in teachers])
-    column = Skills(teacher_skills.mu[:, None], teacher_skills.sigma[:, None])
+    column = Skills.of([m.rating for m in teachers]).as_rows()
     row = Skills.of([m.rating for m in students])
-    scores = scheme_of(config).predict(column, row)
+    scores = scheme_of(state.config).predict(column, row)
     for i, teacher in enumerate(teachers):
         for j, student in enumerate(students):
-            meeting = state.meetings.get((teacher.name, student.name))
-            if meeting is not None:
-                scores[i, j] = _blended(float(scores[i, j]), meeting, config.history_tasks)
+            if (teacher.name, student.name) in state.meetings:
+                scores[i, j] = _blended(state, float(scores[i, j]), teacher, student)
     return np.asarray(scores, dtype=np.float64)
 
 
 def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> Floats:
     """Return what `expected_scores` says of n (teacher, student) pairs alone, shape [n]."""
-    config = state.config
     if not pairs:
         return np.zeros(0)
     teachers, students = (Skills.of([pair[i].rating for pair in pairs]) for i in (0, 1))
-    scores = scheme_of(config).predict(teachers, students)
-    for i, (teacher, student) in enumerate(pairs):
-        meeting = state.meetings.get((teacher.name, student.name))
-        if meeting is not None:
-            scores[i] = _blended(float(scores[i]), meeting, config.history_tasks)
+    scores = scheme_of(state.config).predict(teachers, students)
+    for i, pair in enumerate(pairs):
+        scores[i] = _blended(state, float(scores[i]), *pair)
     return np.asarray(scores, dtype=np.float64)
 
 
-def _blended(score: float, meeting: Meeting, history_tasks: float) -> float:
+def _blended(state: State, score: float, teacher: Member, student: Member) -> float:
+    """The rating's prediction together with the faded past of the pair, if there is any."""
+    meeting, prior = state.meeting(teacher.name, student.name), state.config.history_tasks
     if meeting.past_tasks <= 0.0:
         return score
-    return (meeting.past_won + history_tasks * score) / (meeting.past_tasks + history_tasks)
+    return (meeting.past_won + prior * score) / (meeting.past_tasks + prior)
 
 
 _LIMIT = 512

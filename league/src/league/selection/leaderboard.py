@@ -72,14 +72,12 @@ def _blend(state: State, members: Sequence[Member]) -> Values:
 
 
 def _standardised(values: Sequence[float]) -> list[float]:
-    if not values:
-        return []
     column = np.array(values)
-    spread = float(column.std())
+    spread = float(column.std()) if values else 0.0
     # The deviation of equal numbers is 0 up to rounding.
-    if spread <= 1e-12 * max(1.0, float(np.abs(column).max())):
+    if spread <= 1e-12 * float(np.abs(column).max(initial=1.0)):
         return [0.0] * len(values)
-    return [float(v) for v in (column - column.mean()) / spread]
+    return ((column - column.mean()) / spread).tolist()
 
 
 FITNESS: dict[str, Callable[[State, Sequence[Member]], Values]] = {
@@ -121,28 +119,24 @@ class Standing(PlainData):
     """Tasks lost by our own fault, in none of the rates."""
 
 
+_AS_IN_MEMBER = ("role", "slot", "matches", "mean_reward", "parents", "operator", "void")
+
+
 def leaderboard(state: State, role: str) -> list[Standing]:
     """Return the living members of a role, best first; equals in random order."""
-    members, values = ranked(state, role)
-    return [_standing(state, member, values[member.name]) for member in members]
-
-
-def _standing(state: State, member: Member, fitness: float | None) -> Standing:
-    return Standing(
-        member=member.name,
-        role=member.role,
-        slot=member.slot,
-        mu=member.rating.mu,
-        sigma=member.rating.sigma,
-        conservative=conservative(member.rating, state.config.model),
-        matches=member.matches,
-        mean_solve_rate=member.solved / member.attempts if member.attempts else None,
-        valid_rate=member.valid / member.tasks if member.tasks else None,
-        unsolved_rate=member.unsolved / member.tried if member.tried else None,
-        mean_reward=member.mean_reward,
-        age=len(state.rounds) - member.born,
-        parents=member.parents,
-        operator=member.operator,
-        fitness=fitness,
-        void=member.void,
-    )
+    members, fitness = ranked(state, role)
+    return [
+        Standing(
+            **{name: getattr(m, name) for name in _AS_IN_MEMBER},
+            member=m.name,
+            mu=m.rating.mu,
+            sigma=m.rating.sigma,
+            conservative=conservative(m.rating, state.config.model),
+            mean_solve_rate=m.solved / m.attempts if m.attempts else None,
+            valid_rate=m.valid / m.tasks if m.tasks else None,
+            unsolved_rate=m.unsolved / m.tried if m.tried else None,
+            age=len(state.rounds) - m.born,
+            fitness=fitness[m.name],
+        )
+        for m in members
+    ]
