@@ -1,52 +1,55 @@
 """The verbs of the `league` command about the game of teachers against students."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from league.commands.options import (
-    as_json_option,
-    league_directory,
-    open_history,
+    Option,
+    analysis_command,
     replaced_option,
     seed_option,
     since_option,
     top_option,
 )
-from league.commands.output import MANY, MORE, first_rows, print_json, print_notes, print_table
+from league.commands.output import MANY, MORE, first_rows, print_notes, print_table
 from league.drawing.text_table import Cell
-from league.games.alpha_rank import LIMIT, alpha_rank
-from league.games.diversity import diversity
+from league.games.alpha_rank import LIMIT, AlphaRank, alpha_rank
+from league.games.diversity import Diversity, diversity
 from league.games.game import FILL, game
-from league.games.interaction import interaction
-from league.games.nash import nash
+from league.games.interaction import Interaction, interaction
+from league.games.nash import Nash, nash
+from league.history.history import History
+
+_fill = click.option(
+    "--fill",
+    type=click.Choice([FILL]),
+    help="Put the ratings' prediction where two have never met.",
+)
+_alpha = click.option("--alpha", type=float, help="Selection strength  [default: infinite]")
 
 
-def _game_options(top: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of `game`, in the order in which help shows them."""
-    fill = click.option(
-        "--fill",
-        type=click.Choice([FILL]),
-        help="Put the ratings' prediction where two have never met.",
-    )
-    return lambda command: top_option(top)(since_option(replaced_option(fill(command))))
+def _game_options(top: int) -> tuple[Option, ...]:
+    return top_option(top), since_option, replaced_option, _fill
 
 
-@click.command("interaction")
-@league_directory
-@top_option(32)
-@since_option
-@replaced_option
-@seed_option
-@as_json_option
-def interaction_command(directory: Path, as_json: bool, **chosen: Any) -> None:
+def _nash(past: History, **chosen: Any) -> Nash:
+    return nash(game(past, **chosen))
+
+
+def _alpha_rank(past: History, alpha: float | None, **chosen: Any) -> AlphaRank:
+    return alpha_rank(game(past, **chosen), alpha=alpha)
+
+
+def _diversity(past: History, seed: int, **chosen: Any) -> Diversity:
+    return diversity(game(past, **chosen), seed=seed)
+
+
+@analysis_command(
+    "interaction", interaction, top_option(32), since_option, replaced_option, seed_option
+)
+def interaction_command(found: Interaction) -> None:
     """Test whether one number per member is enough, or the league has cycles."""
-    found = interaction(open_history(directory), **chosen)
-    if as_json:
-        print_json(found.to_dict())
-        return
     verdict = "an interaction is there" if found.found else "no interaction is shown"
     click.echo(
         f"{verdict}: p = {found.p_value:.3f}; it is {found.share:.0%} of the variance between "
@@ -61,16 +64,9 @@ def interaction_command(directory: Path, as_json: bool, **chosen: Any) -> None:
     print_notes(found.notes)
 
 
-@click.command("nash")
-@league_directory
-@_game_options(256)
-@as_json_option
-def nash_command(directory: Path, as_json: bool, **chosen: Any) -> None:
+@analysis_command("nash", _nash, *_game_options(256))
+def nash_command(found: Nash) -> None:
     """Rate members against the strongest mixture of the other side (Nash averaging)."""
-    found = nash(game(open_history(directory), **chosen))
-    if as_json:
-        print_json(found.to_dict())
-        return
     sides = (("teacher", found.teachers), ("student", found.students))
     rows = [
         (role, x.member, x.weight, x.share)
@@ -88,17 +84,9 @@ def nash_command(directory: Path, as_json: bool, **chosen: Any) -> None:
         click.echo(MORE)
 
 
-@click.command("alpha-rank")
-@league_directory
-@_game_options(LIMIT)
-@click.option("--alpha", type=float, help="Selection strength  [default: infinite]")
-@as_json_option
-def alpha_rank_command(directory: Path, alpha: float | None, as_json: bool, **chosen: Any) -> None:
+@analysis_command("alpha-rank", _alpha_rank, *_game_options(LIMIT), _alpha)
+def alpha_rank_command(found: AlphaRank) -> None:
     """Show how often evolution by mutants would visit each member (alpha-rank)."""
-    found = alpha_rank(game(open_history(directory), **chosen), alpha=alpha)
-    if as_json:
-        print_json(found.to_dict())
-        return
     sides = (
         ("teacher", found.teachers, found.teacher_mass),
         ("student", found.students, found.student_mass),
@@ -111,17 +99,9 @@ def alpha_rank_command(directory: Path, alpha: float | None, as_json: bool, **ch
     print_table(("role", "member", "share of time"), rows, found.notes)
 
 
-@click.command("diversity")
-@league_directory
-@_game_options(64)
-@seed_option
-@as_json_option
-def diversity_command(directory: Path, seed: int, as_json: bool, **chosen: Any) -> None:
+@analysis_command("diversity", _diversity, *_game_options(64), seed_option)
+def diversity_command(found: Diversity) -> None:
     """Count the effectively different members of each role, by what they win and lose."""
-    found = diversity(game(open_history(directory), **chosen), seed=seed)
-    if as_json:
-        print_json(found.to_dict())
-        return
     rows: list[tuple[Cell, ...]] = [
         ("teacher", found.teacher_count, found.teachers, found.teachers_alike),
         ("student", found.student_count, found.students, found.students_alike),

@@ -6,6 +6,7 @@ many bytes as half the last snapshot have been logged since: so the work on snap
 behind the last of them, stay in proportion to what happens, at any number of members.
 """
 
+import hashlib
 import io
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from league.events.files import (
     write_atomically,
 )
 from league.events.fold import apply
-from league.events.journal import Journal, LogReader, digest, parse
+from league.events.journal import Journal, LogReader, parse
 from league.state.config import LeagueConfig
 from league.state.state import State
 
@@ -37,8 +38,10 @@ def write_new_league(
     state = State(config)
     apply(state, event)
     line = canonical(event)
+    read = LogReader(io.BytesIO(line))
+    read.skip(len(line))
     write_atomically(directory / EVENTS, line)
-    write_atomically(directory / SNAPSHOT, *_snapshot(state, len(line), digest(line)))
+    write_atomically(directory / SNAPSHOT, *_snapshot(state, read.position, read.hash))
     write_atomically(directory / SETTINGS, settings_line(config))
 
 
@@ -89,7 +92,7 @@ class Store:
         apply(self.state, event)
         if not self._due.after(self.state, self.journal.byte_length):
             return
-        content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
+        content = _snapshot(self.state, self.journal.byte_length, self.journal.hash)
         self._due.written(self.state, self.journal.byte_length, sum(map(len, content)))
         try:
             self.journal.sync()
@@ -112,7 +115,7 @@ class Store:
         for line in read.lines():
             _fold(state, line, self.directory / EVENTS)
             if self._due.after(state, read.position):
-                last = _snapshot(state, read.position, read.digest)
+                last = _snapshot(state, read.position, read.hash)
                 self._due.written(state, read.position, sum(map(len, last)))
         return read, last
 
@@ -123,7 +126,7 @@ class Store:
             data = read_object(path)
             if data["schema"] < SCHEMA:
                 return None
-            if not read.skip(int(data["bytes"])) or data["digest"] != read.digest:
+            if not read.skip(int(data["bytes"])) or data["digest"] != read.hash.hexdigest():
                 raise LeagueError(f"{path} does not belong to the log beside it")
             state = State.from_dict(config, data["state"])
             self._due.written(state, read.position, path.stat().st_size)
@@ -152,8 +155,8 @@ class _Due:
         self._events, self._position, self._size = state.events, position, size
 
 
-def _snapshot(state: State, byte_length: int, log_digest: str) -> list[bytes]:
-    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log_digest}
+def _snapshot(state: State, byte_length: int, log: hashlib.blake2b) -> list[bytes]:
+    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log.hexdigest()}
     opening = canonical(header)[:-2] + b',"state":'
     return [opening, *canonical_pieces(state.sections()), b"}\n"]
 

@@ -20,8 +20,7 @@ def board_section(gathered: Gathered) -> str:
     low = min(row.mu - Z95 * row.sigma for row in rows)
     high = max(row.mu + Z95 * row.sigma for row in rows)
     parts = []
-    for role in ROLES:
-        board = gathered.boards[role]
+    for role, board in gathered.boards.items():
         more = f", the first {ROWS} of {len(board)}" if len(board) > ROWS else ""
         parts.append(f"<h3>{role.capitalize()}s{more}</h3>")
         parts.append(_table(gathered, role, board[:ROWS], (low, high)))
@@ -130,22 +129,15 @@ def replacement_section(gathered: Gathered) -> str:
         "Latest first. The offset is how far the role's mean rating moved because one member left "
         "and another came: no learning."
     )
-    cells = [
-        (
-            row.rounds,
-            role[row.member],
-            row.member,
-            row.child,
-            " + ".join(
-                name if len(row.parents) == 1 else f"{name} ({number(weight)})"
-                for name, weight in zip(row.parents, row.weights, strict=True)
-            ),
-            row.operator,
-            row.reason,
-            number(row.offset),
+    cells = []
+    for row in rows[:ROWS]:
+        shares = zip(row.parents, row.weights, strict=True)
+        parents = " + ".join(
+            name if len(row.parents) == 1 else f"{name} ({number(weight)})"
+            for name, weight in shares
         )
-        for row in rows[:ROWS]
-    ]
+        first = (row.rounds, role[row.member], row.member, row.child)
+        cells.append((*first, parents, row.operator, row.reason, number(row.offset)))
     header = ("round", "role", "out", "in", "parents", "operator", "reason", "offset")
     more = f"The latest {ROWS} of {len(rows)}. " if len(rows) > ROWS else ""
     words = f"<p>{escape(more + offsets(gathered))}</p>"

@@ -13,6 +13,7 @@ import numpy as np
 from league.basics.data import Floats, Ints
 from league.basics.errors import LeagueError
 from league.pairing.payoff import expected_scores
+from league.rating.rating import Skills
 from league.state.member import TEACHER, Member
 from league.state.state import State
 
@@ -78,10 +79,10 @@ def _thompson(seating: Seating, rng: np.random.Generator) -> Ints:
     With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
     the gap; the draws keep pairs changing as long as members are in doubt. Takes n log n time.
     """
-    order = [
-        np.argsort(_draw([m.rating.mu for m in members], [m.rating.sigma for m in members], rng))
-        for members in (seating.large, [seating.small[i] for i in seating.seats])
-    ]
+    order = []
+    for members in (seating.large, [seating.small[i] for i in seating.seats]):
+        skills = Skills.of([member.rating for member in members])
+        order.append(np.argsort(skills.mu + skills.sigma * rng.standard_normal(len(members))))
     chosen = np.empty(len(seating.large), dtype=np.int64)
     chosen[order[0]] = order[1]
     return chosen
@@ -90,10 +91,6 @@ def _thompson(seating: Seating, rng: np.random.Generator) -> Ints:
 def _uniform(seating: Seating, rng: np.random.Generator) -> Ints:
     """A fair permutation."""
     return rng.permutation(len(seating.large))
-
-
-def _draw(mu: Sequence[float], sigma: Sequence[float], rng: np.random.Generator) -> Floats:
-    return np.asarray(np.array(mu) + np.array(sigma) * rng.standard_normal(len(mu)))
 
 
 MATCHERS: dict[str, Matcher] = {

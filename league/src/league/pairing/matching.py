@@ -14,6 +14,7 @@ every pair of slots.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,18 +45,12 @@ def propose(state: State, round_number: int, matches: int | None = None) -> list
             "member of the larger side"
         )
     against_anchors = anchor_pairs(state, round_number, whole if matches is None else matches)
-    if matches is None:
-        matchups = _matchups(state, teachers, students, round_number)
-    else:
+    if matches is not None:
         count = matches - len(against_anchors)
         rng = stream(state.config.seed, "turns", round_number)
-        matchups = _matchups(
-            state,
-            [teachers[i] for i in _next_in_line(teachers, count, rng)],
-            [students[i] for i in _next_in_line(students, count, rng)],
-            round_number,
-            partial=True,
-        )
+        teachers = _next_in_line(teachers, count, rng)
+        students = _next_in_line(students, count, rng)
+    matchups = _matchups(state, teachers, students, round_number, partial=matches is not None)
     matchups = sorted(matchups, key=lambda c: (c[0].slot, c[1].slot)) + against_anchors
     expected = expected_of_pairs(state, matchups)
     return [
@@ -69,7 +64,7 @@ def _matchups(
     teachers: Sequence[Member],
     students: Sequence[Member],
     round_number: int,
-    partial: bool = False,
+    partial: bool,
 ) -> list[tuple[Member, Member]]:
     by_teacher = len(teachers) >= len(students)
     large, small = (teachers, students) if by_teacher else (students, teachers)
@@ -93,11 +88,11 @@ def _covering(state: State, large: int, small: int) -> Ints:
     return np.asarray(columns[(rows + turn) % small], dtype=np.int64)
 
 
-def _next_in_line(members: Sequence[Member], count: int, rng: np.random.Generator) -> list[int]:
-    """Indices of those who play next, in order of slots; everybody if there are enough matches."""
+def _next_in_line(members: list[Member], count: int, rng: np.random.Generator) -> list[Member]:
+    """Those who play next, in order of slots; everybody if there are enough matches."""
     ties = rng.random(len(members))
     order = sorted(range(len(members)), key=lambda i: (members[i].turn, members[i].paired, ties[i]))
-    return sorted(order[:count])
+    return [members[i] for i in sorted(order[:count])]
 
 
 def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
@@ -123,15 +118,14 @@ def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Me
     rng = stream(state.config.seed, "anchors", round_number)
     count = min(math.floor(share * matches + rng.random()), matches - 1)
     living = [m for role in ROLES if opponents[other_role(role)] for m in state.living(role)]
-    chosen = [living[i] for i in rng.permutation(len(living))[:count].tolist()]
     matchups = []
-    given: dict[str, int] = {}
-    for member in chosen:
-        others = opponents[other_role(member.role)]
+    given: Counter[str] = Counter()
+    for k in rng.permutation(len(living))[:count].tolist():
+        member, others = living[k], opponents[other_role(living[k].role)]
         ties = rng.random(len(others))
-        load = [other.paired + given.get(other.name, 0) for other in others]
+        load = [other.paired + given[other.name] for other in others]
         anchor = others[min(range(len(others)), key=lambda i: (load[i], ties[i]))]
-        given[anchor.name] = given.get(anchor.name, 0) + 1
+        given[anchor.name] += 1
         matchups.append((member, anchor) if member.role == TEACHER else (anchor, member))
     return matchups
 

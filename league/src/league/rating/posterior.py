@@ -33,11 +33,12 @@ class GapProblem:
     scale: float
 
     def log_density(self, d: Floats) -> Floats:
-        """Log posterior up to a constant, at d of shape [n] or [n, nodes]."""
-        columns = (slice(None),) + (None,) * (d.ndim - 1)
+        """Log posterior up to a constant, at d of shape [n, nodes]."""
+        mean, variance, won, lost = (
+            x[:, None] for x in (self.mean, self.variance, self.won, self.lost)
+        )
         up, down = log_cdf_pair(d / self.scale)
-        prior = -0.5 * (d - self.mean[columns]) ** 2 / self.variance[columns]
-        return np.asarray(prior + self.won[columns] * up + self.lost[columns] * down)
+        return np.asarray(-0.5 * (d - mean) ** 2 / variance + won * up + lost * down)
 
     def derivatives(self, d: Floats) -> tuple[Floats, Floats, Floats]:
         """Log posterior up to a constant, its slope and its curvature, at d of shape [n]."""
@@ -82,7 +83,10 @@ def rate_columns(
     gap's posterior is projected back on both sides in proportion to their variances, so
     mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
     """
-    t, s = _wandered(teachers, model), _wandered(students, model)
+    t, s = (
+        Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
+        for skills in (teachers, students)
+    )
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
     if not game.any():
         return _at_once(t, s, score, weight, model)
@@ -111,32 +115,16 @@ def _at_once(
     teachers: Skills, students: Skills, score: Floats, weight: Floats, model: RatingModel
 ) -> tuple[Skills, Skills]:
     """The update by integration, for skills that have wandered."""
-    teacher_var, student_var = teachers.sigma**2, students.sigma**2
-    total = teacher_var + student_var
-    problem = GapProblem(
-        students.mu - teachers.mu,
-        total,
-        weight * score,
-        weight * (1.0 - score),
-        model.performance_scale,
-    )
-    mean, variance = gap_moments(problem)
-    pull = (mean - problem.mean) / total
-    shrink = (variance - total) / (total * total)
-    return (
-        Skills(
-            teachers.mu - teacher_var * pull,
-            np.sqrt(teacher_var + teacher_var * teacher_var * shrink),
-        ),
-        Skills(
-            students.mu + student_var * pull,
-            np.sqrt(student_var + student_var * student_var * shrink),
-        ),
-    )
+    gap, total = students.mu - teachers.mu, teachers.sigma**2 + students.sigma**2
+    won, lost = weight * score, weight * (1.0 - score)
+    mean, variance = gap_moments(GapProblem(gap, total, won, lost, model.performance_scale))
+    pull, shrink = (mean - gap) / total, (variance - total) / (total * total)
 
+    def projected(skills: Skills, step: Floats) -> Skills:
+        own = skills.sigma**2
+        return Skills(skills.mu + own * step, np.sqrt(own + own * own * shrink))
 
-def _wandered(skills: Skills, model: RatingModel) -> Skills:
-    return Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
+    return projected(teachers, -pull), projected(students, pull)
 
 
 def _rows(skills: Skills, chosen: Mask) -> Skills:
@@ -219,16 +207,12 @@ def moved(
     Each mean moves by its variance times `step`, and each variance falls by its own share of
     c² times w.
     """
-    return (
-        Skills(
-            teachers.mu - teachers.sigma**2 * step,
-            teachers.sigma * np.sqrt(1.0 - teachers.sigma**2 / c2 * w),
-        ),
-        Skills(
-            students.mu + students.sigma**2 * step,
-            students.sigma * np.sqrt(1.0 - students.sigma**2 / c2 * w),
-        ),
-    )
+
+    def after(skills: Skills, step: Floats) -> Skills:
+        own = skills.sigma**2
+        return Skills(skills.mu + own * step, skills.sigma * np.sqrt(1.0 - own / c2 * w))
+
+    return after(teachers, -step), after(students, step)
 
 
 def win_moments(x: Floats) -> tuple[Floats, Floats]:

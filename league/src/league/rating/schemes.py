@@ -78,12 +78,8 @@ class TrueSkillGames:
     ) -> tuple[Skills, Skills]:
         """See `RatingScheme.update`; half a millisecond per game."""
         games = np.rint(weight).astype(int).tolist()
-        played = [
-            self._match(*row)
-            for row in zip(
-                teachers.ratings(), students.ratings(), score.tolist(), games, strict=True
-            )
-        ]
+        sides = (teachers.ratings(), students.ratings())
+        played = [self._match(*x) for x in zip(*sides, score.tolist(), games, strict=True)]
         return Skills.of([pair[0] for pair in played]), Skills.of([pair[1] for pair in played])
 
     def predict(self, teachers: Skills, students: Skills) -> Floats:
@@ -93,15 +89,15 @@ class TrueSkillGames:
     def _match(
         self, teacher: Rating, student: Rating, score: float, games: int
     ) -> tuple[Rating, Rating]:
-        pair = (self._wandered(teacher), self._wandered(student))
+        pair = (
+            Rating(teacher.mu, math.hypot(teacher.sigma, self.model.tau)),
+            Rating(student.mu, math.hypot(student.sigma, self.model.tau)),
+        )
         still = replace(self.model, tau=0.0)
         env = environment(still)
         for won in evenly_spread(round(score * games), games):
             pair = _game(env, still, *pair, student_won=won)
         return pair
-
-    def _wandered(self, rating: Rating) -> Rating:
-        return Rating(rating.mu, math.hypot(rating.sigma, self.model.tau))
 
 
 def _game(
@@ -206,10 +202,7 @@ class WengLin:
             known = share * p * (1.0 - p) / (c2 * c)
             student_var = student_var * np.maximum(1.0 - known * student_var**1.5, _KAPPA)
             teacher_var = teacher_var * np.maximum(1.0 - known * teacher_var**1.5, _KAPPA)
-        return (
-            Skills(teacher_mu, np.sqrt(teacher_var)),
-            Skills(student_mu, np.sqrt(student_var)),
-        )
+        return Skills(teacher_mu, np.sqrt(teacher_var)), Skills(student_mu, np.sqrt(student_var))
 
     def predict(self, teachers: Skills, students: Skills) -> Floats:
         """Return 1 / (1 + exp(-(mu_s - mu_t) / c)), as the update believes it."""
