@@ -136,6 +136,7 @@ def _compare(
 def made_up_match(
     simulation: Simulation, gap: float, broken: bool, rng: np.random.Generator
 ) -> Outcome:
+    """Return what a student wins whose skill is above the teacher's by `gap` rating units."""
     tasks = simulation.tasks
     if broken:
         valid = max(tasks // 16, 1) if tasks > 1 else 0

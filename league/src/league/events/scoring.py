@@ -4,16 +4,17 @@ Any number of results at once, with the state after them depending on what was r
 on the order or the portions in which it came, as long as rounds come one after the other.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from league.rating.rating import Skills
 from league.state.config import scheme_of
 from league.state.member import TEACHER, Member, teacher_reward
-from league.state.outcome import Meeting, Outcome, Pair
+from league.state.outcome import Outcome, Pair
 from league.state.state import State
 
 _SUMS = ("tasks", "valid", "attempts", "solved")
@@ -123,22 +124,25 @@ def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
     key = (pair.teacher, pair.student)
     old = state.meeting(*key)
     keep, counted = state.config.history_decay, outcome.counted
-    sums = (getattr(old, name) + getattr(outcome, name) for name in _SUMS)
-    state.meetings[key] = Meeting(
-        old.matches + 1,
-        *sums,
-        keep * old.past_tasks + counted,
-        keep * old.past_won + counted * outcome.student_score,
-        max(old.last_round, pair.round),
+    state.meetings[key] = replace(
+        old,
+        **_added(old, outcome, _SUMS),
+        matches=old.matches + 1,
+        past_tasks=keep * old.past_tasks + counted,
+        past_won=keep * old.past_won + counted * outcome.student_score,
+        last_round=max(old.last_round, pair.round),
     )
+
+
+def _added(old: object, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(old, name) + getattr(outcome, name) for name in names}
 
 
 def _with_counts(member: Member, outcome: Outcome) -> Member:
     reward = round(1e6 * teacher_reward(outcome)) if member.role == TEACHER else 0
-    sums = {n: getattr(member, n) + getattr(outcome, n) for n in (*_SUMS, "unsolved", "void")}
     return replace(
         member,
-        **sums,
+        **_added(member, outcome, (*_SUMS, "unsolved", "void")),
         matches=member.matches + 1,
         tried=member.tried + (outcome.valid if outcome.attempts else 0),
         reward_millionths=member.reward_millionths + reward,

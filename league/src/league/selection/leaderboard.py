@@ -77,7 +77,7 @@ def _standardised(values: Sequence[float]) -> list[float]:
     # The deviation of equal numbers is 0 up to rounding.
     if spread <= 1e-12 * float(np.abs(column).max(initial=1.0)):
         return [0.0] * len(values)
-    return ((column - column.mean()) / spread).tolist()
+    return [float(v) for v in (column - column.mean()) / spread]
 
 
 FITNESS: dict[str, Callable[[State, Sequence[Member]], Values]] = {
