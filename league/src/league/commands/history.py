@@ -5,7 +5,7 @@ import textwrap
 import click
 
 from league.commands.options import analysis_command, since_option
-from league.commands.output import LINES, MANY, MORE, first_rows, print_table
+from league.commands.output import LINES, MANY, MORE, first_rows, number, print_table
 from league.drawing.text_table import Cell
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
@@ -25,12 +25,12 @@ def calibration_command(found: Calibration) -> None:
     ]
     print_table(("expected", "matches", "tasks", "mean expected", "observed"), rows)
     summary = [
-        ("log-loss, nats per task", _number(found.log_loss)),
-        ("  always expecting the mean", _number(found.log_loss_constant)),
-        ("  knowing each result", _number(found.log_loss_best)),
-        ("RMSE, chance included", _number(found.rmse)),
-        ("bias, observed - expected", _number(found.bias)),
-        ("inside 95 % intervals", _number(found.coverage)),
+        ("log-loss, nats per task", number(found.log_loss)),
+        ("  always expecting the mean", number(found.log_loss_constant)),
+        ("  knowing each result", number(found.log_loss_best)),
+        ("RMSE, chance included", number(found.rmse)),
+        ("bias, observed - expected", number(found.bias)),
+        ("inside 95 % intervals", number(found.coverage)),
     ]
     click.echo()
     print_table(("over all matches", "value"), summary, found.notes)
@@ -87,10 +87,6 @@ def generations_command(found: Generations) -> None:
         for cohort, cells in zip(found.teachers, found.solve_rate, strict=True)
     ]
     print_table(("teachers", *(f"students {_span(c)}" for c in found.students)), rows, found.notes)
-
-
-def _number(value: float | None) -> str:
-    return "·" if value is None else f"{value:.4f}"
 
 
 def _span(cohort: Cohort) -> str:

@@ -27,6 +27,11 @@ def print_table(
     print_notes(notes)
 
 
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with fixed decimals, and a blank dot for None."""
+    return "·" if value is None else f"{value:.{digits}f}"
+
+
 def print_notes(notes: Sequence[str]) -> None:
     """Print sentences, one a line."""
     for note in notes:

@@ -58,13 +58,9 @@ def replay_command(
 
 def figures(one: Rescored) -> tuple[str | None, ...]:
     """Return the cells of one setting under `FIGURES`."""
-    return (
-        f"{one.log_loss:.5f}",
-        f"{one.rmse:.4f}",
-        f"{one.noise:.4f}",
-        f"{one.excess:.4f}",
-        None if one.coverage is None else f"{one.coverage:.3f}",
-    )
+    errors = (f"{value:.4f}" for value in (one.rmse, one.noise, one.excess))
+    coverage = None if one.coverage is None else f"{one.coverage:.3f}"
+    return (f"{one.log_loss:.5f}", *errors, coverage)
 
 
 def _compare(

@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from league.commands.options import as_json_option
-from league.commands.output import print_json, print_table
-from league.simulation import Simulation, SimulationResult, simulate
+from league.commands.output import number, print_json, print_table
+from league.simulation import Simulation, simulate
 from league.state.config import MATCHERS, LeagueConfig
 
 
@@ -37,13 +37,12 @@ def simulate_command(
         print_json({name: result.to_dict() for name, result in results.items()})
         return
     header = ("league", "RMSE", "coverage", "bias", "broken last")
-    print_table(header, [_row(name, result) for name, result in results.items()])
+    rows = [
+        (name, f"{x.rmse:.3f}", f"{x.coverage:.3f}", f"{x.bias:+.3f}", number(x.broken_last, 2))
+        for name, x in results.items()
+    ]
+    print_table(header, rows)
     click.echo(
         "\nRMSE of the predicted solve rate; share of true skill gaps inside 95 % intervals; "
         "relative\noverspread of gaps; share of worlds in which the broken teacher ends last."
     )
-
-
-def _row(name: str, result: SimulationResult) -> tuple[str, ...]:
-    last = "·" if result.broken_last is None else f"{result.broken_last:.2f}"
-    return (name, f"{result.rmse:.3f}", f"{result.coverage:.3f}", f"{result.bias:+.3f}", last)

@@ -99,11 +99,18 @@ class Journal:
             self._handle = None
 
 
-def read_lines(path: Path) -> list[bytes]:
-    """Return the whole lines of a log that is only read; UnreadableLeague if it cannot be."""
+def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the whole events of a log that is only read, or those in its first `length` bytes.
+
+    Raises UnreadableLeague if it cannot be read.
+    """
     try:
         with path.open("rb") as stream:
-            return list(LogReader(stream).lines())
+            read = LogReader(stream)
+            for number, line in enumerate(read.lines(), 1):
+                if length is not None and read.position > length:
+                    return
+                yield parse(line, f"{path} line {number}")
     except OSError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
 

@@ -112,13 +112,15 @@ def interaction(
     found = p_value < LEVEL
     left, values, right = np.linalg.svd(z)
     observed = np.where(known, cells.won / np.where(known, cells.counted, 1.0), np.nan)
+    names, sizes = [x.name for x in (*cells.teachers, *cells.students)], _row_sizes(z, known)
+    order = np.argsort(-sizes, kind="stable").tolist()
     return Interaction(
         teachers=tuple(life.name for life in cells.teachers),
         students=tuple(life.name for life in cells.students),
         share=_share(fit, dispersion, known),
         p_value=p_value,
         found=found,
-        members=_members(cells, z, row) if found else (),
+        members=tuple(names[i] for i in order if found and sizes[i] > row),
         oddities=_oddities(cells, observed, fit, z, cell),
         observed=_blanks(observed, known),
         fitted=tuple(tuple(row) for row in fit.share.tolist()),
@@ -159,13 +161,6 @@ def _row_sizes(z: Floats, known: Mask) -> Floats:
     sums = np.concatenate([(z**2).sum(axis=1), (z**2).sum(axis=0)])
     counts = np.concatenate([known.sum(axis=1), known.sum(axis=0)])
     return np.asarray(sums / np.maximum(counts, 1))
-
-
-def _members(cells: Played, z: Floats, limit: float) -> tuple[str, ...]:
-    sizes = _row_sizes(z, cells.counted > 0.0)
-    names = [life.name for life in (*cells.teachers, *cells.students)]
-    order = np.argsort(-sizes, kind="stable").tolist()
-    return tuple(names[i] for i in order if sizes[i] > limit)
 
 
 def _oddities(

@@ -60,7 +60,10 @@ def generations(history: History, *, cohorts: int = 12) -> Generations:
         copied = life.anchor and life.parents
         births[life.name] = births[life.parents[0]] if copied else life.born
     found = {role: _cohorts(history, births, role, cohorts) for role in ROLES}
-    place = {life.name: _place(found[life.role], births[life.name]) for life in history.lives}
+    place = {
+        life.name: next(i for i, x in enumerate(found[life.role]) if births[life.name] <= x.last)
+        for life in history.lives
+    }
     counts = np.zeros((len(found[TEACHER]), len(found[STUDENT]), 4), dtype=np.int64)
     for match in history.matches:
         cell = counts[place[match.teacher], place[match.student]]
@@ -92,7 +95,3 @@ def _cohorts(history: History, births: dict[str, int], role: str, limit: int) ->
         living = sum(life.ended is None and not life.anchor for life in inside)
         rows.append(Cohort(role, first, last, len(inside), living))
     return tuple(rows)
-
-
-def _place(cohorts: tuple[Cohort, ...], born: int) -> int:
-    return next(i for i, cohort in enumerate(cohorts) if cohort.first <= born <= cohort.last)

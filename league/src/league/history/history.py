@@ -1,18 +1,17 @@
 """What happened in a league, as plain rows: its members' lives, its matches, its ratings."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from league.basics.data import Floats
-from league.basics.errors import LeagueError, UnreadableLeague
+from league.basics.errors import LeagueError
 from league.events.files import EVENTS
 from league.events.fold import apply, results
-from league.events.journal import parse
+from league.events.journal import read_events
 from league.history.agreement import task_agreement
 from league.league import League
 from league.rating.rating import Rating
@@ -113,13 +112,8 @@ TELLING = 2000
 
 def history(league: League) -> History:
     """Return the history of an open league, from its log alone."""
-    path = league.directory / EVENTS
-    try:
-        with path.open("rb") as log:
-            rounds = len(league.state.rounds)
-            return history_of(league.config, _events(log, league.byte_length, path), rounds)
-    except OSError as error:
-        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+    events = read_events(league.directory / EVENTS, league.byte_length)
+    return history_of(league.config, events, len(league.state.rounds))
 
 
 def history_of(
@@ -174,14 +168,6 @@ def history_of(
         sigma=sigma,
         agreement=task_agreement(outcomes[::every]),
     )
-
-
-def _events(log: IO[bytes], length: int, path: Path) -> Iterator[dict[str, Any]]:
-    """The events in the first `length` bytes of a log; later ones came after it was opened."""
-    number = 0
-    while log.tell() < length:
-        number += 1
-        yield parse(log.readline(), f"{path} line {number}")
 
 
 def _recorded(

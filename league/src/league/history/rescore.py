@@ -6,7 +6,7 @@ schemes compare fairly on one log, and a scheme cannot win by fitting what it ha
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from league.basics.data import Floats, PlainData
 from league.basics.errors import LeagueError, UnreadableLeague
 from league.events.files import EVENTS, check_exists, read_settings
 from league.events.fold import apply, results
-from league.events.journal import parse, read_lines
+from league.events.journal import read_events
 from league.history.agreement import log_loss, noise_per_task, task_agreement
 from league.rating.normal import Z95
 from league.rating.rating import Rating, Skills
@@ -60,11 +60,9 @@ def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> Iter
 def _refrozen(state: State, event: Mapping[str, Any]) -> Mapping[str, Any]:
     if not event.get("frozen"):
         return event
-    entries = []
-    for entry in event["frozen"]:
-        rating = state.members[entry["of"]].rating
-        entries.append(dict(entry) | {"mu": rating.mu, "sigma": rating.sigma})
-    return dict(event) | {"frozen": entries}
+    ratings = [state.members[entry["of"]].rating for entry in event["frozen"]]
+    rows = zip(event["frozen"], ratings, strict=True)
+    return dict(event) | {"frozen": [dict(entry) | asdict(rating) for entry, rating in rows]}
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,7 @@ class Log:
         root = Path(directory)
         check_exists(root)
         _schema, config = read_settings(root)
-        path = root / EVENTS
-        lines = read_lines(path)
-        return cls(config, tuple(parse(x, f"{path} line {i + 1}") for i, x in enumerate(lines)))
+        return cls(config, tuple(read_events(root / EVENTS)))
 
 
 @dataclass(frozen=True)
@@ -199,9 +195,5 @@ def _moments(config: LeagueConfig, found: Sequence[Forecast]) -> tuple[Floats, F
 
 
 def _bins(predicted: Floats, observed: Floats) -> tuple[Bin, ...]:
-    order = np.argsort(predicted, kind="stable")
-    parts = np.array_split(order, min(_BINS, len(order)))
-    return tuple(
-        Bin(float(predicted[part].mean()), float(observed[part].mean()), len(part))
-        for part in parts
-    )
+    parts = np.array_split(np.argsort(predicted, kind="stable"), min(_BINS, len(predicted)))
+    return tuple(Bin(float(predicted[x].mean()), float(observed[x].mean()), len(x)) for x in parts)

@@ -82,7 +82,10 @@ def _role(history: History, role: str, crowded: bool) -> RoleSurvival:
     lives = history.everyone(role)
     living = [life for life in lives if life.ended is None]
     # Anchors may be parents too, so lines are followed through every life of the role.
-    line = _main_lines([life for life in history.lives if life.role == role])
+    line: dict[str, str] = {}
+    for life in history.lives:
+        if life.role == role:
+            line[life.name] = line[life.main_parent] if life.parents else life.name
     left = Counter(line[life.name] for life in living)
     ancestry = None if crowded else _ancestry(history, role, living)
     founders = [life.name for life in lives if not life.parents]
@@ -111,14 +114,6 @@ def _role(history: History, role: str, crowded: bool) -> RoleSurvival:
 
 def _age(history: History, life: Life) -> int:
     return (history.rounds if life.ended is None else life.ended) - life.born
-
-
-def _main_lines(lives: list[Life]) -> dict[str, str]:
-    """The founder of each member by main parents; lives are in order of arrival."""
-    line: dict[str, str] = {}
-    for life in lives:
-        line[life.name] = line[life.main_parent] if life.parents else life.name
-    return line
 
 
 def _ancestry(history: History, role: str, living: list[Life]) -> dict[str, float]:

@@ -129,8 +129,7 @@ def _plot(
         )
         x, height = axes.px(middle[-1][0]), axes.py(middle[-1][1])
         if gone:
-            cross = f"M{x - 3:.1f} {height - 3:.1f}l6 6m0 -6l-6 6"
-            lines.append(f'<path class="cross" d="{cross}"/>')
+            lines.append(f'<path class="cross" d="M{x - 3:.1f} {height - 3:.1f}l6 6m0 -6l-6 6"/>')
         else:
             labels.append((life.name, x, height))
         if len(middle) == 1:

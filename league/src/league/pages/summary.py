@@ -21,9 +21,7 @@ def summary(gathered: Gathered) -> str:
         f"{plural(len(past.matches), 'match')}, {plural(len(gathered.replacements), 'replacement')}"
         f", {plural(len(gathered.anchors), 'anchor')}"
     ]
-    for role in ROLES:
-        blocks.append(_board(gathered, role))
-    blocks.append("\n".join(_findings(gathered)))
+    blocks += [*(_board(gathered, role) for role in ROLES), "\n".join(_findings(gathered))]
     return "\n\n".join(blocks)
 
 

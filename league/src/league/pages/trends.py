@@ -27,19 +27,17 @@ def drift_section(gathered: Gathered) -> str:
     pictures = [captioned("Students minus teachers", _gap(gathered))]
     if found.against_anchors:
         pictures.append(captioned("Against anchors", _against(gathered)))
-    if found.conserved is None:
-        kept = ""
-    elif found.conserved:
-        kept = (
+    words = found.statement
+    if found.conserved:
+        words += (
             f" In all {plural(found.checked, 'match')} that were checked, what one side gained the "
             "other lost, as it must be."
         )
-    else:
-        kept = (
+    elif found.conserved is not None:
+        words += (
             f" The weighted mean of two ratings moved by up to {found.largest_imbalance:.2g} in a "
             "match, which it must not."
         )
-    words = f"<p>{escape(found.statement + kept)}</p>"
     if not found.against_anchors:
         anchors = len(gathered.anchors)
         why = "no match with an anchor has been played yet" if anchors else "there are no anchors"
@@ -47,37 +45,38 @@ def drift_section(gathered: Gathered) -> str:
             "Students' mean rating minus teachers'. Above 0 and rising: the students gain on the "
             f"teachers. Whether both became better it cannot say; {why}."
         )
-    return section("Who gains on whom?", sentence, side_by_side(pictures), words)
+    return section(
+        "Who gains on whom?", sentence, side_by_side(pictures), f"<p>{escape(words)}</p>"
+    )
 
 
 def _gap(gathered: Gathered) -> str:
     found = gathered.drift
     axes = Axes(rounds_range(gathered.rounds), widened([*found.gap, *found.gap_centred, 0.0]))
-    times = [float(n) for n in found.rounds]
-    raw = list(zip(times, found.gap, strict=True))
-    centred = list(zip(times, found.gap_centred, strict=True))
+    raw, centred = (
+        list(zip(found.rounds, gap, strict=True)) for gap in (found.gap, found.gap_centred)
+    )
     parts = [f'<path class="quiet" d="{axes.path([(axes.x[0], 0.0), (axes.x[1], 0.0)])}"/>']
     if gathered.replacements:
         parts.append(f'<path class="quiet dashed" d="{axes.path(raw)}"/>')
     parts.append(f'<path class="line heavy" d="{axes.path(centred)}"/>')
-    names = (
-        "rating units; dashed: with the jumps at replacements"
-        if gathered.replacements
-        else "rating units"
+    dashed = "; dashed: with the jumps at replacements" if gathered.replacements else ""
+    return figure(
+        axes,
+        [f'<g class="student">{"".join(parts)}</g>'],
+        about="mean rating of students minus that of teachers",
+        y_name=f"rating units{dashed}",
     )
-    about = "mean rating of students minus that of teachers"
-    return figure(axes, [f'<g class="student">{"".join(parts)}</g>'], about=about, y_name=names)
 
 
 def _against(gathered: Gathered) -> str:
     axes = Axes(rounds_range(gathered.rounds), (0.0, 1.0))
     parts = []
     for role in ROLES:
-        spans = [x for x in gathered.drift.against_anchors if x.role == role]
         points = [
             (min((x.first + x.last + 1) / 2, float(gathered.rounds)), x.solve_rate, x)
-            for x in spans
-            if x.solve_rate is not None
+            for x in gathered.drift.against_anchors
+            if x.role == role and x.solve_rate is not None
         ]
         if not points:
             continue
@@ -95,13 +94,8 @@ def _against(gathered: Gathered) -> str:
         '<g class="teacher"><circle class="dot" cx="300" cy="8" r="4"/></g>'
         '<text x="308" y="12">our teachers</text>'
     )
-    return figure(
-        axes,
-        parts,
-        about="solve rates in matches with anchors",
-        y_name="tasks solved",
-        percent=True,
-    )
+    about = "solve rates in matches with anchors"
+    return figure(axes, parts, about=about, y_name="tasks solved", percent=True)
 
 
 def offsets(gathered: Gathered) -> str:

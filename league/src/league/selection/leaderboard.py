@@ -64,10 +64,8 @@ def _blend(state: State, members: Sequence[Member]) -> Values:
     share = state.config.blend_reward
     ratings = _standardised([m.rating.mu for m in rated])
     rewards = _standardised([m.mean_reward or 0.0 for m in rated])
-    blend = {
-        m.name: (1.0 - share) * a + share * b
-        for m, a, b in zip(rated, ratings, rewards, strict=True)
-    }
+    rows = zip(rated, ratings, rewards, strict=True)
+    blend = {m.name: (1.0 - share) * a + share * b for m, a, b in rows}
     return [blend.get(member.name) for member in members]
 
 

@@ -30,12 +30,8 @@ def select(
             f"cannot select {count!r} of {len(members)} {role}s; expected a whole number from 0 "
             f"to {len(members) - 1}: a role never dies out"
         )
-    eligible = [
-        member
-        for member in reversed(members)
-        if values[member.name] is not None and not is_newborn(state, member)
-    ]
-    chosen = SELECTIONS[state.config.selection](state, role, eligible, count)
+    weakest = [m for m in members[::-1] if values[m.name] is not None and not is_newborn(state, m)]
+    chosen = SELECTIONS[state.config.selection](state, role, weakest, count)
     return [member.name for member in chosen]
 
 

@@ -107,10 +107,8 @@ class LeagueConfig:
         _choice("scheme", self.scheme, SCHEMES)
         _choice("fitness", self.fitness, FITNESSES)
         _choice("selection", self.selection, SELECTIONS)
-        if not isinstance(self.hall_at_replacement, bool):
-            raise LeagueError(
-                f"hall_at_replacement is {self.hall_at_replacement!r}; expected true or false"
-            )
+        if not isinstance(frozen := self.hall_at_replacement, bool):
+            raise LeagueError(f"hall_at_replacement is {frozen!r}; expected true or false")
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         for power in self.pfsp:
