@@ -72,7 +72,7 @@ def _linearised(
 
 def _weighted(target: Floats, weight: Floats) -> tuple[Floats, Floats, int]:
     """Weighted least squares of target on a_s - b_t: the fitted matrix, leverages, rank."""
-    rows, columns = target.shape
+    rows = len(target)
     sides = (np.diag(weight.sum(axis=1)), np.diag(weight.sum(axis=0)))
     normal = np.block([[sides[0], -weight], [-weight.T, sides[1]]])
     right = np.concatenate([-(weight * target).sum(axis=1), (weight * target).sum(axis=0)])
