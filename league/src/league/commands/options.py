@@ -62,7 +62,8 @@ def analysis_command(
 
         run.__doc__ = show.__doc__
         made: Callable[..., Any] = run
-        for option in (as_json_option, *reversed(options), league_directory):
+        steps: tuple[Option, ...] = (as_json_option, *reversed(options), league_directory)
+        for option in steps:
             made = option(made)
         return click.command(name)(made)
 

@@ -97,7 +97,7 @@ def _verify(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json(counts)
     else:
-        print_table(tuple(counts), [tuple(str(value) for value in counts.values())])
+        print_table(tuple(counts), [tuple(map(str, counts.values()))])
     if not equal:
         complain(f"{directory}: the snapshot does not follow from the log")
         sys.exit(FOUND)

@@ -1,7 +1,7 @@
 """Everything a league can be told when it is founded."""
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from typing import Any
@@ -103,10 +103,11 @@ class LeagueConfig:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             whole_number(name, getattr(self, name), least)
-        _choice("matcher", self.matcher, MATCHERS)
-        _choice("scheme", self.scheme, SCHEMES)
-        _choice("fitness", self.fitness, FITNESSES)
-        _choice("selection", self.selection, SELECTIONS)
+        choices = {"matcher": MATCHERS, "scheme": tuple(SCHEMES)}
+        choices |= {"fitness": FITNESSES, "selection": SELECTIONS}
+        for name, known in choices.items():
+            if (value := getattr(self, name)) not in known:
+                raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
         if not isinstance(frozen := self.hall_at_replacement, bool):
             raise LeagueError(f"hall_at_replacement is {frozen!r}; expected true or false")
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
@@ -145,11 +146,6 @@ class LeagueConfig:
         if isinstance(values.get("pfsp"), list):
             values["pfsp"] = tuple(values["pfsp"])
         return cls(**values)
-
-
-def _choice(name: str, value: object, known: Collection[str]) -> None:
-    if value not in known:
-        raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
 
 
 def _number(name: str, value: float, low: float, high: float) -> None:
