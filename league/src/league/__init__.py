@@ -25,7 +25,7 @@ from league.rating.schemes import RatingScheme
 from league.selection.leaderboard import Standing
 from league.simulation import Simulation, SimulationResult, simulate
 from league.state.config import F_HARD, F_VAR, SCHEMES, LeagueConfig, scheme_of
-from league.state.outcome import Anchor, Outcome, Pair, Replacement
+from league.state.records import Anchor, Outcome, Pair, Replacement
 
 __version__ = "0.1.0"
 

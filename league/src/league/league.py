@@ -21,8 +21,7 @@ from league.rating.rating import Rating
 from league.selection.leaderboard import Standing, leaderboard
 from league.selection.selection import select
 from league.state.config import LeagueConfig
-from league.state.member import ROLES, check_role
-from league.state.outcome import Anchor, Outcome, Pair, Replacement, outcome_row
+from league.state.records import ROLES, Anchor, Outcome, Pair, Replacement, check_role, outcome_row
 from league.state.state import State
 
 

@@ -13,8 +13,7 @@ from league.pairing.payoff import expected_scores
 from league.rating.normal import Z95, cdf, log_cdf_pair
 from league.selection.leaderboard import leaderboard
 from league.state.config import LeagueConfig
-from league.state.member import TEACHER
-from league.state.outcome import Outcome
+from league.state.records import TEACHER, Outcome
 from league.state.state import State
 
 

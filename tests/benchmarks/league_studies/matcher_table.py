@@ -15,7 +15,7 @@ from league.pairing.matching import propose
 from league.pairing.payoff import expected_scores
 from league.rating.rating import Rating
 from league.state.config import LeagueConfig
-from league.state.member import STUDENT, TEACHER
+from league.state.records import STUDENT, TEACHER
 from league.state.state import State
 
 OURS = ("uniform", "sampled", "assignment", "thompson")

@@ -12,7 +12,7 @@ from league.history.ranks import board_ranks, ranked_boards
 from league.pages.gathered import gather
 from league.pages.page import page, save
 from league.pages.summary import summary
-from league.state.member import ROLES
+from league.state.records import ROLES
 
 _HEADER = "role member slot mu sigma lower ranks matches solved valid unsolved reward age parents"
 _SKILL = attrgetter("role", "member", "slot", "mu", "sigma", "conservative")

@@ -11,8 +11,7 @@ from typing import Any
 from league.basics.errors import LeagueError
 from league.events.scoring import close_round, score
 from league.rating.rating import Rating, child_rating
-from league.state.member import ROLES, Member
-from league.state.outcome import ADDED, Anchor, Outcome, Replacement
+from league.state.records import ADDED, ROLES, Anchor, Member, Outcome, Replacement
 from league.state.state import State
 
 Event = Mapping[str, Any]

@@ -9,8 +9,7 @@ from league.basics.errors import ConflictingResult, LeagueError, is_finite
 from league.pairing.matching import propose
 from league.rating.rating import Rating
 from league.selection.selection import frozen_entry, hall_of_replacement, hall_of_round
-from league.state.member import STUDENT, TEACHER, check_name, check_role
-from league.state.outcome import Outcome, Pair
+from league.state.records import STUDENT, TEACHER, Outcome, Pair, check_name, check_role
 from league.state.state import State
 
 _TEXT = re.compile(r"[ -~]{1,200}")

@@ -13,8 +13,7 @@ import numpy as np
 
 from league.rating.rating import Skills
 from league.state.config import scheme_of
-from league.state.member import TEACHER, Member, teacher_reward
-from league.state.outcome import Outcome, Pair
+from league.state.records import TEACHER, Member, Outcome, Pair, teacher_reward
 from league.state.state import State
 
 _SUMS = ("tasks", "valid", "attempts", "solved")

@@ -15,7 +15,7 @@ from league.basics.errors import LeagueError, whole_number
 from league.history.history import History, Life, Match
 from league.rating.rating import Skills
 from league.state.config import scheme_of
-from league.state.member import STUDENT, TEACHER
+from league.state.records import STUDENT, TEACHER
 
 FILL = "predicted"
 _SHOWN = 6

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from league.basics.data import Floats
-from league.state.outcome import Outcome
+from league.state.records import Outcome
 
 _STEPS = 40
 

@@ -7,7 +7,7 @@ import numpy as np
 from league.basics.data import Floats, PlainData
 from league.basics.errors import whole_number
 from league.history.history import History
-from league.state.member import STUDENT, TEACHER
+from league.state.records import STUDENT, TEACHER
 
 CONSERVED = 1e-6
 """A mean of two ratings that moves by less, in rating units, has not moved."""

@@ -12,7 +12,7 @@ import numpy as np
 from league.basics.data import Cells, PlainData
 from league.basics.errors import whole_number
 from league.history.history import History
-from league.state.member import ROLES, STUDENT, TEACHER
+from league.state.records import ROLES, STUDENT, TEACHER
 
 
 @dataclass(frozen=True)

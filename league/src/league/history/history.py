@@ -16,8 +16,7 @@ from league.history.agreement import task_agreement
 from league.league import League
 from league.rating.rating import Rating
 from league.state.config import LeagueConfig
-from league.state.member import check_role
-from league.state.outcome import Pair
+from league.state.records import Pair, check_role
 from league.state.state import State
 
 

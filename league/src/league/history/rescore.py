@@ -21,7 +21,7 @@ from league.history.agreement import log_loss, noise_per_task, task_agreement
 from league.rating.normal import Z95
 from league.rating.rating import Rating, Skills
 from league.state.config import LeagueConfig, scheme_of
-from league.state.outcome import Outcome
+from league.state.records import Outcome
 from league.state.state import State
 
 _BINS = 5

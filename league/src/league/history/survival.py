@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from league.basics.data import PlainData
 from league.history.history import History, Life
-from league.state.member import ROLES, STUDENT, TEACHER
+from league.state.records import ROLES, STUDENT, TEACHER
 
 _FOUNDERS = 512
 

@@ -11,7 +11,7 @@ from league.history.drift import jumps
 from league.history.history import History, Life
 from league.pages.gathered import Gathered
 from league.rating.normal import Z95
-from league.state.member import ROLES, TEACHER
+from league.state.records import ROLES, TEACHER
 
 LIVING = 8
 """So many living members of a role are drawn, the best."""

@@ -4,7 +4,7 @@ from league.drawing.axes import ticks
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
 from league.history.history import Life
 from league.pages.gathered import Gathered
-from league.state.member import ROLES
+from league.state.records import ROLES
 
 LIVES = 48
 """At most so many lives of a role are drawn: the living, their ancestors, the latest dead."""

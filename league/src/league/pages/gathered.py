@@ -19,8 +19,7 @@ from league.history.survival import Survival, survival
 from league.league import League
 from league.selection.leaderboard import Standing
 from league.state.config import LeagueConfig
-from league.state.member import ROLES, STUDENT, TEACHER
-from league.state.outcome import Replacement
+from league.state.records import ROLES, STUDENT, TEACHER, Replacement
 
 COHORTS = 10
 """At most so many generations a side."""

@@ -15,7 +15,7 @@ from league.drawing.markup import (
 from league.games.interaction import Interaction
 from league.games.nash import Nash
 from league.pages.gathered import Gathered
-from league.state.member import ROLES
+from league.state.records import ROLES
 
 _BARS = 10
 _ODD = 6

@@ -7,7 +7,7 @@ from league.drawing.sparkline import sparkline
 from league.drawing.text_table import Cell, table
 from league.pages.gathered import Gathered
 from league.pages.mixtures import exploited, verdict
-from league.state.member import ROLES
+from league.state.records import ROLES
 
 ROWS = 12
 """At most so many members of a role are listed."""

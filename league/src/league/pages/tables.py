@@ -7,7 +7,7 @@ from league.pages.gathered import Gathered
 from league.pages.trends import offsets
 from league.rating.normal import Z95
 from league.selection.leaderboard import Standing
-from league.state.member import ROLES
+from league.state.records import ROLES
 
 ROWS = 40
 """At most so many members of a role, or replacements, are listed."""

@@ -12,7 +12,7 @@ from league.drawing.markup import (
     tiles,
 )
 from league.pages.gathered import Gathered
-from league.state.member import ROLES
+from league.state.records import ROLES
 
 
 def drift_section(gathered: Gathered) -> str:

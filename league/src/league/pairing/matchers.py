@@ -14,7 +14,7 @@ from league.basics.data import Floats, Ints
 from league.basics.errors import LeagueError
 from league.pairing.payoff import expected_scores
 from league.rating.rating import Skills
-from league.state.member import TEACHER, Member
+from league.state.records import TEACHER, Member
 from league.state.state import State
 
 

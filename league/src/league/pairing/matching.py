@@ -24,8 +24,7 @@ from league.basics.errors import LeagueError
 from league.basics.streams import stream
 from league.pairing.matchers import MATCHERS, Seating
 from league.pairing.payoff import expected_of_pairs
-from league.state.member import ROLES, STUDENT, TEACHER, Member, other_role
-from league.state.outcome import ADDED, Pair
+from league.state.records import ADDED, ROLES, STUDENT, TEACHER, Member, Pair, other_role
 from league.state.state import State
 
 

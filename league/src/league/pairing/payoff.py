@@ -9,7 +9,7 @@ from league.basics.data import Cells, Floats, PlainData
 from league.basics.errors import LeagueError
 from league.rating.rating import Skills
 from league.state.config import scheme_of
-from league.state.member import STUDENT, TEACHER, Member
+from league.state.records import STUDENT, TEACHER, Member
 from league.state.state import State
 
 

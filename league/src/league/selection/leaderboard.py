@@ -8,7 +8,7 @@ import numpy as np
 from league.basics.data import PlainData
 from league.basics.streams import tie_break
 from league.rating.rating import conservative
-from league.state.member import Member
+from league.state.records import Member
 from league.state.state import State
 
 Values = list[float | None]

@@ -7,8 +7,7 @@ from league.basics.errors import LeagueError, UnknownMember, is_finite
 from league.basics.streams import stream
 from league.rating.rating import Rating
 from league.selection.leaderboard import ranked
-from league.state.member import ROLES, Member
-from league.state.outcome import ADDED
+from league.state.records import ADDED, ROLES, Member
 from league.state.state import State
 
 

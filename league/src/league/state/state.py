@@ -8,8 +8,17 @@ from typing import Any
 from league.basics.errors import LeagueError, UnknownMember
 from league.rating.rating import Rating
 from league.state.config import LeagueConfig
-from league.state.member import ROLES, Member, check_role
-from league.state.outcome import Anchor, Meeting, Outcome, Pair, Replacement, outcome_row
+from league.state.records import (
+    ROLES,
+    Anchor,
+    Meeting,
+    Member,
+    Outcome,
+    Pair,
+    Replacement,
+    check_role,
+    outcome_row,
+)
 
 _PAIR = attrgetter("id", "teacher", "student", "predicted")
 _NEVER = Meeting()
