@@ -12,6 +12,11 @@ from typing import IO, Any
 from league.basics.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.state.config import LeagueConfig
 
+SETTINGS = "league.json"
+EVENTS = "events.jsonl"
+SNAPSHOT = "snapshot.json"
+LOCK = "league.lock"
+
 SCHEMA = 2
 _BLOCK = 1 << 20
 _ROWS = 1000
@@ -87,12 +92,6 @@ def _beside(path: Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-
-
-SETTINGS = "league.json"
-EVENTS = "events.jsonl"
-SNAPSHOT = "snapshot.json"
-LOCK = "league.lock"
 
 
 def check_exists(directory: Path) -> None:
