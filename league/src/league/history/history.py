@@ -181,19 +181,10 @@ def _recorded(
 
 def _match(state: State, pair: Pair, before: Mapping[str, Rating], uncertainty: float) -> Match:
     outcome = state.outcomes[pair.id]
-    return Match(
-        round=pair.round,
-        teacher=pair.teacher,
-        student=pair.student,
-        predicted=pair.predicted,
-        uncertainty=uncertainty,
-        counted=outcome.counted,
-        won=outcome.counted * outcome.student_score,
-        valid=outcome.valid,
-        attempts=outcome.attempts,
-        solved=outcome.solved,
-        imbalance=_imbalance(state, pair, before),
-    )
+    paired = (pair.round, pair.teacher, pair.student, pair.predicted, uncertainty)
+    won = outcome.counted * outcome.student_score
+    counts = (outcome.valid, outcome.attempts, outcome.solved)
+    return Match(*paired, outcome.counted, won, *counts, _imbalance(state, pair, before))
 
 
 def _imbalance(state: State, pair: Pair, before: Mapping[str, Rating]) -> float | None:

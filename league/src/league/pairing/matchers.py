@@ -88,16 +88,11 @@ def _thompson(seating: Seating, rng: np.random.Generator) -> Ints:
     return chosen
 
 
-def _uniform(seating: Seating, rng: np.random.Generator) -> Ints:
-    """A fair permutation."""
-    return rng.permutation(len(seating.large))
-
-
 MATCHERS: dict[str, Matcher] = {
     "sampled": _sampled,
     "assignment": _assignment,
     "thompson": _thompson,
-    "uniform": _uniform,
+    "uniform": lambda seating, rng: rng.permutation(len(seating.large)),
 }
 """Every matcher by the name that `LeagueConfig.matcher` gives it."""
 

@@ -14,11 +14,6 @@ from league.state.state import State
 Values = list[float | None]
 
 
-def fitness(state: State, members: Sequence[Member]) -> Values:
-    """Return the fitness of each of a role's members; None for one that has no evidence yet."""
-    return FITNESS[state.config.fitness](state, members)
-
-
 def ranked(
     state: State, role: str, given: Mapping[str, float] | None = None
 ) -> tuple[list[Member], dict[str, float | None]]:
@@ -28,7 +23,8 @@ def ranked(
     those without a fitness last.
     """
     members = state.living(role)
-    values = fitness(state, members) if given is None else [given[m.name] for m in members]
+    own = FITNESS[state.config.fitness]
+    values = own(state, members) if given is None else [given[m.name] for m in members]
     by_name = {m.name: value for m, value in zip(members, values, strict=True)}
 
     def order(member: Member) -> tuple[bool, float, int]:
@@ -37,21 +33,6 @@ def ranked(
         return (value is None, -value if value is not None else 0.0, tie)
 
     return sorted(members, key=order), by_name
-
-
-def _rating(state: State, members: Sequence[Member]) -> Values:
-    """The rating's mu."""
-    return [member.rating.mu for member in members]
-
-
-def _lower_bound(state: State, members: Sequence[Member]) -> Values:
-    """The conservative rating, mu - 3 sigma: a member must be known to be good."""
-    return [conservative(member.rating, state.config.model) for member in members]
-
-
-def _reward(state: State, members: Sequence[Member]) -> Values:
-    """The mean reward per task of a teacher, the solve rate of a student."""
-    return [member.mean_reward for member in members]
 
 
 def _blend(state: State, members: Sequence[Member]) -> Values:
@@ -79,9 +60,9 @@ def _standardised(values: Sequence[float]) -> list[float]:
 
 
 FITNESS: dict[str, Callable[[State, Sequence[Member]], Values]] = {
-    "rating": _rating,
-    "lower_bound": _lower_bound,
-    "reward": _reward,
+    "rating": lambda state, them: [m.rating.mu for m in them],
+    "lower_bound": lambda state, them: [conservative(m.rating, state.config.model) for m in them],
+    "reward": lambda state, them: [m.mean_reward for m in them],
     "blend": _blend,
 }
 """Every fitness by the name that `LeagueConfig.fitness` gives it."""

@@ -39,11 +39,6 @@ def is_newborn(state: State, member: Member) -> bool:
     return bool(member.parents) and member.matches < state.config.grace_matches
 
 
-def _worst_k(state: State, role: str, weakest: Sequence[Member], count: int) -> list[Member]:
-    """The least fit, weakest first."""
-    return list(weakest[:count])
-
-
 def _tournament(state: State, role: str, weakest: Sequence[Member], count: int) -> list[Member]:
     """The least fit of `tournament_size` drawn at random, repeated without those selected."""
     key = (len(state.rounds), len(state.replacements))
@@ -72,7 +67,7 @@ def _check(state: State, role: str, given: Mapping[str, float]) -> None:
 
 
 SELECTIONS: dict[str, Callable[[State, str, Sequence[Member], int], list[Member]]] = {
-    "worst_k": _worst_k,
+    "worst_k": lambda _state, _role, weakest, count: list(weakest[:count]),
     "tournament": _tournament,
 }
 """Every selection by the name that `LeagueConfig.selection` gives it."""
