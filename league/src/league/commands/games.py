@@ -13,7 +13,6 @@ from league.commands.options import (
     top_option,
 )
 from league.commands.output import MANY, MORE, first_rows, print_notes, print_table
-from league.drawing.text_table import Cell
 from league.games.alpha_rank import LIMIT, AlphaRank, alpha_rank
 from league.games.diversity import Diversity, diversity
 from league.games.game import FILL, game
@@ -87,22 +86,16 @@ def nash_command(found: Nash) -> None:
 @analysis_command("alpha-rank", _alpha_rank, *_game_options(LIMIT), _alpha)
 def alpha_rank_command(found: AlphaRank) -> None:
     """Show how often evolution by mutants would visit each member (alpha-rank)."""
-    sides = (
-        ("teacher", found.teachers, found.teacher_mass),
-        ("student", found.students, found.student_mass),
-    )
-    rows = [
-        (role, name, mass)
-        for role, names, masses in sides
-        for name, mass in zip(names, masses, strict=True)
-    ]
+    teachers = zip(found.teachers, found.teacher_mass, strict=True)
+    students = zip(found.students, found.student_mass, strict=True)
+    rows = [("teacher", *row) for row in teachers] + [("student", *row) for row in students]
     print_table(("role", "member", "share of time"), rows, found.notes)
 
 
 @analysis_command("diversity", _diversity, *_game_options(64), seed_option)
 def diversity_command(found: Diversity) -> None:
     """Count the effectively different members of each role, by what they win and lose."""
-    rows: list[tuple[Cell, ...]] = [
+    rows = [
         ("teacher", found.teacher_count, found.teachers, found.teachers_alike),
         ("student", found.student_count, found.students, found.students_alike),
     ]

@@ -6,7 +6,6 @@ import click
 
 from league.commands.options import analysis_command, since_option
 from league.commands.output import LINES, MANY, MORE, first_rows, number, print_table
-from league.drawing.text_table import Cell
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Cohort, Generations, generations
@@ -40,7 +39,7 @@ def calibration_command(found: Calibration) -> None:
 def survival_command(found: Survival) -> None:
     """Show how long members last and whose descendants are left."""
     sides = (found.teachers, found.students)
-    rows: list[tuple[Cell, ...]] = [
+    rows = [
         (x.role, x.members, x.living, x.median_life, x.founders_alive, x.takeover, x.takeover_by)
         for x in sides
     ]

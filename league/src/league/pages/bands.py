@@ -11,7 +11,6 @@ from league.history.drift import jumps
 from league.history.history import History, Life
 from league.pages.gathered import Gathered
 from league.rating.normal import Z95
-from league.state.records import ROLES, TEACHER
 
 LIVING = 8
 """So many living members of a role are drawn, the best."""
@@ -24,7 +23,7 @@ Range = tuple[float, float]
 
 def bands_section(gathered: Gathered) -> str:
     """The section: both roles as they are, and centred where members have been replaced."""
-    chosen = {role: shown_lives(gathered, role) for role in ROLES}
+    chosen = {role: shown_lives(gathered, role) for role in gathered.boards}
     sentence = (
         "Each line is one member's rating mu; the skill lies inside its band with 95 % "
         "probability, so bands that overlap are not told apart. A new member begins where its "
@@ -37,10 +36,10 @@ def bands_section(gathered: Gathered) -> str:
         else "Ratings of the two roles are relative to each other: both sides may improve while "
         "neither line moves."
     )
-    living = {role: len(gathered.boards[role]) for role in ROLES}
-    large = [role for role in ROLES if living[role] > LIVING]
+    living = {role: len(board) for role, board in gathered.boards.items()}
+    large = [role for role in living if living[role] > LIVING]
     left_out = [f"the {LIVING} best of {living[role]} living {role}s" for role in large]
-    for role in ROLES:
+    for role in gathered.boards:
         everyone = len(gathered.history.everyone(role))
         if role not in large and everyone > len(chosen[role]):
             left_out.append(f"the {len(chosen[role])} latest of {everyone} {role}s")
@@ -72,18 +71,20 @@ def shown_lives(gathered: Gathered, role: str) -> list[Life]:
 
 def _both(gathered: Gathered, chosen: dict[str, list[Life]], centred: bool) -> list[str]:
     past = gathered.history
-    moved = {r: jumps(past, r) if centred else np.zeros(len(past.sampled)) for r in ROLES}
+    moved = {r: jumps(past, r) if centred else np.zeros(len(past.sampled)) for r in gathered.boards}
     column = {life.name: i for i, life in enumerate(past.lives)}
     anchors = [] if centred else [life.rating.mu for life in gathered.anchors]
     y = _range(
-        past, anchors, [(column[x.name], moved[role]) for role in ROLES for x in chosen[role]]
+        past,
+        anchors,
+        [(column[x.name], moved[role]) for role in gathered.boards for x in chosen[role]],
     )
     return [
         captioned(
             f"{role.capitalize()}s{', centred' if centred else ''}",
             _plot(gathered, role, chosen[role], moved[role], y, anchored=not centred),
         )
-        for role in ROLES
+        for role in gathered.boards
     ]
 
 
@@ -158,7 +159,7 @@ def _band(axes: Axes, middle: Points, reach: list[float], style: str) -> str:
 def _mean(gathered: Gathered, role: str, axes: Axes, moved: Floats) -> str:
     """The mean rating of all living members of a role."""
     found = gathered.drift
-    mean = np.array(found.teacher_mean if role == TEACHER else found.student_mean) - moved
+    mean = np.array(found.teacher_mean if role == "teacher" else found.student_mean) - moved
     points = list(zip(found.rounds, mean.tolist(), strict=True))
     return f'<path class="quiet heavy" d="{axes.path(points)}"/>'
 

@@ -13,9 +13,7 @@ from league.drawing.markup import (
     tiles,
 )
 from league.games.interaction import Interaction
-from league.games.nash import Nash
 from league.pages.gathered import Gathered
-from league.state.records import ROLES
 
 _BARS = 10
 _ODD = 6
@@ -76,7 +74,10 @@ def nash_section(gathered: Gathered) -> str:
         "(Nash averaging). A long bar means that the member is needed in that mixture; members "
         "without one add nothing that others do not do better. Copies share one bar's length."
     )
-    gains = ((found.uniform.teacher_gain, *ROLES), (found.uniform.student_gain, *ROLES[::-1]))
+    gains = (
+        (found.uniform.teacher_gain, "teacher", "student"),
+        (found.uniform.student_gain, "student", "teacher"),
+    )
     cells = [
         (percent(found.value), "of the tasks go to the students when both sides play their best")
     ]
@@ -105,14 +106,6 @@ def alpha_rank_section(gathered: Gathered) -> str:
     teachers = list(zip(found.teachers, found.teacher_mass, strict=True))
     students = list(zip(found.students, found.student_mass, strict=True))
     return section(title, sentence, _both(gathered, teachers, students), notes(found.notes))
-
-
-def exploited(found: Nash) -> str:
-    """Exploitability of playing everybody equally often, in words."""
-    return (
-        f"against everybody equally often the best teacher gains {found.uniform.teacher_gain:.3f}, "
-        f"the best student {found.uniform.student_gain:.3f}"
-    )
 
 
 def diversity_section(gathered: Gathered) -> str:
@@ -146,7 +139,7 @@ def _both(
     """Bars of (name, share) for both roles."""
     return side_by_side(
         captioned(f"{role.capitalize()}s", _bars(role, members, gathered))
-        for role, members in zip(ROLES, (teachers, students), strict=True)
+        for role, members in zip(gathered.boards, (teachers, students), strict=True)
     )
 
 

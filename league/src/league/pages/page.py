@@ -27,7 +27,7 @@ from league.pages.trends import calibration_section, drift_section
 def page(gathered: Gathered) -> str:
     """The page as one text: nothing in it is fetched or run, all names are escaped, and the same
     league gives the same bytes."""
-    teachers, students = (gathered.boards[role] for role in ("teacher", "student"))
+    teachers, students = gathered.boards.values()
     body = [
         f"<h1>League {escape(gathered.name)}</h1>",
         "<p>Teachers set tasks, students solve them; who plays whom and who is replaced follows "
@@ -60,7 +60,7 @@ def page(gathered: Gathered) -> str:
 
 def _headlines(gathered: Gathered) -> list[tuple[str, str]]:
     past = gathered.history
-    teachers, students = (gathered.boards[role] for role in ("teacher", "student"))
+    teachers, students = gathered.boards.values()
     attempts = sum(match.attempts for match in past.matches)
     solved = sum(match.solved for match in past.matches)
     cells = [
@@ -71,7 +71,7 @@ def _headlines(gathered: Gathered) -> list[tuple[str, str]]:
         cells.append((percent(solved / attempts), "of all rollouts solved their task"))
     cells += [
         (rows[0].member, f"first {role} by {gathered.config.fitness.replace('_', ' ')}")
-        for role, rows in (("teacher", teachers), ("student", students))
+        for role, rows in gathered.boards.items()
         if past.matches
     ]
     cells.append((f"{len(gathered.replacements):,}", "members replaced"))

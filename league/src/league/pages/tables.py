@@ -7,7 +7,6 @@ from league.pages.gathered import Gathered
 from league.pages.trends import offsets
 from league.rating.normal import Z95
 from league.selection.leaderboard import Standing
-from league.state.records import ROLES
 
 ROWS = 40
 """At most so many members of a role, or replacements, are listed."""
@@ -16,7 +15,7 @@ _WIDTH = 130.0
 
 def board_section(gathered: Gathered) -> str:
     """The section: one table a role."""
-    rows = [row for role in ROLES for row in gathered.boards[role][:ROWS]]
+    rows = [row for board in gathered.boards.values() for row in board[:ROWS]]
     low = min(row.mu - Z95 * row.sigma for row in rows)
     high = max(row.mu + Z95 * row.sigma for row in rows)
     parts = []

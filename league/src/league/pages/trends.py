@@ -12,7 +12,6 @@ from league.drawing.markup import (
     tiles,
 )
 from league.pages.gathered import Gathered
-from league.state.records import ROLES
 
 
 def drift_section(gathered: Gathered) -> str:
@@ -72,7 +71,7 @@ def _gap(gathered: Gathered) -> str:
 def _against(gathered: Gathered) -> str:
     axes = Axes(rounds_range(gathered.rounds), (0.0, 1.0))
     parts = []
-    for role in ROLES:
+    for role in gathered.boards:
         points = [
             (min((x.first + x.last + 1) / 2, float(gathered.rounds)), x.solve_rate, x)
             for x in gathered.drift.against_anchors
