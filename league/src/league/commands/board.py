@@ -8,8 +8,7 @@ import click
 
 from league.commands.options import as_json_option, league_directory, open_league, since_option
 from league.commands.output import print_json, print_table
-from league.history.ranks import board_ranks, ranked_boards
-from league.pages.gathered import gather
+from league.pages.gathered import board_ranks, gather, ranked_boards
 from league.pages.page import page, save
 from league.pages.summary import summary
 from league.state.records import ROLES

@@ -1,8 +1,7 @@
 """Rank intervals: between which places of the leaderboard a member could honestly be."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,6 @@ from league.basics.data import PlainData
 from league.basics.errors import whole_number
 from league.basics.streams import stream
 from league.rating.rating import Rating
-from league.selection.leaderboard import Standing
 
 
 @dataclass(frozen=True)
@@ -55,26 +53,3 @@ def rank_intervals(
     rows = zip(names, own.tolist(), *ends.tolist(), first, strict=True)
     found = {row[0]: RankInterval(*row) for row in rows}
     return {name: found[name] for name in ratings}
-
-
-def ranked_boards(
-    boards: Mapping[str, Sequence[Standing]], ranks: Mapping[str, RankInterval]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return leaderboards by role as plain dicts, each row with its rank interval."""
-    return {
-        role: [row.to_dict() | {"ranks": ranks[row.member].to_dict()} for row in rows]
-        for role, rows in boards.items()
-    }
-
-
-def board_ranks(boards: Iterable[Sequence[Standing]], *, seed: int = 0) -> dict[str, RankInterval]:
-    """Return the rank interval of each member of some leaderboards, one for each role.
-
-    A large role gets fewer draws, at least 200.
-    """
-    ranks: dict[str, RankInterval] = {}
-    for board in boards:
-        ratings = {row.member: Rating(row.mu, row.sigma) for row in board}
-        draws = min(2000, max(200, 1_000_000 // len(ratings)))
-        ranks |= rank_intervals(ratings, seed=seed, draws=draws)
-    return ranks

@@ -1,5 +1,6 @@
 """What a report is made of: every analysis, run once on one history."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,10 @@ from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations
 from league.history.history import History, Life, history
-from league.history.ranks import RankInterval, board_ranks, ranked_boards
+from league.history.ranks import RankInterval, rank_intervals
 from league.history.survival import Survival, survival
 from league.league import League
+from league.rating.rating import Rating
 from league.selection.leaderboard import Standing
 from league.state.config import LeagueConfig
 from league.state.records import ROLES, STUDENT, TEACHER, Replacement
@@ -99,6 +101,29 @@ class Gathered:
             "top": self.top,
             "since": self.since,
         }
+
+
+def ranked_boards(
+    boards: Mapping[str, Sequence[Standing]], ranks: Mapping[str, RankInterval]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return leaderboards by role as plain dicts, each row with its rank interval."""
+    return {
+        role: [row.to_dict() | {"ranks": ranks[row.member].to_dict()} for row in rows]
+        for role, rows in boards.items()
+    }
+
+
+def board_ranks(boards: Iterable[Sequence[Standing]], *, seed: int = 0) -> dict[str, RankInterval]:
+    """Return the rank interval of each member of some leaderboards, one for each role.
+
+    A large role gets fewer draws, at least 200.
+    """
+    ranks: dict[str, RankInterval] = {}
+    for board in boards:
+        ratings = {row.member: Rating(row.mu, row.sigma) for row in board}
+        draws = min(2000, max(200, 1_000_000 // len(ratings)))
+        ranks |= rank_intervals(ratings, seed=seed, draws=draws)
+    return ranks
 
 
 def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
