@@ -17,9 +17,7 @@ import numpy as np
 import trueskill
 
 from league.rating.rating import RatingModel, Skills
-from league.schemes.batch import Batch
-from league.schemes.elo import Elo
-from league.schemes.weng_lin import WengLin
+from league.rating.schemes import Batch, Elo, WengLin
 
 MODEL = RatingModel()
 

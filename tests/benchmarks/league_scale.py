@@ -55,7 +55,7 @@ def _in_a_process(part: str, home: str) -> dict[str, Any]:
 
 def _part(options: argparse.Namespace) -> dict[str, Any]:
     from league import League, LeagueConfig, Outcome
-    from league.storage.settings import EVENTS, SNAPSHOT
+    from league.events.files import EVENTS, SNAPSHOT
 
     directory = Path(options.directory) / "league"
     half = options.members // 2

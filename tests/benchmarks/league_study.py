@@ -19,12 +19,11 @@ from league_studies.replacement_table import replacement_table
 from league_studies.scheme_table import scheme_table
 from league_studies.world import World
 
+from league.basics.errors import LeagueError
 from league.commands.group import OneLineErrors
 from league.commands.options import as_json_option
-from league.commands.output import print_json, print_table
-from league.commands.progress import bar
+from league.commands.output import bar, print_json, print_table
 from league.drawing.text_table import Cell
-from league.errors import LeagueError
 from league.rating.rating import RatingModel
 
 _SHARED = {

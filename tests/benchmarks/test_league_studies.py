@@ -17,9 +17,9 @@ from league_studies.scheme_table import scheme_table
 from league_studies.world import World, play, solve
 from league_study import main
 
-from league.errors import LeagueError
+from league.basics.errors import LeagueError
 from league.rating.rating import RatingModel, Skills
-from league.schemes.trueskill_games import TrueSkillGames
+from league.rating.schemes import TrueSkillGames
 
 SMALL = World(worlds=8, rounds=40)
 

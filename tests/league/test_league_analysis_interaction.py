@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from league import LeagueConfig, LeagueError, Rating
 from league.analysis import History, Life, Match, interaction
+from league.basics.streams import stream
 from league.games.probit_fit import probit_fit
 from league.rating.normal import log_cdf_pair
-from league.streams import stream
 
 CYCLE = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
 

@@ -22,7 +22,7 @@ from league.analysis import (
     rank_intervals,
     survival,
 )
-from league.streams import stream
+from league.basics.streams import stream
 
 few = settings(max_examples=30, deadline=None)
 

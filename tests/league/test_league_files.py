@@ -18,10 +18,9 @@ from league import (
     Outcome,
     UnreadableLeague,
 )
+from league.events.files import EVENTS, SETTINGS, SNAPSHOT, canonical, canonical_pieces
+from league.events.store import replayed
 from league.state.state import State
-from league.storage.files import canonical, canonical_pieces
-from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT
-from league.storage.store import replayed
 
 FILES = (SETTINGS, EVENTS, SNAPSHOT)
 
@@ -236,7 +235,7 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("league.storage.journal.os.write", half_then_full)
+            patch.setattr("league.events.journal.os.write", half_then_full)
             with pytest.raises(LeagueError, match="No space left"):
                 league.record(pairs[0], Outcome(4, 4, 8, 4, 1))
         assert contents(tmp_path / "l") == before
@@ -253,7 +252,7 @@ def test_a_pairing_that_does_not_reach_the_disk_changes_nothing(tmp_path, monkey
     with make(tmp_path / "l", 2) as league:
         before, state = contents(tmp_path / "l"), league.state.to_dict()
         with monkeypatch.context() as patch:
-            patch.setattr("league.storage.journal.os.fsync", full)
+            patch.setattr("league.events.journal.os.fsync", full)
             with pytest.raises(LeagueError, match="No space left"):
                 league.pair(2)
         assert (contents(tmp_path / "l"), league.state.to_dict()) == (before, state)
@@ -269,7 +268,7 @@ def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch)
     with make(tmp_path / "l", every=2) as league:
         step(league, 0)
         with monkeypatch.context() as patch:
-            patch.setattr("league.storage.files.os.replace", full)
+            patch.setattr("league.events.files.os.replace", full)
             step(league, 1)
             step(league, 2)
         assert "No space left" in league.warnings[0]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from league import League, LeagueConfig, LeagueError, LeagueLocked, Outcome
-from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT
-from league.storage.store import replayed
+from league.events.files import EVENTS, SETTINGS, SNAPSHOT
+from league.events.store import replayed
 
 KILLS = 30
 PROGRAM = """

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import F_HARD, F_VAR, LeagueConfig, LeagueError
+from league.basics.streams import stream, tie_break
 from league.events.fold import apply
-from league.pairing.assignment import assign
+from league.pairing.matchers import assign, choice_probabilities, match_weights
 from league.pairing.matching import propose
-from league.pairing.pfsp import choice_probabilities, match_weights
 from league.state.state import State
-from league.streams import stream, tie_break
 
 
 def founded(teachers: int, students: int, **settings: object) -> State:

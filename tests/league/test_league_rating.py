@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, conservative, environment, predict, quality, rate_matches
-from league.errors import LeagueError
-from league.rating.inheritance import child_rating
+from league.basics.errors import LeagueError
 from league.rating.normal import cdf, log_cdf_pair
+from league.rating.rating import child_rating
 
 MODEL = RatingModel()
 

@@ -18,8 +18,8 @@ from league import (
     Rating,
     rate_matches,
 )
+from league.events.files import EVENTS
 from league.rating.rating import RatingModel
-from league.storage.settings import EVENTS
 
 
 def make(path, teachers=3, students=3, **settings):

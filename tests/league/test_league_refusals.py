@@ -18,7 +18,7 @@ from league import (
     UnknownMember,
     UnreadableLeague,
 )
-from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
+from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT
 
 FINE = Outcome(8, 8, 32, 16, 1)
 

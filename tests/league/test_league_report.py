@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from league import League, LeagueConfig, Outcome, Rating
+from league.basics.streams import stream
 from league.cli import main
 from league.drawing.axes import spread, ticks
 from league.drawing.colours import STEPS, scale_style, step
 from league.drawing.markup import escape, html_table, number, short
 from league.report import gather, page, sparkline, summary
-from league.streams import stream
 
 
 def play(directory, teachers, students, rounds, every=0, anchors=False, cycle=False, **settings):
@@ -235,7 +235,7 @@ def test_a_failed_write_leaves_the_old_page(full, tmp_path, monkeypatch):
     def fail(*paths):
         raise OSError("no space left")
 
-    monkeypatch.setattr("league.storage.files.os.replace", fail)
+    monkeypatch.setattr("league.events.files.os.replace", fail)
     result = run("report", full, "--html", target)
     assert result.exit_code == 1
     assert result.stderr.splitlines() == ["league: no space left"]

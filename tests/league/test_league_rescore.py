@@ -9,16 +9,13 @@ from click.testing import CliRunner
 
 from league import League, LeagueConfig, LeagueError, Outcome
 from league.cli import main
-from league.events.fold import apply
-from league.events.results import results
+from league.events.fold import apply, results
+from league.history.agreement import noise_per_task, task_agreement
+from league.history.rescore import Log, forecasts, rescore
+from league.history.tuning import TAUS, calibrate
 from league.rating.normal import cdf
 from league.rating.rating import Rating
-from league.replay.calibrate import TAUS, calibrate
-from league.replay.forecast import forecasts
-from league.replay.log import Log
-from league.replay.rescore import rescore
-from league.schemes.catalogue import SCHEMES
-from league.state.agreement import noise_per_task, task_agreement
+from league.state.config import SCHEMES
 from league.state.state import State
 
 SCALE = math.sqrt(2.0) * 25 / 6

@@ -1,13 +1,14 @@
 """TrueSkill ratings, prioritised matchmaking and replacement for two populations."""
 
-from league.config import F_HARD, F_VAR, LeagueConfig
-from league.errors import (
+from league.basics.errors import (
     ConflictingResult,
     LeagueError,
     LeagueLocked,
     UnknownMember,
     UnreadableLeague,
 )
+from league.history.rescore import Rescored, rescore
+from league.history.tuning import calibrate
 from league.league import League
 from league.pairing.payoff import Payoff
 from league.rating.posterior import rate_matches
@@ -20,15 +21,11 @@ from league.rating.rating import (
     predict,
     quality,
 )
-from league.replay.calibrate import calibrate
-from league.replay.rescore import Rescored, rescore
-from league.schemes.catalogue import SCHEMES, scheme_of
-from league.schemes.scheme import RatingScheme
-from league.selection.standing import Standing
-from league.simulation.simulate import SimulationResult, simulate
-from league.simulation.world import Simulation
-from league.state.outcome import Outcome
-from league.state.records import Anchor, Pair, Replacement
+from league.rating.schemes import RatingScheme
+from league.selection.leaderboard import Standing
+from league.simulation import Simulation, SimulationResult, simulate
+from league.state.config import F_HARD, F_VAR, SCHEMES, LeagueConfig, scheme_of
+from league.state.records import Anchor, Outcome, Pair, Replacement
 
 __version__ = "0.1.0"
 

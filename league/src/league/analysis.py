@@ -12,15 +12,13 @@ Each function takes a `History` (or the `Game` made of it), draws random numbers
 
 from league.games.alpha_rank import AlphaRank, alpha_rank
 from league.games.diversity import Diversity, diversity
-from league.games.exploitability import Exploitability, exploitability
 from league.games.game import Game, game
 from league.games.interaction import Interaction, interaction
-from league.games.nash import Nash, nash
+from league.games.nash import Exploitability, Nash, exploitability, nash
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations
-from league.history.history import history, history_of
-from league.history.lives import History, Life, Match
+from league.history.history import History, Life, Match, history, history_of
 from league.history.ranks import RankInterval, rank_intervals
 from league.history.survival import Survival, survival
 

@@ -3,24 +3,8 @@
 import click
 
 from league import __version__
-from league.commands.board import board_command, matrix_command
-from league.commands.calibrate import calibrate_command
-from league.commands.games import (
-    alpha_rank_command,
-    diversity_command,
-    interaction_command,
-    nash_command,
-)
+from league.commands import board, games, history, replay, simulate
 from league.commands.group import OneLineErrors
-from league.commands.history import (
-    calibration_command,
-    drift_command,
-    generations_command,
-    survival_command,
-)
-from league.commands.replay import replay_command
-from league.commands.report import report_command
-from league.commands.simulate import simulate_command
 
 
 @click.group(cls=OneLineErrors)
@@ -30,19 +14,11 @@ def main() -> None:
 
 
 for _command in (
-    board_command,
-    matrix_command,
-    interaction_command,
-    nash_command,
-    alpha_rank_command,
-    diversity_command,
-    calibration_command,
-    survival_command,
-    drift_command,
-    generations_command,
-    replay_command,
-    calibrate_command,
-    report_command,
-    simulate_command,
+    *(board.board_command, board.matrix_command),
+    *(games.interaction_command, games.nash_command, games.alpha_rank_command),
+    *(games.diversity_command, history.calibration_command, history.survival_command),
+    *(history.drift_command, history.generations_command),
+    *(replay.replay_command, replay.calibrate_command),
+    *(board.report_command, simulate.simulate_command),
 ):
     main.add_command(_command)

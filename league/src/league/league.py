@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from league.checks import whole_number
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
+from league.basics.errors import LeagueError, UnreadableLeague, whole_number
+from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT, WriterLock, copy_atomically
 from league.events.new_events import (
     anchor_event,
     checked_population,
@@ -16,19 +15,14 @@ from league.events.new_events import (
     replacement_event,
     round_event,
 )
-from league.pairing.expectation import expected_of_pairs
-from league.pairing.payoff import Payoff, payoff
+from league.events.store import Store, write_new_league
+from league.pairing.payoff import Payoff, expected_of_pairs, payoff
 from league.rating.rating import Rating
-from league.roles import ROLES, check_role
+from league.selection.leaderboard import Standing, leaderboard
 from league.selection.selection import select
-from league.selection.standing import Standing, leaderboard
-from league.state.outcome import Outcome, outcome_row
-from league.state.records import Anchor, Pair, Replacement
+from league.state.config import LeagueConfig
+from league.state.records import ROLES, Anchor, Outcome, Pair, Replacement, check_role, outcome_row
 from league.state.state import State
-from league.storage.files import copy_atomically
-from league.storage.lock import WriterLock
-from league.storage.settings import EVENTS, LOCK, SETTINGS, SNAPSHOT
-from league.storage.store import Store, write_new_league
 
 
 class League:
@@ -58,21 +52,17 @@ class League:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
         self._writer_lock: WriterLock | None = None
-        names: tuple[list[str], list[str]] | None = None
+        founding = teachers is not None or students is not None
         exists = (self.directory / SETTINGS).exists()
-        if teachers is None and students is None:
-            if not exists:
-                raise UnreadableLeague(
-                    f"no league in {self.directory}; give teachers and students to found one"
-                )
-        elif exists or read_only:
-            raise LeagueError(
-                f"{self.directory} already holds a league; open it without names"
-                if exists
-                else "a league cannot be founded read-only"
+        if not founding and not exists:
+            raise UnreadableLeague(
+                f"no league in {self.directory}; give teachers and students to found one"
             )
-        else:
-            names = checked_population(teachers or (), students or ())
+        if founding and exists:
+            raise LeagueError(f"{self.directory} already holds a league; open it without names")
+        if founding and read_only:
+            raise LeagueError("a league cannot be founded read-only")
+        names = checked_population(teachers or (), students or ()) if founding else None
         try:
             if names:
                 self.directory.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,7 @@ html = page(gather(League("runs/league", read_only=True)))
 
 from league.drawing.sparkline import sparkline
 from league.pages.gathered import Gathered, gather
-from league.pages.page import page
-from league.pages.saving import save
+from league.pages.page import page, save
 from league.pages.summary import summary
 
 __all__ = ["Gathered", "gather", "page", "save", "sparkline", "summary"]

@@ -7,13 +7,9 @@ from statistics import NormalDist
 import numpy as np
 from league_studies.draws import draw_margin, games_with_draws
 
-from league.arrays import Floats, Ints
+from league.basics.data import Floats, Ints
 from league.rating.rating import RatingModel, Skills
-from league.schemes.batch import Batch
-from league.schemes.elo import Elo
-from league.schemes.scheme import RatingScheme
-from league.schemes.trueskill_games import evenly_spread
-from league.schemes.weng_lin import WengLin
+from league.rating.schemes import Batch, Elo, RatingScheme, WengLin, evenly_spread
 
 Update = Callable[[Skills, Skills, Ints, int], tuple[Skills, Skills]]
 """(teachers, students, right rollouts per task of shape [n, tasks], rollouts per task)."""

@@ -9,13 +9,13 @@ from league_studies.events import world_events
 from league_studies.follow import newcomers, rated
 from league_studies.world import Round, World, play, solve_rates
 
-from league.arrays import Floats
-from league.config import LeagueConfig
-from league.errors import LeagueError
+from league.basics.data import Floats
+from league.basics.errors import LeagueError
 from league.games.interaction import interaction
 from league.history.history import history_of
 from league.rating.rating import RatingModel, Skills
-from league.schemes.batch import Batch
+from league.rating.schemes import Batch
+from league.state.config import LeagueConfig
 
 CYCLES = (0.0, 2.0, 4.0, 8.0)
 """Skill units that a planted circle gives and takes; 0 is a transitive league."""

@@ -7,10 +7,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.rating.normal import log_cdf_pair, log_pdf
+from league.rating.posterior import moved, win_moments
 from league.rating.rating import RatingModel, Skills
-from league.rating.single_games import moved, win_moments
 
 
 def draw_margin(probability: float, model: RatingModel) -> float:

@@ -9,10 +9,10 @@ from league_studies.follow import Accuracy, Ledger, follow
 from league_studies.oracle import oracle
 from league_studies.world import Round, World, play
 
-from league.arrays import Floats
+from league.basics.data import Floats
+from league.history.tuning import TAUS
 from league.rating.rating import RatingModel
-from league.replay.calibrate import TAUS
-from league.schemes.batch import Batch
+from league.rating.schemes import Batch
 
 DRIFTS = tuple(factor * RatingModel.tau for factor in (0.0, 1.0, 2.5, 5.0, 10.0))
 """True steps of a skill per match: none, the default tau, and what training may bring."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from league_studies.world import Round, World
 
-from league.state.outcome import Outcome
+from league.state.records import Outcome
 
 
 def world_events(world: World, rounds: Sequence[Round], which: int) -> list[dict[str, Any]]:

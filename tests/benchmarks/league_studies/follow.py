@@ -7,10 +7,10 @@ import numpy as np
 from league_studies.contenders import Contender
 from league_studies.world import Round, World, solve_rates
 
-from league.arrays import Floats, Ints
+from league.basics.data import Floats, Ints
 from league.rating.normal import Z95
 from league.rating.rating import RatingModel, Skills
-from league.schemes.scheme import RatingScheme
+from league.rating.schemes import RatingScheme
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from league_studies.contenders import Contender, fractional
 from league_studies.follow import newcomers, rated
 from league_studies.world import World, play
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.rating.rating import RatingModel
-from league.schemes.batch import Batch
+from league.rating.schemes import Batch
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import numpy as np
 from league_studies.follow import matched, newcomers
 from league_studies.world import World, play
 
-from league.arrays import Floats, Ints, Mask
+from league.basics.data import Floats, Ints, Mask
 from league.rating.rating import RatingModel, Skills
-from league.schemes.batch import Batch
+from league.rating.schemes import Batch
 
 POLICIES = ("ignore invalid", "invalid = student wins", "teacher loses, student unmoved")
 

@@ -6,19 +6,17 @@ from functools import partial
 
 import numpy as np
 
-from league.arrays import Floats, Ints
-from league.config import LeagueConfig
-from league.errors import LeagueError
+from league.basics.data import Floats, Ints
+from league.basics.errors import LeagueError
+from league.basics.streams import stream
 from league.events.fold import apply
-from league.pairing.assignment import assign
-from league.pairing.expectation import expected_scores
-from league.pairing.matchers import ASSIGNMENT_LIMIT
+from league.pairing.matchers import ASSIGNMENT_LIMIT, assign, choice_probabilities, match_weights
 from league.pairing.matching import propose
-from league.pairing.pfsp import choice_probabilities, match_weights
+from league.pairing.payoff import expected_scores
 from league.rating.rating import Rating
-from league.roles import STUDENT, TEACHER
+from league.state.config import LeagueConfig
+from league.state.records import STUDENT, TEACHER
 from league.state.state import State
-from league.streams import stream
 
 OURS = ("uniform", "sampled", "assignment", "thompson")
 

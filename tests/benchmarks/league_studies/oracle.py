@@ -10,7 +10,7 @@ import numpy as np
 from league_studies.follow import Ledger
 from league_studies.world import Round, World, solve_rates
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.rating.normal import Z95
 from league.rating.posterior import GapProblem, gap_moments
 from league.rating.rating import RatingModel

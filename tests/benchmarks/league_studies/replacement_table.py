@@ -8,10 +8,10 @@ from league_studies.contenders import Contender, fractional
 from league_studies.follow import newcomers, rated
 from league_studies.world import Round, World, solve, solve_rates
 
-from league.arrays import Floats, Ints
+from league.basics.data import Floats, Ints
+from league.basics.streams import stream
 from league.rating.rating import RatingModel, Skills
-from league.schemes.batch import Batch
-from league.streams import stream
+from league.rating.schemes import Batch
 
 SETTINGS = (
     ("reset", "mu - 3 sigma", 0),

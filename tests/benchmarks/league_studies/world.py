@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Ints
-from league.errors import LeagueError
+from league.basics.data import Floats, Ints
+from league.basics.errors import LeagueError
+from league.basics.streams import stream
 from league.rating.normal import log_cdf_pair
 from league.rating.rating import RatingModel
-from league.streams import stream
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,23 @@
-"""The verbs `board` and `matrix`: who stands where, and who solves whose tasks."""
+"""The verbs `board`, `matrix` and `report`: who stands where, who met whom, and all of it."""
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from league.commands.options import as_json_option, league_directory, open_league
+from league.commands.options import as_json_option, league_directory, open_league, since_option
 from league.commands.output import print_json, print_table
-from league.history.ranks import board_ranks
-from league.roles import ROLES
+from league.pages.gathered import board_ranks, gather, ranked_boards
+from league.pages.page import page, save
+from league.pages.summary import summary
+from league.state.records import ROLES
 
 _HEADER = "role member slot mu sigma lower ranks matches solved valid unsolved reward age parents"
+_SKILL = attrgetter("role", "member", "slot", "mu", "sigma", "conservative")
+_COUNTS = attrgetter(
+    *("matches", "mean_solve_rate", "valid_rate", "unsolved_rate", "mean_reward", "age")
+)
 
 
 @click.command("board")
@@ -23,32 +30,17 @@ def board_command(directory: Path, role: str | None, as_json: bool) -> None:
     boards = {r: opened.leaderboard(r) for r in ([role] if role else ROLES)}
     ranks = board_ranks(boards.values(), seed=opened.config.seed)
     if as_json:
-        print_json(
-            {
-                r: [row.to_dict() | {"ranks": ranks[row.member].to_dict()} for row in rows]
-                for r, rows in boards.items()
-            }
-        )
+        print_json(ranked_boards(boards, ranks))
         return
     rows = [
         (
-            s.role,
-            s.member,
-            s.slot,
-            s.mu,
-            s.sigma,
-            s.conservative,
-            f"{ranks[s.member].low}-{ranks[s.member].high}",
-            s.matches,
-            s.mean_solve_rate,
-            s.valid_rate,
-            s.unsolved_rate,
-            s.mean_reward,
-            s.age,
-            " + ".join(s.parents),
+            *_SKILL(row),
+            f"{ranks[row.member].low}-{ranks[row.member].high}",
+            *_COUNTS(row),
+            " + ".join(row.parents),
         )
-        for rows in boards.values()
-        for s in rows
+        for board in boards.values()
+        for row in board
     ]
     print_table(_HEADER.split(), rows)
     click.echo(
@@ -77,3 +69,22 @@ def matrix_command(directory: Path, what: str, as_json: bool) -> None:
     cells: Any = getattr(payoff, what)
     rows = [(name, *row) for name, row in zip(payoff.teachers, cells, strict=True)]
     print_table(("teacher", *payoff.students), rows)
+
+
+@click.command("report")
+@league_directory
+@click.option("--html", type=click.Path(path_type=Path), help="Write the page to this file.")
+@click.option("--top", default=32, show_default=True, help="Members a side in matrices and games.")
+@since_option
+@as_json_option
+def report_command(directory: Path, html: Path | None, top: int, since: int, as_json: bool) -> None:
+    """Sum up the league of DIRECTORY, in text and as one HTML page without scripts."""
+    gathered = gather(open_league(directory), top=top, since=since)
+    if html is not None:
+        save(page(gathered), html)
+    if as_json:
+        print_json(gathered.to_dict())
+        return
+    click.echo(summary(gathered))
+    if html is not None:
+        click.echo(f"\nwrote {click.format_filename(html)}")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from league.errors import LeagueError, LeagueLocked, UnreadableLeague
+from league.basics.errors import LeagueError, LeagueLocked, UnreadableLeague
 
 FOUND = 1
 USAGE = 2

@@ -1,59 +1,45 @@
 """The verbs of the `league` command about what happened over time."""
 
 import textwrap
-from pathlib import Path
 
 import click
 
-from league.commands.options import as_json_option, league_directory, open_history, since_option
-from league.commands.output import LINES, MANY, MORE, first_rows, print_json, print_table
-from league.drawing.text_table import Cell
-from league.history.calibration import calibration
-from league.history.drift import drift
-from league.history.generations import Cohort, generations
-from league.history.survival import survival
+from league.commands.options import analysis_command, since_option
+from league.commands.output import LINES, MANY, MORE, first_rows, number, print_table
+from league.history.calibration import Calibration, calibration
+from league.history.drift import Drift, drift
+from league.history.generations import Cohort, Generations, generations
+from league.history.survival import Survival, survival
 
 _WIDTH = 95
+_cohorts = click.option("--cohorts", default=12, show_default=True, help="At most so many a side.")
 
 
-@click.command("calibration")
-@league_directory
-@since_option
-@as_json_option
-def calibration_command(directory: Path, since: int, as_json: bool) -> None:
+@analysis_command("calibration", calibration, since_option)
+def calibration_command(found: Calibration) -> None:
     """Compare expected with observed shares of tasks, by tenths of the expectation."""
-    found = calibration(open_history(directory), since=since)
-    if as_json:
-        print_json(found.to_dict())
-        return
     rows = [
         (f"{x.low:.1f}-{x.high:.1f}", x.matches, x.tasks, x.predicted, x.observed)
         for x in found.deciles
     ]
     print_table(("expected", "matches", "tasks", "mean expected", "observed"), rows)
     summary = [
-        ("log-loss, nats per task", _number(found.log_loss)),
-        ("  always expecting the mean", _number(found.log_loss_constant)),
-        ("  knowing each result", _number(found.log_loss_best)),
-        ("RMSE, chance included", _number(found.rmse)),
-        ("bias, observed - expected", _number(found.bias)),
-        ("inside 95 % intervals", _number(found.coverage)),
+        ("log-loss, nats per task", number(found.log_loss)),
+        ("  always expecting the mean", number(found.log_loss_constant)),
+        ("  knowing each result", number(found.log_loss_best)),
+        ("RMSE, chance included", number(found.rmse)),
+        ("bias, observed - expected", number(found.bias)),
+        ("inside 95 % intervals", number(found.coverage)),
     ]
     click.echo()
     print_table(("over all matches", "value"), summary, found.notes)
 
 
-@click.command("survival")
-@league_directory
-@as_json_option
-def survival_command(directory: Path, as_json: bool) -> None:
+@analysis_command("survival", survival)
+def survival_command(found: Survival) -> None:
     """Show how long members last and whose descendants are left."""
-    found = survival(open_history(directory))
-    if as_json:
-        print_json(found.to_dict())
-        return
     sides = (found.teachers, found.students)
-    rows: list[tuple[Cell, ...]] = [
+    rows = [
         (x.role, x.members, x.living, x.median_life, x.founders_alive, x.takeover, x.takeover_by)
         for x in sides
     ]
@@ -70,25 +56,13 @@ def survival_command(directory: Path, as_json: bool) -> None:
         click.echo(MORE)
 
 
-@click.command("drift")
-@league_directory
-@as_json_option
-def drift_command(directory: Path, as_json: bool) -> None:
+@analysis_command("drift", drift)
+def drift_command(found: Drift) -> None:
     """Show how the two sides' ratings move, and what can be read from that."""
-    found = drift(open_history(directory))
-    if as_json:
-        print_json(found.to_dict())
-        return
-    rows = [
-        (
-            found.rounds[i],
-            found.teacher_mean[i],
-            found.student_mean[i],
-            found.gap[i],
-            found.gap_centred[i],
-        )
-        for i in _thinned(len(found.rounds))
-    ]
+    columns = (found.teacher_mean, found.student_mean, found.gap, found.gap_centred)
+    step = max(1, -(-len(found.rounds) // LINES))
+    shown = sorted({*range(0, len(found.rounds), step), len(found.rounds) - 1})
+    rows = [(found.rounds[i], *(values[i] for values in columns)) for i in shown]
     print_table(("rounds", "teachers", "students", "gap", "gap without replacement jumps"), rows)
     if found.against_anchors:
         spans = [
@@ -104,16 +78,9 @@ def drift_command(directory: Path, as_json: bool) -> None:
     )
 
 
-@click.command("generations")
-@league_directory
-@click.option("--cohorts", default=12, show_default=True, help="At most so many a side.")
-@as_json_option
-def generations_command(directory: Path, cohorts: int, as_json: bool) -> None:
+@analysis_command("generations", generations, _cohorts)
+def generations_command(found: Generations) -> None:
     """Show solve rates of students by birth against teachers by birth; a dot if never met."""
-    found = generations(open_history(directory), cohorts=cohorts)
-    if as_json:
-        print_json(found.to_dict())
-        return
     rows = [
         (f"born {_span(cohort)}", *cells)
         for cohort, cells in zip(found.teachers, found.solve_rate, strict=True)
@@ -121,14 +88,5 @@ def generations_command(directory: Path, cohorts: int, as_json: bool) -> None:
     print_table(("teachers", *(f"students {_span(c)}" for c in found.students)), rows, found.notes)
 
 
-def _number(value: float | None) -> str:
-    return "·" if value is None else f"{value:.4f}"
-
-
 def _span(cohort: Cohort) -> str:
     return str(cohort.first) if cohort.first == cohort.last else f"{cohort.first}-{cohort.last}"
-
-
-def _thinned(count: int) -> list[int]:
-    step = max(1, -(-count // LINES))
-    return sorted({*range(0, count, step), count - 1})

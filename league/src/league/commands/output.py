@@ -1,7 +1,9 @@
-"""What the commands print: tables with notes, or JSON."""
+"""What the commands print: tables with notes, JSON, and a bar while they work."""
 
+import contextlib
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import click
@@ -25,6 +27,11 @@ def print_table(
     print_notes(notes)
 
 
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with fixed decimals, and a blank dot for None."""
+    return "·" if value is None else f"{value:.{digits}f}"
+
+
 def print_notes(notes: Sequence[str]) -> None:
     """Print sentences, one a line."""
     for note in notes:
@@ -39,3 +46,17 @@ def first_rows(rows: Sequence[T], ranked: Sequence[T]) -> Sequence[T]:
 def print_json(data: object) -> None:
     """Print plain data as indented JSON; NaN and infinity are refused."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextlib.contextmanager
+def bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that takes (done, of) and moves the bar."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    with click.progressbar(length=1000, label=label, file=sys.stderr) as shown:
+
+        def move(done: int, total: int) -> None:
+            shown.update(1000 * done // total - shown.pos)
+
+        yield move

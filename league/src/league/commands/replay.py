@@ -1,21 +1,21 @@
-"""The verb `replay`: a league's log played again, to check it or under another rating scheme."""
+"""The verbs `replay` and `calibrate`: a log played again, to check it or under other settings."""
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
 
+from league.basics.errors import LeagueError
 from league.commands.group import FOUND, complain
 from league.commands.options import as_json_option, league_directory, open_league
-from league.commands.output import print_json, print_table
-from league.commands.progress import bar
-from league.config import SCHEMES
-from league.errors import LeagueError
-from league.replay.log import Log
-from league.replay.rescore import Rescored, rescore
-from league.storage.settings import EVENTS
-from league.storage.store import replayed
+from league.commands.output import bar, print_json, print_table
+from league.events.files import EVENTS
+from league.events.store import replayed
+from league.history.rescore import Log, Rescored, rescore
+from league.history.tuning import FEW_MATCHES, TAUS, Tuning, calibrate
+from league.state.config import SCHEMES
 
 FIGURES = ("log-loss", "RMSE", "of it chance", "excess", "coverage")
 """The columns that `figures` fills."""
@@ -40,19 +40,13 @@ LEGEND = (
 @click.option("--elo-k", type=float, help="With --scheme elo: its K, in rating units.")
 @as_json_option
 def replay_command(
-    directory: Path,
-    schemes: tuple[str, ...],
-    tau: float | None,
-    evidence: float | None,
-    elo_k: float | None,
-    as_json: bool,
+    directory: Path, schemes: tuple[str, ...], as_json: bool, **given: float | None
 ) -> None:
     """Rebuild the state from the event log alone and compare; exit code 1 if it differs.
 
     With --scheme, play the log again under that rating scheme instead, and show how well it
     would have predicted every match; nothing is changed.
     """
-    given = {"tau": tau, "evidence": evidence, "elo_k": elo_k}
     overrides = {name: value for name, value in given.items() if value is not None}
     if schemes:
         _compare(directory, SCHEMES if "all" in schemes else schemes, overrides, as_json)
@@ -64,17 +58,13 @@ def replay_command(
 
 def figures(one: Rescored) -> tuple[str | None, ...]:
     """Return the cells of one setting under `FIGURES`."""
-    return (
-        f"{one.log_loss:.5f}",
-        f"{one.rmse:.4f}",
-        f"{one.noise:.4f}",
-        f"{one.excess:.4f}",
-        None if one.coverage is None else f"{one.coverage:.3f}",
-    )
+    errors = (f"{value:.4f}" for value in (one.rmse, one.noise, one.excess))
+    coverage = None if one.coverage is None else f"{one.coverage:.3f}"
+    return (f"{one.log_loss:.5f}", *errors, coverage)
 
 
 def _compare(
-    directory: Path, schemes: tuple[str, ...], overrides: dict[str, Any], as_json: bool
+    directory: Path, schemes: Collection[str], overrides: dict[str, Any], as_json: bool
 ) -> None:
     open_league(directory)
     log = Log.read(directory)
@@ -95,8 +85,7 @@ def _compare(
 def _verify(directory: Path, as_json: bool) -> None:
     opened = open_league(directory)
     log = directory / EVENTS
-    whole = log.read_bytes()[: opened.byte_length]
-    rebuilt = replayed(opened.config, whole, log)
+    rebuilt = replayed(opened.config, log.read_bytes()[: opened.byte_length], log)
     equal = rebuilt.to_dict() == opened.state.to_dict()
     counts = {
         "events": rebuilt.events,
@@ -108,7 +97,75 @@ def _verify(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json(counts)
     else:
-        print_table(tuple(counts), [tuple(str(value) for value in counts.values())])
+        print_table(tuple(counts), [tuple(map(str, counts.values()))])
     if not equal:
         complain(f"{directory}: the snapshot does not follow from the log")
         sys.exit(FOUND)
+
+
+_TAUS = ", ".join(f"{tau:.3g}" for tau in TAUS)
+
+
+@click.command("calibrate")
+@league_directory
+@click.option("--tau", "taus", help=f"Taus to try, separated by commas  [default: {_TAUS}]")
+@click.option("--evidence", "evidences", help="Games per task to try  [default: the league's]")
+@as_json_option
+def calibrate_command(
+    directory: Path, taus: str | None, evidences: str | None, as_json: bool
+) -> None:
+    """Find the tau that would have predicted the league of DIRECTORY best."""
+    open_league(directory)
+    grid = TAUS if taus is None else _numbers("tau", taus)
+    tried = None if evidences is None else _numbers("evidence", evidences)
+    with bar("replaying") as progress:
+        found = calibrate(Log.read(directory), grid, tried, progress)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    rows = [
+        (
+            f"{trial.rescored.tau:.3g}",
+            f"{trial.rescored.evidence:g}",
+            *figures(trial.rescored),
+            "best" if i == found.best else f"{trial.behind:+.5f} ± {trial.error:.5f}",
+            "the league's" if i == found.own else "",
+        )
+        for i, trial in enumerate(found.trials)
+    ]
+    print_table(("tau", "evidence", *FIGURES, "log-loss behind", ""), rows)
+    click.echo(LEGEND)
+    click.echo("\n" + _advice(found))
+
+
+def _advice(found: Tuning) -> str:
+    best, own = (found.trials[i].rescored for i in (found.best, found.own))
+    if not found.enough:
+        return (
+            f"Only {own.matches} rated matches: fewer than {FEW_MATCHES} cannot settle this. "
+            "Keep the settings for now."
+        )
+    if not found.change:
+        return (
+            f"The league's own tau {own.tau:.3g} and evidence {own.evidence:g} are not told apart "
+            "from the best:\nkeep them."
+        )
+    settings = f"tau={best.tau:.3g}"
+    if best.evidence != own.evidence:
+        settings += f", evidence={best.evidence:g}, max_weight={best.max_weight:g}"
+    advice = (
+        "A league's settings are fixed at its founding. For the next one, write\n"
+        f"    LeagueConfig({settings})"
+    )
+    if best.tau == max(trial.rescored.tau for trial in found.trials):
+        advice += "\nThe best tau is the largest that was tried; go on with --tau."
+    return advice
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise LeagueError(
+            f"{name} is {text!r}; expected numbers separated by commas, such as 0.1,0.2"
+        ) from None

@@ -1,14 +1,14 @@
 """The verb `simulate`: leagues whose truth is known."""
 
 from dataclasses import replace
+from typing import Any
 
 import click
 
 from league.commands.options import as_json_option
-from league.commands.output import print_json, print_table
-from league.config import MATCHERS, LeagueConfig
-from league.simulation.simulate import SimulationResult, simulate
-from league.simulation.world import Simulation
+from league.commands.output import number, print_json, print_table
+from league.simulation import Simulation, simulate
+from league.state.config import MATCHERS, LeagueConfig
 
 
 @click.command("simulate")
@@ -24,46 +24,25 @@ from league.simulation.world import Simulation
 @click.option("--seed", default=0, show_default=True)
 @as_json_option
 def simulate_command(
-    teachers: int,
-    students: int,
-    rounds: int,
-    tasks: int,
-    rollouts: int,
-    worlds: int,
-    drift: float | None,
-    tau: float | None,
-    matcher: str,
-    seed: int,
-    as_json: bool,
+    tau: float | None, matcher: str, seed: int, as_json: bool, **chosen: Any
 ) -> None:
     """Rate members whose true skills are known, in a sound league and with a broken teacher."""
     config = LeagueConfig(seed=seed, matcher=matcher)
     config = config if tau is None else replace(config, tau=tau)
-    world = Simulation(
-        teachers=teachers,
-        students=students,
-        rounds=rounds,
-        tasks=tasks,
-        rollouts=rollouts,
-        worlds=worlds,
-        drift=drift,
-        seed=seed,
-        config=config,
-    )
+    world = Simulation(seed=seed, config=config, **chosen)
     results = {"sound": simulate(world)}
-    if teachers > 1:
+    if world.teachers > 1:
         results["one broken teacher"] = simulate(replace(world, broken=True))
     if as_json:
         print_json({name: result.to_dict() for name, result in results.items()})
         return
     header = ("league", "RMSE", "coverage", "bias", "broken last")
-    print_table(header, [_row(name, result) for name, result in results.items()])
+    rows = [
+        (name, f"{x.rmse:.3f}", f"{x.coverage:.3f}", f"{x.bias:+.3f}", number(x.broken_last, 2))
+        for name, x in results.items()
+    ]
+    print_table(header, rows)
     click.echo(
         "\nRMSE of the predicted solve rate; share of true skill gaps inside 95 % intervals; "
         "relative\noverspread of gaps; share of worlds in which the broken teacher ends last."
     )
-
-
-def _row(name: str, result: SimulationResult) -> tuple[str, ...]:
-    last = "·" if result.broken_last is None else f"{result.broken_last:.2f}"
-    return (name, f"{result.rmse:.3f}", f"{result.coverage:.3f}", f"{result.bias:+.3f}", last)

@@ -8,14 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from league.errors import LeagueError
-from league.events.results import results
+from league.basics.errors import LeagueError
 from league.events.scoring import close_round, score
-from league.rating.inheritance import child_rating
-from league.rating.rating import Rating
-from league.roles import ROLES
-from league.state.member import Member
-from league.state.records import ADDED, Anchor, Replacement
+from league.rating.rating import Rating, child_rating
+from league.state.records import ADDED, ROLES, Anchor, Member, Outcome, Replacement
 from league.state.state import State
 
 Event = Mapping[str, Any]
@@ -36,9 +32,8 @@ def apply(state: State, event: Event) -> None:
 def _founded(state: State, event: Event) -> None:
     newcomer = Rating(state.config.mu, state.config.sigma)
     for role in ROLES:
-        names = event[role + "s"]
-        state.slots[role] = list(names)
-        for slot, name in enumerate(names):
+        state.slots[role] = list(event[role + "s"])
+        for slot, name in enumerate(state.slots[role]):
             state.members[name] = Member(name, role, slot, 0, newcomer)
 
 
@@ -63,36 +58,23 @@ def _recorded(state: State, event: Event) -> None:
 
 def _member_replaced(state: State, event: Event) -> None:
     _freeze(state, event.get("frozen", ()), "replacement")
-    old = state.members[event["member"]]
+    old, child = state.members[event["member"]], event["child"]
     parents, weights = tuple(event["parents"]), tuple(event["weights"])
     ratings = [state.members[name].rating for name in parents]
     rating = child_rating(ratings, weights, state.config.child_sigma, state.config.model)
-    size = len(state.slots[old.role])
+    rounds, slots = len(state.rounds), state.slots[old.role]
     state.members[old.name] = replace(old, alive=False)
-    state.members[event["child"]] = Member(
-        event["child"],
-        old.role,
-        old.slot,
-        len(state.rounds),
-        rating,
+    state.members[child] = Member(
+        *(child, old.role, old.slot, rounds, rating),
         parents=parents,
         operator=event["operator"],
         paired=old.paired,
         turn=old.turn,
     )
-    state.slots[old.role][old.slot] = event["child"]
-    state.replacements.append(
-        Replacement(
-            old.name,
-            event["child"],
-            parents,
-            weights,
-            event["operator"],
-            event["reason"],
-            len(state.rounds),
-            (rating.mu - old.rating.mu) / size,
-        )
-    )
+    slots[old.slot] = child
+    offset = (rating.mu - old.rating.mu) / len(slots)
+    told = (event["operator"], event["reason"], rounds, offset)
+    state.replacements.append(Replacement(old.name, child, parents, weights, *told))
     close_round(state)
 
 
@@ -103,17 +85,10 @@ def _anchor_added(state: State, event: Event) -> None:
 def _freeze(state: State, entries: Sequence[Event], cause: str) -> None:
     for entry in entries:
         name, role, of = entry["name"], entry["role"], entry["of"]
-        rounds = len(state.rounds)
+        rating, rounds = Rating(entry["mu"], entry["sigma"]), len(state.rounds)
+        parents = (of,) if of else ()
         state.members[name] = Member(
-            name,
-            role,
-            -1,
-            rounds,
-            Rating(entry["mu"], entry["sigma"]),
-            alive=False,
-            parents=(of,) if of else (),
-            operator="anchor",
-            anchor=True,
+            name, role, -1, rounds, rating, False, parents, "anchor", anchor=True
         )
         state.anchors.append(Anchor(name, role, of, rounds, cause))
 
@@ -126,3 +101,13 @@ _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "member_replaced": _member_replaced,
     "anchor_added": _anchor_added,
 }
+
+
+def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
+    """Return the (pair id, outcome) of each result in an event, if it holds any."""
+    kind = event.get("event")
+    if kind == "match_recorded":
+        return [(event["pair"], Outcome(**event["outcome"]))]
+    if kind == "matches_recorded":
+        return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
+    return []

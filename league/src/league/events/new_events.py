@@ -5,15 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from league.checks import is_finite
-from league.errors import ConflictingResult, LeagueError
+from league.basics.errors import ConflictingResult, LeagueError, is_finite
 from league.pairing.matching import propose
 from league.rating.rating import Rating
-from league.roles import STUDENT, TEACHER, check_role
-from league.selection.hall_of_fame import frozen_entry, hall_of_replacement, hall_of_round
-from league.state.member import check_name
-from league.state.outcome import Outcome
-from league.state.records import Pair
+from league.selection.selection import frozen_entry, hall_of_replacement, hall_of_round
+from league.state.records import STUDENT, TEACHER, Outcome, Pair, check_name, check_role
 from league.state.state import State
 
 _TEXT = re.compile(r"[ -~]{1,200}")
@@ -40,7 +36,11 @@ def new_results(state: State, results: Iterable[tuple[Pair, Outcome]]) -> list[t
     outcome with other numbers.
     """
     new: dict[str, Outcome] = {}
-    for pair, outcome in _as_pairs(results):
+    try:
+        rows = [(pair, outcome) for pair, outcome in results]
+    except (TypeError, ValueError):
+        raise LeagueError("expected results as a list of (pair, outcome)") from None
+    for pair, outcome in rows:
         if not isinstance(pair, Pair) or state.pairs.get(pair.id) != pair:
             raise LeagueError(f"{pair} is not a pair of this league; take pairs from pair(round)")
         if not isinstance(outcome, Outcome):
@@ -136,13 +136,6 @@ def anchor_event(
         raise LeagueError(f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0")
     floats = Rating(float(rating.mu), float(rating.sigma))
     return {"event": "anchor_added"} | frozen_entry(name, role, of or "", floats)
-
-
-def _as_pairs(results: Iterable[tuple[Pair, Outcome]]) -> list[tuple[Pair, Outcome]]:
-    try:
-        return [(pair, outcome) for pair, outcome in results]
-    except (TypeError, ValueError):
-        raise LeagueError("expected results as a list of (pair, outcome)") from None
 
 
 def _check_new(state: State, name: str) -> None:

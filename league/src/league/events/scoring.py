@@ -4,28 +4,26 @@ Any number of results at once, with the state after them depending on what was r
 on the order or the portions in which it came, as long as rounds come one after the other.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from league.rating.rating import Skills
-from league.roles import TEACHER
-from league.schemes.catalogue import scheme_of
-from league.state.member import Member, teacher_reward
-from league.state.outcome import Outcome
-from league.state.records import Meeting, Pair
+from league.state.config import scheme_of
+from league.state.records import TEACHER, Member, Outcome, Pair, teacher_reward
 from league.state.state import State
+
+_SUMS = ("tasks", "valid", "attempts", "solved")
 
 
 def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
     """Take in the outcomes of some pairs, by pair id; none of them may be recorded already."""
-    by_round: dict[int, list[Pair]] = {}
-    for pair_id in outcomes:
-        pair = state.pairs[pair_id]
-        by_round.setdefault(pair.round, []).append(pair)
-    for number in sorted(by_round):
-        pairs = by_round[number]
+    found = sorted((state.pairs[pair_id] for pair_id in outcomes), key=lambda pair: pair.round)
+    for number, group in groupby(found, key=lambda pair: pair.round):
+        pairs = list(group)
         if number > state.open_round:
             close_round(state)
             state.open_round = number
@@ -51,8 +49,8 @@ def close_round(state: State) -> None:
 def _affected(state: State, pairs: Iterable[Pair]) -> list[Pair]:
     """All recorded pairs of the open round that share members with these, by id.
 
-    Where members met several others, they are put back to what they were before the round, to be
-    rated again in the order of ids: so the order of arrival leaves no trace.
+    Members that met several others are put back to what they were before the round, to be rated
+    again in the order of ids: so the order of arrival leaves no trace.
     """
     found: dict[str, Pair] = {}
     for start in pairs:
@@ -124,31 +122,27 @@ def _rate_at_once(state: State, pairs: list[Pair]) -> None:
 def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
     key = (pair.teacher, pair.student)
     old = state.meeting(*key)
-    keep = state.config.history_decay
-    counted = outcome.counted
-    state.meetings[key] = Meeting(
-        old.matches + 1,
-        old.tasks + outcome.tasks,
-        old.valid + outcome.valid,
-        old.attempts + outcome.attempts,
-        old.solved + outcome.solved,
-        keep * old.past_tasks + counted,
-        keep * old.past_won + counted * outcome.student_score,
-        max(old.last_round, pair.round),
+    keep, counted = state.config.history_decay, outcome.counted
+    state.meetings[key] = replace(
+        old,
+        **_added(old, outcome, _SUMS),
+        matches=old.matches + 1,
+        past_tasks=keep * old.past_tasks + counted,
+        past_won=keep * old.past_won + counted * outcome.student_score,
+        last_round=max(old.last_round, pair.round),
     )
+
+
+def _added(old: object, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(old, name) + getattr(outcome, name) for name in names}
 
 
 def _with_counts(member: Member, outcome: Outcome) -> Member:
     reward = round(1e6 * teacher_reward(outcome)) if member.role == TEACHER else 0
     return replace(
         member,
+        **_added(member, outcome, (*_SUMS, "unsolved", "void")),
         matches=member.matches + 1,
-        tasks=member.tasks + outcome.tasks,
-        valid=member.valid + outcome.valid,
-        attempts=member.attempts + outcome.attempts,
-        solved=member.solved + outcome.solved,
-        unsolved=member.unsolved + outcome.unsolved,
         tried=member.tried + (outcome.valid if outcome.attempts else 0),
         reward_millionths=member.reward_millionths + reward,
-        void=member.void + outcome.void,
     )

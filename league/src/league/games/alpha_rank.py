@@ -10,14 +10,13 @@ infinite alpha the transitions are 1 - epsilon, 1/2 and epsilon for a gain, a ti
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
-from league.errors import LeagueError
+from league.basics.data import Floats, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.games.game import Game
-from league.plain_data import PlainData
 
 LIMIT = 32
 """At most so many members a side: the chain has teachers x students states."""
@@ -60,7 +59,8 @@ def alpha_rank(
             f"at most {LIMIT} a side: use game(..., top={LIMIT}) (--top {LIMIT})"
         )
     share = game.matrix()
-    mass = stationary(1.0 - share, share, alpha=alpha, population=population, epsilon=epsilon)
+    settings: Any = {"alpha": alpha, "population": population, "epsilon": epsilon}
+    mass = stationary(1.0 - share, share, **settings)
     order = np.argsort(-mass, axis=None, kind="stable")[:10]
     rows, columns = np.unravel_index(order, mass.shape)
     return AlphaRank(
@@ -72,9 +72,7 @@ def alpha_rank(
             (game.teachers[i], game.students[j], float(mass[i, j]))
             for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
         ),
-        alpha=alpha,
-        population=population,
-        epsilon=epsilon,
+        **settings,
         filled=game.filled,
         notes=game.notes,
     )
@@ -92,7 +90,7 @@ def stationary(
 
     first, second: what the row player and the column player gain in each state, shape [n, m].
     """
-    if alpha is not None and not (math.isfinite(alpha) and alpha > 0.0):
+    if alpha is not None and not 0.0 < alpha < math.inf:
         raise LeagueError(f"alpha is {alpha!r}; expected a number > 0, or None for infinite")
     whole_number("population", population, 2)
     if not 0.0 < epsilon < 0.5:
@@ -101,14 +99,13 @@ def stationary(
     if rows * columns == 1:
         return np.ones((1, 1))
     chain = np.zeros((rows, columns, rows, columns))
-    for j in range(columns):
-        gain = first[None, :, j] - first[:, None, j]
+    for j, payoff in enumerate(first.T):
+        gain = payoff[None, :] - payoff[:, None]
         chain[:, j, :, j] = _takeover(gain, alpha, population, epsilon)
-    for i in range(rows):
-        gain = second[i, None, :] - second[i, :, None]
+    for i, payoff in enumerate(second):
+        gain = payoff[None, :] - payoff[:, None]
         chain[i, :, i, :] = _takeover(gain, alpha, population, epsilon)
-    states = rows * columns
-    flat = chain.reshape(states, states) / (rows + columns - 2)
+    flat = chain.reshape(rows * columns, -1) / (rows + columns - 2)
     np.fill_diagonal(flat, 0.0)
     return _stationary(flat).reshape(rows, columns)
 

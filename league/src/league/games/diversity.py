@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
+from league.basics.data import Floats, PlainData
+from league.basics.errors import whole_number
+from league.basics.streams import stream
 from league.games.game import Game
-from league.plain_data import PlainData
-from league.streams import stream
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,17 @@ The students want each cell high, the teachers want it low: a zero-sum game of s
 out would make a broken teacher unbeatable.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
-from league.errors import LeagueError
-from league.history.lives import History, Life
-from league.plain_data import PlainData
+from league.basics.data import Floats, PlainData
+from league.basics.errors import LeagueError, whole_number
+from league.history.history import History, Life, Match
 from league.rating.rating import Skills
-from league.roles import STUDENT, TEACHER
-from league.schemes.catalogue import scheme_of
+from league.state.config import scheme_of
+from league.state.records import STUDENT, TEACHER
 
 FILL = "predicted"
 _SHOWN = 6
@@ -35,12 +34,13 @@ class Played:
     notes: tuple[str, ...]
     """What was left out."""
 
-    def missing(self) -> list[tuple[str, str]]:
-        """The (teacher, student) that have no task in common, in order of slots."""
-        return [
-            (self.teachers[i].name, self.students[j].name)
-            for i, j in np.argwhere(self.counted == 0.0).tolist()
-        ]
+    def meetings(self, history: History, since: int) -> Iterator[tuple[tuple[int, int], Match]]:
+        """Yield the cell and the match of all that these members played from a round on."""
+        rows = {life.name: i for i, life in enumerate(self.teachers)}
+        columns = {life.name: j for j, life in enumerate(self.students)}
+        for match in history.matches:
+            if match.round >= since and match.teacher in rows and match.student in columns:
+                yield (rows[match.teacher], columns[match.student]), match
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,15 @@ def played(history: History, top: int, since: int = 0, replaced: bool = False) -
         members = history.everyone(role) if replaced else history.living(role)
         sides.append(_best(members, top))
         if len(sides[-1]) < len(members):
-            kept = f"the best {len(sides[-1])} of {len(members)} {role}s by mu - 3 sigma"
-            notes.append(kept)
+            notes.append(f"the best {len(sides[-1])} of {len(members)} {role}s by mu - 3 sigma")
     if since:
         notes.append(f"matches from round {since} on")
-    rows, columns = ({life.name: i for i, life in enumerate(side)} for side in sides)
-    won = np.zeros((len(rows), len(columns)))
-    counted = np.zeros_like(won)
-    for match in history.matches:
-        if match.round >= since and match.teacher in rows and match.student in columns:
-            cell = (rows[match.teacher], columns[match.student])
-            won[cell] += match.won
-            counted[cell] += match.counted
-    return Played(tuple(sides[0]), tuple(sides[1]), won, counted, tuple(notes))
+    won, counted = np.zeros((2, len(sides[0]), len(sides[1])))
+    found = Played(tuple(sides[0]), tuple(sides[1]), won, counted, tuple(notes))
+    for cell, match in found.meetings(history, since):
+        won[cell] += match.won
+        counted[cell] += match.counted
+    return found
 
 
 def _best(members: list[Life], count: int) -> list[Life]:
@@ -114,26 +110,26 @@ def game(
     if fill not in (None, FILL):
         raise LeagueError(f"fill is {fill!r}; expected None or {FILL!r}")
     found = played(history, top, since, replaced)
-    missing = found.missing()
+    teachers, students = ([life.name for life in x] for x in (found.teachers, found.students))
+    empty = found.counted == 0.0
+    missing = np.argwhere(empty).tolist()
     notes = list(found.notes)
     if missing and fill is None:
-        shown = ", ".join(f"{t} with {s}" for t, s in missing[:_SHOWN])
+        shown = ", ".join(f"{teachers[i]} with {students[j]}" for i, j in missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise LeagueError(
             f"{len(missing)} of {found.won.size} pairs have never met: {shown}{more}; play them, "
             f"or use fill={FILL!r} (--fill {FILL}) to put the ratings' prediction in their place"
         )
-    empty = found.counted == 0.0
-    share = np.where(
-        empty, predicted(history, found), found.won / np.where(empty, 1, found.counted)
-    )
+    observed = found.won / np.where(empty, 1, found.counted)
+    share = np.where(empty, _predicted(history, found), observed)
     if missing:
         notes.append(
             f"{len(missing)} of {found.won.size} pairs have never met and are predicted by rating"
         )
     return Game(
-        teachers=tuple(life.name for life in found.teachers),
-        students=tuple(life.name for life in found.students),
+        teachers=tuple(teachers),
+        students=tuple(students),
         share=tuple(tuple(row) for row in share.tolist()),
         tasks=tuple(tuple(int(n) for n in row) for row in found.counted.tolist()),
         filled=len(missing) / found.won.size,
@@ -141,9 +137,8 @@ def game(
     )
 
 
-def predicted(history: History, found: Played) -> Floats:
-    """Return the ratings' prediction of each cell, shape [teachers, students], in [0, 1]."""
-    rows = Skills.of([life.rating for life in found.teachers])
+def _predicted(history: History, found: Played) -> Floats:
+    """The ratings' prediction of each cell, shape [teachers, students], in [0, 1]."""
+    rows = Skills.of([life.rating for life in found.teachers]).as_rows()
     columns = Skills.of([life.rating for life in found.students])
-    scheme = scheme_of(history.config)
-    return scheme.predict(Skills(rows.mu[:, None], rows.sigma[:, None]), columns)
+    return scheme_of(history.config).predict(rows, columns)

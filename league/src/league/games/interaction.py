@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
-from league.checks import whole_number
-from league.errors import LeagueError
+from league.basics.data import Cells, Floats, Mask, PlainData
+from league.basics.errors import LeagueError, whole_number
+from league.basics.streams import stream
 from league.games.game import Played, played
 from league.games.probit_fit import ProbitFit, probit_fit
-from league.history.lives import History
-from league.plain_data import Cells, PlainData
-from league.streams import stream
+from league.history.history import History
 
 LEVEL = 0.05
 _ENOUGH = 30  # repeated matches before their scatter may be called smaller than one trial a task
@@ -109,23 +107,26 @@ def interaction(
     dispersion = _dispersion(history, cells, fit, since)
     z = np.where(known, fit.residual * np.sqrt(fit.weight / dispersion), 0.0)
     chance = _chance(cells, fit, dispersion, stream(seed, "interaction"), draws)
-    p_value = (1 + sum(row.chi2 >= fit.chi2 / dispersion for row in chance)) / (draws + 1)
+    p_value = (1 + int((chance[0] >= fit.chi2 / dispersion).sum())) / (draws + 1)
+    row, cell, singular = np.quantile(chance[1:], 1.0 - LEVEL, axis=1).tolist()
     found = p_value < LEVEL
     left, values, right = np.linalg.svd(z)
     observed = np.where(known, cells.won / np.where(known, cells.counted, 1.0), np.nan)
+    names, sizes = [x.name for x in (*cells.teachers, *cells.students)], _row_sizes(z, known)
+    order = np.argsort(-sizes, kind="stable").tolist()
     return Interaction(
         teachers=tuple(life.name for life in cells.teachers),
         students=tuple(life.name for life in cells.students),
         share=_share(fit, dispersion, known),
         p_value=p_value,
         found=found,
-        members=_members(cells, z, _limit([row.row for row in chance])) if found else (),
-        oddities=_oddities(cells, observed, fit, z, _limit([row.cell for row in chance])),
+        members=tuple(names[i] for i in order if found and sizes[i] > row),
+        oddities=_oddities(cells, observed, fit, z, cell),
         observed=_blanks(observed, known),
         fitted=tuple(tuple(row) for row in fit.share.tolist()),
         z=_blanks(z, known),
         singular_values=tuple(values.tolist()),
-        chance_singular_value=_limit([row.singular for row in chance]),
+        chance_singular_value=singular,
         teacher_loadings=tuple(left[:, 0].tolist()),
         student_loadings=tuple(right[0].tolist()),
         dispersion=dispersion,
@@ -135,20 +136,14 @@ def interaction(
     )
 
 
-@dataclass(frozen=True)
-class _Chance:
-    """The same numbers for one league of the fitted strengths and nothing else."""
-
-    chi2: float
-    row: float
-    cell: float
-    singular: float
-
-
 def _chance(
     cells: Played, fit: ProbitFit, dispersion: float, rng: np.random.Generator, draws: int
-) -> list[_Chance]:
-    """Parametric bootstrap: binomial tables of the fitted shares, fitted again."""
+) -> Floats:
+    """Parametric bootstrap: binomial tables of the fitted shares, fitted again.
+
+    Returns chi2, the largest row, the largest cell and the largest singular value of z in each of
+    these leagues of the fitted strengths and nothing else, shape [4, draws].
+    """
     known = cells.counted > 0.0
     trials = np.where(known, np.maximum(np.rint(cells.counted / dispersion), 1.0), 0.0)
     rows = []
@@ -156,15 +151,9 @@ def _chance(
         won = rng.binomial(trials.astype(np.int64), fit.share).astype(np.float64)
         again = probit_fit(won, trials, fit.gap)
         z = again.residual * np.sqrt(again.weight)
-        rows.append(
-            _Chance(
-                again.chi2,
-                float(_row_sizes(z, known).max()),
-                float(np.abs(z).max()),
-                float(np.linalg.svd(z, compute_uv=False)[0]),
-            )
-        )
-    return rows
+        largest = np.linalg.svd(z, compute_uv=False)[0]
+        rows.append((again.chi2, _row_sizes(z, known).max(), np.abs(z).max(), largest))
+    return np.array(rows).T
 
 
 def _row_sizes(z: Floats, known: Mask) -> Floats:
@@ -174,17 +163,6 @@ def _row_sizes(z: Floats, known: Mask) -> Floats:
     return np.asarray(sums / np.maximum(counts, 1))
 
 
-def _limit(values: list[float]) -> float:
-    return float(np.quantile(values, 1.0 - LEVEL))
-
-
-def _members(cells: Played, z: Floats, limit: float) -> tuple[str, ...]:
-    sizes = _row_sizes(z, cells.counted > 0.0)
-    names = [life.name for life in (*cells.teachers, *cells.students)]
-    order = np.argsort(-sizes, kind="stable").tolist()
-    return tuple(names[i] for i in order if sizes[i] > limit)
-
-
 def _oddities(
     cells: Played, observed: Floats, fit: ProbitFit, z: Floats, limit: float
 ) -> tuple[Oddity, ...]:
@@ -192,11 +170,8 @@ def _oddities(
     places = zip(*np.unravel_index(order, z.shape), strict=True)
     return tuple(
         Oddity(
-            cells.teachers[i].name,
-            cells.students[j].name,
-            float(observed[i, j]),
-            float(fit.share[i, j]),
-            float(z[i, j]),
+            *(cells.teachers[i].name, cells.students[j].name),
+            *(float(values[i, j]) for values in (observed, fit.share, z)),
         )
         for i, j in places
         if abs(z[i, j]) > limit
@@ -220,17 +195,11 @@ def _dispersion(history: History, cells: Played, fit: ProbitFit, since: int) -> 
     Several attempts per task make it smaller than 1, members that learn make it larger. With
     few repetitions it is not allowed below 1, with almost none it is taken to be 1.
     """
-    rows = {life.name: i for i, life in enumerate(cells.teachers)}
-    columns = {life.name: j for j, life in enumerate(cells.students)}
     scatter, repeats = 0.0, -int((cells.counted > 0.0).sum())
-    for match in history.matches:
-        if match.round < since or not match.counted:
-            continue
-        if match.teacher in rows and match.student in columns:
-            cell = (rows[match.teacher], columns[match.student])
-            mean = cells.won[cell] / cells.counted[cell]
+    for cell, match in cells.meetings(history, since):
+        if match.counted:
+            error = match.won / match.counted - cells.won[cell] / cells.counted[cell]
             share = float(fit.share[cell])
-            error = match.won / match.counted - mean
             scatter += float(match.counted * error**2) / (share * (1.0 - share))
             repeats += 1
     if repeats < _ENOUGH // 3:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
-from league.checks import whole_number
-from league.games.exploitability import Exploitability, exploitability
+from league.basics.data import Floats, Mask, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.games.game import Game
-from league.plain_data import PlainData
 
 _CHECK_EVERY = 50
 _PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging
@@ -31,6 +29,24 @@ class NashMember:
     share: float
     """The students' share of the tasks when it meets the other side's mixture; good students have
     it high, good teachers low."""
+
+
+@dataclass(frozen=True)
+class Exploitability(PlainData):
+    """Gains in shares of the tasks, both >= 0."""
+
+    value: float
+    """The students' share when both mixtures meet."""
+    teacher_gain: float
+    """By how much the best single teacher lowers it against the students' mixture."""
+    student_gain: float
+    """By how much the best single student raises it against the teachers' mixture."""
+    total: float
+    """Their sum, 0 only at an equilibrium."""
+    best_teacher: int
+    """Row number, the first of equals."""
+    best_student: int
+    """Column number, the first of equals."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,7 @@ def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> 
     share = game.matrix()
     x, y, used = equilibrium(share, iterations, tolerance)
     reached = exploitability(share, x, y)
-    uniform = [np.full(n, 1.0 / n) for n in share.shape]
+    uniform = exploitability(share, *(np.full(n, 1.0 / n) for n in share.shape))
     unique = _unique(share, x, y) if reached.total <= _SHARP else None
     notes = list(game.notes)
     if reached.total > max(tolerance, _ROUGH):
@@ -77,7 +93,7 @@ def nash(game: Game, *, iterations: int = 20_000, tolerance: float = _SHARP) -> 
         gap=reached.total,
         iterations=used,
         unique=unique,
-        uniform=exploitability(share, *uniform),
+        uniform=uniform,
         filled=game.filled,
         notes=tuple(notes),
     )
@@ -156,16 +172,12 @@ def _unique(share: Floats, x: Floats, y: Floats) -> bool:
     """
     by_teacher, by_student = share @ y, x @ share
     slack = 100.0 * _SHARP
-    good = [by_teacher <= by_teacher.min() + slack, by_student >= by_student.max() - slack]
-    plays = [x > slack, y > slack]
-    if any(int(p.sum()) != int(g.sum()) for p, g in zip(plays, good, strict=True)):
+    good = (by_teacher <= by_teacher.min() + slack, by_student >= by_student.max() - slack)
+    kernel = share[np.ix_(x > slack, y > slack)]
+    size = len(kernel)
+    if kernel.shape != (good[0].sum(), good[1].sum()) or kernel.shape[1] != size:
         return False
-    kernel = share[np.ix_(plays[0], plays[1])]
-    if kernel.shape[0] != kernel.shape[1]:
-        return False
-    size = kernel.shape[0]
-    bordered = np.ones((size + 1, size + 1))
-    bordered[:size, :size] = kernel
+    bordered = np.pad(kernel, (0, 1), constant_values=1.0)
     bordered[size, size] = 0.0
     return bool(np.linalg.svd(bordered, compute_uv=False)[-1] > 1e-6)
 
@@ -175,3 +187,24 @@ def _members(names: tuple[str, ...], weights: Floats, shares: Floats) -> tuple[N
         NashMember(name, weight, share)
         for name, weight, share in zip(names, weights.tolist(), shares.tolist(), strict=True)
     )
+
+
+def exploitability(share: Floats, teachers: Floats, students: Floats) -> Exploitability:
+    """Return what pure best responses gain against two mixtures.
+
+    share: the students' share, shape [teachers, students]. teachers, students: weights >= 0 that
+    sum to 1, of shape [teachers] and [students].
+    """
+    if share.ndim != 2 or share.shape != (teachers.size, students.size) or not share.size:
+        raise LeagueError(
+            f"a matrix of shape {share.shape} with {teachers.size} and {students.size} weights; "
+            "expected one row per teacher's weight and one column per student's"
+        )
+    for weights in (teachers, students):
+        if not np.all(weights >= 0.0) or not abs(float(weights.sum()) - 1.0) <= 1e-6:
+            raise LeagueError(f"weights are {weights.tolist()}; expected numbers >= 0 with sum 1")
+    by_teacher, by_student = share @ students, teachers @ share
+    value = float(teachers @ by_teacher)
+    gains = (max(0.0, value - float(by_teacher.min())), max(0.0, float(by_student.max()) - value))
+    best = (int(by_teacher.argmin()), int(by_student.argmax()))
+    return Exploitability(value, *gains, sum(gains), *best)

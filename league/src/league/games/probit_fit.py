@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
+from league.basics.data import Floats, Mask
 from league.rating.normal import log_cdf_pair, log_pdf
 
 _STEPS = 25
@@ -55,15 +55,8 @@ def probit_fit(won: Floats, counted: Floats, start: Floats | None = None) -> Pro
             break
     share, weight, residual = _linearised(gap, y, total, known)
     _solved, leverage, rank = _weighted(gap + residual, weight)
-    return ProbitFit(
-        gap=gap,
-        share=share,
-        weight=weight,
-        residual=residual,
-        leverage=leverage,
-        chi2=float((weight * residual**2).sum()),
-        freedom=int(known.sum()) - rank,
-    )
+    chi2, freedom = float((weight * residual**2).sum()), int(known.sum()) - rank
+    return ProbitFit(gap, share, weight, residual, leverage, chi2, freedom)
 
 
 def _linearised(
@@ -79,12 +72,9 @@ def _linearised(
 
 def _weighted(target: Floats, weight: Floats) -> tuple[Floats, Floats, int]:
     """Weighted least squares of target on a_s - b_t: the fitted matrix, leverages, rank."""
-    rows, columns = target.shape
-    normal = np.zeros((rows + columns, rows + columns))
-    normal[:rows, :rows] = np.diag(weight.sum(axis=1))
-    normal[rows:, rows:] = np.diag(weight.sum(axis=0))
-    normal[:rows, rows:] = -weight
-    normal[rows:, :rows] = -weight.T
+    rows = len(target)
+    sides = (np.diag(weight.sum(axis=1)), np.diag(weight.sum(axis=0)))
+    normal = np.block([[sides[0], -weight], [-weight.T, sides[1]]])
     right = np.concatenate([-(weight * target).sum(axis=1), (weight * target).sum(axis=0)])
     values, vectors = np.linalg.eigh(normal)
     large = values > _RIDGE * max(float(values[-1]), 1e-300)

@@ -6,12 +6,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
-from league.history.lives import History
-from league.plain_data import PlainData
+from league.basics.data import Floats, PlainData
+from league.basics.errors import whole_number
+from league.history.agreement import log_loss, noise_per_task
+from league.history.history import History
 from league.rating.normal import Z95, log_cdf_pair
-from league.state.agreement import noise_per_task
 
 _PROBIT = ("batch", "trueskill")
 _BINS = 10
@@ -68,16 +67,19 @@ def calibration(history: History, *, since: int = 0) -> Calibration:
     if left_out:
         notes.append(f"{left_out} matches without a counted task are left out")
     if not matches:
-        nothing = tuple(Decile(i / _BINS, (i + 1) / _BINS, 0, 0, None, None) for i in range(_BINS))
         notes.append("no match has been played yet")
+        nothing = _deciles(*[np.zeros(0)] * 3)
         return Calibration(nothing, 0, 0, None, None, None, None, None, None, tuple(notes))
     p = np.array([m.predicted for m in matches])
     weight = np.array([float(m.counted) for m in matches])
     y = np.array([m.won for m in matches]) / weight
     variance = np.array([m.uncertainty**2 for m in matches])
-    overall = np.full_like(y, float((weight * y).sum() / weight.sum()))
-    known = 1.0 if history.agreement is None else history.agreement
-    noise = np.array([noise_per_task(known, m.attempts / max(m.valid, 1)) for m in matches])
+
+    def mean(values: Floats) -> float:
+        return float((weight * values).sum() / weight.sum())
+
+    rollouts = [m.attempts / max(m.valid, 1) for m in matches]
+    noise = np.array([noise_per_task(history.agreement, n) for n in rollouts])
     scale = history.config.model.performance_scale
     spread = _predictive_sd(p, weight / noise, variance, scale)
     doubted = history.config.scheme in _PROBIT
@@ -85,11 +87,11 @@ def calibration(history: History, *, since: int = 0) -> Calibration:
         deciles=_deciles(p, y, weight),
         matches=len(matches),
         tasks=int(weight.sum()),
-        log_loss=_log_loss(p, y, weight),
-        log_loss_constant=_log_loss(overall, y, weight),
-        log_loss_best=_log_loss(y, y, weight),
-        rmse=math.sqrt(float((weight * (y - p) ** 2).sum() / weight.sum())),
-        bias=float((weight * (y - p)).sum() / weight.sum()),
+        log_loss=mean(log_loss(p, y)),
+        log_loss_constant=mean(log_loss(np.full_like(y, mean(y)), y)),
+        log_loss_best=mean(log_loss(y, y)),
+        rmse=math.sqrt(mean((y - p) ** 2)),
+        bias=mean(y - p),
         coverage=float((np.abs(y - p) <= Z95 * spread + _TINY).mean()) if doubted else None,
         notes=tuple(notes),
     )
@@ -101,23 +103,9 @@ def _deciles(p: Floats, y: Floats, weight: Floats) -> tuple[Decile, ...]:
     for i in range(_BINS):
         inside = where == i
         total = float(weight[inside].sum())
-        rows.append(
-            Decile(
-                low=i / _BINS,
-                high=(i + 1) / _BINS,
-                matches=int(inside.sum()),
-                tasks=int(total),
-                predicted=float((weight * p)[inside].sum() / total) if total else None,
-                observed=float((weight * y)[inside].sum() / total) if total else None,
-            )
-        )
+        means = [float((weight * x)[inside].sum() / total) if total else None for x in (p, y)]
+        rows.append(Decile(i / _BINS, (i + 1) / _BINS, int(inside.sum()), int(total), *means))
     return tuple(rows)
-
-
-def _log_loss(p: Floats, y: Floats, weight: Floats) -> float:
-    q = np.clip(p, _TINY, 1.0 - _TINY)
-    loss = -(y * np.log(q) + (1.0 - y) * np.log1p(-q))
-    return float((weight * loss).sum() / weight.sum())
 
 
 def _predictive_sd(p: Floats, trials: Floats, variance: Floats, scale: float) -> Floats:

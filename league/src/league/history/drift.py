@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats
-from league.checks import whole_number
-from league.history.lives import History
-from league.plain_data import PlainData
-from league.roles import STUDENT, TEACHER
+from league.basics.data import Floats, PlainData
+from league.basics.errors import whole_number
+from league.history.history import History
+from league.state.records import STUDENT, TEACHER
 
 CONSERVED = 1e-6
 """A mean of two ratings that moves by less, in rating units, has not moved."""
@@ -79,27 +78,25 @@ class Drift(PlainData):
 def drift(history: History, *, spans: int = 10) -> Drift:
     """Return the series; spans: into how many equal parts the rounds are cut for the anchors."""
     whole_number("spans", spans, 1)
-    mean, centred, spread, offset = {}, {}, {}, {}
-    for role in (TEACHER, STUDENT):
-        mean[role], spread[role], moved = _series(history, role)
-        centred[role] = mean[role] - moved
-        offset[role] = float(moved[-1]) if moved.size else 0.0
+    (teacher, teacher_spread, teacher_jumps) = _series(history, TEACHER)
+    (student, student_spread, student_jumps) = _series(history, STUDENT)
+    teacher_centred, student_centred = teacher - teacher_jumps, student - student_jumps
     anchors = {life.name for life in history.lives if life.anchor}
     ordinary = [m for m in history.matches if not {m.teacher, m.student} & anchors]
     imbalances = [abs(m.imbalance) for m in ordinary if m.imbalance is not None]
     largest = max(imbalances, default=None)
     return Drift(
         rounds=history.sampled,
-        teacher_mean=_plain(mean[TEACHER]),
-        student_mean=_plain(mean[STUDENT]),
-        gap=_plain(mean[STUDENT] - mean[TEACHER]),
-        teacher_centred=_plain(centred[TEACHER]),
-        student_centred=_plain(centred[STUDENT]),
-        gap_centred=_plain(centred[STUDENT] - centred[TEACHER]),
-        teacher_spread=_plain(spread[TEACHER]),
-        student_spread=_plain(spread[STUDENT]),
-        teacher_offset=offset[TEACHER],
-        student_offset=offset[STUDENT],
+        teacher_mean=_column(teacher),
+        student_mean=_column(student),
+        gap=_column(student - teacher),
+        teacher_centred=_column(teacher_centred),
+        student_centred=_column(student_centred),
+        gap_centred=_column(student_centred - teacher_centred),
+        teacher_spread=_column(teacher_spread),
+        student_spread=_column(student_spread),
+        teacher_offset=float(teacher_jumps[-1]) if teacher_jumps.size else 0.0,
+        student_offset=float(student_jumps[-1]) if student_jumps.size else 0.0,
         checked=len(imbalances),
         unchecked=len(history.matches) - len(imbalances),
         largest_imbalance=largest,
@@ -124,7 +121,7 @@ def _series(history: History, role: str) -> tuple[Floats, Floats, Floats]:
     return np.nanmean(mu, axis=1), np.nanstd(mu, axis=1), jumps(history, role)
 
 
-def _plain(values: Floats) -> tuple[float, ...]:
+def _column(values: Floats) -> tuple[float, ...]:
     return tuple(values.tolist())
 
 
@@ -140,13 +137,6 @@ def _against(history: History, anchors: set[str], spans: int) -> tuple[AnchorSpa
         for i, number in enumerate((1, match.valid, match.solved, match.attempts)):
             cell[i] += number
     return tuple(
-        AnchorSpan(
-            role=role,
-            first=span * width,
-            last=(span + 1) * width - 1,
-            matches=matches,
-            tasks=valid,
-            solve_rate=solved / attempts if attempts else None,
-        )
-        for (role, span), (matches, valid, solved, attempts) in sorted(counts.items())
+        AnchorSpan(role, i * width, (i + 1) * width - 1, n, valid, right / tried if tried else None)
+        for (role, i), (n, valid, right, tried) in sorted(counts.items())
     )

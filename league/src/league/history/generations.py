@@ -7,10 +7,12 @@ stand still while both improve; meetings across birth cohorts show who has moved
 from dataclasses import dataclass
 from itertools import pairwise
 
-from league.checks import whole_number
-from league.history.lives import History
-from league.plain_data import Cells, PlainData
-from league.roles import ROLES, STUDENT, TEACHER
+import numpy as np
+
+from league.basics.data import Cells, PlainData
+from league.basics.errors import whole_number
+from league.history.history import History
+from league.state.records import ROLES, STUDENT, TEACHER
 
 
 @dataclass(frozen=True)
@@ -58,24 +60,23 @@ def generations(history: History, *, cohorts: int = 12) -> Generations:
         copied = life.anchor and life.parents
         births[life.name] = births[life.parents[0]] if copied else life.born
     found = {role: _cohorts(history, births, role, cohorts) for role in ROLES}
-    place = {life.name: _place(found[life.role], births[life.name]) for life in history.lives}
-    shape = (len(found[TEACHER]), len(found[STUDENT]))
-    counts = [[[0, 0, 0, 0] for _ in range(shape[1])] for _ in range(shape[0])]
+    place = {
+        life.name: next(i for i, x in enumerate(found[life.role]) if births[life.name] <= x.last)
+        for life in history.lives
+    }
+    counts = np.zeros((len(found[TEACHER]), len(found[STUDENT]), 4), dtype=np.int64)
     for match in history.matches:
-        cell = counts[place[match.teacher]][place[match.student]]
-        numbers = (match.solved, match.attempts, match.valid, 1)
-        for i, number in enumerate(numbers):
-            cell[i] += number
-    notes = []
-    if shape[0] == 1 and shape[1] == 1:
-        notes.append("nobody has been replaced: there is one generation of each role")
+        cell = counts[place[match.teacher], place[match.student]]
+        cell += (match.solved, match.attempts, match.valid, 1)
+    alone = "nobody has been replaced: there is one generation of each role"
+    rows = counts.tolist()
     return Generations(
         teachers=found[TEACHER],
         students=found[STUDENT],
-        solve_rate=tuple(tuple(c[0] / c[1] if c[1] else None for c in row) for row in counts),
-        tasks=tuple(tuple(c[2] for c in row) for row in counts),
-        matches=tuple(tuple(c[3] for c in row) for row in counts),
-        notes=tuple(notes),
+        solve_rate=tuple(tuple(c[0] / c[1] if c[1] else None for c in row) for row in rows),
+        tasks=tuple(tuple(c[2] for c in row) for row in rows),
+        matches=tuple(tuple(c[3] for c in row) for row in rows),
+        notes=(alone,) if counts.shape[:2] == (1, 1) else (),
     )
 
 
@@ -94,7 +95,3 @@ def _cohorts(history: History, births: dict[str, int], role: str, limit: int) ->
         living = sum(life.ended is None and not life.anchor for life in inside)
         rows.append(Cohort(role, first, last, len(inside), living))
     return tuple(rows)
-
-
-def _place(cohorts: tuple[Cohort, ...], born: int) -> int:
-    return next(i for i, cohort in enumerate(cohorts) if cohort.first <= born <= cohort.last)

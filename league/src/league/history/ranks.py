@@ -1,15 +1,14 @@
 """Rank intervals: between which places of the leaderboard a member could honestly be."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from league.checks import whole_number
-from league.plain_data import PlainData
+from league.basics.data import PlainData
+from league.basics.errors import whole_number
+from league.basics.streams import stream
 from league.rating.rating import Rating
-from league.selection.standing import Standing
-from league.streams import stream
 
 
 @dataclass(frozen=True)
@@ -50,27 +49,7 @@ def rank_intervals(
     ends = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf")
     own = np.empty(mu.size, dtype=np.int64)
     own[np.argsort(-mu, kind="stable")] = places
-    found = {
-        name: RankInterval(
-            member=name,
-            rank=int(own[k]),
-            low=int(ends[0, k]),
-            high=int(ends[1, k]),
-            best=float((ranks[:, k] == 1).mean()),
-        )
-        for k, name in enumerate(names)
-    }
+    first = (ranks == 1).mean(axis=0).tolist()
+    rows = zip(names, own.tolist(), *ends.tolist(), first, strict=True)
+    found = {row[0]: RankInterval(*row) for row in rows}
     return {name: found[name] for name in ratings}
-
-
-def board_ranks(boards: Iterable[Sequence[Standing]], *, seed: int = 0) -> dict[str, RankInterval]:
-    """Return the rank interval of each member of some leaderboards, one for each role.
-
-    A large role gets fewer draws, at least 200.
-    """
-    ranks: dict[str, RankInterval] = {}
-    for board in boards:
-        ratings = {row.member: Rating(row.mu, row.sigma) for row in board}
-        draws = min(2000, max(200, 1_000_000 // len(ratings)))
-        ranks |= rank_intervals(ratings, seed=seed, draws=draws)
-    return ranks

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
-from league.history.lives import History, Life
-from league.plain_data import PlainData
-from league.roles import ROLES, STUDENT, TEACHER
+from league.basics.data import PlainData
+from league.history.history import History, Life
+from league.state.records import ROLES, STUDENT, TEACHER
 
 _FOUNDERS = 512
 
@@ -82,7 +84,10 @@ def _role(history: History, role: str, crowded: bool) -> RoleSurvival:
     lives = history.everyone(role)
     living = [life for life in lives if life.ended is None]
     # Anchors may be parents too, so lines are followed through every life of the role.
-    line = _main_lines([life for life in history.lives if life.role == role])
+    line: dict[str, str] = {}
+    for life in history.lives:
+        if life.role == role:
+            line[life.name] = line[life.main_parent] if life.parents else life.name
     left = Counter(line[life.name] for life in living)
     ancestry = None if crowded else _ancestry(history, role, living)
     founders = [life.name for life in lives if not life.parents]
@@ -90,14 +95,16 @@ def _role(history: History, role: str, crowded: bool) -> RoleSurvival:
     lines = [Line(n, left[n], None if ancestry is None else ancestry.get(n, 0.0)) for n in founders]
     changes = _lines_left(lives, line)
     taken = changes[-1][0] if changes and changes[-1][1] == 1 else None
-    curve = _kaplan_meier(history, lives)
+    ages = [(history.rounds if x.ended is None else x.ended) - x.born for x in lives]
+    dead = [x.ended - x.born for x in lives if x.ended is not None]
+    curve = _kaplan_meier(ages, dead)
     return RoleSurvival(
         role=role,
         members=len(lives),
         living=len(living),
         lifetimes=tuple(
-            Lifetime(life.name, life.born, _age(history, life), life.ended is None)
-            for life in lives
+            Lifetime(x.name, x.born, age, x.ended is None)
+            for x, age in zip(lives, ages, strict=True)
         ),
         curve=curve,
         median_life=next((age for age, share in curve if share <= 0.5), None),
@@ -107,18 +114,6 @@ def _role(history: History, role: str, crowded: bool) -> RoleSurvival:
         takeover=taken,
         takeover_by=line[living[0].name] if taken is not None and living else None,
     )
-
-
-def _age(history: History, life: Life) -> int:
-    return (history.rounds if life.ended is None else life.ended) - life.born
-
-
-def _main_lines(lives: list[Life]) -> dict[str, str]:
-    """The founder of each member by main parents; lives are in order of arrival."""
-    line: dict[str, str] = {}
-    for life in lives:
-        line[life.name] = line[life.main_parent] if life.parents else life.name
-    return line
 
 
 def _ancestry(history: History, role: str, living: list[Life]) -> dict[str, float]:
@@ -142,15 +137,12 @@ def _ancestry(history: History, role: str, living: list[Life]) -> dict[str, floa
 
 
 def _lines_left(lives: list[Life], line: dict[str, str]) -> list[tuple[int, int]]:
-    moves: dict[int, list[tuple[str, int]]] = {}
-    for life in lives:
-        moves.setdefault(life.born, []).append((line[life.name], 1))
-        if life.ended is not None:
-            moves.setdefault(life.ended, []).append((line[life.name], -1))
+    moves = [(life.born, line[life.name], 1) for life in lives]
+    moves += [(life.ended, line[life.name], -1) for life in lives if life.ended is not None]
     count: Counter[str] = Counter()
     changes: list[tuple[int, int]] = []
-    for time in sorted(moves):
-        for founder, step in moves[time]:
+    for time, group in groupby(sorted(moves), key=itemgetter(0)):
+        for _time, founder, step in group:
             count[founder] += step
         left = sum(number > 0 for number in count.values())
         if not changes or changes[-1][1] != left:
@@ -158,11 +150,9 @@ def _lines_left(lives: list[Life], line: dict[str, str]) -> list[tuple[int, int]
     return changes
 
 
-def _kaplan_meier(history: History, lives: list[Life]) -> tuple[tuple[int, float], ...]:
+def _kaplan_meier(ages: list[int], dead: list[int]) -> tuple[tuple[int, float], ...]:
     """Kaplan and Meier, "Nonparametric estimation from incomplete observations" (1958)."""
-    at_risk = len(lives)
-    deaths = Counter(_age(history, life) for life in lives if life.ended is not None)
-    leaving = Counter(_age(history, life) for life in lives)
+    at_risk, deaths, leaving = len(ages), Counter(dead), Counter(ages)
     share = 1.0
     curve = []
     for age in sorted(leaving):

@@ -4,14 +4,13 @@ import math
 
 import numpy as np
 
-from league.arrays import Floats
+from league.basics.data import Floats
 from league.drawing.axes import TOP, Axes, Points, figure, rounds_range, spread, widened
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
 from league.history.drift import jumps
-from league.history.lives import History, Life
+from league.history.history import History, Life
 from league.pages.gathered import Gathered
 from league.rating.normal import Z95
-from league.roles import ROLES, TEACHER
 
 LIVING = 8
 """So many living members of a role are drawn, the best."""
@@ -24,7 +23,7 @@ Range = tuple[float, float]
 
 def bands_section(gathered: Gathered) -> str:
     """The section: both roles as they are, and centred where members have been replaced."""
-    chosen = {role: shown_lives(gathered, role) for role in ROLES}
+    chosen = {role: shown_lives(gathered, role) for role in gathered.boards}
     sentence = (
         "Each line is one member's rating mu; the skill lies inside its band with 95 % "
         "probability, so bands that overlap are not told apart. A new member begins where its "
@@ -37,18 +36,13 @@ def bands_section(gathered: Gathered) -> str:
         else "Ratings of the two roles are relative to each other: both sides may improve while "
         "neither line moves."
     )
-    left_out = [
-        f"the {LIVING} best of {len(gathered.boards[role])} living {role}s"
-        for role in ROLES
-        if len(gathered.boards[role]) > LIVING
-    ]
-    left_out += [
-        f"the {len(chosen[role])} latest of {len(everyone)} {role}s"
-        for role in ROLES
-        if len(gathered.boards[role]) <= LIVING
-        and len(everyone := gathered.history.everyone(role)) > len(chosen[role])
-    ]
-    large = any(len(gathered.boards[role]) > LIVING for role in ROLES)
+    living = {role: len(board) for role, board in gathered.boards.items()}
+    large = [role for role in living if living[role] > LIVING]
+    left_out = [f"the {LIVING} best of {living[role]} living {role}s" for role in large]
+    for role in gathered.boards:
+        everyone = len(gathered.history.everyone(role))
+        if role not in large and everyone > len(chosen[role]):
+            left_out.append(f"the {len(chosen[role])} latest of {everyone} {role}s")
     mean = " The grey line is the mean of all." if large else ""
     small = (
         f'<p class="note">Drawn are {escape(" and ".join(left_out))}.{mean}</p>' if left_out else ""
@@ -58,8 +52,7 @@ def bands_section(gathered: Gathered) -> str:
         parts.append(
             '<p class="apart">Below, the same without the jumps of a role\'s mean at replacements '
             "(ticks on top): a weak member leaves and a better one's child comes, which moves the "
-            "mean though "
-            "nobody has learned.</p>"
+            "mean though nobody has learned.</p>"
         )
         parts.append(side_by_side(_both(gathered, chosen, centred=True)))
     return section("Ratings over rounds", sentence, small, *parts)
@@ -69,28 +62,29 @@ def shown_lives(gathered: Gathered, role: str) -> list[Life]:
     """The lives of a role that are drawn, in order of arrival."""
     living = [row.member for row in gathered.boards[role]]
     everyone = gathered.history.everyone(role)
-    if len(living) > LIVING:
-        kept = set(living[:LIVING])
-        return [life for life in everyone if life.name in kept]
-    gone = [life for life in everyone if life.ended is not None]
-    kept = {life.name for life in gone[max(0, len(gone) - (LIVES - len(living))) :]} | set(living)
+    kept = set(living[:LIVING])
+    if len(living) <= LIVING:
+        gone = [life.name for life in everyone if life.ended is not None]
+        kept |= set(gone[max(0, len(gone) + len(living) - LIVES) :])
     return [life for life in everyone if life.name in kept]
 
 
 def _both(gathered: Gathered, chosen: dict[str, list[Life]], centred: bool) -> list[str]:
     past = gathered.history
-    moved = {r: jumps(past, r) if centred else np.zeros(len(past.sampled)) for r in ROLES}
+    moved = {r: jumps(past, r) if centred else np.zeros(len(past.sampled)) for r in gathered.boards}
     column = {life.name: i for i, life in enumerate(past.lives)}
     anchors = [] if centred else [life.rating.mu for life in gathered.anchors]
     y = _range(
-        past, anchors, [(column[x.name], moved[role]) for role in ROLES for x in chosen[role]]
+        past,
+        anchors,
+        [(column[x.name], moved[role]) for role in gathered.boards for x in chosen[role]],
     )
     return [
         captioned(
             f"{role.capitalize()}s{', centred' if centred else ''}",
             _plot(gathered, role, chosen[role], moved[role], y, anchored=not centred),
         )
-        for role in ROLES
+        for role in gathered.boards
     ]
 
 
@@ -136,8 +130,7 @@ def _plot(
         )
         x, height = axes.px(middle[-1][0]), axes.py(middle[-1][1])
         if gone:
-            cross = f"M{x - 3:.1f} {height - 3:.1f}l6 6m0 -6l-6 6"
-            lines.append(f'<path class="cross" d="{cross}"/>')
+            lines.append(f'<path class="cross" d="M{x - 3:.1f} {height - 3:.1f}l6 6m0 -6l-6 6"/>')
         else:
             labels.append((life.name, x, height))
         if len(middle) == 1:
@@ -158,21 +151,16 @@ def _plot(
 
 
 def _band(axes: Axes, middle: Points, reach: list[float], style: str) -> str:
-    upper = [(x, y + r) for (x, y), r in zip(middle, reach, strict=True)]
-    lower = [(x, y - r) for (x, y), r in zip(middle, reach, strict=True)]
-    return f'<path class="{style}" d="{axes.path([*upper, *reversed(lower)])}Z"/>'
-
-
-def _means(gathered: Gathered, role: str, moved: Floats) -> list[float]:
-    """The mean rating of all living members of a role at each sampled time."""
-    found = gathered.drift
-    mean = found.teacher_mean if role == TEACHER else found.student_mean
-    return [float(value) for value in np.array(mean) - moved]
+    rows = list(zip(middle, reach, strict=True))
+    edge = [(x, y + r) for (x, y), r in rows] + [(x, y - r) for (x, y), r in reversed(rows)]
+    return f'<path class="{style}" d="{axes.path(edge)}Z"/>'
 
 
 def _mean(gathered: Gathered, role: str, axes: Axes, moved: Floats) -> str:
-    times = [float(n) for n in gathered.drift.rounds]
-    points = list(zip(times, _means(gathered, role, moved), strict=True))
+    """The mean rating of all living members of a role."""
+    found = gathered.drift
+    mean = np.array(found.teacher_mean if role == "teacher" else found.student_mean) - moved
+    points = list(zip(found.rounds, mean.tolist(), strict=True))
     return f'<path class="quiet heavy" d="{axes.path(points)}"/>'
 
 

@@ -2,9 +2,8 @@
 
 from league.drawing.axes import ticks
 from league.drawing.markup import captioned, escape, number, section, short, side_by_side
-from league.history.lives import Life
+from league.history.history import Life
 from league.pages.gathered import Gathered
-from league.roles import ROLES
 
 LIVES = 48
 """At most so many lives of a role are drawn: the living, their ancestors, the latest dead."""
@@ -19,7 +18,7 @@ def tree_section(gathered: Gathered) -> str:
         "birth (dashed: from a further parent), with the operator that made it."
     )
     pictures, left_out = [], []
-    for role in ROLES:
+    for role in gathered.boards:
         everyone = gathered.history.everyone(role)
         lives = _kept(everyone)
         if len(lives) < len(everyone):

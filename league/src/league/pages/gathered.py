@@ -1,11 +1,11 @@
 """What a report is made of: every analysis, run once on one history."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from league.checks import whole_number
-from league.config import LeagueConfig
-from league.errors import LeagueError
+from league.basics.data import Cells, PlainData
+from league.basics.errors import LeagueError, whole_number
 from league.games.alpha_rank import AlphaRank, alpha_rank
 from league.games.diversity import Diversity, diversity
 from league.games.game import FILL, game
@@ -14,21 +14,22 @@ from league.games.nash import Nash, nash
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
 from league.history.generations import Generations, generations
-from league.history.history import history
-from league.history.lives import History, Life
-from league.history.ranks import RankInterval, board_ranks
+from league.history.history import History, Life, history
+from league.history.ranks import RankInterval, rank_intervals
 from league.history.survival import Survival, survival
 from league.league import League
-from league.plain_data import Cells, PlainData
-from league.roles import ROLES, STUDENT, TEACHER
-from league.selection.standing import Standing
-from league.state.records import Replacement
+from league.rating.rating import Rating
+from league.selection.leaderboard import Standing
+from league.state.config import LeagueConfig
+from league.state.records import ROLES, STUDENT, TEACHER, Replacement
 
 COHORTS = 10
 """At most so many generations a side."""
 EVOLVED = 16
 """At most so many members a side enter alpha-rank."""
 NO_MATCH = "no match has been played yet"
+_GAMES = ("interaction", "nash", "alpha_rank", "diversity")
+_ANALYSES = ("drift", "calibration", "generations", "survival", *_GAMES)
 
 
 @dataclass(frozen=True)
@@ -88,30 +89,41 @@ class Gathered:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a plain dict of everything but the rating curves of single members."""
-        made = {
-            "interaction": self.interaction,
-            "nash": self.nash,
-            "alpha_rank": self.alpha_rank,
-            "diversity": self.diversity,
-        }
+        found = {name: getattr(self, name) for name in _ANALYSES}
         return {
             "name": self.name,
             "rounds": self.rounds,
             "matches": len(self.history.matches),
-            "board": {
-                role: [row.to_dict() | {"ranks": self.ranks[row.member].to_dict()} for row in rows]
-                for role, rows in self.boards.items()
-            },
+            "board": ranked_boards(self.boards, self.ranks),
             "matrix": self.grid.to_dict(),
-            "drift": self.drift.to_dict(),
-            "calibration": self.calibration.to_dict(),
-            "generations": self.generations.to_dict(),
-            "survival": self.survival.to_dict(),
-            **{name: found.to_dict() if found else None for name, found in made.items()},
+            **{name: made.to_dict() if made else None for name, made in found.items()},
             "missing": self.missing,
             "top": self.top,
             "since": self.since,
         }
+
+
+def ranked_boards(
+    boards: Mapping[str, Sequence[Standing]], ranks: Mapping[str, RankInterval]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return leaderboards by role as plain dicts, each row with its rank interval."""
+    return {
+        role: [row.to_dict() | {"ranks": ranks[row.member].to_dict()} for row in rows]
+        for role, rows in boards.items()
+    }
+
+
+def board_ranks(boards: Iterable[Sequence[Standing]], *, seed: int = 0) -> dict[str, RankInterval]:
+    """Return the rank interval of each member of some leaderboards, one for each role.
+
+    A large role gets fewer draws, at least 200.
+    """
+    ranks: dict[str, RankInterval] = {}
+    for board in boards:
+        ratings = {row.member: Rating(row.mu, row.sigma) for row in board}
+        draws = min(2000, max(200, 1_000_000 // len(ratings)))
+        ranks |= rank_intervals(ratings, seed=seed, draws=draws)
+    return ranks
 
 
 def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
@@ -126,10 +138,10 @@ def gather(league: League, *, top: int = 32, since: int = 0) -> Gathered:
     ranks = board_ranks(boards.values(), seed=league.config.seed)
     calibrated = calibration(past, since=since)
     missing: dict[str, str] = {}
-    crossed, solved, evolved, diverse = None, None, None, None
+    crossed = solved = evolved = diverse = None
     if not calibrated.matches:
         why = NO_MATCH if not past.matches else f"no match counted from round {since} on"
-        missing = dict.fromkeys(("interaction", "nash", "alpha_rank", "diversity"), why)
+        missing = dict.fromkeys(_GAMES, why)
     else:
         full = game(past, fill=FILL, top=top, since=since)
         solved = nash(full)

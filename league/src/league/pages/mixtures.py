@@ -13,7 +13,6 @@ from league.drawing.markup import (
     tiles,
 )
 from league.games.interaction import Interaction
-from league.games.nash import Nash
 from league.pages.gathered import Gathered
 
 _BARS = 10
@@ -48,15 +47,11 @@ def interaction_section(gathered: Gathered) -> str:
         "the differences between pairs that one rating per member cannot explain; 0 % means a "
         "clean ranking. Members that learn at different speeds leave something too."
     )
-    parts = [
-        f"<p><b>{escape(verdict(found))}</b></p>",
-        tiles(
-            [
-                (percent(found.share), "of the variance between pairs is who meets whom"),
-                (number(found.p_value, 3), "how often chance alone leaves as much (p)"),
-            ]
-        ),
+    cells = [
+        (percent(found.share), "of the variance between pairs is who meets whom"),
+        (number(found.p_value, 3), "how often chance alone leaves as much (p)"),
     ]
+    parts = [f"<p><b>{escape(verdict(found))}</b></p>", tiles(cells)]
     if found.oddities:
         rows = [
             (x.teacher, x.student, percent(x.observed), percent(x.fitted), number(x.z, 1))
@@ -79,26 +74,22 @@ def nash_section(gathered: Gathered) -> str:
         "(Nash averaging). A long bar means that the member is needed in that mixture; members "
         "without one add nothing that others do not do better. Copies share one bar's length."
     )
-    uniform = found.uniform
+    gains = (
+        (found.uniform.teacher_gain, "teacher", "student"),
+        (found.uniform.student_gain, "student", "teacher"),
+    )
     cells = [
-        (percent(found.value), "of the tasks go to the students when both sides play their best"),
-        (
-            percent(uniform.teacher_gain),
-            "of the tasks: what the best single teacher gains if all students play equally often",
-        ),
-        (
-            percent(uniform.student_gain),
-            "of the tasks: what the best single student gains if all teachers play equally often",
-        ),
+        (percent(found.value), "of the tasks go to the students when both sides play their best")
     ]
-    sides = (("teacher", found.teachers), ("student", found.students))
-    pictures = [
-        captioned(
-            f"{role.capitalize()}s", _bars(role, [(x.member, x.weight) for x in side], gathered)
+    cells += [
+        (
+            percent(gain),
+            f"of the tasks: what the best single {role} gains if all {other}s play equally often",
         )
-        for role, side in sides
+        for gain, role, other in gains
     ]
-    return section(title, sentence, side_by_side(pictures), tiles(cells), notes(found.notes))
+    sides = [[(x.member, x.weight) for x in side] for side in (found.teachers, found.students)]
+    return section(title, sentence, _both(gathered, *sides), tiles(cells), notes(found.notes))
 
 
 def alpha_rank_section(gathered: Gathered) -> str:
@@ -112,25 +103,9 @@ def alpha_rank_section(gathered: Gathered) -> str:
         "another appears and takes over if it does better (alpha-rank). A bar is the share of "
         "time that a member rules its role; several long bars: they chase each other in circles."
     )
-    sides = (
-        ("teacher", found.teachers, found.teacher_mass),
-        ("student", found.students, found.student_mass),
-    )
-    pictures = [
-        captioned(
-            f"{role.capitalize()}s", _bars(role, list(zip(names, mass, strict=True)), gathered)
-        )
-        for role, names, mass in sides
-    ]
-    return section(title, sentence, side_by_side(pictures), notes(found.notes))
-
-
-def exploited(found: Nash) -> str:
-    """Exploitability of playing everybody equally often, in words."""
-    return (
-        f"against everybody equally often the best teacher gains {found.uniform.teacher_gain:.3f}, "
-        f"the best student {found.uniform.student_gain:.3f}"
-    )
+    teachers = list(zip(found.teachers, found.teacher_mass, strict=True))
+    students = list(zip(found.students, found.student_mass, strict=True))
+    return section(title, sentence, _both(gathered, teachers, students), notes(found.notes))
 
 
 def diversity_section(gathered: Gathered) -> str:
@@ -156,6 +131,16 @@ def diversity_section(gathered: Gathered) -> str:
         )
     ]
     return section(title, sentence, tiles(cells), notes(found.notes))
+
+
+def _both(
+    gathered: Gathered, teachers: list[tuple[str, float]], students: list[tuple[str, float]]
+) -> str:
+    """Bars of (name, share) for both roles."""
+    return side_by_side(
+        captioned(f"{role.capitalize()}s", _bars(role, members, gathered))
+        for role, members in zip(gathered.boards, (teachers, students), strict=True)
+    )
 
 
 def _bars(role: str, members: list[tuple[str, float]], gathered: Gathered) -> str:

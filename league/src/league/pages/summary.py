@@ -6,8 +6,7 @@ from league.drawing.markup import plural
 from league.drawing.sparkline import sparkline
 from league.drawing.text_table import Cell, table
 from league.pages.gathered import Gathered
-from league.pages.mixtures import exploited, verdict
-from league.roles import ROLES
+from league.pages.mixtures import verdict
 
 ROWS = 12
 """At most so many members of a role are listed."""
@@ -21,9 +20,10 @@ def summary(gathered: Gathered) -> str:
         f"{plural(len(past.matches), 'match')}, {plural(len(gathered.replacements), 'replacement')}"
         f", {plural(len(gathered.anchors), 'anchor')}"
     ]
-    for role in ROLES:
-        blocks.append(_board(gathered, role))
-    blocks.append("\n".join(_findings(gathered)))
+    blocks += [
+        *(_board(gathered, role) for role in gathered.boards),
+        "\n".join(_findings(gathered)),
+    ]
     return "\n\n".join(blocks)
 
 
@@ -67,8 +67,12 @@ def _findings(gathered: Gathered) -> list[str]:
         lines.append(f"ranking    {verdict(gathered.interaction)}")
     elif gathered.missing:
         lines.append(f"ranking    not to be said yet: {gathered.missing['interaction']}")
-    if gathered.nash is not None:
-        lines.append(f"Nash       value {gathered.nash.value:.3f}; {exploited(gathered.nash)}")
+    if nash := gathered.nash:
+        lines.append(
+            f"Nash       value {nash.value:.3f}; against everybody equally often the best teacher "
+            f"gains {nash.uniform.teacher_gain:.3f}, the best student "
+            f"{nash.uniform.student_gain:.3f}"
+        )
     if found := gathered.diversity:
         lines.append(
             f"diversity  {found.teachers:.1f} of {found.teacher_count} teachers, "

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Ints
-from league.errors import LeagueError
-from league.pairing.assignment import assign
-from league.pairing.expectation import expected_scores
-from league.pairing.pfsp import choice_probabilities, match_weights
-from league.roles import TEACHER
-from league.state.member import Member
+from league.basics.data import Floats, Ints
+from league.basics.errors import LeagueError
+from league.pairing.payoff import expected_scores
+from league.rating.rating import Skills
+from league.state.records import TEACHER, Member
 from league.state.state import State
 
 
@@ -81,28 +79,76 @@ def _thompson(seating: Seating, rng: np.random.Generator) -> Ints:
     With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
     the gap; the draws keep pairs changing as long as members are in doubt. Takes n log n time.
     """
-    order = [
-        np.argsort(_draw([m.rating.mu for m in members], [m.rating.sigma for m in members], rng))
-        for members in (seating.large, [seating.small[i] for i in seating.seats])
-    ]
+    order = []
+    for members in (seating.large, [seating.small[i] for i in seating.seats]):
+        skills = Skills.of([member.rating for member in members])
+        order.append(np.argsort(skills.mu + skills.sigma * rng.standard_normal(len(members))))
     chosen = np.empty(len(seating.large), dtype=np.int64)
     chosen[order[0]] = order[1]
     return chosen
-
-
-def _uniform(seating: Seating, rng: np.random.Generator) -> Ints:
-    """A fair permutation."""
-    return rng.permutation(len(seating.large))
-
-
-def _draw(mu: Sequence[float], sigma: Sequence[float], rng: np.random.Generator) -> Floats:
-    return np.asarray(np.array(mu) + np.array(sigma) * rng.standard_normal(len(mu)))
 
 
 MATCHERS: dict[str, Matcher] = {
     "sampled": _sampled,
     "assignment": _assignment,
     "thompson": _thompson,
-    "uniform": _uniform,
+    "uniform": lambda seating, rng: rng.permutation(len(seating.large)),
 }
 """Every matcher by the name that `LeagueConfig.matcher` gives it."""
+
+
+def match_weights(expected: Floats, powers: tuple[float, float]) -> Floats:
+    """Return p^a (1-p)^b, of expected's shape; finite and >= 0 for every p in [0, 1]."""
+    a, b = powers
+    p = np.clip(expected, 0.0, 1.0)
+    return np.asarray(p**a * (1.0 - p) ** b, dtype=np.float64)
+
+
+def choice_probabilities(weights: Floats, explore: float) -> Floats:
+    """Return probabilities over candidates, shape [n]: (1 - explore) PFSP + explore uniform.
+
+    Uniform altogether when every weight is 0, as for opponents that are all hopeless.
+    """
+    uniform = np.full(weights.shape, 1.0 / weights.size)
+    total = float(weights.sum())
+    if total <= 0.0:
+        return uniform
+    return np.asarray((1.0 - explore) * (weights / total) + explore * uniform)
+
+
+def assign(cost: Floats) -> Ints:
+    """Return for each row its column so that the sum of costs is least; shape [n], n rows.
+
+    cost: finite, shape [n, m] with n <= m. Takes O(n² m) time.
+    """
+    rows, columns = cost.shape
+    row_price = np.zeros(rows + 1)
+    column_price = np.zeros(columns + 1)
+    owner = np.zeros(columns + 1, dtype=np.int64)  # the 1-based row of each 1-based column
+    for row in range(1, rows + 1):
+        owner[0] = row
+        column = 0
+        least = np.full(columns + 1, np.inf)
+        came_from = np.zeros(columns + 1, dtype=np.int64)
+        used = np.zeros(columns + 1, dtype=bool)
+        while owner[column]:
+            used[column] = True
+            current = owner[column]
+            reduced = np.full(columns + 1, np.inf)
+            reduced[1:] = cost[current - 1] - row_price[current] - column_price[1:]
+            better = (reduced < least) & ~used
+            least[better] = reduced[better]
+            came_from[better] = column
+            column_next = int(np.argmin(np.where(used, np.inf, least)))
+            delta = least[column_next]
+            row_price[owner[used]] += delta
+            column_price[used] -= delta
+            least[~used] -= delta
+            column = column_next
+        while column:
+            previous = int(came_from[column])
+            owner[column] = owner[previous]
+            column = previous
+    result = np.zeros(rows, dtype=np.int64)
+    result[owner[1:][owner[1:] > 0] - 1] = np.flatnonzero(owner[1:] > 0)
+    return result

@@ -10,23 +10,22 @@ twice in a round, and no place in a list is favoured.
 Matches with anchors (see `anchors`) come on top of a whole round; in a partial one they are among
 its m matches, and the guarantee is for the rest. Coverage rounds (`coverage_every`) are whole
 rounds laid out as the rows of a Latin square: as many of them as the smaller side has members hold
-every pair of sties.
+every pair of slots.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from league.arrays import Ints
-from league.errors import LeagueError
-from league.pairing.anchor_matches import anchor_pairs
-from league.pairing.expectation import expected_of_pairs
+from league.basics.data import Ints
+from league.basics.errors import LeagueError
+from league.basics.streams import stream
 from league.pairing.matchers import MATCHERS, Seating
-from league.roles import STUDENT, TEACHER
-from league.state.member import Member
-from league.state.records import Pair
+from league.pairing.payoff import expected_of_pairs
+from league.state.records import ADDED, ROLES, STUDENT, TEACHER, Member, Pair, other_role
 from league.state.state import State
-from league.streams import stream
 
 
 def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:
@@ -45,18 +44,12 @@ def propose(state: State, round_number: int, matches: int | None = None) -> list
             "member of the larger side"
         )
     against_anchors = anchor_pairs(state, round_number, whole if matches is None else matches)
-    if matches is None:
-        matchups = _matchups(state, teachers, students, round_number)
-    else:
+    if matches is not None:
         count = matches - len(against_anchors)
         rng = stream(state.config.seed, "turns", round_number)
-        matchups = _matchups(
-            state,
-            [teachers[i] for i in _next_in_line(teachers, count, rng)],
-            [students[i] for i in _next_in_line(students, count, rng)],
-            round_number,
-            partial=True,
-        )
+        teachers = _next_in_line(teachers, count, rng)
+        students = _next_in_line(students, count, rng)
+    matchups = _matchups(state, teachers, students, round_number, partial=matches is not None)
     matchups = sorted(matchups, key=lambda c: (c[0].slot, c[1].slot)) + against_anchors
     expected = expected_of_pairs(state, matchups)
     return [
@@ -70,7 +63,7 @@ def _matchups(
     teachers: Sequence[Member],
     students: Sequence[Member],
     round_number: int,
-    partial: bool = False,
+    partial: bool,
 ) -> list[tuple[Member, Member]]:
     by_teacher = len(teachers) >= len(students)
     large, small = (teachers, students) if by_teacher else (students, teachers)
@@ -87,18 +80,18 @@ def _matchups(
 
 def _covering(state: State, large: int, small: int) -> Ints:
     """The next row of a Latin square: as many such rounds as the smaller side has members hold
-    every pair of sties; after that comes another random square."""
+    every pair of slots; after that comes another random square."""
     turn = state.whole_rounds // state.config.coverage_every
     rng = stream(state.config.seed, "coverage", turn // small)
     rows, columns = rng.permutation(large), rng.permutation(small)
     return np.asarray(columns[(rows + turn) % small], dtype=np.int64)
 
 
-def _next_in_line(members: Sequence[Member], count: int, rng: np.random.Generator) -> list[int]:
-    """Indices of those who play next, in order of sties; everybody if there are enough matches."""
+def _next_in_line(members: list[Member], count: int, rng: np.random.Generator) -> list[Member]:
+    """Those who play next, in order of slots; everybody if there are enough matches."""
     ties = rng.random(len(members))
     order = sorted(range(len(members)), key=lambda i: (members[i].turn, members[i].paired, ties[i]))
-    return sorted(order[:count])
+    return [members[i] for i in sorted(order[:count])]
 
 
 def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
@@ -107,3 +100,36 @@ def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Int
     ties = rng.random(len(small))
     order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
     return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
+
+
+def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Member, Member]]:
+    """Return the (teacher, student) matchups of a round in which one is an anchor.
+
+    Their number is anchor_share of `matches`, rounded at random, and less than `matches`. A
+    member has at most one such match a round, drawn at random, and with that anchor of the other
+    side that has been paired least, a random one of equals. Of the hall of fame only the latest
+    `hall_size` play.
+    """
+    share = state.config.anchor_share
+    opponents = {role: _opponents(state, role) for role in ROLES}
+    if not share or not any(opponents.values()):
+        return []
+    rng = stream(state.config.seed, "anchors", round_number)
+    count = min(math.floor(share * matches + rng.random()), matches - 1)
+    living = [m for role in ROLES if opponents[other_role(role)] for m in state.living(role)]
+    matchups = []
+    given: Counter[str] = Counter()
+    for k in rng.permutation(len(living))[:count].tolist():
+        member, others = living[k], opponents[other_role(living[k].role)]
+        ties = rng.random(len(others))
+        load = [other.paired + given[other.name] for other in others]
+        anchor = others[min(range(len(others)), key=lambda i: (load[i], ties[i]))]
+        given[anchor.name] += 1
+        matchups.append((member, anchor) if member.role == TEACHER else (anchor, member))
+    return matchups
+
+
+def _opponents(state: State, role: str) -> list[Member]:
+    hall = [a.name for a in state.anchors if a.role == role and a.cause != ADDED]
+    added = [a.name for a in state.anchors if a.role == role and a.cause == ADDED]
+    return [state.members[name] for name in (*added, *hall[-state.config.hall_size :])]

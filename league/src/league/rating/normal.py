@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from league.arrays import Floats
+from league.basics.data import Floats
 
 Z95 = 1.959963984540054
 """The 97.5 % quantile: half the width of a 95 % interval, in standard deviations."""

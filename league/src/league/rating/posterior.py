@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.arrays import Floats, Mask
+from league.basics.data import Floats, Mask
 from league.rating.normal import log_cdf_pair, log_pdf
 from league.rating.rating import Rating, RatingModel, Skills
-from league.rating.single_games import single_games
 
 _NODES = np.linspace(0.0, 1.0, 64)
 _MODE_STEPS = 40
@@ -34,11 +33,12 @@ class GapProblem:
     scale: float
 
     def log_density(self, d: Floats) -> Floats:
-        """Log posterior up to a constant, at d of shape [n] or [n, nodes]."""
-        columns = (slice(None),) + (None,) * (d.ndim - 1)
+        """Log posterior up to a constant, at d of shape [n, nodes]."""
+        mean, variance, won, lost = (
+            x[:, None] for x in (self.mean, self.variance, self.won, self.lost)
+        )
         up, down = log_cdf_pair(d / self.scale)
-        prior = -0.5 * (d - self.mean[columns]) ** 2 / self.variance[columns]
-        return np.asarray(prior + self.won[columns] * up + self.lost[columns] * down)
+        return np.asarray(-0.5 * (d - mean) ** 2 / variance + won * up + lost * down)
 
     def derivatives(self, d: Floats) -> tuple[Floats, Floats, Floats]:
         """Log posterior up to a constant, its slope and its curvature, at d of shape [n]."""
@@ -83,7 +83,10 @@ def rate_columns(
     gap's posterior is projected back on both sides in proportion to their variances, so
     mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
     """
-    t, s = _wandered(teachers, model), _wandered(students, model)
+    t, s = (
+        Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
+        for skills in (teachers, students)
+    )
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
     if not game.any():
         return _at_once(t, s, score, weight, model)
@@ -112,32 +115,16 @@ def _at_once(
     teachers: Skills, students: Skills, score: Floats, weight: Floats, model: RatingModel
 ) -> tuple[Skills, Skills]:
     """The update by integration, for skills that have wandered."""
-    teacher_var, student_var = teachers.sigma**2, students.sigma**2
-    total = teacher_var + student_var
-    problem = GapProblem(
-        students.mu - teachers.mu,
-        total,
-        weight * score,
-        weight * (1.0 - score),
-        model.performance_scale,
-    )
-    mean, variance = gap_moments(problem)
-    pull = (mean - problem.mean) / total
-    shrink = (variance - total) / (total * total)
-    return (
-        Skills(
-            teachers.mu - teacher_var * pull,
-            np.sqrt(teacher_var + teacher_var * teacher_var * shrink),
-        ),
-        Skills(
-            students.mu + student_var * pull,
-            np.sqrt(student_var + student_var * student_var * shrink),
-        ),
-    )
+    gap, total = students.mu - teachers.mu, teachers.sigma**2 + students.sigma**2
+    won, lost = weight * score, weight * (1.0 - score)
+    mean, variance = gap_moments(GapProblem(gap, total, won, lost, model.performance_scale))
+    pull, shrink = (mean - gap) / total, (variance - total) / (total * total)
 
+    def projected(skills: Skills, step: Floats) -> Skills:
+        own = skills.sigma**2
+        return Skills(skills.mu + own * step, np.sqrt(own + own * own * shrink))
 
-def _wandered(skills: Skills, model: RatingModel) -> Skills:
-    return Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
+    return projected(teachers, -pull), projected(students, pull)
 
 
 def _rows(skills: Skills, chosen: Mask) -> Skills:
@@ -193,3 +180,50 @@ def _edges(problem: GapProblem, peak: Floats, left: Floats, right: Floats) -> tu
         safe = np.where(slope == 0.0, 1.0, slope)
         d = np.where((excess > 0.0) & (slope != 0.0), d + excess / safe, d)
     return d[: len(left)], d[len(left) :]
+
+
+_FAR = 50.0  # standard deviations from where the series of a sure upset is exact
+
+
+def single_games(
+    teachers: Skills, students: Skills, result: Floats, model: RatingModel
+) -> tuple[Skills, Skills]:
+    """Return n teachers and n students after one game of each pair, without any wandering.
+
+    result: shape [n]; 1 where the student won, 0 where the teacher did.
+    """
+    c2 = 2.0 * model.beta**2 + teachers.sigma**2 + students.sigma**2
+    c = np.sqrt(c2)
+    sign = np.where(result >= 0.5, 1.0, -1.0)
+    v, w = win_moments(sign * (students.mu - teachers.mu) / c)
+    return moved(teachers, students, sign * v / c, w, c2)
+
+
+def moved(
+    teachers: Skills, students: Skills, step: Floats, w: Floats, c2: Floats
+) -> tuple[Skills, Skills]:
+    """Return both sides after a game, for columns of shape [n].
+
+    Each mean moves by its variance times `step`, and each variance falls by its own share of
+    c² times w.
+    """
+
+    def after(skills: Skills, step: Floats) -> Skills:
+        own = skills.sigma**2
+        return Skills(skills.mu + own * step, skills.sigma * np.sqrt(1.0 - own / c2 * w))
+
+    return after(teachers, -step), after(students, step)
+
+
+def win_moments(x: Floats) -> tuple[Floats, Floats]:
+    """Return TrueSkill's v and w of a win, of x's shape: x is the winner's lead over c."""
+    near = np.maximum(x, -_FAR)
+    v = np.exp(log_pdf(near) - log_cdf_pair(near)[0])
+    w = v * (v + near)
+    if bool(np.any(x < -_FAR)):
+        # φ/Φ = a + 1/a - 2/a³ + 10/a⁵ ... at -a, without the cancellation in v + x.
+        a = np.maximum(-x, _FAR)
+        rest = 1.0 / a - 2.0 / a**3 + 10.0 / a**5
+        v = np.where(x < -_FAR, a + rest, v)
+        w = np.where(x < -_FAR, (a + rest) * rest, w)
+    return v, w

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import trueskill
 
-from league.arrays import Floats
-from league.errors import LeagueError
+from league.basics.data import Floats
+from league.basics.errors import LeagueError
 from league.rating.normal import cdf
 
 
@@ -36,6 +36,10 @@ class Skills:
         mu = np.array([r.mu for r in ratings], dtype=np.float64)
         sigma = np.array([r.sigma for r in ratings], dtype=np.float64)
         return cls(mu, sigma)
+
+    def as_rows(self) -> "Skills":
+        """Return columns of shape [n] in shape [n, 1], which NumPy spreads against others."""
+        return Skills(self.mu[:, None], self.sigma[:, None])
 
     def ratings(self) -> list[Rating]:
         """Return the n ratings of columns of shape [n]."""
@@ -108,3 +112,18 @@ def predict(teacher: Rating, student: Rating, model: RatingModel) -> float:
     """
     spread = math.sqrt(2.0 * model.beta**2 + student.sigma**2 + teacher.sigma**2)
     return cdf((student.mu - teacher.mu) / spread)
+
+
+def child_rating(
+    parents: Sequence[Rating], weights: Sequence[float], jump: float, model: RatingModel
+) -> Rating:
+    """Return the moment-matched mixture of the parents with inflated sigma.
+
+    mu = sum w_i mu_i; sigma² = sum w_i (sigma_i² + (mu_i - mu)²) + jump², at most a newcomer's.
+    weights: one per parent, summing to 1. jump: in rating units.
+    """
+    mu = math.fsum(w * p.mu for w, p in zip(weights, parents, strict=True))
+    variance = math.fsum(
+        w * (p.sigma**2 + (p.mu - mu) ** 2) for w, p in zip(weights, parents, strict=True)
+    )
+    return Rating(mu, min(math.sqrt(variance + jump * jump), model.sigma))

@@ -1,13 +1,14 @@
-"""Selection: who has to go, chosen by `LeagueConfig.selection`."""
+"""Selection, who has to go, and the hall of fame, whose copies stay."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from league.checks import is_finite
-from league.errors import LeagueError, UnknownMember
-from league.selection.fitness import ranked
-from league.state.member import Member
+from league.basics.errors import LeagueError, UnknownMember, is_finite
+from league.basics.streams import stream
+from league.rating.rating import Rating
+from league.selection.leaderboard import ranked
+from league.state.records import ADDED, ROLES, Member
 from league.state.state import State
-from league.streams import stream
 
 
 def select(
@@ -28,23 +29,14 @@ def select(
             f"cannot select {count!r} of {len(members)} {role}s; expected a whole number from 0 "
             f"to {len(members) - 1}: a role never dies out"
         )
-    eligible = [
-        member
-        for member in reversed(members)
-        if values[member.name] is not None and not is_newborn(state, member)
-    ]
-    chosen = SELECTIONS[state.config.selection](state, role, eligible, count)
+    weakest = [m for m in members[::-1] if values[m.name] is not None and not is_newborn(state, m)]
+    chosen = SELECTIONS[state.config.selection](state, role, weakest, count)
     return [member.name for member in chosen]
 
 
 def is_newborn(state: State, member: Member) -> bool:
     """Whether a member is a child that has played fewer than `config.grace_matches` matches."""
     return bool(member.parents) and member.matches < state.config.grace_matches
-
-
-def _worst_k(state: State, role: str, weakest: Sequence[Member], count: int) -> list[Member]:
-    """The least fit, weakest first."""
-    return list(weakest[:count])
 
 
 def _tournament(state: State, role: str, weakest: Sequence[Member], count: int) -> list[Member]:
@@ -75,7 +67,40 @@ def _check(state: State, role: str, given: Mapping[str, float]) -> None:
 
 
 SELECTIONS: dict[str, Callable[[State, str, Sequence[Member], int], list[Member]]] = {
-    "worst_k": _worst_k,
+    "worst_k": lambda _state, _role, weakest, count: list(weakest[:count]),
     "tournament": _tournament,
 }
 """Every selection by the name that `LeagueConfig.selection` gives it."""
+
+
+def hall_of_round(state: State) -> list[dict[str, Any]]:
+    """Return what the pairing of the next round freezes: the best of each role, or nothing."""
+    every, rounds = state.config.hall_every, len(state.rounds)
+    return _best(state, ROLES) if every and rounds and rounds % every == 0 else []
+
+
+def hall_of_replacement(state: State, role: str) -> list[dict[str, Any]]:
+    """Return what a replacement in a role freezes before it: the role's best, or nothing."""
+    return _best(state, (role,)) if state.config.hall_at_replacement else []
+
+
+def frozen_entry(name: str, role: str, of: str, rating: Rating) -> dict[str, Any]:
+    """Return the part of an event that freezes a member under a new name."""
+    return {"name": name, "role": role, "of": of, "mu": rating.mu, "sigma": rating.sigma}
+
+
+def _best(state: State, roles: Sequence[str]) -> list[dict[str, Any]]:
+    """The fittest of each role that is no newborn, unless it stands in the hall as it is."""
+    entries = []
+    for role in roles:
+        member = next((m for m in ranked(state, role)[0] if not is_newborn(state, m)), None)
+        if member is None:
+            continue
+        copies = [a.name for a in state.anchors if a.of == member.name and a.cause != ADDED]
+        if copies and state.members[copies[-1]].rating == member.rating:
+            continue
+        name = f"hall-{role}-{len(state.rounds)}"
+        while name in state.members:
+            name += "+"
+        entries.append(frozen_entry(name, role, member.name, member.rating))
+    return entries

@@ -1,17 +1,24 @@
 """What a league knows after its events so far."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnknownMember
+from league.basics.errors import LeagueError, UnknownMember
 from league.rating.rating import Rating
-from league.roles import ROLES, check_role
-from league.state.member import Member
-from league.state.outcome import Outcome, outcome_row
-from league.state.records import Anchor, Meeting, Pair, Replacement
+from league.state.config import LeagueConfig
+from league.state.records import (
+    ROLES,
+    Anchor,
+    Meeting,
+    Member,
+    Outcome,
+    Pair,
+    Replacement,
+    check_role,
+    outcome_row,
+)
 
 _PAIR = attrgetter("id", "teacher", "student", "predicted")
 _NEVER = Meeting()
@@ -103,44 +110,44 @@ class State:
 
         The rows in the dict are used up, so that a large state is not in memory twice.
         """
+        state = cls(config)
         try:
-            return cls._read(config, data)
+            state._read(data)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise LeagueError(f"not a league state: {error!r}") from error
+        return state
 
-    @classmethod
-    def _read(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
-        state = cls(
-            config=config,
-            members={m["name"]: Member.from_dict(m) for m in data["members"]},
-            whole_rounds=data["whole_rounds"],
-            replacements=[_replacement(row) for row in data["replacements"]],
-            anchors=[Anchor(*row) for row in data["anchors"]],
-            open_round=data["open_round"],
-            before={name: Rating(mu, sigma) for name, mu, sigma in data["before"]},
-            events=data["events"],
-        )
+    def _read(self, data: Mapping[str, Any]) -> None:
+        for plain in data["members"]:
+            self.members[plain["name"]] = Member.from_dict(plain)
+        self.whole_rounds, self.open_round = data["whole_rounds"], data["open_round"]
+        for member, child, parents, weights, *rest in data["replacements"]:
+            self.replacements.append(
+                Replacement(member, child, tuple(parents), tuple(weights), *rest)
+            )
+        self.anchors = [Anchor(*row) for row in data["anchors"]]
+        self.before = {name: Rating(mu, sigma) for name, mu, sigma in data["before"]}
+        self.events = data["events"]
         for number, rows in data["rounds"]:
-            state.rounds[number] = [row[0] for row in rows]
+            self.rounds[number] = [row[0] for row in rows]
             for pair_id, teacher, student, predicted, *numbers in rows:
-                state.add_pair(pair_id, number, teacher, student, predicted)
+                self.add_pair(pair_id, number, teacher, student, predicted)
                 if numbers:
-                    state.outcomes[pair_id] = Outcome(*numbers)
+                    self.outcomes[pair_id] = Outcome(*numbers)
             rows.clear()
         for row in data["meetings"]:
             teacher, student, *counts = row
-            key = (state.members[teacher].name, state.members[student].name)
-            state.meetings[key] = Meeting(*counts)
+            key = (self.members[teacher].name, self.members[student].name)
+            self.meetings[key] = Meeting(*counts)
             row.clear()
         for role in ROLES:
-            living = [m for m in state.members.values() if m.alive and m.role == role]
-            state.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
+            living = [m for m in self.members.values() if m.alive and m.role == role]
+            self.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
         for pair_id in data["open_pairs"]:
-            pair = state.pairs[pair_id]
+            pair = self.pairs[pair_id]
             for name in (pair.teacher, pair.student):
-                if not state.members[name].anchor:
-                    state.open_pairs.setdefault(name, set()).add(pair_id)
-        return state
+                if not self.members[name].anchor:
+                    self.open_pairs.setdefault(name, set()).add(pair_id)
 
     def add_pair(
         self, pair_id: str, number: int, teacher: str, student: str, predicted: float
@@ -149,8 +156,3 @@ class State:
         names = (self.members[teacher].name, self.members[student].name)
         pair = self.pairs[pair_id] = Pair(pair_id, number, *names, predicted)
         return pair
-
-
-def _replacement(row: Sequence[Any]) -> Replacement:
-    member, child, parents, weights, *rest = row
-    return Replacement(member, child, tuple(parents), tuple(weights), *rest)

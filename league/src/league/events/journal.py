@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from league.errors import LeagueError, UnreadableLeague
-from league.storage.files import canonical
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.events.files import canonical
 
 _BLOCK = 1 << 20
 
@@ -23,21 +23,14 @@ class LogReader:
         """Length of a last line without its line feed, known at the end. A crash left it behind,
         or, where the file is only read, another process is writing it just now."""
         self.hash = hashlib.blake2b(digest_size=16)
+        """Of all that was read."""
         self._stream = stream
-
-    @property
-    def digest(self) -> str:
-        """Hash of all that was read."""
-        return self.hash.hexdigest()
 
     def skip(self, length: int) -> bool:
         """Read so many bytes without looking at them; False if the log is shorter."""
-        while self.position < length:
-            block = self._stream.read(min(_BLOCK, length - self.position))
-            if not block:
-                return False
+        while block := self._stream.read(min(_BLOCK, length - self.position)):
             self._advance(block)
-        return True
+        return self.position == length
 
     def lines(self) -> Iterator[bytes]:
         """Yield the whole lines from here on."""
@@ -60,7 +53,8 @@ class Journal:
         self.path = path
         self.byte_length = read.position
         """Length of the whole lines."""
-        self._hash = read.hash
+        self.hash = read.hash
+        """Of all whole lines."""
         self._handle: int | None = None
         if writable:
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -71,11 +65,6 @@ class Journal:
     def writable(self) -> bool:
         """Whether events can be appended."""
         return self._handle is not None
-
-    @property
-    def digest(self) -> str:
-        """Hash of all whole lines."""
-        return self._hash.hexdigest()
 
     def append(self, event: dict[str, Any], sync: bool = False) -> None:
         """Write one event, all of it or nothing, and hand it to the operating system.
@@ -95,7 +84,7 @@ class Journal:
             os.ftruncate(self._handle, self.byte_length)
             raise LeagueError(f"cannot append to {self.path}: {error}; nothing changed") from error
         self.byte_length += len(line)
-        self._hash.update(line)
+        self.hash.update(line)
 
     def sync(self) -> None:
         """Force the log to the disk."""
@@ -110,18 +99,20 @@ class Journal:
             self._handle = None
 
 
-def read_lines(path: Path) -> list[bytes]:
-    """Return the whole lines of a log that is only read; UnreadableLeague if it cannot be."""
+def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the whole events of a log that is only read, or those in its first `length` bytes.
+
+    Raises UnreadableLeague if it cannot be read.
+    """
     try:
         with path.open("rb") as stream:
-            return list(LogReader(stream).lines())
+            read = LogReader(stream)
+            for number, line in enumerate(read.lines(), 1):
+                if length is not None and read.position > length:
+                    return
+                yield parse(line, f"{path} line {number}")
     except OSError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
-
-
-def digest(content: bytes) -> str:
-    """Return the hash that a log of exactly these bytes has."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def parse(line: bytes, where: str) -> dict[str, Any]:

@@ -1,8 +1,11 @@
-"""How much the rollouts of one task agree: what a task is worth as evidence."""
+"""What a result is worth as evidence: how much rollouts of one task agree, and log-losses."""
 
 from collections.abc import Sequence
 
-from league.state.outcome import Outcome
+import numpy as np
+
+from league.basics.data import Floats
+from league.state.records import Outcome
 
 _STEPS = 40
 
@@ -35,9 +38,19 @@ def task_agreement(outcomes: Sequence[Outcome]) -> float | None:
     return 0.5 * (low + high)
 
 
-def noise_per_task(agreement: float, rollouts: float) -> float:
-    """Return the variance of a task's solve rate in units of q (1 - q): r + (1 - r) / n."""
-    return agreement + (1.0 - agreement) / max(rollouts, 1.0)
+def noise_per_task(agreement: float | None, rollouts: float) -> float:
+    """Return the variance of a task's solve rate in units of q (1 - q): r + (1 - r) / n.
+
+    agreement: r, taken to be 1 when None. rollouts: n, at least 1.
+    """
+    known = 1.0 if agreement is None else agreement
+    return known + (1.0 - known) / max(rollouts, 1.0)
+
+
+def log_loss(predicted: Floats, observed: Floats) -> Floats:
+    """Return -(s ln p + (1 - s) ln(1 - p)) in nats, elementwise, p kept 1e-9 from 0 and 1."""
+    p = np.clip(predicted, 1e-9, 1.0 - 1e-9)
+    return np.asarray(-(observed * np.log(p) + (1.0 - observed) * np.log1p(-p)))
 
 
 def _unsolved(rate: float, rollouts: int, correlation: float) -> float:

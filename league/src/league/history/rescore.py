@@ -5,24 +5,80 @@ schemes compare fairly on one log, and a scheme cannot win by fitting what it ha
 """
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from league.arrays import Floats
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
-from league.plain_data import PlainData
+from league.basics.data import Floats, PlainData
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.events.files import EVENTS, check_exists, read_settings
+from league.events.fold import apply, results
+from league.events.journal import read_events
+from league.history.agreement import log_loss, noise_per_task, task_agreement
 from league.rating.normal import Z95
-from league.rating.rating import Skills
-from league.replay.forecast import Forecast, forecasts
-from league.replay.log import Log
-from league.schemes.catalogue import scheme_of
-from league.state.agreement import noise_per_task, task_agreement
+from league.rating.rating import Rating, Skills
+from league.state.config import LeagueConfig, scheme_of
+from league.state.records import Outcome
+from league.state.state import State
 
 _BINS = 5
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What was believed just before one result, and the result."""
+
+    pair: str
+    round: int
+    teacher: Rating
+    """Its rating then, by the scheme under test."""
+    student: Rating
+    """Its rating then."""
+    outcome: Outcome
+
+
+def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> Iterator[Forecast]:
+    """Yield a forecast for every rated match of a log, in its order, as `config` would have it.
+
+    The matches are those that were played: other settings change only what is believed of them.
+    Results that arrived in one event are all forecast before any of them is taken in. The hall of
+    fame is frozen with the ratings under `config`; anchors added by hand keep theirs.
+    """
+    state = State(config)
+    for event in events:
+        for pair_id, outcome in results(event):
+            pair = state.pairs[pair_id]
+            if outcome.counted:
+                teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
+                yield Forecast(pair_id, pair.round, teacher, student, outcome)
+        apply(state, _refrozen(state, event))
+
+
+def _refrozen(state: State, event: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not event.get("frozen"):
+        return event
+    ratings = [state.members[entry["of"]].rating for entry in event["frozen"]]
+    rows = zip(event["frozen"], ratings, strict=True)
+    return dict(event) | {"frozen": [dict(entry) | asdict(rating) for entry, rating in rows]}
+
+
+@dataclass(frozen=True)
+class Log:
+    """A league's settings and events. Raises UnreadableLeague for damaged files."""
+
+    config: LeagueConfig
+    events: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, directory: str | os.PathLike[str]) -> "Log":
+        """Return the log of a league's directory; a torn last line is left out."""
+        root = Path(directory)
+        check_exists(root)
+        _schema, config = read_settings(root)
+        return cls(config, tuple(read_events(root / EVENTS)))
 
 
 @dataclass(frozen=True)
@@ -93,20 +149,19 @@ def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
     tasks = np.array([float(f.outcome.counted) for f in found])
     loss = losses(config, found)
     mean = float(np.average(observed, weights=tasks))
-    base = _cross_entropy(np.array([mean]), np.array([mean]))
     predicted, doubt = _moments(config, found)
-    noise = predicted * (1.0 - predicted) * _noise(found) / tasks
+    outcomes = [f.outcome for f in found]
+    agreement = task_agreement(outcomes)
+    rollouts = [o.attempts / o.valid if o.valid else 1.0 for o in outcomes]
+    per_task = np.array([noise_per_task(agreement, n) for n in rollouts])
+    noise = predicted * (1.0 - predicted) * per_task / tasks
     squared = (predicted - observed) ** 2
     inside = np.abs(predicted - observed) <= Z95 * np.sqrt(doubt + noise) + 1e-12
     rmse2, noise2 = float(squared.mean()), float(noise.mean())
     return Rescored(
-        scheme=config.scheme,
-        tau=config.tau,
-        evidence=config.evidence,
-        max_weight=config.max_weight,
-        matches=len(found),
+        *(config.scheme, config.tau, config.evidence, config.max_weight, len(found)),
         log_loss=float(np.average(loss, weights=tasks)),
-        base_log_loss=float(base[0]),
+        base_log_loss=float(log_loss(np.array(mean), np.array(mean))),
         rmse=rmse2**0.5,
         noise=noise2**0.5,
         excess=max(rmse2 - noise2, 0.0) ** 0.5,
@@ -118,7 +173,7 @@ def summary(config: LeagueConfig, found: Sequence[Forecast]) -> Rescored:
 def losses(config: LeagueConfig, found: Sequence[Forecast]) -> Floats:
     """Return the log-loss per task of each forecast, in nats, shape [matches]."""
     observed = np.array([f.outcome.student_score for f in found])
-    return _cross_entropy(observed, _moments(config, found)[0])
+    return log_loss(_moments(config, found)[0], observed)
 
 
 def _moments(config: LeagueConfig, found: Sequence[Forecast]) -> tuple[Floats, Floats]:
@@ -139,23 +194,6 @@ def _moments(config: LeagueConfig, found: Sequence[Forecast]) -> tuple[Floats, F
     return mean, np.asarray(((rates - centre) ** 2 * share).sum(axis=1))
 
 
-def _noise(found: Sequence[Forecast]) -> Floats:
-    outcomes = [f.outcome for f in found]
-    agreement = task_agreement(outcomes)
-    known = 1.0 if agreement is None else agreement
-    rollouts = [o.attempts / o.valid if o.valid else 1.0 for o in outcomes]
-    return np.array([noise_per_task(known, n) for n in rollouts])
-
-
-def _cross_entropy(observed: Floats, predicted: Floats) -> Floats:
-    p = np.clip(predicted, 1e-9, 1.0 - 1e-9)
-    return np.asarray(-(observed * np.log(p) + (1.0 - observed) * np.log1p(-p)))
-
-
 def _bins(predicted: Floats, observed: Floats) -> tuple[Bin, ...]:
-    order = np.argsort(predicted, kind="stable")
-    parts = np.array_split(order, min(_BINS, len(order)))
-    return tuple(
-        Bin(float(predicted[part].mean()), float(observed[part].mean()), len(part))
-        for part in parts
-    )
+    parts = np.array_split(np.argsort(predicted, kind="stable"), min(_BINS, len(predicted)))
+    return tuple(Bin(float(predicted[x].mean()), float(observed[x].mean()), len(x)) for x in parts)

@@ -1,17 +1,16 @@
 """Everything a league can be told when it is founded."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
-from league.checks import is_finite, whole_number
-from league.errors import LeagueError
+from league.basics.errors import LeagueError, is_finite, whole_number
 from league.rating.rating import RatingModel
+from league.rating.schemes import Batch, Elo, RatingScheme, TrueSkillGames, WengLin
 
 MATCHERS = ("sampled", "assignment", "thompson", "uniform")
-SCHEMES = ("batch", "trueskill", "weng_lin", "elo")
 FITNESSES = ("rating", "lower_bound", "reward", "blend")
 SELECTIONS = ("worst_k", "tournament")
 
@@ -50,7 +49,7 @@ class LeagueConfig:
     """With mu, sigma and beta the TrueSkill model (`RatingModel`). tau must match how fast members
     learn: raise it when they train between matches."""
     scheme: str = "batch"
-    """How results become ratings, see `league.schemes`: `batch` (one fractional update per match),
+    """How results become ratings, see `RatingScheme`: `batch` (one fractional update per match),
     `trueskill` (one game per task), `weng_lin` or `elo`."""
     elo_k: float = 0.16 * RatingModel.beta
     """The most that one task can move a rating under `elo`, in rating units; Elo's 200 points are
@@ -104,14 +103,13 @@ class LeagueConfig:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             whole_number(name, getattr(self, name), least)
-        _choice("matcher", self.matcher, MATCHERS)
-        _choice("scheme", self.scheme, SCHEMES)
-        _choice("fitness", self.fitness, FITNESSES)
-        _choice("selection", self.selection, SELECTIONS)
-        if not isinstance(self.hall_at_replacement, bool):
-            raise LeagueError(
-                f"hall_at_replacement is {self.hall_at_replacement!r}; expected true or false"
-            )
+        choices = {"matcher": MATCHERS, "scheme": tuple(SCHEMES)}
+        choices |= {"fitness": FITNESSES, "selection": SELECTIONS}
+        for name, known in choices.items():
+            if (value := getattr(self, name)) not in known:
+                raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+        if not isinstance(frozen := self.hall_at_replacement, bool):
+            raise LeagueError(f"hall_at_replacement is {frozen!r}; expected true or false")
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         for power in self.pfsp:
@@ -150,13 +148,22 @@ class LeagueConfig:
         return cls(**values)
 
 
-def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
-
-
 def _number(name: str, value: float, low: float, high: float) -> None:
     if not is_finite(value) or not low <= value <= high:
         bounds = "a finite number" + ("" if math.isinf(low) else f" >= {low:g}")
         bounds += "" if math.isinf(high) else f" and <= {high:g}"
         raise LeagueError(f"{name} is {value!r}; expected {bounds}")
+
+
+SCHEMES: dict[str, Callable[[LeagueConfig], RatingScheme]] = {
+    "batch": lambda config: Batch(config.model),
+    "trueskill": lambda config: TrueSkillGames(config.model),
+    "weng_lin": lambda config: WengLin(config.model),
+    "elo": lambda config: Elo(config.model, config.elo_k),
+}
+"""Every scheme by the name that `LeagueConfig.scheme` gives it."""
+
+
+def scheme_of(config: LeagueConfig) -> RatingScheme:
+    """Return the scheme that a config asks for, with the constants of that config."""
+    return SCHEMES[config.scheme](config)

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from league.config import LeagueConfig
-from league.errors import LeagueError
-from league.plain_data import PlainData
+from league.basics.data import PlainData
+from league.basics.errors import LeagueError
+from league.history.agreement import task_agreement
+from league.history.rescore import Log, Rescored, losses, played, summary
 from league.rating.rating import RatingModel
-from league.replay.log import Log
-from league.replay.rescore import Rescored, losses, played, summary
-from league.state.agreement import task_agreement
 
 TAUS = tuple(factor * RatingModel.tau for factor in (0, 1, 2, 4, 8, 16))
 """The taus tried unless others are given: none, the `trueskill` package's, and doublings of it."""
@@ -69,9 +67,11 @@ def calibrate(
         raise LeagueError("expected at least one tau and one evidence to try")
     own = (log.config.tau, log.config.evidence)
     grid = sorted({(t, e) for t in taus for e in (evidences or (own[1],))} | {own})
-    configs = [_setting(log.config, tau, evidence) for tau, evidence in grid]
     columns, figures = [], []
-    for config in configs:
+    for tau, evidence in grid:
+        more = max(1.0, evidence / own[1]) if own[1] else 1.0
+        weight = more * log.config.max_weight
+        config = replace(log.config, tau=tau, evidence=evidence, max_weight=weight)
         found = played(log, config)
         columns.append(losses(config, found))
         figures.append(summary(config, found))
@@ -98,8 +98,3 @@ def calibrate(
         enough,
         task_agreement([f.outcome for f in found]),
     )
-
-
-def _setting(config: LeagueConfig, tau: float, evidence: float) -> LeagueConfig:
-    more = max(1.0, evidence / config.evidence) if config.evidence else 1.0
-    return replace(config, tau=tau, evidence=evidence, max_weight=more * config.max_weight)

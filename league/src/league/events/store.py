@@ -6,17 +6,28 @@ many bytes as half the last snapshot have been logged since: so the work on snap
 behind the last of them, stay in proportion to what happens, at any number of members.
 """
 
+import hashlib
 import io
 from pathlib import Path
 from typing import Any
 
-from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague
+from league.basics.errors import LeagueError, UnreadableLeague
+from league.events.files import (
+    EVENTS,
+    SCHEMA,
+    SETTINGS,
+    SNAPSHOT,
+    canonical,
+    canonical_pieces,
+    read_object,
+    read_settings,
+    settings_line,
+    write_atomically,
+)
 from league.events.fold import apply
+from league.events.journal import Journal, LogReader, parse
+from league.state.config import LeagueConfig
 from league.state.state import State
-from league.storage.files import SCHEMA, canonical, canonical_pieces, read_object, write_atomically
-from league.storage.journal import Journal, LogReader, digest, parse
-from league.storage.settings import EVENTS, SETTINGS, SNAPSHOT, read_settings, settings_line
 
 
 def write_new_league(
@@ -27,8 +38,10 @@ def write_new_league(
     state = State(config)
     apply(state, event)
     line = canonical(event)
+    read = LogReader(io.BytesIO(line))
+    read.skip(len(line))
     write_atomically(directory / EVENTS, line)
-    write_atomically(directory / SNAPSHOT, *_snapshot(state, len(line), digest(line)))
+    write_atomically(directory / SNAPSHOT, *_snapshot(state, read.position, read.hash))
     write_atomically(directory / SETTINGS, settings_line(config))
 
 
@@ -48,7 +61,7 @@ class Store:
         self.warnings: list[str] = []
         """What had to be repaired or could not be written, one sentence each."""
         self._schema, config = read_settings(directory)
-        self._due = _Due(config.snapshot_every)
+        self._last = (0, 0, 0)  # events, bytes of the log and size of the last snapshot
         log = directory / EVENTS
         try:
             with log.open("rb") as stream:
@@ -77,10 +90,9 @@ class Store:
         # A pairing brings the results of the rounds before it to the disk.
         self.journal.append(event, sync=event["event"] == "round_paired")
         apply(self.state, event)
-        if not self._due.after(self.state, self.journal.byte_length):
+        content = self._due_snapshot(self.journal.byte_length, self.journal.hash)
+        if content is None:
             return
-        content = _snapshot(self.state, self.journal.byte_length, self.journal.digest)
-        self._due.written(self.state, self.journal.byte_length, sum(map(len, content)))
         try:
             self.journal.sync()
             write_atomically(self.directory / SNAPSHOT, *content)
@@ -101,9 +113,7 @@ class Store:
         last: list[bytes] | None = None
         for line in read.lines():
             _fold(state, line, self.directory / EVENTS)
-            if self._due.after(state, read.position):
-                last = _snapshot(state, read.position, read.digest)
-                self._due.written(state, read.position, sum(map(len, last)))
+            last = self._due_snapshot(read.position, read.hash) or last
         return read, last
 
     def _from_snapshot(self, config: LeagueConfig, read: LogReader) -> State | None:
@@ -113,39 +123,28 @@ class Store:
             data = read_object(path)
             if data["schema"] < SCHEMA:
                 return None
-            if not read.skip(int(data["bytes"])) or data["digest"] != read.digest:
+            if not read.skip(int(data["bytes"])) or data["digest"] != read.hash.hexdigest():
                 raise LeagueError(f"{path} does not belong to the log beside it")
             state = State.from_dict(config, data["state"])
-            self._due.written(state, read.position, path.stat().st_size)
+            self._last = (state.events, read.position, path.stat().st_size)
         except (KeyError, TypeError, ValueError, OSError) as error:
             self.warnings.append(f"rebuilt the state from the log alone: {error}")
             return None
         return state
 
-
-class _Due:
-    """When the next snapshot is due: a function of the events alone."""
-
-    def __init__(self, every: int) -> None:
-        self._every = every
-        self._events = 0
-        self._position = 0
-        self._size = 0
-
-    def after(self, state: State, position: int) -> bool:
-        """Whether a snapshot is due after an event that ends at this byte of the log."""
-        return state.events == 1 or (
-            state.events - self._events >= self._every
-            and 2 * (position - self._position) >= self._size
-        )
-
-    def written(self, state: State, position: int, size: int) -> None:
-        """Take note of the last snapshot and its size in bytes."""
-        self._events, self._position, self._size = state.events, position, size
+    def _due_snapshot(self, position: int, log: hashlib.blake2b) -> list[bytes] | None:
+        """The snapshot after an event that ends at this byte of the log, if one is due."""
+        state, (events, start, size) = self.state, self._last
+        few = state.events - events < state.config.snapshot_every
+        if state.events > 1 and (few or 2 * (position - start) < size):
+            return None
+        content = _snapshot(state, position, log)
+        self._last = (state.events, position, sum(map(len, content)))
+        return content
 
 
-def _snapshot(state: State, byte_length: int, log_digest: str) -> list[bytes]:
-    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log_digest}
+def _snapshot(state: State, byte_length: int, log: hashlib.blake2b) -> list[bytes]:
+    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log.hexdigest()}
     opening = canonical(header)[:-2] + b',"state":'
     return [opening, *canonical_pieces(state.sections()), b"}\n"]
 
