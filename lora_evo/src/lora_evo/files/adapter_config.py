@@ -12,14 +12,9 @@ from lora_evo.checks import is_number
 from lora_evo.errors import FileDamage, LoraEvoError
 
 _OWN = (
-    "r",
-    "lora_alpha",
-    "target_modules",
-    "rank_pattern",
-    "alpha_pattern",
-    "use_rslora",
+    "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
     "base_model_name_or_path",
-)
+)  # fmt: skip
 # Fields that say by what and for what the file was written, not what the adapter computes.
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
@@ -107,16 +102,8 @@ class AdapterConfig:
             "use_dora": False,
         }
         targets = target_modules if isinstance(target_modules, str) else tuple(target_modules)
-        return cls(
-            r=r,
-            lora_alpha=lora_alpha,
-            target_modules=targets,
-            rank_pattern=dict(rank_pattern or {}),
-            alpha_pattern=dict(alpha_pattern or {}),
-            use_rslora=use_rslora,
-            base_model_name_or_path=base_model_name_or_path,
-            rest=rest,
-        )
+        patterns = dict(rank_pattern or {}), dict(alpha_pattern or {})
+        return cls(r, lora_alpha, targets, *patterns, use_rslora, base_model_name_or_path, rest)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -141,14 +128,14 @@ class AdapterConfig:
                 raise FileDamage(f"target_modules is {targets!r}; expected a list of names")
             targets = tuple(targets)
         return cls(
-            r=raw["r"],
-            lora_alpha=raw["lora_alpha"],
-            target_modules=targets,
-            rank_pattern=dict(raw.get("rank_pattern") or {}),
-            alpha_pattern=dict(raw.get("alpha_pattern") or {}),
-            use_rslora=bool(raw.get("use_rslora")),
-            base_model_name_or_path=raw.get("base_model_name_or_path"),
-            rest={name: value for name, value in raw.items() if name not in _OWN},
+            raw["r"],
+            raw["lora_alpha"],
+            targets,
+            raw.get("rank_pattern") or {},
+            raw.get("alpha_pattern") or {},
+            bool(raw.get("use_rslora")),
+            raw.get("base_model_name_or_path"),
+            {name: value for name, value in raw.items() if name not in _OWN},
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,12 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from lora_evo.errors import FileDamage, LoraEvoError
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-}
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 

@@ -81,10 +81,9 @@ class Operator:
             raise LoraEvoError(
                 f"an operator is named {self.name!r}; expected letters, digits and underscores"
             )
+        what = f"{self.name} is of kind {self.kind!r}"
         if self.kind not in ("mutation", "crossover"):
-            raise LoraEvoError(
-                f"{self.name} is of kind {self.kind!r}; expected 'mutation' or 'crossover'"
-            )
+            raise LoraEvoError(f"{what}; expected 'mutation' or 'crossover'")
         if not callable(self.prepare):
             raise LoraEvoError(
                 f"{self.name}.prepare is {self.prepare!r}; expected a function of a Request"

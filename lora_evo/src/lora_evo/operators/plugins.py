@@ -66,12 +66,6 @@ def plugin_behind(operator: Operator) -> Plugin | None:
     return known if known is not None and known.operator is operator else None
 
 
-def forget() -> None:
-    """Look for entry points again next time: for a program that installs one while it runs."""
-    _offers.cache_clear()
-    _loaded.cache_clear()
-
-
 @cache
 def _offers() -> Mapping[str, tuple[EntryPoint, ...]]:
     offers: dict[str, tuple[EntryPoint, ...]] = {}

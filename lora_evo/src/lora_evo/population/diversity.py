@@ -177,10 +177,7 @@ def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
 
 
 def _compare(
-    names: tuple[str, ...],
-    members: Sequence[SlotSource],
-    spaces: bool,
-    progress: Progress | None,
+    names: tuple[str, ...], members: Sequence[SlotSource], spaces: bool, progress: Progress | None
 ) -> Diversity:
     _check_members(names, members)
     paths = members[0].paths
@@ -237,12 +234,14 @@ def _cosines(inner: torch.Tensor) -> torch.Tensor:
 
 
 def _mean_overlaps(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> Overlaps:
-    columns, rows = (torch.stack(side).nanmean(0).tolist() for side in zip(*parts, strict=True))
-    return Overlaps(_or_none(columns), _or_none(rows))
-
-
-def _or_none(matrix: list[list[float]]) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(None if math.isnan(x) else x for x in row) for row in matrix)
+    columns, rows = (
+        tuple(
+            tuple(None if math.isnan(x) else x for x in row)
+            for row in torch.stack(side).nanmean(0).tolist()
+        )
+        for side in zip(*parts, strict=True)
+    )
+    return Overlaps(columns, rows)
 
 
 def _rows(matrix: torch.Tensor) -> Matrix:

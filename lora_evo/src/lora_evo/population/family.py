@@ -25,16 +25,14 @@ class Member:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, with the lineage's heading fields."""
-        record = self.lineage
+        record, fields = self.lineage, ("operator", "seed", "relative_change")
         return {
             "name": self.name,
             "content_hash": self.content,
             "trained": self.trained,
-            "generation": 0 if record is None else record.generation,
-            "operator": None if record is None else record.operator,
-            "seed": None if record is None else record.seed,
-            "relative_change": None if record is None else record.relative_change,
-            "parents": [] if record is None else list(record.parents),
+            "generation": record.generation if record else 0,
+            **{field: getattr(record, field, None) for field in fields},
+            "parents": list(record.parents) if record else [],
         }
 
 

@@ -53,10 +53,9 @@ def pedigree(members: Sequence[Member]) -> Pedigree:
         ]
         # Lineages that name each other in a circle are false somewhere: the eldest starts it.
         for member in ready or waiting[:1]:
-            names = wanted.get(member.name, ())
             names = tuple(
                 name if name in layers or name not in present else present[name].content
-                for name in names
+                for name in wanted.get(member.name, ())
             )
             parents[member.name] = names
             above = [layers[name] + 1 for name in names if name in present]

@@ -57,8 +57,7 @@ def classical_map(distances: Distances) -> PopulationMap:
     axes, shares = [], []
     for place in (-1, -2):
         value = float(values[place])
-        if value <= 1e-12 * largest:
-            value = 0.0
+        value = value if value > 1e-12 * largest else 0.0
         axis = vectors[:, place] * math.sqrt(value)
         far = float(axis[int((axis.abs() > axis.abs().max() * (1 - 1e-9)).int().argmax())])
         axes.append((-axis if far < 0 else axis).tolist())

@@ -19,8 +19,7 @@ from lora_evo.linalg.noise import uniform
 from lora_evo.linalg.thin import prepared, thin
 from lora_evo.operators.measured import finished
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
-from lora_evo.operators.parameters import check_equal_ranks
-from lora_evo.operators.units import units_of
+from lora_evo.operators.parameters import check_equal_ranks, units_of
 
 # Below this share of the squared norms, their difference loses digits in single precision.
 _CLOSE = 1e-2
@@ -35,11 +34,7 @@ def _prepare(request: Request) -> Recipe:
     weights = request.weights or (1.0,) * len(request.configs)
     units = units_of(request)
     chosen = assign(sorted(set(units.values())), weights, request.seed)
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        return _take(path, slots, chosen[units[path]])
-
-    return recipe
+    return lambda path, slots: _take(path, slots, chosen[units[path]])
 
 
 def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
