@@ -13,8 +13,7 @@ import torch
 from lora_evo.breeding.lineage import Lineage, ModuleTrace
 from lora_evo.breeding.order import RESIZE, Order, operator_of, request_for
 from lora_evo.breeding.resized_slot import resized_config, resized_slot
-from lora_evo.checks import checked_count
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files.adapter import Slot, SlotSource, check_finite
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.files.content_hash import combine, slot_digest

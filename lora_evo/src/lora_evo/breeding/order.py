@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lora_evo.checks import checked_count, is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count, is_number
 from lora_evo.files.adapter import SlotSource
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.linalg.distance import check_same_modules

@@ -9,8 +9,7 @@ import click
 
 from lora_evo.breeding.child_directory import cross_directory, mutate_directory, resize_directory
 from lora_evo.breeding.lineage import Lineage
-from lora_evo.commands.frame import FOLDER, change_text, json_option, print_json
-from lora_evo.commands.progress import counter
+from lora_evo.commands.frame import FOLDER, change_text, counter, json_option, print_json
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.lookup import check_names, find_operator
 from lora_evo.operators.operator import Operator

@@ -84,9 +84,9 @@ def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
         )
     for name, factor in (("A", slot.A), ("B", slot.B)):
         if factor.dtype not in DTYPES:
+            given, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *DTYPES))
             raise LoraEvoError(
-                f"lora_{name} of {path} is {_short(factor.dtype)}; "
-                f"expected one of {', '.join(_short(dtype) for dtype in DTYPES)}"
+                f"lora_{name} of {path} is {given}; expected one of {', '.join(known)}"
             )
     expected = config.scale(path)
     if not math.isclose(slot.scale, expected, rel_tol=1e-6):
@@ -143,7 +143,3 @@ def check_finite(path: str, slot: Slot) -> None:
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
                 "go back to a checkpoint from before training diverged"
             )
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lora_evo.checks import is_number
-from lora_evo.errors import FileDamage, LoraEvoError
+from lora_evo.errors import FileDamage, LoraEvoError, checked_count, is_number
 
 _OWN = (
     "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
@@ -53,10 +52,10 @@ class AdapterConfig:
     rest: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_rank("r", self.r)
+        checked_count("r", self.r)
         _check_alpha("lora_alpha", self.lora_alpha)
         for name, rank in self.rank_pattern.items():
-            _check_rank(f"rank_pattern[{name!r}]", rank)
+            checked_count(f"rank_pattern[{name!r}]", rank)
         for name, alpha in self.alpha_pattern.items():
             _check_alpha(f"alpha_pattern[{name!r}]", alpha)
         for pattern in (*self.rank_pattern, *self.alpha_pattern):
@@ -187,11 +186,6 @@ class AdapterConfig:
 def _matching(patterns: Mapping[str, Any], path: str) -> str | None:
     """The first pattern that PEFT's `get_pattern_key` would choose, or None."""
     return next((key for key in patterns if re.match(rf"(.*\.)?({key})$", path)), None)
-
-
-def _check_rank(name: str, rank: object) -> None:
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise LoraEvoError(f"{name} is {rank!r}; a rank is a whole number of at least 1")
 
 
 def _check_alpha(name: str, alpha: object) -> None:

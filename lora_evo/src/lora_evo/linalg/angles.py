@@ -63,16 +63,18 @@ def spaces(slot: Slot) -> Spaces:
 
 def column_angles(first: Slot, second: Slot) -> SpaceGap:
     """Angles between what two updates of one module write to; `LoraEvoError` for other shapes."""
-    check_same_ends("the module", first, second)
-    with one_thread():
-        return space_gap(spaces(first).columns, spaces(second).columns)
+    return _angles("columns", first, second)
 
 
 def row_angles(first: Slot, second: Slot) -> SpaceGap:
     """Angles between what two updates of one module read; `LoraEvoError` as above."""
+    return _angles("rows", first, second)
+
+
+def _angles(side: str, first: Slot, second: Slot) -> SpaceGap:
     check_same_ends("the module", first, second)
     with one_thread():
-        return space_gap(spaces(first).rows, spaces(second).rows)
+        return space_gap(*(getattr(spaces(slot), side) for slot in (first, second)))
 
 
 def space_gap(first: torch.Tensor, second: torch.Tensor) -> SpaceGap:

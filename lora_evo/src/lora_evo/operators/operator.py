@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lora_evo.checks import is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.files.adapter import Slot
 from lora_evo.files.adapter_config import AdapterConfig
 

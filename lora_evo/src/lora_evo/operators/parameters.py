@@ -4,8 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from lora_evo.checks import is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.operators.operator import Request
 
 LEVELS = ("module", "block", "layer")

@@ -183,8 +183,13 @@ def _compare(
     paths = members[0].paths
     kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.
-    by_type = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
-    apart = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
+    by_type, apart = (
+        {
+            kind: torch.zeros(len(names), len(names), dtype=torch.float64)
+            for kind in sorted({*kinds})
+        }
+        for _ in range(2)
+    )
     overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
     with one_thread():
         for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):
@@ -219,10 +224,6 @@ def _compare(
             },
             overlaps=_mean_overlaps(overlaps) if spaces else None,
         )
-
-
-def _zeros(size: int) -> torch.Tensor:
-    return torch.zeros(size, size, dtype=torch.float64)
 
 
 def _cosines(inner: torch.Tensor) -> torch.Tensor:

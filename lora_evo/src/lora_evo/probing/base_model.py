@@ -16,7 +16,7 @@ _TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 @dataclass(frozen=True, eq=False)
-class Worn:
+class LoraDelta:
     """An update ready to use on a device: x [..., in] to s*B*A*x [..., out], in float32."""
 
     down: torch.Tensor
@@ -63,21 +63,21 @@ class BaseModel:
         ).logits
         return found
 
-    def worn(self, adapter: Adapter, name: str) -> dict[str, Worn]:
+    def deltas(self, adapter: Adapter, name: str) -> dict[str, LoraDelta]:
         """The adapter's updates on this model's device; refuses an adapter of another model."""
         found = {}
         for path in adapter.paths:
             slot = adapter.slot(path)
-            self._check(path, tuple(slot.A.shape), tuple(slot.B.shape), name)
+            self._check(path, (slot.A.shape[1], slot.B.shape[0]), name)
             down, up = (half.detach().to(self.device, torch.float32) for half in (slot.A, slot.B))
-            found[path] = Worn(down, up, slot.scale)
+            found[path] = LoraDelta(down, up, slot.scale)
         return found
 
     @contextmanager
-    def wearing(
+    def applied(
         self,
-        updates: Mapping[str, Worn],
-        other: Mapping[str, Worn] | None = None,
+        updates: Mapping[str, LoraDelta],
+        other: Mapping[str, LoraDelta] | None = None,
         tallies: Mapping[str, Tally] | None = None,
         mask: torch.Tensor | None = None,
     ) -> Iterator[None]:
@@ -98,7 +98,7 @@ class BaseModel:
                 stack.callback(handle.remove)
             yield
 
-    def _check(self, path: str, a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
+    def _check(self, path: str, wanted: tuple[int, int], name: str) -> None:
         try:
             module = self.model.get_submodule(path)
         except AttributeError as error:
@@ -107,15 +107,15 @@ class BaseModel:
                 "that the adapter was trained on"
             ) from error
         ends = _ends(module)
-        if ends is None or len(a) != 2 or len(b) != 2:
+        if ends is None:
             raise LoraEvoError(
                 f"{path} is a {type(module).__name__}; a probe can only run adapters on linear "
                 "and embedding layers: compare by weights, without --model"
             )
-        if ends != (a[-1], b[0]):
+        if ends != wanted:
             raise LoraEvoError(
-                f"{name} maps {a[-1]} to {b[0]} at {path}, the model {ends[0]} to {ends[1]}; give "
-                "--model the base that the adapter was trained on"
+                f"{name} maps {wanted[0]} to {wanted[1]} at {path}, the model {ends[0]} to "
+                f"{ends[1]}; give --model the base that the adapter was trained on"
             )
 
 
@@ -141,12 +141,11 @@ def open_base(folder: PathLike, *, device: str = "auto", dtype: str = "float32")
     try:
         with _quiet():
             tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True)
-            loaded = AutoModelForCausalLM.from_pretrained(
+            model, report = AutoModelForCausalLM.from_pretrained(
                 place, local_files_only=True, dtype=_TYPES[dtype], output_loading_info=True
             )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise LoraEvoError(f"{place}: transformers cannot load the model: {error}") from error
-    model, report = loaded
     absent = sorted(report["missing_keys"])
     if absent:
         raise LoraEvoError(

@@ -86,11 +86,8 @@ def level(scores: Sequence[float], protocol: RecoveryProtocol) -> Level:
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
     """The mean of every value and the up to window - 1 before it."""
-    starts = (max(0, end - window) for end in range(1, len(values) + 1))
-    return [
-        math.fsum(values[start:end]) / (end - start)
-        for end, start in zip(range(1, len(values) + 1), starts, strict=True)
-    ]
+    parts = (values[max(0, end - window) : end] for end in range(1, len(values) + 1))
+    return [math.fsum(part) / len(part) for part in parts]
 
 
 def recovery_step(fitness: Sequence[float], bar: float, protocol: RecoveryProtocol) -> int | None:

@@ -153,13 +153,12 @@ def _run_cohort(
                 place
                 for place in active
                 if cohort[place].treatment.operator in (CONTINUED, RESET)
-                or recovery_step(_means(scores[place]), bars[place], protocol) is None
+                or recovery_step(
+                    [sum(row) / len(row) for row in scores[place]], bars[place], protocol
+                )
+                is None
             ]
     return [
         Outcome(trial, change, tuple(map(tuple, rows)))
         for trial, (_, change), rows in zip(cohort, made, scores, strict=True)
     ]
-
-
-def _means(scores: Sequence[Sequence[float]]) -> list[float]:
-    return [sum(row) / len(row) for row in scores]

@@ -9,7 +9,8 @@ from pathlib import Path
 from code_verifier import Sandbox
 from lora_evo import Adapter, load_adapter, save_adapter
 from lora_evo.operators.plugins import known_operators
-from lora_evo.recovery.plan import Pair, Treatment, TrialPlan
+from lora_evo.recovery.plan import ParentPair as Pair
+from lora_evo.recovery.plan import Treatment, TrialPlan
 from lora_evo.recovery.protocol import RecoveryProtocol
 from lora_evo.recovery.trials import run_trials
 from selfplay.errors import ConfigError

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lora_evo import Adapter
-from lora_evo.recovery.plan import Pair
+from lora_evo.recovery.plan import ParentPair as Pair
 from selfplay.model.sampling import derive_seed
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.student import FixedTaskLearner

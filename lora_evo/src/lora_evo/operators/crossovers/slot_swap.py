@@ -43,7 +43,7 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
     # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
     b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
     own = _Grams(taken)
-    values = own.values()
+    values = torch.linalg.svdvals(own.core)
     if source == 0:
         change: float | None = 0.0
         norm = float(torch.linalg.vector_norm(values))
@@ -60,11 +60,6 @@ class _Grams:
     def __init__(self, slot: Slot) -> None:
         self.left, self.right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
         self.core = self.left.upper.mm(self.right.upper.T).mul(slot.scale)
-
-    def values(self) -> torch.Tensor:
-        """Singular values of the update (float64)."""
-        values: torch.Tensor = torch.linalg.svdvals(self.core)
-        return values
 
 
 def _gap(path: str, first: Slot, taken: Slot, own: _Grams) -> Gap:
