@@ -36,12 +36,7 @@ def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
 @_birth_options
 def mutate(
-    operator: str,
-    parent: Path,
-    out: Path,
-    settings: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
 ) -> None:
     """Write a mutated child of PARENT to --out."""
     options |= _settings(find_operator(operator, "mutation"), settings)
@@ -60,7 +55,7 @@ def cross(
     parents: tuple[Path, ...],
     weights: str | None,
     out: Path,
-    settings: tuple[str, ...],
+    settings: Sequence[str],
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -80,17 +75,9 @@ def cross(
 @click.option("--seed", type=int, default=0, show_default=True, help="For new rows of A.")
 @overwrite_option
 @json_option
-def resize(
-    parent: Path,
-    rank: int,
-    out: Path,
-    alpha: float | None,
-    seed: int,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def resize(parent: Path, rank: int, out: Path, as_json: bool, **options: Any) -> None:
     """Write PARENT at another rank to --out: the nearest update below, the same one above."""
-    record = resize_directory(parent, out, rank=rank, alpha=alpha, seed=seed, overwrite=overwrite)
+    record = resize_directory(parent, out, rank=rank, **options)
     if as_json:
         print_json(record.to_dict())
         return

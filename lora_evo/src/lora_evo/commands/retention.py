@@ -160,7 +160,7 @@ def recovery(trials: Path, as_markdown: bool, as_json: bool) -> None:
     """After how many training steps children equal their parents: the table of TRIALS.
 
     TRIALS is a JSON Lines file, as `selfplay retention`, `lora-evo retention --train` and
-    `lora_evo.trials.run_trials` write it; it may still be growing.
+    `lora_evo.run_trials` write it; it may still be growing.
     """
     summary = summarise(read_journal(trials))
     if as_json:

@@ -16,16 +16,15 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """The factors of one module; its update as a matrix is `scale * B @ A`.
-
-    A: [r, n], B: [m, r], for every kind of layer; `layout` says which, and how the factors lie in
-    the file (n = in and m = out for a linear layer).
-    """
+    """The factors of one module; its update as a matrix is `scale * B @ A`."""
 
     A: torch.Tensor
+    """[r, n], for every kind of layer; n = in for a linear one."""
     B: torch.Tensor
+    """[m, r]; m = out for a linear layer."""
     scale: float
     layout: Layout = LINEAR
+    """The kind of layer, and how the factors lie in the file."""
 
     @property
     def rank(self) -> int:
@@ -37,13 +36,13 @@ class Slot:
 class Adapter:
     """A PEFT configuration with its slots.
 
-    `slots` maps a module path without PEFT's prefix (`model.layers.0.self_attn.q_proj`) to its
-    factors. Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are
-    checked where they are read or used (`check_finite`), not here.
+    Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are checked
+    where they are read or used (`check_finite`), not here.
     """
 
     config: AdapterConfig
     slots: Mapping[str, Slot]
+    """By module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`."""
 
     def __post_init__(self) -> None:
         if not self.slots:

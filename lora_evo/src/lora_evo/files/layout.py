@@ -22,10 +22,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The kind of layer, and the kernel of a convolution (`(3, 3)`; empty for the others)."""
+    """The kind of a layer."""
 
     kind: Literal["linear", "embedding", "conv"] = "linear"
     kernel: Shape = ()
+    """Of a convolution: `(3, 3)`; empty for the others."""
 
     def __str__(self) -> str:
         return " ".join((self.kind, "x".join(map(str, self.kernel)))).strip()

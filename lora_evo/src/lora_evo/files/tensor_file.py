@@ -19,12 +19,14 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Where a tensor lies in its file and what it is; `start` counts from the file's beginning."""
+    """Where a tensor lies in its file and what it is."""
 
     dtype: str
     shape: tuple[int, ...]
     start: int
+    """In bytes, from the file's beginning."""
     size: int
+    """In bytes."""
 
 
 class TensorFile:

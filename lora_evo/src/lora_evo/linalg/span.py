@@ -24,13 +24,12 @@ _SMALL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """F_k = Q `uppers[k]` for factors F_k [n, r_k], with Q [n, m] the `blocks` side by side.
-
-    `uppers[k]` is float64 [m, r_k]; m is at most the smaller of n and the sum of all r_k.
-    """
+    """F_k = Q `uppers[k]` for factors F_k [n, r_k]; Q is [n, m], m at most min(n, sum of r_k)."""
 
     blocks: tuple[Thin, ...]
+    """Side by side they are Q."""
     uppers: tuple[torch.Tensor, ...]
+    """[m, r_k] each, float64."""
 
     def spread(self, small: torch.Tensor) -> torch.Tensor:
         """Q W for W = `small` (float64) [m, c]: [n, c], float32 or float64."""

@@ -15,11 +15,13 @@ from lora_evo.text_table import text_table
 
 @dataclass(frozen=True)
 class OperatorPage:
-    """An operator, or a plug-in that cannot be used, and where it comes from (None: built in)."""
+    """An operator, and where it comes from."""
 
     name: str
     operator: Operator | None
+    """None for a plug-in that cannot be used."""
     plugin: Plugin | None
+    """None for a built-in operator."""
 
     @property
     def origin(self) -> str:

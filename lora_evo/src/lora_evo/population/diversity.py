@@ -183,13 +183,8 @@ def _compare(
     paths = members[0].paths
     kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.
-    by_type, apart = (
-        {
-            kind: torch.zeros(len(names), len(names), dtype=torch.float64)
-            for kind in sorted({*kinds})
-        }
-        for _ in range(2)
-    )
+    zeros = torch.zeros(len(names), len(names), dtype=torch.float64)
+    by_type, apart = ({kind: zeros.clone() for kind in sorted(set(kinds))} for _ in range(2))
     overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
     with one_thread():
         for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):

@@ -12,10 +12,12 @@ from lora_evo.files.folders import adapter_folders, shortest_unique_names
 
 @dataclass(frozen=True)
 class Member:
-    """One adapter on disk: its name (path below the folder asked for), content and record."""
+    """One adapter on disk."""
 
     name: str
+    """The last parts of its path, as many as tell it from the others."""
     content: str
+    """Its content hash."""
     lineage: Lineage | None
 
     @property

@@ -19,15 +19,18 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class RowBehaviour:
-    """One probe row: means over its compared positions, in nats; `nll_*` of its completion."""
+    """One probe row: means over its compared positions, in nats."""
 
     line: int
     tokens: int
     kl: float
+    """KL(parent||child)."""
     kl_scale: float
+    """KL(base||parent)."""
     nll_base: float | None
     nll_parent: float | None
     nll_child: float | None
+    """All three of the completion's tokens; None without one."""
 
 
 @dataclass(frozen=True)

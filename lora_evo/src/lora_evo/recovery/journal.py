@@ -17,12 +17,13 @@ FORMAT = "lora-evo trials 1"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was measured of one trial: scores[check][item] at the first checks of the protocol."""
+    """What was measured of one trial."""
 
     trial: Trial
     relative_change: float | None
     """Of the child against its first parent, before training; None from a zero update."""
     scores: tuple[tuple[float, ...], ...]
+    """[check][item], at the first checks of the protocol."""
 
     @property
     def fitness(self) -> tuple[float, ...]:

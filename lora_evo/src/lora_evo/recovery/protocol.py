@@ -67,10 +67,11 @@ def checks_up_to(steps: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Level:
-    """The fitness of a parent: the mean over items, and half its bootstrap interval."""
+    """The fitness of a parent, over held-out items."""
 
     mean: float
     half_width: float
+    """Of the bootstrap interval of the mean."""
 
     def bar(self, protocol: RecoveryProtocol) -> float:
         """The fitness from which a child counts as being as good as the parent."""

@@ -50,7 +50,7 @@ class _Place:
 
 @dataclass(eq=False)
 class SupervisedLearner:
-    """The learner of `lora_evo.trials` for rows with completions. Raises `LoraEvoError`.
+    """A `Learner` for rows with completions. Raises `LoraEvoError`.
 
     Equal calls give equal numbers on the same machine with the same versions and threads.
     """

@@ -33,15 +33,13 @@ from lora_evo.operators.operator import Recipe, SlotChild
 
 @dataclass(frozen=True, eq=False)
 class JointCore:
-    """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T (float64).
-
-    Every member of `updates` is [min(out, sum r_k), min(in, sum r_k)].
-    """
+    """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T."""
 
     first: Slot
     left: Span
     right: Span
     updates: tuple[torch.Tensor, ...]
+    """[min(out, sum r_k), min(in, sum r_k)] each, float64."""
 
     def child(self, wanted: torch.Tensor) -> SlotChild:
         """The child nearest to Q_B `wanted` Q_A^T, in the first parent's rank and scale."""
