@@ -44,9 +44,8 @@ def verify(
 
     `parents`: adapter directories, or folders to search for them (by content, whatever their
     names); by default the folder that holds the child. Equal bits are promised for equal versions
-    of torch and numpy on the same kind of processor; elsewhere see `difference`. `progress` is
-    told how many modules of how many are done. Raises `LoraEvoError` when the child itself cannot
-    be read or has no lineage.
+    of torch and numpy on the same kind of processor; elsewhere see `difference`. Raises
+    `LoraEvoError` when the child itself cannot be read or has no lineage.
     """
     child = Path(child_dir)
     content = content_hash(child)

@@ -61,7 +61,12 @@ def cross(
 ) -> None:
     """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
     options |= _settings(find_operator(operator, "crossover"), settings)
-    options["weights"] = None if weights is None else _weights(weights)
+    try:
+        options["weights"] = (
+            None if weights is None else [float(word) for word in weights.split(",")]
+        )
+    except ValueError as error:
+        raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
     with counter(operator) as progress:
         lineage = cross_directory(operator, parents, out, progress=progress, **options)
     _print_birth(lineage, out, as_json)
@@ -106,13 +111,6 @@ def _settings(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]:
             values[name] = text
     check_names(operator, values)
     return values
-
-
-def _weights(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError as error:
-        raise LoraEvoError(f"--weights {text}: expected numbers joined by commas") from error
 
 
 def _print_birth(record: Lineage, out: Path, as_json: bool) -> None:

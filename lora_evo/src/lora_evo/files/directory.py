@@ -43,14 +43,11 @@ class AdapterReader:
         return tuple(self.layouts)
 
     def layout(self, config: AdapterConfig) -> Tensors:
-        """Names, dtypes and shapes of all tensors, without reading them, in the ranks of `config`.
-
-        The rank is the first axis of A and the second of B.
-        """
+        """Names, dtypes and shapes of all tensors, not read, at the ranks of `config`."""
         found = []
         with _naming(self.directory):
             for path, layout in self.layouts.items():
-                for axis, name in enumerate(tensor_names(path, layout)):
+                for axis, name in enumerate(tensor_names(path, layout)):  # A [r, n], B [m, r]
                     shape = list(self.files[name].infos[name].shape)
                     shape[axis] = config.rank(path)
                     found.append((name, self.files[name].dtype(name), tuple(shape)))
@@ -91,7 +88,7 @@ def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
 
 
 def load_adapter(directory: PathLike) -> Adapter:
-    """Read a PEFT LoRA directory whole; the base model is not needed."""
+    """Read a PEFT LoRA directory whole."""
     with open_adapter(directory) as reader:
         return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
 

@@ -100,7 +100,6 @@ class TensorWriter:
         self._file = path.open("wb")
         self._file.write(len(text).to_bytes(8, "little") + text)
         self._base = 8 + len(text)
-        self._lock = threading.Lock()
 
     def write(self, name: str, tensor: torch.Tensor) -> None:
         """Put one tensor in its place; it must have the dtype and shape of the layout."""
@@ -108,9 +107,8 @@ class TensorWriter:
         if tensor.dtype != dtype or tuple(tensor.shape) != shape:
             raise LoraEvoError(f"{name} is {tensor.dtype} {list(tensor.shape)}, not as laid out")
         payload = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        with self._lock:
-            self._file.seek(self._base + offset)
-            self._file.write(payload.data)
+        self._file.seek(self._base + offset)
+        self._file.write(payload.data)
 
     def finish(self) -> None:
         """Bring the file to disk; every tensor of the layout must have been written."""

@@ -27,8 +27,10 @@ _REASONS = {
 
 def tensor_names(path: str, layout: Layout = LINEAR) -> tuple[str, str]:
     """The names that PEFT gives to A and B of the module at `path`."""
-    a, b = layout.suffixes
-    return f"{_PREFIX}{path}{a}", f"{_PREFIX}{path}{b}"
+    head = f"{_PREFIX}{path}.lora_"
+    if layout.kind == "embedding":
+        return f"{head}embedding_A", f"{head}embedding_B"
+    return f"{head}A.weight", f"{head}B.weight"
 
 
 def module_type(path: str) -> str:

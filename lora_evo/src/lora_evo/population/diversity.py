@@ -136,8 +136,7 @@ def diversity_of_directories(
 ) -> Diversity:
     """`diversity` of adapter directories, holding the factors of one module at a time.
 
-    Members are named by the last parts of their paths. `progress` is told how many modules of how
-    many are done.
+    Members are named by the last parts of their paths.
     """
     folders = [Path(directory) for directory in directories]
     labels = tuple(shortest_unique_names(folders))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,19 +84,16 @@ class BaseModel:
     ) -> Iterator[None]:
         """Add the updates to their modules' outputs inside; count what `other` would do there."""
 
-        def hook(path: str) -> Any:
-            def add(_module: object, inputs: tuple[torch.Tensor, ...], output: Any) -> Any:
-                change = updates[path](inputs[0])
-                if other is not None and tallies is not None and mask is not None:
-                    count_change(tallies[path], change, other[path](inputs[0]) - change, mask)
-                return output + change.to(output.dtype)
-
-            return add
+        def add(path: str, _module: object, inputs: tuple[torch.Tensor, ...], output: Any) -> Any:
+            change = updates[path](inputs[0])
+            if other is not None and tallies is not None and mask is not None:
+                count_change(tallies[path], change, other[path](inputs[0]) - change, mask)
+            return output + change.to(output.dtype)
 
         with ExitStack() as stack:
             for path in updates:
-                handle = self.model.get_submodule(path).register_forward_hook(hook(path))
-                stack.callback(handle.remove)
+                module = self.model.get_submodule(path)
+                stack.callback(module.register_forward_hook(partial(add, path)).remove)
             yield
 
     def _check(self, path: str, wanted: tuple[int, int], name: str) -> None:
@@ -137,7 +135,14 @@ def open_base(folder: PathLike, *, device: str = "auto", dtype: str = "float32")
     place = Path(folder)
     if not (place / "config.json").is_file():
         raise LoraEvoError(f"{place} has no config.json; expected a folder with a base model")
-    where = _device(device)
+    try:
+        where = torch.device(
+            ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        )
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).partition("\n")[0]
+        raise LoraEvoError(f"device {device!r} cannot be used here: {first}") from error
     try:
         with _quiet():
             tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True)
@@ -169,18 +174,6 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).partition("\n")[0]
-        raise LoraEvoError(f"device {name!r} cannot be used here: {first}") from error
-    return device
 
 
 def _ends(module: torch.nn.Module) -> tuple[int, int] | None:

@@ -110,10 +110,7 @@ def retention_of_directories(parent: PathLike, child: PathLike) -> Retention:
 def compare_directories(
     first: PathLike, second: PathLike, progress: Progress | None = None
 ) -> Retention:
-    """As `retention_of_directories`, of adapters of which neither is the other's child.
-
-    They may name different base models. `progress` is told how many modules of how many are done.
-    """
+    """As `retention_of_directories`, of any two adapters, which may name different base models."""
     with open_adapter(first) as one, open_adapter(second) as two:
         return _compare(one, two, progress)
 

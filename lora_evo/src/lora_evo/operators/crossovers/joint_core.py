@@ -81,10 +81,7 @@ def alike(slots: Sequence[Slot]) -> bool:
     """Whether all slots hold the same numbers."""
     first = slots[0]
     return all(
-        slot.scale == first.scale
-        and slot.rank == first.rank
-        and _equal(slot.A, first.A)
-        and _equal(slot.B, first.B)
+        slot.scale == first.scale and _equal(slot.A, first.A) and _equal(slot.B, first.B)
         for slot in slots[1:]
     )
 

@@ -19,11 +19,10 @@ LARGEST_GROWTH = 8.0
 
 
 class Turns:
-    """R_U(e) S exp(g(e z)) R_V(e)^T for e = `step`, the step asked for last.
+    """R_U(e) S exp(g(e z)) R_V(e)^T, as in `svd_structured`, for e the step asked for last.
 
-    R(e) = (I - e K / 2)^-1 (I + e K / 2) and g(x) = c tanh(x / c) with c = log 8, so that a large
-    step wears no component away. K_V is taken with the sign by which both rotations add up,
-    <K_U S, S K_V> <= 0: turned alike, U and V would carry equal values back to where they were.
+    K_V is taken with the sign by which both rotations add up, <K_U S, S K_V> <= 0: turned alike, U
+    and V would carry equal values back to where they were.
     """
 
     def __init__(self, shares: torch.Tensor, z: torch.Tensor, skews: torch.Tensor) -> None:
