@@ -1,9 +1,10 @@
 """How varied a population of adapters is in what its members do, from files alone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,8 @@ class Diversity:
             "closest": [self.names[one], self.names[two]],
         }
 
-    def _pairs(self) -> list[tuple[int, int]]:
-        size = len(self.names)
-        return [(i, j) for i in range(size) for j in range(i + 1, size)]
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        return combinations(range(len(self.names)), 2)
 
 
 def member_row(found: Diversity, place: int) -> tuple[str, str, str, str, str]:

@@ -1,7 +1,7 @@
 """What a child keeps of its parents' behaviour: distributions and inputs on probe prompts."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -176,14 +176,8 @@ def _behaviour(found: list[RowBehaviour], tallies: Mapping[str, Tally]) -> Behav
         nll_parent=before,
         nll_child=after,
         nll_change=None if before is None or after is None else after - before,
-        activation_change=_quotient(
-            math.sqrt(math.fsum(tally.difference for tally in tallies.values())),
-            math.sqrt(math.fsum(tally.parent for tally in tallies.values())),
-        ),
-        modules={
-            path: _quotient(math.sqrt(tally.difference), math.sqrt(tally.parent))
-            for path, tally in tallies.items()
-        },
+        activation_change=_change(tallies.values()),
+        modules={path: _change([tally]) for path, tally in tallies.items()},
         rows=tuple(rows),
     )
 
@@ -191,6 +185,12 @@ def _behaviour(found: list[RowBehaviour], tallies: Mapping[str, Tally]) -> Behav
 def _mean(rows: list[RowBehaviour], field: str) -> float | None:
     total = sum(row.tokens for row in rows)
     return math.fsum(getattr(row, field) * row.tokens for row in rows) / total if total else None
+
+
+def _change(tallies: Collection[Tally]) -> float | None:
+    """|D'X - DX| / |DX| over some modules together."""
+    difference = math.sqrt(math.fsum(tally.difference for tally in tallies))
+    return _quotient(difference, math.sqrt(math.fsum(tally.parent for tally in tallies)))
 
 
 def _quotient(part: float, whole: float) -> float | None:

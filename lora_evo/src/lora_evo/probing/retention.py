@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -197,4 +198,4 @@ def _sum(rows: list[Condition]) -> Condition:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    return fmean(known) if known else None

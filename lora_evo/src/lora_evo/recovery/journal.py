@@ -1,11 +1,11 @@
 """The journal of an experiment: a line for its terms, one per parent, one per finished cohort."""
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from lora_evo.errors import LoraEvoError
@@ -28,7 +28,7 @@ class Outcome:
     @property
     def fitness(self) -> tuple[float, ...]:
         """The mean score at each check."""
-        return tuple(math.fsum(row) / len(row) for row in self.scores)
+        return tuple(map(fmean, self.scores))
 
 
 @dataclass

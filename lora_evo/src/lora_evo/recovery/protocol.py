@@ -6,9 +6,9 @@ holds the parent's level, less what cannot be told apart from it. PopuLoRA (arXi
 reports 10 to 20 steps for the operators it uses. All here are pure functions of measured numbers.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -87,8 +87,7 @@ def level(scores: Sequence[float], protocol: RecoveryProtocol) -> Level:
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
     """The mean of every value and the up to window - 1 before it."""
-    parts = (values[max(0, end - window) : end] for end in range(1, len(values) + 1))
-    return [math.fsum(part) / len(part) for part in parts]
+    return [fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]
 
 
 def recovery_step(fitness: Sequence[float], bar: float, protocol: RecoveryProtocol) -> int | None:

@@ -9,6 +9,7 @@ censored ones is not known: it is None, and reads "> last step".
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -162,12 +163,12 @@ def _row(
         *key,
         trials=len(outcomes),
         parents=len({o.trial.parents for o in outcomes}),
-        start=_mean([o.fitness[0] - _best(o, levels) for o in outcomes]),
+        start=fmean([o.fitness[0] - _best(o, levels) for o in outcomes]),
         median=quantile(steps, 0.5),
         median_interval=(quantile(medians, tail), quantile(medians, 1 - tail)),
         p90=quantile(steps, 0.9),
         censored=steps.count(None) / len(steps),
-        relative_change=_mean(known) if len(known) == len(changes) else None,
+        relative_change=fmean(known) if len(known) == len(changes) else None,
         over_continued=_gain(journal, outcomes, CONTINUED),
         over_reset=_gain(journal, outcomes, RESET),
     )
@@ -188,7 +189,7 @@ def _gain(journal: Journal, outcomes: Sequence[Outcome], control: str) -> Gain:
     protocol = journal.protocol
     values = np.asarray(found, dtype=np.float64)
     low, high = interval(resampled_means(values, protocol.resamples), protocol.confidence)
-    return Gain(_mean(found), low, high)
+    return Gain(fmean(found), low, high)
 
 
 def _correlations(journal: Journal, levels: Mapping[str, Level]) -> tuple[Correlation, ...]:
@@ -207,10 +208,6 @@ def _correlations(journal: Journal, levels: Mapping[str, Level]) -> tuple[Correl
 
 def _best(outcome: Outcome, levels: Mapping[str, Level]) -> float:
     return max(levels[name].mean for name in outcome.trial.parents)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _ranks(values: Sequence[float]) -> Floats:
