@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from lora_evo import cross_directory, distance, mutate_directory, save_adapter, verify
 from lora_evo.cli import main
-from lora_evo.commands.progress import counter
+from lora_evo.commands.frame import counter
 from lora_evo.pages.population_page import population_page
 from lora_evo.population.diversity import diversity
 

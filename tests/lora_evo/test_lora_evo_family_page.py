@@ -23,7 +23,7 @@ from lora_evo import (
 from lora_evo.cli import main
 from lora_evo.pages.family_page import family_page
 from lora_evo.pages.layered import placement
-from lora_evo.population.pedigree import pedigree
+from lora_evo.population.family import pedigree
 
 
 def member(name, parents=(), *, content=None, generation=1, born=None, operator="average"):

@@ -4,7 +4,7 @@ import pytest
 
 from lora_evo import LoraEvoError, mutate
 from lora_evo.recovery.journal import read_journal
-from lora_evo.recovery.plan import GIVEN, Pair, Treatment, TrialPlan, read_treatment
+from lora_evo.recovery.plan import GIVEN, ParentPair, Treatment, TrialPlan, read_treatment
 from lora_evo.recovery.protocol import RecoveryProtocol
 from lora_evo.recovery.summary import summarise
 from lora_evo.recovery.trials import run_trials
@@ -57,4 +57,4 @@ def test_missing_adapters_and_misuse_are_refused(make_adapter, tmp_path):
     with pytest.raises(LoraEvoError, match="given"):
         read_treatment("given child=c")
     with pytest.raises(LoraEvoError, match="given"):
-        TrialPlan(("p",), (Pair("p", "q", "far"),), (Treatment(GIVEN),), (0,))
+        TrialPlan(("p",), (ParentPair("p", "q", "far"),), (Treatment(GIVEN),), (0,))

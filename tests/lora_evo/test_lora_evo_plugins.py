@@ -23,7 +23,7 @@ from lora_evo import (
 )
 from lora_evo.cli import main
 from lora_evo.operators.catalogue import OPERATORS
-from lora_evo.operators.plugins import forget, known_operators, plugin, plugins
+from lora_evo.operators.plugins import _loaded, _offers, known_operators, plugin, plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lora_evo" / "plugin"
 with_example = pytest.mark.skipif(
@@ -48,6 +48,12 @@ def site(tmp_path, monkeypatch):
     forget()
     yield folder
     forget()
+
+
+def forget():
+    """Look for entry points again next time."""
+    _offers.cache_clear()
+    _loaded.cache_clear()
 
 
 def install(site, distribution, version, entries, modules=None):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lora_evo import LoraEvoError
 from lora_evo.cli import main
 from lora_evo.recovery.journal import Journal, Outcome, read_journal
-from lora_evo.recovery.plan import Pair, Treatment, Trial, TrialPlan, read_treatment
+from lora_evo.recovery.plan import ParentPair, Treatment, Trial, TrialPlan, read_treatment
 from lora_evo.recovery.protocol import (
     RecoveryProtocol,
     checks_up_to,
@@ -132,7 +132,7 @@ def test_treatments_are_read_back_from_their_names() -> None:
 def test_plans_pair_every_treatment_with_its_parents() -> None:
     plan = TrialPlan(
         ("a", "b"),
-        (Pair("a", "c", "sibling"), Pair("a", "b", "far")),
+        (ParentPair("a", "c", "sibling"), ParentPair("a", "b", "far")),
         (Treatment("svd_structured"), Treatment("average")),
         (0, 1),
         together=3,

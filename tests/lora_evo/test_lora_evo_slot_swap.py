@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lora_evo import LoraEvoError, cross, cross_with_report, relative_change
 from lora_evo.operators.crossovers.slot_swap import assign
-from lora_evo.operators.units import unit_of
+from lora_evo.operators.parameters import unit_of
 
 
 @settings(max_examples=25, deadline=None)

@@ -6,7 +6,7 @@ import torch
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot
 from lora_evo.linalg.noise import stream
 from lora_evo.recovery.journal import read_journal
-from lora_evo.recovery.plan import Pair, Treatment, TrialPlan
+from lora_evo.recovery.plan import ParentPair, Treatment, TrialPlan
 from lora_evo.recovery.protocol import RecoveryProtocol
 from lora_evo.recovery.summary import summarise
 from lora_evo.recovery.trials import fresh_adapter, make_child, run_trials
@@ -72,7 +72,7 @@ class Regression:
 
 
 def plan(*treatments: Treatment, seeds: int = 2) -> TrialPlan:
-    pairs = (Pair("p", "q", "sibling"),)
+    pairs = (ParentPair("p", "q", "sibling"),)
     return TrialPlan(("p",), pairs, treatments, tuple(range(seeds)), together=4)
 
 

@@ -1,8 +1,8 @@
 """A run killed at any change of its directory goes on to the same files, as SQLite is tested."""
 
 import pytest
-
 from mortal import changes_until_death
+
 from selfplay.run.directory import LOCK, METRICS, RESOURCES
 from selfplay.step.loop import resume, train
 from selfplay.step.progress import Progress

@@ -71,7 +71,7 @@ from lora_evo.probing.retention import retention as retention
 from lora_evo.probing.retention import retention_of_directories as retention_of_directories
 from lora_evo.probing.verdict import verdict as verdict
 from lora_evo.recovery.journal import read_journal as read_journal
-from lora_evo.recovery.plan import Pair as Pair
+from lora_evo.recovery.plan import ParentPair as ParentPair
 from lora_evo.recovery.plan import Treatment as Treatment
 from lora_evo.recovery.plan import TrialPlan as TrialPlan
 from lora_evo.recovery.plan import read_treatment as read_treatment
@@ -85,5 +85,8 @@ from lora_evo.recovery.training_rows import TrainingRows as TrainingRows
 from lora_evo.recovery.training_rows import read_training_rows as read_training_rows
 from lora_evo.recovery.trials import Learner as Learner
 from lora_evo.recovery.trials import run_trials as run_trials
+
+# The name of earlier versions.
+Pair = ParentPair
 
 __version__ = "0.1.0"

@@ -6,10 +6,8 @@ from lora_evo import __version__
 from lora_evo.commands.children import cross, mutate, resize
 from lora_evo.commands.diversity import distance, diversity
 from lora_evo.commands.frame import Commands
-from lora_evo.commands.inspection import inspect, lineage, verify
-from lora_evo.commands.operators import operators
-from lora_evo.commands.recovery import recovery
-from lora_evo.commands.retention import retention
+from lora_evo.commands.inspection import inspect, lineage, operators, verify
+from lora_evo.commands.retention import recovery, retention
 
 
 @click.group(cls=Commands)

@@ -1,4 +1,6 @@
-"""The one root of every refusal this package makes."""
+"""The one root of every refusal this package makes, and checks of plain values from outside."""
+
+from typing import TypeGuard
 
 
 class LoraEvoError(ValueError):
@@ -7,3 +9,15 @@ class LoraEvoError(ValueError):
 
 class FileDamage(LoraEvoError):
     """A file on disk is not what its name says: truncated, not safetensors, not JSON."""
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is an int or a float; True and False are neither."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def checked_count(name: str, value: object, least: int = 1) -> int:
+    """The value of `name`, a whole number of at least `least`; else `LoraEvoError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise LoraEvoError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return value

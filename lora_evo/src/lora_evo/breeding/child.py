@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lora_evo.breeding.growth import Growth, birth
+from lora_evo.breeding.growth import birth
 from lora_evo.breeding.lineage import Lineage
 from lora_evo.breeding.order import Order, checked_order, resize_order
 from lora_evo.files.adapter import Adapter, Slot
@@ -93,21 +93,17 @@ def resize_with_report(
 def _breed(parents: list[Adapter], order: Order) -> Child:
     child = birth(parents, order)
     slots: dict[str, Slot] = {}
-    grown: list[Growth] = []
-    for growth in child.grow():
-        slots[growth.path] = _own(growth.child.slot, [p.slots[growth.path] for p in parents])
-        grown.append(growth)
+    grown = list(child.grow())
+    for growth in grown:
+        # In memory of its own: factors that no operator touched are the parent's.
+        slot, theirs = growth.child.slot, [parent.slots[growth.path] for parent in parents]
+        taken = {_memory(factor) for their in theirs for factor in (their.A, their.B)}
+        a, b = (
+            factor.clone() if _memory(factor) in taken else factor
+            for factor in (slot.A.detach(), slot.B.detach())
+        )
+        slots[growth.path] = replace(slot, A=a, B=b)
     return Child(Adapter(child.config, slots), child.lineage(grown, (0,) * len(parents)))
-
-
-def _own(slot: Slot, parents: Sequence[Slot]) -> Slot:
-    """The slot in memory of its own, not a parent's."""
-    theirs = {_memory(factor) for parent in parents for factor in (parent.A, parent.B)}
-    a, b = (
-        factor.clone() if _memory(factor) in theirs else factor
-        for factor in (slot.A.detach(), slot.B.detach())
-    )
-    return replace(slot, A=a, B=b)
 
 
 def _memory(factor: torch.Tensor) -> int:

@@ -29,8 +29,7 @@ def mutate_directory(
     """Write a mutated child of `parent_dir` to `out_dir`, with its lineage.json.
 
     Bit for bit the child that `mutate` gives. Memory holds a few modules at a time, whatever the
-    adapter's size; `progress` is told how many modules of how many are done. Raises
-    `LoraEvoError`, and leaves nothing behind then.
+    adapter's size. Raises `LoraEvoError`, and leaves nothing behind then.
     """
     order = checked_order("mutation", operator, seed, strength, None, parameters, 1)
     return _breed([Path(parent_dir)], Path(out_dir), order, threads, overwrite, progress)

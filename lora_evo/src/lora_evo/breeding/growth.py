@@ -13,8 +13,7 @@ import torch
 from lora_evo.breeding.lineage import Lineage, ModuleTrace
 from lora_evo.breeding.order import RESIZE, Order, operator_of, request_for
 from lora_evo.breeding.resized_slot import resized_config, resized_slot
-from lora_evo.checks import checked_count
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files.adapter import Slot, SlotSource, check_finite
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.files.content_hash import combine, slot_digest
@@ -65,20 +64,17 @@ class Birth:
             if threads == 1:
                 yield from map(self._grow_one, paths)
                 return
-            with ThreadPoolExecutor(
-                threads, initializer=torch.set_num_threads, initargs=(1,)
-            ) as pool:
-                waiting: deque[Future[Growth]] = deque()
-                try:
-                    for path in paths:
-                        waiting.append(pool.submit(self._grow_one, path))
-                        if len(waiting) > threads:
-                            yield waiting.popleft().result()
-                    while waiting:
+            pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+            waiting: deque[Future[Growth]] = deque()
+            try:
+                for path in paths:
+                    waiting.append(pool.submit(self._grow_one, path))
+                    if len(waiting) > threads:
                         yield waiting.popleft().result()
-                finally:
-                    for future in waiting:
-                        future.cancel()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def lineage(self, grown: Sequence[Growth], generations: Sequence[int]) -> Lineage:
         """The child's record, from its finished modules (their tensors are not looked at).
@@ -88,11 +84,7 @@ class Birth:
         from lora_evo import __version__
 
         order = self.order
-        versions = {
-            "lora_evo": __version__,
-            "numpy": numpy.__version__,
-            "torch": torch.__version__,
-        }
+        versions = {"lora_evo": __version__, "numpy": numpy.__version__, "torch": torch.__version__}
         bred = order.operator != RESIZE
         behind = plugin_behind(order.given or operator_named(order.operator)) if bred else None
         if behind is not None:
@@ -137,12 +129,8 @@ class Birth:
         scale = child.slot.scale if self.order.operator == RESIZE else slots[0].scale
         stored = _stored_like(path, slots, replace(child.slot, scale=scale))
         moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
-        return Growth(
-            path=path,
-            child=replace(child, slot=stored),
-            digest=digests[moved[0]] if moved else slot_digest(stored),
-            parent_digests=digests,
-        )
+        digest = digests[moved[0]] if moved else slot_digest(stored)
+        return Growth(path, replace(child, slot=stored), digest, digests)
 
 
 def birth(parents: Sequence[SlotSource], order: Order) -> Birth:
@@ -170,13 +158,11 @@ def birth(parents: Sequence[SlotSource], order: Order) -> Birth:
 
 def _total_change(modules: Sequence[SlotChild]) -> float | None:
     """Change of the whole adapter from the changes of its modules and the parent's norms."""
-    total = math.hypot(*(module.parent_norm for module in modules))
-    changes = [module.relative_change for module in modules]
-    if any(change is None for change in changes):
+    if any(module.relative_change is None for module in modules):
         return None
-    if not total:
-        return 0.0
-    return math.hypot(*((m.relative_change or 0.0) * m.parent_norm for m in modules)) / total
+    total = math.hypot(*(module.parent_norm for module in modules))
+    change = math.hypot(*((m.relative_change or 0.0) * m.parent_norm for m in modules))
+    return change / total if total else 0.0
 
 
 def _digits(value: float | None) -> float | None:
@@ -189,8 +175,7 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:
     A factor that is a parent's, whole and in that dtype, is handed on as it is, not copied.
     """
     first = parents[0]
-    a, b = _like(first.A, slot.A), _like(first.B, slot.B)
-    stored = Slot(a, b, slot.scale, first.layout)
+    stored = Slot(_like(first.A, slot.A), _like(first.B, slot.B), slot.scale, first.layout)
     if any(stored.A is parent.A and stored.B is parent.B for parent in parents):
         return stored
     try:

@@ -89,20 +89,17 @@ class Lineage:
             raw["parents"] = tuple(str(parent) for parent in raw["parents"])
             raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
             lineage = cls(**raw)
+            for name, kinds in _KINDS.items():
+                if not isinstance(getattr(lineage, name), kinds):
+                    raise TypeError(f"{name} is {getattr(lineage, name)!r}")
+            if not lineage.parents:
+                raise ValueError("no parents")
         except FileDamage:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileDamage(
                 f"{LINEAGE_FILE} is damaged ({error}); remove or restore it"
             ) from error
-        for name, kinds in _KINDS.items():
-            if not isinstance(getattr(lineage, name), kinds):
-                raise FileDamage(
-                    f"{LINEAGE_FILE} is damaged ({name} is {getattr(lineage, name)!r}); "
-                    "remove or restore it"
-                )
-        if not lineage.parents:
-            raise FileDamage(f"{LINEAGE_FILE} is damaged (no parents); remove or restore it")
         return lineage
 
 

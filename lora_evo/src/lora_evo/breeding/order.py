@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lora_evo.checks import checked_count, is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count, is_number
 from lora_evo.files.adapter import SlotSource
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.linalg.distance import check_same_modules
@@ -57,12 +56,15 @@ def checked_order(
         raise LoraEvoError(
             f"strength is {strength}; expected a relative change of at least 0, for example 0.15"
         )
+    if checked_gauge(parameters.get("gauge", "operator")) == "operator":
+        # On record only where it is not the operator's own.
+        parameters = {name: value for name, value in parameters.items() if name != "gauge"}
     return Order(
         operator=found.name,
         seed=seed,
         strength=None if strength is None else float(strength),
         weights=None if weights is None else _checked_weights(weights, parents),
-        parameters={**found.defaults, **_with_checked_gauge(parameters)},
+        parameters={**found.defaults, **parameters},
         given=operator if isinstance(operator, Operator) else None,
     )
 
@@ -97,13 +99,6 @@ def operator_of(order: Order) -> Operator:
         return found
     behind = plugin_behind(found)
     return guarded(found, f"{behind.distribution} {behind.version}" if behind else "home-made")
-
-
-def _with_checked_gauge(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters, with `gauge` among them only where it is not the operator's own."""
-    if checked_gauge(parameters.get("gauge", "operator")) == "operator":
-        return {name: value for name, value in parameters.items() if name != "gauge"}
-    return parameters
 
 
 def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:

@@ -46,8 +46,7 @@ def parents_on_disk(child: PathLike, roots: Sequence[PathLike] | None = None) ->
 
 def moments_of(child: PathLike) -> Moments | None:
     """What a child's lineage says of optimiser moments; None for an adapter that was not bred."""
-    folder = Path(child)
-    lineage = read_lineage(folder)
+    lineage = read_lineage(Path(child))
     if lineage is None:
         return None
-    return Moments(lineage.moments_valid, lineage.content_hash != content_hash(folder))
+    return Moments(lineage.moments_valid, lineage.content_hash != content_hash(child))

@@ -17,8 +17,7 @@ from dataclasses import replace
 
 import torch
 
-from lora_evo.checks import checked_count
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files.adapter import Slot
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.linalg.noise import stream

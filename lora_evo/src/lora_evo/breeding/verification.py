@@ -1,6 +1,6 @@
 """Making a child again from its parents and its lineage, and comparing bit for bit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from lora_evo.breeding.lineage import Lineage, read_lineage
 from lora_evo.breeding.order import RESIZE, checked_order
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.content_hash import slot_digest
-from lora_evo.files.directory import AdapterReader, PathLike, Progress, content_hash, open_adapter
+from lora_evo.files.directory import PathLike, Progress, content_hash, open_adapter
 from lora_evo.files.folders import folders_by_content
 from lora_evo.linalg.distance import Gap, slot_gap, total_gap
 from lora_evo.operators.lookup import recorded_operator
@@ -44,9 +44,8 @@ def verify(
 
     `parents`: adapter directories, or folders to search for them (by content, whatever their
     names); by default the folder that holds the child. Equal bits are promised for equal versions
-    of torch and numpy on the same kind of processor; elsewhere see `difference`. `progress` is
-    told how many modules of how many are done. Raises `LoraEvoError` when the child itself cannot
-    be read or has no lineage.
+    of torch and numpy on the same kind of processor; elsewhere see `difference`. Raises
+    `LoraEvoError` when the child itself cannot be read or has no lineage.
     """
     child = Path(child_dir)
     content = content_hash(child)
@@ -80,17 +79,14 @@ def verify(
             )
     elif content != remade.content_hash:
         problems.append("adapter_config.json is not what the parents' ones give")
-    recorded = {**lineage.to_dict(), "versions": None, "generation": None}
-    again = {**remade.to_dict(), "versions": None, "generation": None}
-    if not differing and recorded != again:
-        odd = sorted(name for name in again if recorded[name] != again[name])
-        problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
-    return Verification(
-        identical=not problems,
-        difference=total_gap(gaps.values()).distance,
-        modules_differing=tuple(differing),
-        problems=tuple(problems),
-    )
+    recorded, again = lineage.to_dict(), remade.to_dict()
+    odd = {name for name in again if recorded[name] != again[name]} - {"versions", "generation"}
+    if odd and not differing:
+        problems.append(
+            f"lineage.json differs from the one made again in: {', '.join(sorted(odd))}"
+        )
+    difference = total_gap(gaps.values()).distance
+    return Verification(not problems, difference, tuple(differing), tuple(problems))
 
 
 def _find_parents(
@@ -117,50 +113,33 @@ def _find_parents(
 def _remake(
     lineage: Lineage, child: Path, folders: list[Path], progress: Progress | None
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
+    """The record of the child made again, every module's distance, and which differ in any bit."""
     order = lineage.order
     if order.operator != RESIZE:
         try:
             operator = recorded_operator(order.operator, lineage.plugin, lineage.versions)
         except LoraEvoError as error:
             raise LoraEvoError(f"{child}: {error}") from error
-        order = checked_order(
-            operator.kind,
-            order.operator,
-            order.seed,
-            order.strength,
-            order.weights,
-            order.parameters,
-            len(folders),
-        )
+        settings = (order.seed, order.strength, order.weights, order.parameters)
+        order = checked_order(operator.kind, order.operator, *settings, len(folders))
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
         reader = stack.enter_context(open_adapter(child))
         again = birth(readers, order)
-        gaps, grown, differing = _compared(again.grow(), readers[0], reader, progress)
+        if reader.paths != readers[0].paths:
+            raise LoraEvoError(f"{child} sits on other modules than its first parent")
+        gaps: dict[str, Gap] = {}
+        grown: list[Growth] = []
+        differing: list[str] = []
+        for growth in again.grow():
+            there = reader.slot(growth.path)
+            gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
+            if slot_digest(there) != growth.digest:
+                differing.append(growth.path)
+            grown.append(growth.without_tensors())
+            if progress is not None:
+                progress(len(grown), len(reader.paths))
         return again.lineage(grown, (0,) * len(readers)), gaps, differing
-
-
-def _compared(
-    growths: Iterator[Growth],
-    first: AdapterReader,
-    reader: AdapterReader,
-    progress: Progress | None,
-) -> tuple[dict[str, Gap], list[Growth], list[str]]:
-    """Distances of all modules made again from those in the child; which differ in any bit."""
-    if reader.paths != first.paths:
-        raise LoraEvoError(f"{reader.directory} sits on other modules than its first parent")
-    gaps: dict[str, Gap] = {}
-    grown: list[Growth] = []
-    differing: list[str] = []
-    for growth in growths:
-        there = reader.slot(growth.path)
-        gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
-        if slot_digest(there) != growth.digest:
-            differing.append(growth.path)
-        grown.append(growth.without_tensors())
-        if progress is not None:
-            progress(len(grown), len(first.paths))
-    return gaps, grown, differing
 
 
 def _versions(lineage: Lineage) -> str:

@@ -9,8 +9,7 @@ import click
 
 from lora_evo.breeding.child_directory import cross_directory, mutate_directory, resize_directory
 from lora_evo.breeding.lineage import Lineage
-from lora_evo.commands.frame import FOLDER, change_text, json_option, print_json
-from lora_evo.commands.progress import counter
+from lora_evo.commands.frame import FOLDER, change_text, counter, json_option, print_json
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.lookup import check_names, find_operator
 from lora_evo.operators.operator import Operator
@@ -37,12 +36,7 @@ def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
 @_birth_options
 def mutate(
-    operator: str,
-    parent: Path,
-    out: Path,
-    settings: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
+    operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
 ) -> None:
     """Write a mutated child of PARENT to --out."""
     options |= _settings(find_operator(operator, "mutation"), settings)
@@ -61,13 +55,18 @@ def cross(
     parents: tuple[Path, ...],
     weights: str | None,
     out: Path,
-    settings: tuple[str, ...],
+    settings: Sequence[str],
     as_json: bool,
     **options: Any,
 ) -> None:
     """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
     options |= _settings(find_operator(operator, "crossover"), settings)
-    options["weights"] = None if weights is None else _weights(weights)
+    try:
+        options["weights"] = (
+            None if weights is None else [float(word) for word in weights.split(",")]
+        )
+    except ValueError as error:
+        raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
     with counter(operator) as progress:
         lineage = cross_directory(operator, parents, out, progress=progress, **options)
     _print_birth(lineage, out, as_json)
@@ -81,17 +80,9 @@ def cross(
 @click.option("--seed", type=int, default=0, show_default=True, help="For new rows of A.")
 @overwrite_option
 @json_option
-def resize(
-    parent: Path,
-    rank: int,
-    out: Path,
-    alpha: float | None,
-    seed: int,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def resize(parent: Path, rank: int, out: Path, as_json: bool, **options: Any) -> None:
     """Write PARENT at another rank to --out: the nearest update below, the same one above."""
-    record = resize_directory(parent, out, rank=rank, alpha=alpha, seed=seed, overwrite=overwrite)
+    record = resize_directory(parent, out, rank=rank, **options)
     if as_json:
         print_json(record.to_dict())
         return
@@ -120,13 +111,6 @@ def _settings(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]:
             values[name] = text
     check_names(operator, values)
     return values
-
-
-def _weights(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError as error:
-        raise LoraEvoError(f"--weights {text}: expected numbers joined by commas") from error
 
 
 def _print_birth(record: Lineage, out: Path, as_json: bool) -> None:

@@ -8,11 +8,11 @@ import click
 from lora_evo.commands.frame import (
     FOLDER,
     change_text,
+    counter,
     json_option,
     print_json,
     print_table,
 )
-from lora_evo.commands.progress import counter
 from lora_evo.files.atomic import write_text_atomically
 from lora_evo.files.directory import CONFIG_FILE
 from lora_evo.files.folders import adapter_folders
@@ -108,6 +108,7 @@ def _members(directories: tuple[Path, ...]) -> list[Path]:
 def _print_population(found: Diversity) -> None:
     order = neighbour_order(found.distances)
     numbers = [str(number) for number in range(1, len(order) + 1)]
+    numbered = [f"{number} {found.names[at]}" for number, at in zip(numbers, order, strict=True)]
     click.echo("distances (0 the same update, 1.41 nothing in common, 2 opposite)")
     if len(order) > _MATRIX_UP_TO:
         print_table(
@@ -115,23 +116,17 @@ def _print_population(found: Diversity) -> None:
             [member_row(found, place) for place in order],
         )
     else:
-        rows: list[list[str]] = []
-        for number, place in zip(numbers, order, strict=True):
-            gaps = [f"{found.distances[place][other]:.3g}" for other in order]
-            rows.append([f"{number} {found.names[place]}", f"{found.norms[place]:.4g}", *gaps])
+        rows = [
+            [name, f"{found.norms[at]:.4g}", *(f"{found.distances[at][b]:.3g}" for b in order)]
+            for name, at in zip(numbered, order, strict=True)
+        ]
         print_table(("member", "norm", *numbers), rows)
     if found.overlaps is not None:
-        for title, matrix in (
-            ("write to", found.overlaps.columns),
-            ("read", found.overlaps.rows),
-        ):
+        for title, matrix in (("write to", found.overlaps.columns), ("read", found.overlaps.rows)):
             click.echo(f"\noverlap of what they {title} (1 the same space, 0 orthogonal)")
             cells = [
-                [
-                    f"{number} {found.names[place]}",
-                    *(_number(matrix[place][other]) for other in order),
-                ]
-                for number, place in zip(numbers, order, strict=True)
+                [name, *(_number(matrix[place][other]) for other in order)]
+                for name, place in zip(numbered, order, strict=True)
             ]
             print_table(("member", *numbers), cells)
     click.echo()
@@ -156,23 +151,19 @@ def _print_population(found: Diversity) -> None:
 
 
 def _pair_dict(part: Comparison) -> dict[str, float | None]:
-    found = part.to_dict()
-    return {
-        "distance": part.gap.distance,
-        **{name: value for name, value in found.items() if name in _SHARED},
-    }
+    return {"distance": part.distance, **{name: getattr(part, name) for name in _SHARED}}
 
 
 def _pair_row(name: str, modules: int, part: Comparison) -> tuple[object, ...]:
     return (
         name,
         modules,
-        f"{part.gap.distance:.6g}",
-        _number(part.gap.cosine),
-        _number(part.gap.norm_ratio),
+        f"{part.distance:.6g}",
+        _number(part.cosine),
+        _number(part.norm_ratio),
         _number(part.column_overlap),
         _number(part.row_overlap),
-        change_text(part.gap.relative_change),
+        change_text(part.relative_change),
     )
 
 

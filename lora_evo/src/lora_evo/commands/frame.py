@@ -1,4 +1,4 @@
-"""What all commands share: how they end, what options they take, JSON and tables.
+"""What all commands share: how they end, what options they take, JSON, tables, progress.
 
 Exit codes: 0 done; 1 the work found a problem or was stopped (a full disk, a closed pipe); 2 wrong
 usage or input that cannot be used; 130 interrupted. Problems are one line on stderr.
@@ -6,7 +6,8 @@ usage or input that cannot be used; 130 interrupted. Problems are one line on st
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,45 @@ def print_json(value: object) -> None:
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table with its first column to the left, the others to the right."""
     click.echo(text_table(header, rows))
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None] | None]:
+    """Yield what shows a text in place of the last one on stderr; None where it is no terminal.
+
+    The line is wiped at the end.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
+
+
+@contextmanager
+def counter(label: str, unit: str = "modules") -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what to call with (units done, units in all), which shows at most every percent."""
+    with status_line() as show:
+        if show is None:
+            yield None
+            return
+        shown = -1
+
+        def count(done: int, total: int) -> None:
+            nonlocal shown
+            percent = 100 * done // total
+            if percent != shown:
+                shown = percent
+                show(f"{label}: {done} of {total} {unit}")
+
+        yield count
 
 
 def _fail(message: str, code: int) -> None:

@@ -1,4 +1,4 @@
-"""The commands that look at adapters: `lora-evo inspect`, `verify` and `lineage`."""
+"""The commands that only look: `lora-evo operators`, `inspect`, `verify` and `lineage`."""
 
 import sys
 from pathlib import Path
@@ -6,14 +6,32 @@ from pathlib import Path
 import click
 
 from lora_evo.breeding.verification import verify as verify_child
-from lora_evo.commands.frame import FOLDER, json_option, print_json, print_table
-from lora_evo.commands.progress import counter
+from lora_evo.commands.frame import FOLDER, counter, json_option, print_json, print_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.atomic import write_text_atomically
+from lora_evo.operators.page import operator_page, operator_pages, table
 from lora_evo.pages.family_page import family_page
 from lora_evo.population.family import family
 from lora_evo.population.inspection import inspect_directory
 from lora_evo.population.tree import tree
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+def operators(name: str | None, as_json: bool) -> None:
+    """List the operators, or describe the one called NAME: formula, source, what it preserves."""
+    if name is not None:
+        page = operator_page(name)
+        if as_json:
+            print_json({**page.to_dict(), "description": page.description})
+        else:
+            click.echo(page.text())
+    elif as_json:
+        print_json([page.to_dict() for page in operator_pages()])
+    else:
+        click.echo(table(operator_pages()))
+        click.echo("More about one of them: lora-evo operators NAME")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`lora-evo retention`: how much of its parents a child keeps, before and by training."""
+"""`lora-evo retention` and `recovery`: what children keep, before training and by training."""
 
 import math
 import sys
@@ -9,8 +9,7 @@ import click
 import torch
 
 from lora_evo.breeding.parents import moments_of, parents_on_disk
-from lora_evo.commands.frame import FOLDER, json_option, print_json
-from lora_evo.commands.progress import counter, status_line
+from lora_evo.commands.frame import FOLDER, counter, json_option, print_json, status_line
 from lora_evo.commands.retention_text import (
     Against,
     after,
@@ -26,11 +25,12 @@ from lora_evo.probing.probe import Behaviour, probe
 from lora_evo.probing.prompt_rows import read_probes
 from lora_evo.probing.retention import retention_of_directories
 from lora_evo.probing.verdict import HINT
+from lora_evo.recovery.journal import read_journal
 from lora_evo.recovery.plan import read_treatment
-from lora_evo.recovery.summary import Summary
+from lora_evo.recovery.summary import Summary, summarise
 from lora_evo.recovery.supervised_learner import SupervisedLearner, TrainingRecipe
 from lora_evo.recovery.supervised_trials import TRIALS, SupervisedTrials, row_of_child
-from lora_evo.recovery.table import text_table, to_dict
+from lora_evo.recovery.table import markdown, text_table, to_dict
 from lora_evo.recovery.training_rows import read_training_rows
 
 _LIMITS = {"change": None, "kl": "--probes", "recovery": "--train"}
@@ -150,6 +150,25 @@ def retention(
         click.echo(f"lora-evo: {child}: {reason}", err=True)
     if exceeded:
         sys.exit(1)
+
+
+@click.command()
+@click.argument("trials", type=FOLDER)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text.")
+@json_option
+def recovery(trials: Path, as_markdown: bool, as_json: bool) -> None:
+    """After how many training steps children equal their parents: the table of TRIALS.
+
+    TRIALS is a JSON Lines file, as `selfplay retention`, `lora-evo retention --train` and
+    `lora_evo.run_trials` write it; it may still be growing.
+    """
+    summary = summarise(read_journal(trials))
+    if as_json:
+        print_json(to_dict(summary))
+    elif as_markdown:
+        click.echo(markdown(summary), nl=False)
+    else:
+        click.echo(text_table(summary))
 
 
 def run_supervised(trials: SupervisedTrials, learner: SupervisedLearner, out: Path) -> Summary:

@@ -16,16 +16,15 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """The factors of one module; its update as a matrix is `scale * B @ A`.
-
-    A: [r, n], B: [m, r], for every kind of layer; `layout` says which, and how the factors lie in
-    the file (n = in and m = out for a linear layer).
-    """
+    """The factors of one module; its update as a matrix is `scale * B @ A`."""
 
     A: torch.Tensor
+    """[r, n], for every kind of layer; n = in for a linear one."""
     B: torch.Tensor
+    """[m, r]; m = out for a linear layer."""
     scale: float
     layout: Layout = LINEAR
+    """The kind of layer, and how the factors lie in the file."""
 
     @property
     def rank(self) -> int:
@@ -37,13 +36,13 @@ class Slot:
 class Adapter:
     """A PEFT configuration with its slots.
 
-    `slots` maps a module path without PEFT's prefix (`model.layers.0.self_attn.q_proj`) to its
-    factors. Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are
-    checked where they are read or used (`check_finite`), not here.
+    Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are checked
+    where they are read or used (`check_finite`), not here.
     """
 
     config: AdapterConfig
     slots: Mapping[str, Slot]
+    """By module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`."""
 
     def __post_init__(self) -> None:
         if not self.slots:
@@ -84,9 +83,9 @@ def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
         )
     for name, factor in (("A", slot.A), ("B", slot.B)):
         if factor.dtype not in DTYPES:
+            given, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *DTYPES))
             raise LoraEvoError(
-                f"lora_{name} of {path} is {_short(factor.dtype)}; "
-                f"expected one of {', '.join(_short(dtype) for dtype in DTYPES)}"
+                f"lora_{name} of {path} is {given}; expected one of {', '.join(known)}"
             )
     expected = config.scale(path)
     if not math.isclose(slot.scale, expected, rel_tol=1e-6):
@@ -143,7 +142,3 @@ def check_finite(path: str, slot: Slot) -> None:
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
                 "go back to a checkpoint from before training diverged"
             )
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

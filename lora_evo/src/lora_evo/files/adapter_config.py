@@ -8,18 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lora_evo.checks import is_number
-from lora_evo.errors import FileDamage, LoraEvoError
+from lora_evo.errors import FileDamage, LoraEvoError, checked_count, is_number
 
 _OWN = (
-    "r",
-    "lora_alpha",
-    "target_modules",
-    "rank_pattern",
-    "alpha_pattern",
-    "use_rslora",
+    "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
     "base_model_name_or_path",
-)
+)  # fmt: skip
 # Fields that say by what and for what the file was written, not what the adapter computes.
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
@@ -42,7 +36,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """A PEFT LoRA configuration; `rest` holds every field not named here, verbatim.
+    """A PEFT LoRA configuration.
 
     `scale(path)` is PEFT's: alpha/r, or alpha/sqrt(r) with `use_rslora`
     (Hu et al. 2021, arXiv 2106.09685; Kalajdzievski 2023, arXiv 2312.03732).
@@ -56,12 +50,13 @@ class AdapterConfig:
     use_rslora: bool = False
     base_model_name_or_path: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
+    """Every field not named here, verbatim."""
 
     def __post_init__(self) -> None:
-        _check_rank("r", self.r)
+        checked_count("r", self.r)
         _check_alpha("lora_alpha", self.lora_alpha)
         for name, rank in self.rank_pattern.items():
-            _check_rank(f"rank_pattern[{name!r}]", rank)
+            checked_count(f"rank_pattern[{name!r}]", rank)
         for name, alpha in self.alpha_pattern.items():
             _check_alpha(f"alpha_pattern[{name!r}]", alpha)
         for pattern in (*self.rank_pattern, *self.alpha_pattern):
@@ -107,16 +102,8 @@ class AdapterConfig:
             "use_dora": False,
         }
         targets = target_modules if isinstance(target_modules, str) else tuple(target_modules)
-        return cls(
-            r=r,
-            lora_alpha=lora_alpha,
-            target_modules=targets,
-            rank_pattern=dict(rank_pattern or {}),
-            alpha_pattern=dict(alpha_pattern or {}),
-            use_rslora=use_rslora,
-            base_model_name_or_path=base_model_name_or_path,
-            rest=rest,
-        )
+        patterns = dict(rank_pattern or {}), dict(alpha_pattern or {})
+        return cls(r, lora_alpha, targets, *patterns, use_rslora, base_model_name_or_path, rest)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -141,14 +128,14 @@ class AdapterConfig:
                 raise FileDamage(f"target_modules is {targets!r}; expected a list of names")
             targets = tuple(targets)
         return cls(
-            r=raw["r"],
-            lora_alpha=raw["lora_alpha"],
-            target_modules=targets,
-            rank_pattern=dict(raw.get("rank_pattern") or {}),
-            alpha_pattern=dict(raw.get("alpha_pattern") or {}),
-            use_rslora=bool(raw.get("use_rslora")),
-            base_model_name_or_path=raw.get("base_model_name_or_path"),
-            rest={name: value for name, value in raw.items() if name not in _OWN},
+            raw["r"],
+            raw["lora_alpha"],
+            targets,
+            raw.get("rank_pattern") or {},
+            raw.get("alpha_pattern") or {},
+            bool(raw.get("use_rslora")),
+            raw.get("base_model_name_or_path"),
+            {name: value for name, value in raw.items() if name not in _OWN},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -200,11 +187,6 @@ class AdapterConfig:
 def _matching(patterns: Mapping[str, Any], path: str) -> str | None:
     """The first pattern that PEFT's `get_pattern_key` would choose, or None."""
     return next((key for key in patterns if re.match(rf"(.*\.)?({key})$", path)), None)
-
-
-def _check_rank(name: str, rank: object) -> None:
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise LoraEvoError(f"{name} is {rank!r}; a rank is a whole number of at least 1")
 
 
 def _check_alpha(name: str, alpha: object) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from lora_evo.files.adapter import Adapter, Slot
 from lora_evo.files.adapter_config import AdapterConfig
+from lora_evo.files.layout import LINEAR
 
 _PREFIX = "sha256:"
 
@@ -22,7 +23,8 @@ def slot_digest(slot: Slot) -> str:
         digest.update(f"{factor.dtype}{list(factor.shape)}".encode())
         flat = factor.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().data)
-    digest.update(slot.layout.mark())
+    if slot.layout != LINEAR:
+        digest.update(str(slot.layout).encode())
     return digest.hexdigest()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from lora_evo.errors import FileDamage, LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot, check_finite, check_slot
+from lora_evo.files.adapter import Adapter, Slot, check_finite
 from lora_evo.files.adapter_config import AdapterConfig
 from lora_evo.files.atomic import directory_in_place_of
 from lora_evo.files.content_hash import combine, slot_digest
@@ -43,14 +43,11 @@ class AdapterReader:
         return tuple(self.layouts)
 
     def layout(self, config: AdapterConfig) -> Tensors:
-        """Names, dtypes and shapes of all tensors, without reading them, in the ranks of `config`.
-
-        The rank is the first axis of A and the second of B.
-        """
+        """Names, dtypes and shapes of all tensors, not read, at the ranks of `config`."""
         found = []
         with _naming(self.directory):
             for path, layout in self.layouts.items():
-                for axis, name in enumerate(tensor_names(path, layout)):
+                for axis, name in enumerate(tensor_names(path, layout)):  # A [r, n], B [m, r]
                     shape = list(self.files[name].infos[name].shape)
                     shape[axis] = config.rank(path)
                     found.append((name, self.files[name].dtype(name), tuple(shape)))
@@ -62,7 +59,6 @@ class AdapterReader:
         with _naming(self.directory):
             a, b = (self.files[name].read(name) for name in tensor_names(path, layout))
             slot = Slot(a.flatten(1), b.flatten(1), self.config.scale(path), layout)
-            check_slot(self.config, path, slot)
             check_finite(path, slot)
         return slot
 
@@ -92,7 +88,7 @@ def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
 
 
 def load_adapter(directory: PathLike) -> Adapter:
-    """Read a PEFT LoRA directory whole; the base model is not needed."""
+    """Read a PEFT LoRA directory whole."""
     with open_adapter(directory) as reader:
         return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
 

@@ -1,6 +1,7 @@
 """Adapter directories in a folder: found, told apart by name, known by what they hold."""
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 
 from lora_evo.errors import LoraEvoError
@@ -48,8 +49,5 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
     for place, path in enumerate(parts):
         if path in parts[:place]:
             raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
-    for depth in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(path[-depth:]) for path in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [str(folder) for folder in folders]
+    candidates = (["/".join(path[-depth:]) for path in parts] for depth in count(1))
+    return next(names for names in candidates if len(set(names)) == len(names))

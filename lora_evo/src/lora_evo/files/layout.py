@@ -22,20 +22,14 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The kind of layer, and the kernel of a convolution (`(3, 3)`; empty for the others)."""
+    """The kind of a layer."""
 
     kind: Literal["linear", "embedding", "conv"] = "linear"
     kernel: Shape = ()
+    """Of a convolution: `(3, 3)`; empty for the others."""
 
     def __str__(self) -> str:
         return " ".join((self.kind, "x".join(map(str, self.kernel)))).strip()
-
-    @property
-    def suffixes(self) -> tuple[str, str]:
-        """What PEFT puts after the module's path for A and for B."""
-        if self.kind == "embedding":
-            return ".lora_embedding_A", ".lora_embedding_B"
-        return ".lora_A.weight", ".lora_B.weight"
 
     def stored(self, a: Sequence[int], b: Sequence[int]) -> tuple[Shape, Shape]:
         """Shapes in the file of factors A [r, n] and B [m, r]."""
@@ -43,10 +37,6 @@ class Layout:
             return tuple(a), tuple(b)
         inputs = a[1] // math.prod(self.kernel)
         return (a[0], inputs, *self.kernel), (b[0], b[1], *(1 for _ in self.kernel))
-
-    def mark(self) -> bytes:
-        """What a content hash must know beside the flattened factors; nothing for linear layers."""
-        return b"" if self == LINEAR else str(self).encode()
 
 
 LINEAR = Layout()

@@ -41,8 +41,12 @@ def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     for shard in sorted(set(places.values())):
         if not (folder / shard).is_file():
             raise FileDamage(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
-        files[shard] = _opened(folder / shard, stack)
-        _check_shard(INDEX_FILE, shard, files[shard], places)
+        file = files[shard] = _opened(folder / shard, stack)
+        listed = {name for name, place in places.items() if place == shard}
+        for name in sorted(listed ^ file.infos.keys()):
+            if name in listed:
+                raise FileDamage(f"{INDEX_FILE} says that {name} is in {shard}, but it is not")
+            raise FileDamage(f"{shard} holds {name}, which {INDEX_FILE} does not place there")
     return {name: files[shard] for name, shard in places.items()}
 
 
@@ -64,12 +68,3 @@ def _weight_map(index: Path) -> dict[str, str]:
                 f"{index.name} puts {name} into {shard!r}; expected the name of a file beside it"
             )
     return places
-
-
-def _check_shard(index: str, shard: str, file: TensorFile, places: Mapping[str, str]) -> None:
-    listed = {name for name, place in places.items() if place == shard}
-    missing, unlisted = sorted(listed - file.infos.keys()), sorted(file.infos.keys() - listed)
-    if missing:
-        raise FileDamage(f"{index} says that {missing[0]} is in {shard}, but it is not")
-    if unlisted:
-        raise FileDamage(f"{shard} holds {unlisted[0]}, which {index} does not place there")

@@ -13,23 +13,20 @@ from safetensors import SafetensorError, safe_open
 
 from lora_evo.errors import FileDamage, LoraEvoError
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-}
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Where a tensor lies in its file and what it is; `start` counts from the file's beginning."""
+    """Where a tensor lies in its file and what it is."""
 
     dtype: str
     shape: tuple[int, ...]
     start: int
+    """In bytes, from the file's beginning."""
     size: int
+    """In bytes."""
 
 
 class TensorFile:
@@ -103,7 +100,6 @@ class TensorWriter:
         self._file = path.open("wb")
         self._file.write(len(text).to_bytes(8, "little") + text)
         self._base = 8 + len(text)
-        self._lock = threading.Lock()
 
     def write(self, name: str, tensor: torch.Tensor) -> None:
         """Put one tensor in its place; it must have the dtype and shape of the layout."""
@@ -111,9 +107,8 @@ class TensorWriter:
         if tensor.dtype != dtype or tuple(tensor.shape) != shape:
             raise LoraEvoError(f"{name} is {tensor.dtype} {list(tensor.shape)}, not as laid out")
         payload = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        with self._lock:
-            self._file.seek(self._base + offset)
-            self._file.write(payload.data)
+        self._file.seek(self._base + offset)
+        self._file.write(payload.data)
 
     def finish(self) -> None:
         """Bring the file to disk; every tensor of the layout must have been written."""

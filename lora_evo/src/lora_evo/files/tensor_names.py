@@ -13,22 +13,24 @@ _KEY = re.compile(
     r"base_model\.model\.(?P<path>.+)\."
     r"(?:lora_(?P<half>[AB])\.weight|lora_embedding_(?P<row>[AB]))"
 )
+_OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
 _REASONS = {
     "lora_magnitude_vector": "it belongs to DoRA; fold the adapter into the base model",
     "modules_to_save": "it is a whole trained module; train without modules_to_save",
     "token_adapter": "it holds trained embedding rows; train without trainable_token_indices",
-    "base_layer": "it is a weight of the base model; save with save_embedding_layers=False",
-    "embed_tokens.weight": "it is a weight of the base model; save with "
-    "save_embedding_layers=False",
-    "lm_head.weight": "it is a weight of the base model; save with save_embedding_layers=False",
+    "base_layer": _OF_BASE,
+    "embed_tokens.weight": _OF_BASE,
+    "lm_head.weight": _OF_BASE,
     ".bias": "it is a bias; train with bias='none'",
 }
 
 
 def tensor_names(path: str, layout: Layout = LINEAR) -> tuple[str, str]:
     """The names that PEFT gives to A and B of the module at `path`."""
-    a, b = layout.suffixes
-    return f"{_PREFIX}{path}{a}", f"{_PREFIX}{path}{b}"
+    head = f"{_PREFIX}{path}.lora_"
+    if layout.kind == "embedding":
+        return f"{head}embedding_A", f"{head}embedding_B"
+    return f"{head}A.weight", f"{head}B.weight"
 
 
 def module_type(path: str) -> str:
@@ -53,7 +55,13 @@ def layouts_in(
     for name in shapes:
         match = _KEY.fullmatch(name)
         if match is None:
-            raise LoraEvoError(_unknown(name))
+            for part, reason in _REASONS.items():
+                if part in name:
+                    raise LoraEvoError(f"unexpected tensor {name}: {reason}")
+            raise LoraEvoError(
+                f"unknown tensor {name}: expected only names like "
+                f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight (or .lora_embedding_A and _B)"
+            )
         half = match["half"] or match["row"]
         halves.setdefault((match["path"], match["half"] is None), set()).add(half)
     if not halves:
@@ -74,13 +82,3 @@ def layouts_in(
         found[path] = layout_from_shapes(path, a, b, embedding=embedding)
         check_shapes(config, path, flat(a), flat(b))
     return found
-
-
-def _unknown(name: str) -> str:
-    for part, reason in _REASONS.items():
-        if part in name:
-            return f"unexpected tensor {name}: {reason}"
-    return (
-        f"unknown tensor {name}: expected only names like "
-        f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight (or .lora_embedding_A and _B)"
-    )

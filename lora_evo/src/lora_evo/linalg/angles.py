@@ -17,21 +17,22 @@ from lora_evo.linalg.thin import one_thread, prepared
 
 @dataclass(frozen=True, eq=False)
 class Spaces:
-    """D = `columns` diag(`values`) `rows`^T, thin: [out, k], [k] (largest first), [in, k].
-
-    All float64; k is the numerical rank of D, 0 for a zero update.
-    """
+    """D = `columns` diag(`values`) `rows`^T, float64; k is the numerical rank, 0 for D = 0."""
 
     columns: torch.Tensor
+    """[out, k]."""
     values: torch.Tensor
+    """[k], largest first."""
     rows: torch.Tensor
+    """[in, k]."""
 
 
 @dataclass(frozen=True)
 class SpaceGap:
-    """Angles between two spaces, in radians, smallest first: as many as the smaller one has."""
+    """Angles between two spaces."""
 
     angles: tuple[float, ...]
+    """In radians, smallest first: as many as the smaller space has."""
 
     @property
     def overlap(self) -> float | None:
@@ -63,16 +64,18 @@ def spaces(slot: Slot) -> Spaces:
 
 def column_angles(first: Slot, second: Slot) -> SpaceGap:
     """Angles between what two updates of one module write to; `LoraEvoError` for other shapes."""
-    check_same_ends("the module", first, second)
-    with one_thread():
-        return space_gap(spaces(first).columns, spaces(second).columns)
+    return _angles("columns", first, second)
 
 
 def row_angles(first: Slot, second: Slot) -> SpaceGap:
     """Angles between what two updates of one module read; `LoraEvoError` as above."""
+    return _angles("rows", first, second)
+
+
+def _angles(side: str, first: Slot, second: Slot) -> SpaceGap:
     check_same_ends("the module", first, second)
     with one_thread():
-        return space_gap(spaces(first).rows, spaces(second).rows)
+        return space_gap(*(getattr(spaces(slot), side) for slot in (first, second)))
 
 
 def space_gap(first: torch.Tensor, second: torch.Tensor) -> SpaceGap:

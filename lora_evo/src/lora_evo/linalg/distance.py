@@ -98,7 +98,8 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     one, two = _inner(b1, a1, b1, a1), _inner(b2, a2, b2, a2)
     squared = one + two - 2 * _inner(b1, a1, b2, a2)
     norms = math.sqrt(max(one, 0.0)), math.sqrt(max(two, 0.0))
-    if first.scale == second.scale and _equal(first, second):
+    same = torch.equal(first.A, second.A) and torch.equal(first.B, second.B)
+    if same and first.scale == second.scale:
         return Gap(*norms, 0.0)
     if squared > CANCELLED * (one + two):
         return Gap(*norms, math.sqrt(squared))
@@ -127,10 +128,6 @@ def check_same_ends(path: str, first: Slot, second: Slot) -> None:
             f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in the "
             "other; expected adapters of the same base model"
         )
-
-
-def _equal(first: Slot, second: Slot) -> bool:
-    return torch.equal(first.A, second.A) and torch.equal(first.B, second.B)
 
 
 def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor) -> float:

@@ -1,6 +1,7 @@
 """One module of all members of a population: numbers for every pair, from thin products."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import torch
 
@@ -37,14 +38,13 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
     products *= torch.outer(scales, scales)
     products.diagonal().clamp_(min=0.0)
     gaps = torch.zeros_like(products)
-    for i in range(size):
-        for j in range(i + 1, size):
-            both = float(products[i, i] + products[j, j])
-            gap = both - 2 * float(products[i, j])
-            if gap <= CANCELLED * both:
-                gap = slot_gap(path, slots[i], slots[j]).difference ** 2
-                products[i, j] = products[j, i] = (both - gap) / 2
-            gaps[i, j] = gaps[j, i] = gap
+    for i, j in combinations(range(size), 2):
+        both = float(products[i, i] + products[j, j])
+        gap = both - 2 * float(products[i, j])
+        if gap <= CANCELLED * both:
+            gap = slot_gap(path, slots[i], slots[j]).difference ** 2
+            products[i, j] = products[j, i] = (both - gap) / 2
+        gaps[i, j] = gaps[j, i] = gap
     return products, gaps
 
 
@@ -54,8 +54,8 @@ def _upper_gram(factors: Sequence[torch.Tensor], starts: Sequence[int]) -> torch
     gram = torch.zeros(total, total, dtype=torch.float64)
     ends = [*starts[1:], total]
     for first in range(0, factors[0].shape[1], _STRIPE):
-        stripe = torch.cat([factor[:, first : first + _STRIPE].cpu() for factor in factors])
-        wide = stripe.double()
+        stripe = [factor[:, first : first + _STRIPE].cpu() for factor in factors]
+        wide = torch.cat(stripe).double()
         for start, end in zip(starts, ends, strict=True):
             gram[start:end, start:].addmm_(wide[start:end], wide[start:].T)
     return gram
@@ -75,13 +75,7 @@ def _overlaps(bases: Sequence[torch.Tensor]) -> torch.Tensor:
     together = torch.cat(list(bases), dim=1)
     sizes = torch.tensor(widths, dtype=torch.float64)
     least = torch.minimum(sizes[:, None], sizes[None, :])
-    squares = torch.stack(
-        [
-            torch.stack(
-                [part.square().sum() for part in torch.split(basis.T @ together, widths, dim=1)]
-            )
-            for basis in bases
-        ]
-    )
+    rows = (torch.split(basis.T @ together, widths, dim=1) for basis in bases)
+    squares = torch.stack([torch.stack([part.square().sum() for part in row]) for row in rows])
     found = ((squares + squares.T) / (2 * least)).clamp(max=1.0)
     return torch.where(torch.eye(len(bases), dtype=torch.bool) & (least > 0), 1.0, found)

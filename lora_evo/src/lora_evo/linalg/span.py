@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 
 from lora_evo.linalg.thin import Thin, product, thin
 
@@ -23,13 +24,12 @@ _SMALL = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """F_k = Q `uppers[k]` for factors F_k [n, r_k], with Q [n, m] the `blocks` side by side.
-
-    `uppers[k]` is float64 [m, r_k]; m is at most the smaller of n and the sum of all r_k.
-    """
+    """F_k = Q `uppers[k]` for factors F_k [n, r_k]; Q is [n, m], m at most min(n, sum of r_k)."""
 
     blocks: tuple[Thin, ...]
+    """Side by side they are Q."""
     uppers: tuple[torch.Tensor, ...]
+    """[m, r_k] each, float64."""
 
     def spread(self, small: torch.Tensor) -> torch.Tensor:
         """Q W for W = `small` (float64) [m, c]: [n, c], float32 or float64."""
@@ -65,14 +65,18 @@ def span(factors: Sequence[torch.Tensor]) -> Span:
             shares.append(rest.upper)
         columns.append(shares)
     total = sum(len(block.upper) for block in blocks)
-    return Span(tuple(blocks), tuple(_filled(torch.cat(shares), total) for shares in columns))
+    uppers = (torch.cat(shares) for shares in columns)
+    return Span(tuple(blocks), tuple(pad(rows, (0, 0, 0, total - len(rows))) for rows in uppers))
 
 
 def _apart(blocks: Sequence[Thin], factor: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """F less what the blocks hold of it, and the coordinates of that in each block (float64)."""
     shares = []
     for block in blocks:
-        share = _coordinates(block, factor)
+        # Q^T F for Q = B R^-1 is R^-T (B^T F).
+        precision = torch.promote_types(block.precision, factor.dtype)
+        inner = (block.factor.to(precision).T @ factor.to(precision)).double()
+        share: torch.Tensor = torch.linalg.solve_triangular(block.upper.T, inner, upper=False)
         shares.append(share)
         solved = torch.linalg.solve_triangular(block.upper, share, upper=True)
         factor = product(block.factor.to(factor.dtype), -solved.to(factor.dtype), onto=factor)
@@ -84,16 +88,3 @@ def _whole(factors: Sequence[torch.Tensor]) -> Span:
     whole = thin(torch.cat([factor.double() for factor in factors], dim=1))
     ranks = [factor.shape[1] for factor in factors]
     return Span((whole,), tuple(whole.upper.split_with_sizes(ranks, dim=1)))
-
-
-def _coordinates(block: Thin, factor: torch.Tensor) -> torch.Tensor:
-    """Q^T F for a block Q = B R^-1: R^-T (B^T F), float64."""
-    precision = torch.promote_types(block.precision, factor.dtype)
-    inner = (block.factor.to(precision).T @ factor.to(precision)).double()
-    found: torch.Tensor = torch.linalg.solve_triangular(block.upper.T, inner, upper=False)
-    return found
-
-
-def _filled(rows: torch.Tensor, total: int) -> torch.Tensor:
-    missing = total - len(rows)
-    return rows if missing == 0 else torch.cat((rows, rows.new_zeros(missing, rows.shape[1])))

@@ -11,19 +11,13 @@ from lora_evo.linalg.thin import prepared, thin
 NEGLIGIBLE = 1e-6
 
 
-def core(slot: Slot) -> torch.Tensor:
-    """The small matrix s * R_B R_A^T (float64) that has the singular values of s*B*A.
+def singular_values(slot: Slot) -> torch.Tensor:
+    """Singular values of the update s B A, largest first (float64).
 
-    With B = Q_B R_B and A^T = Q_A R_A, s*B*A = Q_B (s R_B R_A^T) Q_A^T, and the Qs are
-    orthonormal. [min(out, r), min(in, r)].
+    They are those of s R_B R_A^T, for B = Q_B R_B and A^T = Q_A R_A with orthonormal Qs.
     """
     left, right = thin(prepared(slot.B)).upper, thin(prepared(slot.A).T).upper
-    return left.mm(right.T).mul(slot.scale)
-
-
-def singular_values(slot: Slot) -> torch.Tensor:
-    """Singular values of the update s B A, largest first (float64)."""
-    values: torch.Tensor = torch.linalg.svdvals(core(slot))
+    values: torch.Tensor = torch.linalg.svdvals(left.mm(right.T).mul(slot.scale))
     return values
 
 

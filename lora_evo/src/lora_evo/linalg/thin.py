@@ -22,17 +22,16 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True, eq=False)
 class Thin:
-    """F = Q R for a factor F [n, r]: `upper` is R (float64), [min(n, r), r].
-
-    `q` is held only where F is nearly or exactly short of rank; elsewhere Q = F R^-1 is never
-    formed, and `precision` is the float type that the condition of F asked for. `factor` is F in
-    that type.
-    """
+    """F = Q R for a factor F [n, r]."""
 
     factor: torch.Tensor
+    """F in `precision`."""
     upper: torch.Tensor
+    """R (float64), [min(n, r), r]."""
     precision: torch.dtype
+    """The float type that the condition of F asked for."""
     q: torch.Tensor | None
+    """Held only where F is nearly or exactly short of rank; elsewhere F R^-1 is never formed."""
 
     def turned(self, small: torch.Tensor) -> torch.Tensor:
         """Q W R for W = `small` (float64): F acted on within the span of its columns.

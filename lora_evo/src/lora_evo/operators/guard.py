@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -18,6 +19,7 @@ def guarded(operator: Operator, origin: str) -> Operator:
     A child must be a `SlotChild` with factors of the first parent's shapes and numbers that a
     lineage can hold; parameters must be values that JSON can hold.
     """
+    who = f"the operator {operator.name} ({origin})"
 
     def prepare(request: Request) -> Recipe:
         try:
@@ -26,26 +28,15 @@ def guarded(operator: Operator, origin: str) -> Operator:
             raise LoraEvoError(
                 f"a parameter of {operator.name} cannot be put on record as JSON: {error}"
             ) from error
-        try:
+        with _blaming(f"{who} failed while it was prepared"):
             recipe = operator.prepare(request)
-        except LoraEvoError:
-            raise
-        except Exception as error:
-            raise LoraEvoError(_fault(operator, origin, "while it was prepared", error)) from error
 
         def run(path: str, slots: Sequence[Slot]) -> SlotChild:
-            try:
+            with _blaming(f"{who} failed at {path}"):
                 child = recipe(path, slots)
-            except LoraEvoError:
-                raise
-            except Exception as error:
-                raise LoraEvoError(_fault(operator, origin, f"at {path}", error)) from error
             problem = _misfit(child, slots)
             if problem:
-                raise LoraEvoError(
-                    f"the operator {operator.name} ({origin}) made a wrong child of {path}: "
-                    f"{problem}"
-                )
+                raise LoraEvoError(f"{who} made a wrong child of {path}: {problem}")
             return child
 
         return run
@@ -53,10 +44,14 @@ def guarded(operator: Operator, origin: str) -> Operator:
     return replace(operator, prepare=prepare)
 
 
-def _fault(operator: Operator, origin: str, where: str, error: Exception) -> str:
-    return (
-        f"the operator {operator.name} ({origin}) failed {where}: {type(error).__name__}: {error}"
-    )
+@contextmanager
+def _blaming(what: str) -> Iterator[None]:
+    try:
+        yield
+    except LoraEvoError:
+        raise
+    except Exception as error:
+        raise LoraEvoError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _misfit(child: object, slots: Sequence[Slot]) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lora_evo.checks import is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.files.adapter import Slot
 from lora_evo.files.adapter_config import AdapterConfig
 
@@ -81,10 +80,9 @@ class Operator:
             raise LoraEvoError(
                 f"an operator is named {self.name!r}; expected letters, digits and underscores"
             )
+        what = f"{self.name} is of kind {self.kind!r}"
         if self.kind not in ("mutation", "crossover"):
-            raise LoraEvoError(
-                f"{self.name} is of kind {self.kind!r}; expected 'mutation' or 'crossover'"
-            )
+            raise LoraEvoError(f"{what}; expected 'mutation' or 'crossover'")
         if not callable(self.prepare):
             raise LoraEvoError(
                 f"{self.name}.prepare is {self.prepare!r}; expected a function of a Request"

@@ -15,11 +15,13 @@ from lora_evo.text_table import text_table
 
 @dataclass(frozen=True)
 class OperatorPage:
-    """An operator, or a plug-in that cannot be used, and where it comes from (None: built in)."""
+    """An operator, and where it comes from."""
 
     name: str
     operator: Operator | None
+    """None for a plug-in that cannot be used."""
     plugin: Plugin | None
+    """None for a built-in operator."""
 
     @property
     def origin(self) -> str:
@@ -34,18 +36,15 @@ class OperatorPage:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready, without the description."""
-        known = self.operator
+        plugin, known = self.plugin, self.operator
+        fields = ("kind", "summary", "preserves", "moments")
         return {
             "name": self.name,
-            "kind": known.kind if known else None,
-            "summary": known.summary if known else None,
-            "preserves": known.preserves if known else None,
+            **{field: getattr(known, field, None) for field in fields},
             "strength": known.default_strength if known else None,
             "parameters": dict(known.defaults) if known else {},
-            "moments": known.moments if known else None,
-            "origin": self.plugin
-            and {"distribution": self.plugin.distribution, "version": self.plugin.version},
-            "problem": self.plugin and self.plugin.problem,
+            "origin": plugin and {"distribution": plugin.distribution, "version": plugin.version},
+            "problem": plugin and plugin.problem,
         }
 
     def text(self) -> str:
@@ -53,19 +52,21 @@ class OperatorPage:
         if self.operator is None:
             return _problem(self)
         known = self.operator
-        lines = [f"{known.name}: {known.summary}", "", self.description, ""]
         verb = "mutate" if known.kind == "mutation" else "cross"
-        lines.append(f"kind        {known.kind} (lora-evo {verb} {known.name} ...)")
-        lines.append(f"preserves   {known.preserves}")
-        lines.append(f"moments     {known.moments or 'not said'} (of the optimiser)")
         strength = "none"
         if known.default_strength is not None:
             strength = f"--strength {known.default_strength:g}, relative change of the update"
-        lines.append(f"strength    {strength}")
         settings = [f"--set {name}={_word(value)}" for name, value in known.defaults.items()]
-        lines.append(f"parameters  {' '.join(settings) or 'none'}")
-        lines.append(f"from        {self.origin}")
-        return "\n".join(lines)
+        return f"""{known.name}: {known.summary}
+
+{self.description}
+
+kind        {known.kind} (lora-evo {verb} {known.name} ...)
+preserves   {known.preserves}
+moments     {known.moments or "not said"} (of the optimiser)
+strength    {strength}
+parameters  {" ".join(settings) or "none"}
+from        {self.origin}"""
 
 
 def operator_page(name: str) -> OperatorPage:
@@ -83,15 +84,17 @@ def operator_pages() -> list[OperatorPage]:
 def table(pages: Iterable[OperatorPage]) -> str:
     """All usable operators, one line each, with what is wrong with the others below."""
     header = ("name", "kind", "strength", "parameters", "from", "what it does")
-    rows = []
-    problems = []
+    rows, problems = [], []
     for page in pages:
         known = page.operator
         if known is None:
             problems.append(_problem(page))
             continue
         strength = "-" if known.default_strength is None else f"{known.default_strength:g}"
-        given = " ".join(f"{name}={_short(value)}" for name, value in known.defaults.items())
+        given = " ".join(
+            f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={_word(value)}"
+            for name, value in known.defaults.items()
+        )
         rows.append((known.name, known.kind, strength, given or "-", page.origin, known.summary))
     return "\n".join([text_table(header, rows, left=len(header)), *problems])
 
@@ -99,10 +102,6 @@ def table(pages: Iterable[OperatorPage]) -> str:
 def _problem(page: OperatorPage) -> str:
     reason = page.plugin.problem if page.plugin else None
     return f"{page.name} ({page.origin}) cannot be used: {reason}"
-
-
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else _word(value)
 
 
 def _word(value: object) -> str:

@@ -1,11 +1,15 @@
-"""Checks that operators share: strength, fitness, numbers, and the ranks of parents."""
+"""Parameters that operators share: strength, fitness, numbers, ranks of parents, and levels."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
-from lora_evo.checks import is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.operators.operator import Request
+
+LEVELS = ("module", "block", "layer")
+"""Modules that an operator treats alike: each by itself, those of a block, or those of a layer."""
+_LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
 def checked_strength(request: Request, operator: str) -> float:
@@ -59,3 +63,22 @@ def check_equal_ranks(request: Request, advice: str) -> None:
                     f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} in "
                     f"parent {number}; {advice}"
                 )
+
+
+def units_of(request: Request) -> Mapping[str, str]:
+    """The unit of every module under the parameter `level`; `LoraEvoError` for another level."""
+    level = request.parameters["level"]
+    if level not in LEVELS:
+        raise LoraEvoError(f"level is {level!r}; expected one of {', '.join(LEVELS)}")
+    return {path: unit_of(path, str(level)) for path in request.paths}
+
+
+def unit_of(path: str, level: str) -> str:
+    """The module itself, its path without the last part, or its path up to the first number.
+
+    A module that lies in no block or layer is a unit of its own.
+    """
+    if level == "block":
+        return path.rpartition(".")[0] or path
+    match = _LAYER.match(path) if level == "layer" else None
+    return match[0] if match else path

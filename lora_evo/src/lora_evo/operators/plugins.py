@@ -24,13 +24,15 @@ GROUP = "lora_evo.operators"
 
 @dataclass(frozen=True)
 class Plugin:
-    """An operator offered by a distribution: `operator` is None where `problem` says why."""
+    """An operator offered by a distribution."""
 
     name: str
     distribution: str
     version: str
     operator: Operator | None
+    """None where it cannot be used."""
     problem: str | None
+    """Why it cannot be used."""
 
     def usable(self) -> Operator:
         """The operator, or `LoraEvoError` with the distribution and the cause."""
@@ -64,12 +66,6 @@ def plugin_behind(operator: Operator) -> Plugin | None:
         return None
     known = plugin(operator.name)
     return known if known is not None and known.operator is operator else None
-
-
-def forget() -> None:
-    """Look for entry points again next time: for a program that installs one while it runs."""
-    _offers.cache_clear()
-    _loaded.cache_clear()
 
 
 @cache

@@ -5,8 +5,7 @@ from itertools import pairwise
 from lora_evo.operators.catalogue import OPERATORS
 from lora_evo.pages.frame import escape
 from lora_evo.pages.layered import placement
-from lora_evo.population.family import Member
-from lora_evo.population.pedigree import Pedigree
+from lora_evo.population.family import Member, Pedigree
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _TOP, _EDGE = 158, 38, 44, 10, 26, 6
 _LETTERS = 23

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from lora_evo.pages.family_drawing import STYLE, change_of, drawing, kind_of
 from lora_evo.pages.frame import escape, html_table, page, tiles
-from lora_evo.population.family import Member
-from lora_evo.population.pedigree import Pedigree, pedigree
+from lora_evo.population.family import Member, Pedigree, pedigree
 
 
 def family_page(members: Sequence[Member], title: str = "Family tree") -> str:

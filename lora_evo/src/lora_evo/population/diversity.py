@@ -1,9 +1,10 @@
 """How varied a population of adapters is in what its members do, from files alone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,8 @@ class Diversity:
             "closest": [self.names[one], self.names[two]],
         }
 
-    def _pairs(self) -> list[tuple[int, int]]:
-        size = len(self.names)
-        return [(i, j) for i in range(size) for j in range(i + 1, size)]
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        return combinations(range(len(self.names)), 2)
 
 
 def member_row(found: Diversity, place: int) -> tuple[str, str, str, str, str]:
@@ -136,8 +136,7 @@ def diversity_of_directories(
 ) -> Diversity:
     """`diversity` of adapter directories, holding the factors of one module at a time.
 
-    Members are named by the last parts of their paths. `progress` is told how many modules of how
-    many are done.
+    Members are named by the last parts of their paths.
     """
     folders = [Path(directory) for directory in directories]
     labels = tuple(shortest_unique_names(folders))
@@ -177,17 +176,14 @@ def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
 
 
 def _compare(
-    names: tuple[str, ...],
-    members: Sequence[SlotSource],
-    spaces: bool,
-    progress: Progress | None,
+    names: tuple[str, ...], members: Sequence[SlotSource], spaces: bool, progress: Progress | None
 ) -> Diversity:
     _check_members(names, members)
     paths = members[0].paths
     kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.
-    by_type = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
-    apart = {kind: _zeros(len(names)) for kind in sorted(set(kinds))}
+    zeros = torch.zeros(len(names), len(names), dtype=torch.float64)
+    by_type, apart = ({kind: zeros.clone() for kind in sorted(set(kinds))} for _ in range(2))
     overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
     with one_thread():
         for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):
@@ -224,10 +220,6 @@ def _compare(
         )
 
 
-def _zeros(size: int) -> torch.Tensor:
-    return torch.zeros(size, size, dtype=torch.float64)
-
-
 def _cosines(inner: torch.Tensor) -> torch.Tensor:
     lengths = inner.diagonal().sqrt()
     zero = lengths == 0
@@ -237,12 +229,14 @@ def _cosines(inner: torch.Tensor) -> torch.Tensor:
 
 
 def _mean_overlaps(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> Overlaps:
-    columns, rows = (torch.stack(side).nanmean(0).tolist() for side in zip(*parts, strict=True))
-    return Overlaps(_or_none(columns), _or_none(rows))
-
-
-def _or_none(matrix: list[list[float]]) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(None if math.isnan(x) else x for x in row) for row in matrix)
+    columns, rows = (
+        tuple(
+            tuple(None if math.isnan(x) else x for x in row)
+            for row in torch.stack(side).nanmean(0).tolist()
+        )
+        for side in zip(*parts, strict=True)
+    )
+    return Overlaps(columns, rows)
 
 
 def _rows(matrix: torch.Tensor) -> Matrix:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 
@@ -31,11 +32,12 @@ def neighbour_order(distances: Distances) -> list[int]:
     while len(groups) > 1:
         _, i, j = min(
             (_mean_between(distances, groups[i], groups[j]), i, j)
-            for i in range(len(groups))
-            for j in range(i + 1, len(groups))
+            for i, j in combinations(range(len(groups)), 2)
         )
-        groups[i] = _joined(distances, groups[i], groups[j])
-        del groups[j]
+        second = groups.pop(j)
+        ways = [(a, b) for a in (groups[i], groups[i][::-1]) for b in (second, second[::-1])]
+        left, right = min(ways, key=lambda way: distances[way[0][-1]][way[1][0]])
+        groups[i] = left + right
     order = groups[0] if groups else []
     return order if not order or order[0] <= order[-1] else order[::-1]
 
@@ -57,8 +59,7 @@ def classical_map(distances: Distances) -> PopulationMap:
     axes, shares = [], []
     for place in (-1, -2):
         value = float(values[place])
-        if value <= 1e-12 * largest:
-            value = 0.0
+        value = value if value > 1e-12 * largest else 0.0
         axis = vectors[:, place] * math.sqrt(value)
         far = float(axis[int((axis.abs() > axis.abs().max() * (1 - 1e-9)).int().argmax())])
         axes.append((-axis if far < 0 else axis).tolist())
@@ -69,9 +70,3 @@ def classical_map(distances: Distances) -> PopulationMap:
 def _mean_between(distances: Distances, first: list[int], second: list[int]) -> float:
     total = math.fsum(distances[i][j] for i in first for j in second)
     return total / (len(first) * len(second))
-
-
-def _joined(distances: Distances, first: list[int], second: list[int]) -> list[int]:
-    ways = [(a, b) for a in (first, first[::-1]) for b in (second, second[::-1])]
-    left, right = min(ways, key=lambda way: distances[way[0][-1]][way[1][0]])
-    return left + right

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from lora_evo.population.family import Member
-from lora_evo.population.pedigree import Pedigree, pedigree
+from lora_evo.population.family import Member, Pedigree, pedigree
 
 
 def tree(members: Sequence[Member]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ _TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 @dataclass(frozen=True, eq=False)
-class Worn:
+class LoraDelta:
     """An update ready to use on a device: x [..., in] to s*B*A*x [..., out], in float32."""
 
     down: torch.Tensor
@@ -63,42 +64,39 @@ class BaseModel:
         ).logits
         return found
 
-    def worn(self, adapter: Adapter, name: str) -> dict[str, Worn]:
+    def deltas(self, adapter: Adapter, name: str) -> dict[str, LoraDelta]:
         """The adapter's updates on this model's device; refuses an adapter of another model."""
         found = {}
         for path in adapter.paths:
             slot = adapter.slot(path)
-            self._check(path, tuple(slot.A.shape), tuple(slot.B.shape), name)
+            self._check(path, (slot.A.shape[1], slot.B.shape[0]), name)
             down, up = (half.detach().to(self.device, torch.float32) for half in (slot.A, slot.B))
-            found[path] = Worn(down, up, slot.scale)
+            found[path] = LoraDelta(down, up, slot.scale)
         return found
 
     @contextmanager
-    def wearing(
+    def applied(
         self,
-        updates: Mapping[str, Worn],
-        other: Mapping[str, Worn] | None = None,
+        updates: Mapping[str, LoraDelta],
+        other: Mapping[str, LoraDelta] | None = None,
         tallies: Mapping[str, Tally] | None = None,
         mask: torch.Tensor | None = None,
     ) -> Iterator[None]:
         """Add the updates to their modules' outputs inside; count what `other` would do there."""
 
-        def hook(path: str) -> Any:
-            def add(_module: object, inputs: tuple[torch.Tensor, ...], output: Any) -> Any:
-                change = updates[path](inputs[0])
-                if other is not None and tallies is not None and mask is not None:
-                    count_change(tallies[path], change, other[path](inputs[0]) - change, mask)
-                return output + change.to(output.dtype)
-
-            return add
+        def add(path: str, _module: object, inputs: tuple[torch.Tensor, ...], output: Any) -> Any:
+            change = updates[path](inputs[0])
+            if other is not None and tallies is not None and mask is not None:
+                count_change(tallies[path], change, other[path](inputs[0]) - change, mask)
+            return output + change.to(output.dtype)
 
         with ExitStack() as stack:
             for path in updates:
-                handle = self.model.get_submodule(path).register_forward_hook(hook(path))
-                stack.callback(handle.remove)
+                module = self.model.get_submodule(path)
+                stack.callback(module.register_forward_hook(partial(add, path)).remove)
             yield
 
-    def _check(self, path: str, a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
+    def _check(self, path: str, wanted: tuple[int, int], name: str) -> None:
         try:
             module = self.model.get_submodule(path)
         except AttributeError as error:
@@ -107,15 +105,15 @@ class BaseModel:
                 "that the adapter was trained on"
             ) from error
         ends = _ends(module)
-        if ends is None or len(a) != 2 or len(b) != 2:
+        if ends is None:
             raise LoraEvoError(
                 f"{path} is a {type(module).__name__}; a probe can only run adapters on linear "
                 "and embedding layers: compare by weights, without --model"
             )
-        if ends != (a[-1], b[0]):
+        if ends != wanted:
             raise LoraEvoError(
-                f"{name} maps {a[-1]} to {b[0]} at {path}, the model {ends[0]} to {ends[1]}; give "
-                "--model the base that the adapter was trained on"
+                f"{name} maps {wanted[0]} to {wanted[1]} at {path}, the model {ends[0]} to "
+                f"{ends[1]}; give --model the base that the adapter was trained on"
             )
 
 
@@ -137,16 +135,22 @@ def open_base(folder: PathLike, *, device: str = "auto", dtype: str = "float32")
     place = Path(folder)
     if not (place / "config.json").is_file():
         raise LoraEvoError(f"{place} has no config.json; expected a folder with a base model")
-    where = _device(device)
+    try:
+        where = torch.device(
+            ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        )
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).partition("\n")[0]
+        raise LoraEvoError(f"device {device!r} cannot be used here: {first}") from error
     try:
         with _quiet():
             tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True)
-            loaded = AutoModelForCausalLM.from_pretrained(
+            model, report = AutoModelForCausalLM.from_pretrained(
                 place, local_files_only=True, dtype=_TYPES[dtype], output_loading_info=True
             )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise LoraEvoError(f"{place}: transformers cannot load the model: {error}") from error
-    model, report = loaded
     absent = sorted(report["missing_keys"])
     if absent:
         raise LoraEvoError(
@@ -170,18 +174,6 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).partition("\n")[0]
-        raise LoraEvoError(f"device {name!r} cannot be used here: {first}") from error
-    return device
 
 
 def _ends(module: torch.nn.Module) -> tuple[int, int] | None:

@@ -1,14 +1,13 @@
 """What a child keeps of its parents' behaviour: distributions and inputs on probe prompts."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from lora_evo.checks import checked_count
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files.adapter import Adapter
 from lora_evo.linalg.distance import check_same_modules
 from lora_evo.probing.base_model import BaseModel, Tally
@@ -20,15 +19,18 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class RowBehaviour:
-    """One probe row: means over its compared positions, in nats; `nll_*` of its completion."""
+    """One probe row: means over its compared positions, in nats."""
 
     line: int
     tokens: int
     kl: float
+    """KL(parent||child)."""
     kl_scale: float
+    """KL(base||parent)."""
     nll_base: float | None
     nll_parent: float | None
     nll_child: float | None
+    """All three of the completion's tokens; None without one."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,6 @@ class Behaviour:
         return asdict(self)
 
 
-@dataclass(eq=False)
-class _Watch:
-    """What is gathered of one parent while the batches go by."""
-
-    tallies: dict[str, Tally]
-    rows: list[RowBehaviour] = field(default_factory=list)
-
-
 def probe(
     base: BaseModel,
     parents: Mapping[str, Adapter],
@@ -92,31 +86,28 @@ def probe(
     tokens = tokenised(
         rows, base.tokenizer, skip=skip, longest=base.context, vocabulary=base.vocabulary
     )
-    offspring = base.worn(child, "the child")
-    worn = {name: base.worn(adapter, name) for name, adapter in parents.items()}
-    watches = {name: _Watch({path: Tally() for path in offspring}) for name in parents}
+    offspring = base.deltas(child, "the child")
+    deltas = {name: base.deltas(adapter, name) for name, adapter in parents.items()}
+    tallies = {name: {path: Tally() for path in offspring} for name in parents}
+    found: dict[str, list[RowBehaviour]] = {name: [] for name in parents}
     done = 0
     with torch.inference_mode():
-        for batch in _batches(tokens, batch_size):
+        # Rows of like length together, the longest first: so too much memory shows at once.
+        ordered = sorted(tokens, key=lambda row: (-len(row.ids), row.line))
+        for start in range(0, len(ordered), batch_size):
+            batch = ordered[start : start + batch_size]
             ids, mask = padded(batch, base.device)
             plain = _compared(base, batch, ids, mask)
-            with base.wearing(offspring):
+            with base.applied(offspring):
                 after = _compared(base, batch, ids, mask)
-            for name, watch in watches.items():
-                with base.wearing(worn[name], offspring, watch.tallies, mask):
+            for name in parents:
+                with base.applied(deltas[name], offspring, tallies[name], mask):
                     before = _compared(base, batch, ids, mask)
-                watch.rows.extend(_row_behaviours(batch, plain, before, after))
+                found[name].extend(_row_behaviours(batch, plain, before, after))
             done += len(batch)
             if progress is not None:
                 progress(done, len(tokens))
-    return {name: _behaviour(watch) for name, watch in watches.items()}
-
-
-def _batches(rows: list[TokenRow], size: int) -> Iterator[list[TokenRow]]:
-    """Rows of like length together, the longest first: so too much memory shows at once."""
-    ordered = sorted(rows, key=lambda row: (-len(row.ids), row.line))
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
+    return {name: _behaviour(found[name], tallies[name]) for name in parents}
 
 
 def _compared(
@@ -142,22 +133,15 @@ def _row_behaviours(
                 f"line {row.line}: the distributions are not finite; load the model as float32, "
                 "or look for values that overflow in the adapters"
             )
-        yield RowBehaviour(
-            row.line,
-            len(parent),
-            kl,
-            scale,
-            _surprise(base, row.targets),
-            _surprise(parent, row.targets),
-            _surprise(child, row.targets),
-        )
+        losses = (_surprise(side, row.targets) for side in (base, parent, child))
+        yield RowBehaviour(row.line, len(parent), kl, scale, *losses)
 
 
 def _divergence(first: torch.Tensor, second: torch.Tensor) -> float:
     """Mean over positions of KL(first||second) from logits [positions, vocabulary], in nats."""
     total = 0.0
-    for part in _parts(len(first)):
-        log_p, log_q = (side[part].double().log_softmax(-1) for side in (first, second))
+    for parts in zip(*(torch.split(side, _AT_ONCE) for side in (first, second)), strict=True):
+        log_p, log_q = (part.double().log_softmax(-1) for part in parts)
         p = log_p.exp()
         terms = torch.where(p > 0, p * (log_p - log_q), 0.0)
         total += float(terms.sum(-1).clamp(min=0.0).sum())
@@ -170,23 +154,17 @@ def _surprise(logits: torch.Tensor, targets: tuple[int, ...] | None) -> float | 
         return None
     wanted = torch.tensor(targets, device=logits.device)[:, None]
     total = 0.0
-    for part in _parts(len(targets)):
-        chosen = logits[part].double().log_softmax(-1).gather(1, wanted[part])
-        total -= float(chosen.sum())
+    sides = (torch.split(side, _AT_ONCE) for side in (logits, wanted))
+    for part, chosen in zip(*sides, strict=True):
+        total -= float(part.double().log_softmax(-1).gather(1, chosen).sum())
     return total / len(targets)
 
 
-def _parts(count: int) -> list[slice]:
-    return [slice(start, start + _AT_ONCE) for start in range(0, count, _AT_ONCE)]
-
-
-def _behaviour(watch: _Watch) -> Behaviour:
-    rows = sorted(watch.rows, key=lambda row: row.line)
+def _behaviour(found: list[RowBehaviour], tallies: Mapping[str, Tally]) -> Behaviour:
+    rows = sorted(found, key=lambda row: row.line)
     answered = [row for row in rows if row.nll_base is not None]
-    kl = _mean((row.kl, row.tokens) for row in rows) or 0.0
-    scale = _mean((row.kl_scale, row.tokens) for row in rows) or 0.0
-    before = _mean((row.nll_parent or 0.0, row.tokens) for row in answered)
-    after = _mean((row.nll_child or 0.0, row.tokens) for row in answered)
+    kl, scale = _mean(rows, "kl") or 0.0, _mean(rows, "kl_scale") or 0.0
+    before, after = _mean(answered, "nll_parent"), _mean(answered, "nll_child")
     return Behaviour(
         prompts=len(rows),
         tokens=sum(row.tokens for row in rows),
@@ -194,26 +172,25 @@ def _behaviour(watch: _Watch) -> Behaviour:
         kl_scale=scale,
         kl_ratio=_quotient(kl, scale),
         completion_tokens=sum(row.tokens for row in answered),
-        nll_base=_mean((row.nll_base or 0.0, row.tokens) for row in answered),
+        nll_base=_mean(answered, "nll_base"),
         nll_parent=before,
         nll_child=after,
         nll_change=None if before is None or after is None else after - before,
-        activation_change=_quotient(
-            math.sqrt(math.fsum(tally.difference for tally in watch.tallies.values())),
-            math.sqrt(math.fsum(tally.parent for tally in watch.tallies.values())),
-        ),
-        modules={
-            path: _quotient(math.sqrt(tally.difference), math.sqrt(tally.parent))
-            for path, tally in watch.tallies.items()
-        },
+        activation_change=_change(tallies.values()),
+        modules={path: _change([tally]) for path, tally in tallies.items()},
         rows=tuple(rows),
     )
 
 
-def _mean(weighted: Iterator[tuple[float, int]]) -> float | None:
-    pairs = list(weighted)
-    total = sum(weight for _, weight in pairs)
-    return math.fsum(value * weight for value, weight in pairs) / total if total else None
+def _mean(rows: list[RowBehaviour], field: str) -> float | None:
+    total = sum(row.tokens for row in rows)
+    return math.fsum(getattr(row, field) * row.tokens for row in rows) / total if total else None
+
+
+def _change(tallies: Collection[Tally]) -> float | None:
+    """|D'X - DX| / |DX| over some modules together."""
+    difference = math.sqrt(math.fsum(tally.difference for tally in tallies))
+    return _quotient(difference, math.sqrt(math.fsum(tally.parent for tally in tallies)))
 
 
 def _quotient(part: float, whole: float) -> float | None:

@@ -14,21 +14,24 @@ from lora_evo.files.directory import PathLike
 
 @dataclass(frozen=True)
 class ProbeRow:
-    """One prompt, its completion if there is one, and the line it stands on (from 1)."""
+    """One prompt, and its completion if there is one."""
 
     line: int
+    """Where it stands in its file, from 1."""
     prompt: str
     completion: str | None = None
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A row as token ids; the distributions after positions `first` to `last` are compared."""
+    """A row as token ids."""
 
     line: int
     ids: tuple[int, ...]
     first: int
+    """The first position after which distributions are compared."""
     last: int
+    """The last such position."""
     targets: tuple[int, ...] | None
     """The tokens that came there, in a row with a completion."""
 

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, Slot, SlotSource
@@ -15,6 +17,10 @@ from lora_evo.linalg.angles import Spaces, spaces
 from lora_evo.linalg.distance import Gap, check_same_modules, slot_gap, total_gap
 from lora_evo.linalg.spectrum import dead_pairs, effective_rank
 from lora_evo.linalg.thin import one_thread
+
+_TOLD = (
+    "relative_change", "cosine", "norm_ratio", "spectrum_distance", "column_overlap", "row_overlap",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,12 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A child's update D' against a parent's D, in one module or in several together.
+class Comparison(Gap):
+    """A parent's update D (first) and a child's D' (second), in one module or several together.
 
     None where a division by a zero update leaves nothing to say.
     """
 
-    gap: Gap
-    """Frobenius norms of D, D' and D' - D."""
     spectra: float
     """|S' - S| over the sorted singular values."""
     column_overlap: float | None
@@ -55,37 +59,17 @@ class Comparison:
     child: Condition
 
     @property
-    def relative_change(self) -> float | None:
-        """|D' - D| / |D|."""
-        return self.gap.relative_change
-
-    @property
-    def cosine(self) -> float | None:
-        """<D', D> / |D'||D|."""
-        return self.gap.cosine
-
-    @property
-    def norm_ratio(self) -> float | None:
-        """|D'| / |D|."""
-        return self.gap.norm_ratio
-
-    @property
     def spectrum_distance(self) -> float | None:
         """|S' - S| / |S|, at most the relative change (Mirsky 1960).
 
         It is the part of the change that rescaling explains; the rest is rotation.
         """
-        return self.spectra / self.gap.first if self.gap.first else None
+        return self.spectra / self.first if self.first else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
-            "relative_change": self.relative_change,
-            "cosine": self.cosine,
-            "norm_ratio": self.norm_ratio,
-            "spectrum_distance": self.spectrum_distance,
-            "column_overlap": self.column_overlap,
-            "row_overlap": self.row_overlap,
+            **{name: getattr(self, name) for name in _TOLD},
             "parent": asdict(self.parent),
             "child": asdict(self.child),
         }
@@ -127,10 +111,7 @@ def retention_of_directories(parent: PathLike, child: PathLike) -> Retention:
 def compare_directories(
     first: PathLike, second: PathLike, progress: Progress | None = None
 ) -> Retention:
-    """As `retention_of_directories`, of adapters of which neither is the other's child.
-
-    They may name different base models. `progress` is told how many modules of how many are done.
-    """
+    """As `retention_of_directories`, of any two adapters, which may name different base models."""
     with open_adapter(first) as one, open_adapter(second) as two:
         return _compare(one, two, progress)
 
@@ -139,7 +120,7 @@ def together(parts: Iterable[Comparison]) -> Comparison:
     """Several modules as one: norms add as squares, overlaps are averaged, the rest is summed."""
     rows = list(parts)
     return Comparison(
-        gap=total_gap([row.gap for row in rows]),
+        **vars(total_gap(rows)),
         spectra=math.hypot(*(row.spectra for row in rows)),
         column_overlap=_mean(row.column_overlap for row in rows),
         row_overlap=_mean(row.row_overlap for row in rows),
@@ -172,9 +153,10 @@ def _module(path: str, parent: Slot, child: Slot) -> Comparison:
     gap = slot_gap(path, parent, child)
     before, after = spaces(parent), spaces(child)
     size = max(len(before.values), len(after.values))
+    one, two = (pad(side.values, (0, size - len(side.values))) for side in (before, after))
     return Comparison(
-        gap=gap,
-        spectra=float(torch.linalg.vector_norm(_padded(before, size) - _padded(after, size))),
+        **vars(gap),
+        spectra=float(torch.linalg.vector_norm(one - two)),
         column_overlap=_overlap(before.columns, after.columns),
         row_overlap=_overlap(before.rows, after.rows),
         parent=_condition(parent, before, gap.first),
@@ -214,10 +196,6 @@ def _sum(rows: list[Condition]) -> Condition:
     )
 
 
-def _padded(held: Spaces, size: int) -> torch.Tensor:
-    return torch.nn.functional.pad(held.values, (0, size - len(held.values)))
-
-
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    return fmean(known) if known else None

@@ -1,11 +1,11 @@
 """The journal of an experiment: a line for its terms, one per parent, one per finished cohort."""
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from lora_evo.errors import LoraEvoError
@@ -17,17 +17,18 @@ FORMAT = "lora-evo trials 1"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was measured of one trial: scores[check][item] at the first checks of the protocol."""
+    """What was measured of one trial."""
 
     trial: Trial
     relative_change: float | None
     """Of the child against its first parent, before training; None from a zero update."""
     scores: tuple[tuple[float, ...], ...]
+    """[check][item], at the first checks of the protocol."""
 
     @property
     def fitness(self) -> tuple[float, ...]:
         """The mean score at each check."""
-        return tuple(math.fsum(row) / len(row) for row in self.scores)
+        return tuple(map(fmean, self.scores))
 
 
 @dataclass
@@ -53,21 +54,20 @@ class Journal:
         setting: Mapping[str, Any],
     ) -> "Journal":
         """Start a journal, or go on with one of the same terms, whose torn last line is cut off."""
-        if not path.exists() or not path.stat().st_size:
-            journal = cls(path, protocol, dict(parents), dict(setting))
+        wanted = cls(path, protocol, dict(parents), dict(setting))
+        whole = path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
+        if not whole:
             path.parent.mkdir(parents=True, exist_ok=True)
-            journal._append(journal._header())
-            return journal
-        _cut_torn_line(path)
-        if not path.stat().st_size:
-            return cls.open(path, protocol, parents, setting)
+            path.write_bytes(b"")
+            wanted._append(wanted._header())
+            return wanted
+        os.truncate(path, whole)
         found = read_journal(path)
-        wanted = cls(path, protocol, dict(parents), dict(setting))._header()
-        for name, value in wanted.items():
-            there = found._header()[name]
-            if there != json.loads(json.dumps(value)):
+        there = found._header()
+        for name, value in json.loads(json.dumps(wanted._header())).items():
+            if there[name] != value:
                 raise LoraEvoError(
-                    f"{path} holds trials with {name} {_brief(there)}, not {_brief(value)}; "
+                    f"{path} holds trials with {name} {_brief(there[name])}, not {_brief(value)}; "
                     "go on with the terms it was begun with, or choose another file"
                 )
         return found
@@ -80,7 +80,7 @@ class Journal:
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Write a finished cohort: all of it or, after a crash, nothing."""
         rows = [
-            {"trial": o.trial.row(), "relative_change": o.relative_change, "scores": o.scores}
+            {"trial": asdict(o.trial), "relative_change": o.relative_change, "scores": o.scores}
             for o in outcomes
         ]
         self._append({"cohort": rows})
@@ -113,12 +113,20 @@ def read_journal(path: Path) -> Journal:
         try:
             row = json.loads(line)
             if journal is None:
-                journal = _begun(path, row)
+                if row["format"] != FORMAT:
+                    raise LoraEvoError(f"the format is {row['format']!r}, expected {FORMAT!r}")
+                terms = row["protocol"] | {"checks": tuple(row["protocol"]["checks"])}
+                protocol = RecoveryProtocol(**terms)
+                journal = Journal(path, protocol, dict(row["parents"]), dict(row["setting"]))
             elif "parent" in row:
                 journal.levels[row["parent"]] = tuple(checked_scores(row["scores"]))
             else:
-                for outcome in map(_outcome, row["cohort"]):
-                    journal.outcomes[outcome.trial.key] = outcome
+                for one in row["cohort"]:
+                    trial = Trial.from_row(one["trial"])
+                    scores = tuple(tuple(checked_scores(x).tolist()) for x in one["scores"])
+                    if not scores:
+                        raise LoraEvoError("a trial has no scores")
+                    journal.outcomes[trial.key] = Outcome(trial, one["relative_change"], scores)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LoraEvoError(
                 f"{path}, line {number} is not of a journal of trials: {error or repr(error)}"
@@ -126,27 +134,6 @@ def read_journal(path: Path) -> Journal:
     if journal is None:
         raise LoraEvoError(f"{path} holds no whole line; expected a journal of trials")
     return journal
-
-
-def _begun(path: Path, row: Mapping[str, Any]) -> Journal:
-    if row["format"] != FORMAT:
-        raise LoraEvoError(f"the format is {row['format']!r}, expected {FORMAT!r}")
-    terms = row["protocol"] | {"checks": tuple(row["protocol"]["checks"])}
-    return Journal(path, RecoveryProtocol(**terms), dict(row["parents"]), dict(row["setting"]))
-
-
-def _outcome(row: Mapping[str, Any]) -> Outcome:
-    scores = tuple(tuple(checked_scores(found).tolist()) for found in row["scores"])
-    if not scores:
-        raise LoraEvoError("a trial has no scores")
-    return Outcome(Trial.from_row(row["trial"]), row["relative_change"], scores)
-
-
-def _cut_torn_line(path: Path) -> None:
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
 
 
 def _brief(value: object) -> str:

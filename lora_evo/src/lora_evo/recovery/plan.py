@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lora_evo.checks import is_number
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.operators.lookup import check_names, operator_named
 
 CONTINUED, RESET = "continued", "reset"
@@ -65,7 +64,7 @@ def read_treatment(text: str) -> Treatment:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ParentPair:
     """Two parents to cross, the child in the first one's place."""
 
     first: str
@@ -89,10 +88,6 @@ class Trial:
         """What tells it from all others of an experiment."""
         return json.dumps([self.treatment.name, list(self.parents), self.relation, self.seed])
 
-    def row(self) -> dict[str, Any]:
-        """Plain values for the journal."""
-        return asdict(self)
-
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Back from the journal."""
@@ -107,7 +102,7 @@ class TrialPlan:
 
     parents: tuple[str, ...]
     """Names of the parents that mutations and controls start from."""
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ParentPair, ...]
     treatments: tuple[Treatment, ...]
     seeds: tuple[int, ...]
     together: int = 32

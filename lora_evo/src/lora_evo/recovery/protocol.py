@@ -6,9 +6,9 @@ holds the parent's level, less what cannot be told apart from it. PopuLoRA (arXi
 reports 10 to 20 steps for the operators it uses. All here are pure functions of measured numbers.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -67,10 +67,11 @@ def checks_up_to(steps: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Level:
-    """The fitness of a parent: the mean over items, and half its bootstrap interval."""
+    """The fitness of a parent, over held-out items."""
 
     mean: float
     half_width: float
+    """Of the bootstrap interval of the mean."""
 
     def bar(self, protocol: RecoveryProtocol) -> float:
         """The fitness from which a child counts as being as good as the parent."""
@@ -86,11 +87,7 @@ def level(scores: Sequence[float], protocol: RecoveryProtocol) -> Level:
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
     """The mean of every value and the up to window - 1 before it."""
-    starts = (max(0, end - window) for end in range(1, len(values) + 1))
-    return [
-        math.fsum(values[start:end]) / (end - start)
-        for end, start in zip(range(1, len(values) + 1), starts, strict=True)
-    ]
+    return [fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]
 
 
 def recovery_step(fitness: Sequence[float], bar: float, protocol: RecoveryProtocol) -> int | None:

@@ -7,8 +7,9 @@ censored ones is not known: it is None, and reads "> last step".
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -60,8 +61,6 @@ class Row:
     """The step by which 90 % of the children have recovered."""
     censored: float
     """Share that had not recovered by the last check."""
-    median_mean_parent: float | None
-    """The median against the mean of the parents' levels."""
     relative_change: float | None
     """Mean |D' - D| / |D| against the first parent; None where one started from a zero update."""
     over_continued: Gain
@@ -112,15 +111,15 @@ def summarise(journal: Journal) -> Summary:
     levels = {name: level(scores, protocol) for name, scores in journal.levels.items()}
     groups: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in journal.outcomes.values():
-        trial = outcome.trial
-        groups.setdefault((trial.treatment.name, trial.relation), []).append(outcome)
+        key = outcome.trial.treatment.name, outcome.trial.relation
+        groups.setdefault(key, []).append(outcome)
     keys = sorted(groups, key=lambda key: (key[0] != CONTINUED, key[0] != RESET))
     return Summary(
         protocol,
         journal.setting,
         max((len(scores) for scores in journal.levels.values()), default=0),
         levels,
-        tuple(_row(journal, levels, *key, groups[key]) for key in keys),
+        tuple(_row(journal, levels, key, groups[key]) for key in keys),
         _correlations(journal, levels),
     )
 
@@ -141,22 +140,15 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def recovered(
-    outcome: Outcome,
-    levels: Mapping[str, Level],
-    protocol: RecoveryProtocol,
-    of_bars: Callable[[list[float]], float] = max,
+    outcome: Outcome, levels: Mapping[str, Level], protocol: RecoveryProtocol
 ) -> int | None:
-    """The recovery step of a trial against its best parent's bar, or what `of_bars` says."""
-    bars = [levels[name].bar(protocol) for name in outcome.trial.parents]
-    return recovery_step(outcome.fitness, of_bars(bars), protocol)
+    """The recovery step of a trial against its best parent's bar."""
+    bar = max(levels[name].bar(protocol) for name in outcome.trial.parents)
+    return recovery_step(outcome.fitness, bar, protocol)
 
 
 def _row(
-    journal: Journal,
-    levels: Mapping[str, Level],
-    name: str,
-    relation: str,
-    outcomes: Sequence[Outcome],
+    journal: Journal, levels: Mapping[str, Level], key: tuple[str, str], outcomes: Sequence[Outcome]
 ) -> Row:
     protocol = journal.protocol
     steps = [recovered(o, levels, protocol) for o in outcomes]
@@ -168,17 +160,15 @@ def _row(
     tail = (1 - protocol.confidence) / 2
     medians = [quantile([steps[i] for i in pick], 0.5) for pick in picks]
     return Row(
-        name=name,
-        relation=relation,
+        *key,
         trials=len(outcomes),
         parents=len({o.trial.parents for o in outcomes}),
-        start=_mean([o.fitness[0] - _best(o, levels) for o in outcomes]),
+        start=fmean([o.fitness[0] - _best(o, levels) for o in outcomes]),
         median=quantile(steps, 0.5),
         median_interval=(quantile(medians, tail), quantile(medians, 1 - tail)),
         p90=quantile(steps, 0.9),
         censored=steps.count(None) / len(steps),
-        median_mean_parent=quantile([recovered(o, levels, protocol, _mean) for o in outcomes], 0.5),
-        relative_change=_mean(known) if len(known) == len(changes) else None,
+        relative_change=fmean(known) if len(known) == len(changes) else None,
         over_continued=_gain(journal, outcomes, CONTINUED),
         over_reset=_gain(journal, outcomes, RESET),
     )
@@ -199,33 +189,25 @@ def _gain(journal: Journal, outcomes: Sequence[Outcome], control: str) -> Gain:
     protocol = journal.protocol
     values = np.asarray(found, dtype=np.float64)
     low, high = interval(resampled_means(values, protocol.resamples), protocol.confidence)
-    return Gain(_mean(found), low, high)
+    return Gain(fmean(found), low, high)
 
 
 def _correlations(journal: Journal, levels: Mapping[str, Level]) -> tuple[Correlation, ...]:
-    children = [
-        o
-        for o in journal.outcomes.values()
-        if o.trial.treatment.operator not in (CONTINUED, RESET) and o.relative_change is not None
-    ]
-    found = [recovered(o, levels, journal.protocol) for o in children]
-    steps = [math.inf if step is None else step for step in found]
-    proxies = {
-        "relative change": [o.relative_change or 0.0 for o in children],
-        "loss of fitness at step 0": [_best(o, levels) - o.fitness[0] for o in children],
-    }
+    changes, losses, steps = [], [], []
+    for o in journal.outcomes.values():
+        if o.trial.treatment.operator not in (CONTINUED, RESET) and o.relative_change is not None:
+            step = recovered(o, levels, journal.protocol)
+            steps.append(math.inf if step is None else step)
+            changes.append(o.relative_change)
+            losses.append(_best(o, levels) - o.fitness[0])
+    proxies = {"relative change": changes, "loss of fitness at step 0": losses}
     return tuple(
-        Correlation(name, spearman(values, steps), len(children))
-        for name, values in proxies.items()
+        Correlation(name, spearman(values, steps), len(steps)) for name, values in proxies.items()
     )
 
 
 def _best(outcome: Outcome, levels: Mapping[str, Level]) -> float:
     return max(levels[name].mean for name in outcome.trial.parents)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _ranks(values: Sequence[float]) -> Floats:

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lora_evo.checks import checked_count
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files.adapter import Adapter, Slot
 from lora_evo.linalg.noise import stream
-from lora_evo.probing.base_model import BaseModel, Worn
+from lora_evo.probing.base_model import BaseModel, LoraDelta
 from lora_evo.probing.prompt_rows import ProbeRow, TokenRow, padded, tokenised
 from lora_evo.recovery.training_rows import TrainingRows
 
@@ -45,13 +44,13 @@ class _Place:
     """One adapter in training."""
 
     like: Adapter
-    worn: dict[str, Worn]
+    deltas: dict[str, LoraDelta]
     optimizer: torch.optim.Optimizer
 
 
 @dataclass(eq=False)
 class SupervisedLearner:
-    """The learner of `lora_evo.trials` for rows with completions. Raises `LoraEvoError`.
+    """A `Learner` for rows with completions. Raises `LoraEvoError`.
 
     Equal calls give equal numbers on the same machine with the same versions and threads.
     """
@@ -76,13 +75,30 @@ class SupervisedLearner:
 
     def start(self, adapters: Sequence[Adapter], seed: int) -> None:
         """Take copies of the adapters to train, with fresh optimiser state."""
-        self._places = [self._place(adapter) for adapter in adapters]
+        self._places = []
+        for adapter in adapters:
+            deltas = {
+                path: LoraDelta(_leaf(delta.down), _leaf(delta.up), delta.scale)
+                for path, delta in self.base.deltas(adapter, "an adapter").items()
+            }
+            factors = [half for delta in deltas.values() for half in (delta.down, delta.up)]
+            rate = self.recipe.learning_rate
+            optimizer = torch.optim.AdamW(factors, lr=rate, weight_decay=0.0)
+            self._places.append(_Place(adapter, deltas, optimizer))
         self._seed, self._done = seed, 0
 
     def step(self, active: Sequence[int]) -> None:
         """One update of each of these adapters on the same batch."""
-        for place in active:
-            self._update(self._places[place])
+        for place in (self._places[index] for index in active):
+            loss = self._loss(place)
+            if not math.isfinite(float(loss.detach())):
+                raise LoraEvoError(
+                    f"the loss is {float(loss.detach())} at step {self._done}; lower the learning "
+                    "rate, or load the model as float32"
+                )
+            place.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            place.optimizer.step()
         self._done += 1
         if self.on_step is not None:
             self.on_step(self._done)
@@ -98,10 +114,10 @@ class SupervisedLearner:
 
     def export(self, place: int) -> Adapter:
         """An adapter as it is now, in the dtypes it came in."""
-        like, worn = self._places[place].like, self._places[place].worn
+        like, deltas = self._places[place].like, self._places[place].deltas
         slots = {}
         for path, slot in like.slots.items():
-            a, b = (half.detach().cpu() for half in (worn[path].down, worn[path].up))
+            a, b = deltas[path].down.detach().cpu(), deltas[path].up.detach().cpu()
             slots[path] = Slot(a.to(slot.A.dtype), b.to(slot.B.dtype), slot.scale, slot.layout)
         return Adapter(like.config, slots)
 
@@ -128,50 +144,27 @@ class SupervisedLearner:
         except LoraEvoError as error:
             raise LoraEvoError(f"{what} rows: {error}") from error
 
-    def _place(self, adapter: Adapter) -> _Place:
-        worn = {
-            path: Worn(_leaf(update.down), _leaf(update.up), update.scale)
-            for path, update in self.base.worn(adapter, "an adapter").items()
-        }
-        factors = [half for update in worn.values() for half in (update.down, update.up)]
-        rate = self.recipe.learning_rate
-        return _Place(adapter, worn, torch.optim.AdamW(factors, lr=rate, weight_decay=0.0))
-
-    def _update(self, place: _Place) -> None:
-        loss = self._loss(place)
-        if not math.isfinite(float(loss.detach())):
-            raise LoraEvoError(
-                f"the loss is {float(loss.detach())} at step {self._done}; lower the learning "
-                "rate, or load the model as float32"
-            )
-        place.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        place.optimizer.step()
-
     def _loss(self, place: _Place) -> torch.Tensor:
         rows = [self._train[row] for row in self._batch()]
-        with self.base.wearing(place.worn):
+        with self.base.applied(place.deltas):
             chosen = torch.cat(list(_likelihoods(self.base, rows)))
         return -chosen.mean()
 
     def _batch(self) -> list[int]:
         """Places of the next rows in an endless row of shuffled epochs."""
         size, total = self.recipe.batch_size, len(self._train)
-        epochs: dict[int, list[int]] = {}
-        found = []
-        for place in range(self._done * size, (self._done + 1) * size):
-            epoch = place // total
-            if epoch not in epochs:
-                shuffled = stream(self._seed, "order", str(epoch)).permutation(total)
-                epochs[epoch] = [int(row) for row in shuffled]
-            found.append(epochs[epoch][place % total])
-        return found
+        first, end = self._done * size, (self._done + 1) * size
+        rows: list[int] = []
+        for epoch in range(first // total, (end - 1) // total + 1):
+            shuffled = stream(self._seed, "order", str(epoch)).permutation(total)
+            rows += shuffled[max(0, first - epoch * total) : end - epoch * total].tolist()
+        return rows
 
     def _probabilities(self, place: _Place) -> list[float]:
         rows = self._held_out
         order = sorted(range(len(rows)), key=lambda at: (-len(rows[at].ids), at))
         found = [0.0] * len(rows)
-        with torch.inference_mode(), self.base.wearing(place.worn):
+        with torch.inference_mode(), self.base.applied(place.deltas):
             for start in range(0, len(order), self.recipe.batch_size):
                 part = order[start : start + self.recipe.batch_size]
                 chosen = _likelihoods(self.base, [rows[at] for at in part])

@@ -8,7 +8,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter
 from lora_evo.files.content_hash import adapter_hash
 from lora_evo.recovery.journal import read_journal
-from lora_evo.recovery.plan import GIVEN, Pair, Treatment, TrialPlan
+from lora_evo.recovery.plan import GIVEN, ParentPair, Treatment, TrialPlan
 from lora_evo.recovery.protocol import RecoveryProtocol, checks_up_to
 from lora_evo.recovery.summary import Row, Summary, summarise
 from lora_evo.recovery.supervised_learner import SupervisedLearner
@@ -57,7 +57,7 @@ class SupervisedTrials:
         names = tuple(self.parents)
         return TrialPlan(
             parents=names[:1],
-            pairs=(Pair(names[0], names[1], GIVEN),) if len(names) > 1 else (),
+            pairs=(ParentPair(names[0], names[1], GIVEN),) if len(names) > 1 else (),
             treatments=self.treatments,
             seeds=tuple(range(self.seeds)),
             together=TOGETHER,

@@ -61,9 +61,9 @@ def run_trials(
     refused. children: those that the plan calls given. stop_early: children are no longer trained
     once they have recovered; the controls are.
     """
-    missing = {p for pair in plan.pairs for p in (pair.first, pair.second)} | set(plan.parents)
-    missing |= {name for names in plan.given.values() for name in names}
-    absent = sorted(missing - set(parents)) + sorted(set(plan.given) - set(children or {}))
+    wanted = {*plan.parents, *(name for names in plan.given.values() for name in names)}
+    wanted |= {name for pair in plan.pairs for name in (pair.first, pair.second)}
+    absent = sorted(wanted - set(parents)) + sorted(set(plan.given) - set(children or {}))
     if absent:
         raise LoraEvoError(f"no adapter was given for {', '.join(absent)}")
     hashes = {name: adapter_hash(adapter) for name, adapter in sorted(parents.items())}
@@ -153,13 +153,12 @@ def _run_cohort(
                 place
                 for place in active
                 if cohort[place].treatment.operator in (CONTINUED, RESET)
-                or recovery_step(_means(scores[place]), bars[place], protocol) is None
+                or recovery_step(
+                    [sum(row) / len(row) for row in scores[place]], bars[place], protocol
+                )
+                is None
             ]
     return [
         Outcome(trial, change, tuple(map(tuple, rows)))
         for trial, (_, change), rows in zip(cohort, made, scores, strict=True)
     ]
-
-
-def _means(scores: Sequence[Sequence[float]]) -> list[float]:
-    return [sum(row) / len(row) for row in scores]

@@ -9,7 +9,7 @@ from pathlib import Path
 from code_verifier import Sandbox
 from lora_evo import Adapter, load_adapter, save_adapter
 from lora_evo.operators.plugins import known_operators
-from lora_evo.recovery.plan import Pair, Treatment, TrialPlan
+from lora_evo.recovery.plan import ParentPair, Treatment, TrialPlan
 from lora_evo.recovery.protocol import RecoveryProtocol
 from lora_evo.recovery.trials import run_trials
 from selfplay.errors import ConfigError
@@ -101,12 +101,12 @@ def run_experiment(
     with closing(lock(home)), open_sandbox(config) as sandbox:
         students, programs = _students(config, settings, sandbox, native and not given, task_file)
         parents: dict[str, Adapter] = {}
-        pairs: tuple[Pair, ...]
+        pairs: tuple[ParentPair, ...]
         if given:
             parents = {path.name: load_adapter(path) for path in given}
             if len(parents) < len(given):
                 raise ConfigError("two of the parents' directories have the same name")
-            pairs = tuple(Pair(a, b, "given") for a, b in pairwise(parents))
+            pairs = tuple(ParentPair(a, b, "given") for a, b in pairwise(parents))
         else:
             for recipe in parent_recipes(settings.parents):
                 parents[recipe.name] = _parent(

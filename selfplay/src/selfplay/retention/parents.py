@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from evals.engine.sampling import derive_seed
 from lora_evo import Adapter
-from lora_evo.recovery.plan import Pair
+from lora_evo.recovery.plan import ParentPair
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.student import FixedTaskLearner
 from selfplay.retention.tasks import nano_examples
@@ -31,11 +31,11 @@ def parent_recipes(parents: int) -> list[ParentRecipe]:
     return [*(ParentRecipe(n, n, n) for n in names), ParentRecipe("p0-sibling", "p0", "p0-sibling")]
 
 
-def nano_pairs(parents: int) -> tuple[Pair, ...]:
+def nano_pairs(parents: int) -> tuple[ParentPair, ...]:
     """The first parent with its sibling, and every parent with the next one."""
     names = [f"p{i}" for i in range(parents)]
     far = [(names[i], names[(i + 1) % parents]) for i in range(parents)] if parents > 1 else []
-    return (Pair("p0", "p0-sibling", "sibling"), *(Pair(a, b, "far") for a, b in far))
+    return (ParentPair("p0", "p0-sibling", "sibling"), *(ParentPair(a, b, "far") for a, b in far))
 
 
 def train_parent(

@@ -9,7 +9,7 @@ the child depends on the parents' updates alone.
 """
 
 from lora_evo.operators.crossovers.joint_core import blend
-from lora_evo.operators.operator import Operator, Recipe, Request
+from lora_evo.operators.operator import Operator, Request
 
 
 def shares(request: Request) -> tuple[float, ...]:
@@ -18,15 +18,11 @@ def shares(request: Request) -> tuple[float, ...]:
     return tuple(weight / sum(weights) for weight in weights)
 
 
-def _prepare(request: Request) -> Recipe:
-    return blend(shares(request))
-
-
 AVERAGE = Operator(
     name="average",
     kind="crossover",
     summary="the weighted mean of the parents' updates, truncated to the first parent's rank",
     preserves="what the parents agree on, rank; free of gauge",
-    prepare=_prepare,
+    prepare=lambda request: blend(shares(request)),
     moments="reset",
 )

@@ -13,7 +13,7 @@ parent itself, 0 the worse. Preserves: what the parents agree on.
 from lora_evo.errors import LoraEvoError
 from lora_evo.linalg.noise import uniform
 from lora_evo.operators.crossovers.joint_core import blend
-from lora_evo.operators.operator import Operator, Recipe, Request
+from lora_evo.operators.operator import Operator, Request
 from lora_evo.operators.parameters import checked_fitness, checked_number
 
 _FARTHEST = 4.0
@@ -41,16 +41,12 @@ def beyond(request: Request) -> tuple[float, float]:
     return (eta, 1 - eta) if fitness[0] >= fitness[1] else (1 - eta, eta)
 
 
-def _prepare(request: Request) -> Recipe:
-    return blend(beyond(request))
-
-
 EXTRAPOLATE = Operator(
     name="extrapolate",
     kind="crossover",
     summary="from the worse parent's updates through the better one's and beyond (first = better)",
     preserves="what the parents agree on, rank; free of gauge",
-    prepare=_prepare,
+    prepare=lambda request: blend(beyond(request)),
     defaults={"fitness": None, "eta": None, "eta_low": 1.1, "eta_high": 1.3},
     moments="reset",
 )

@@ -45,18 +45,6 @@ from lora_evo.operators.parameters import check_equal_ranks, checked_number
 Keep = Callable[[torch.Tensor, tuple[str, ...]], torch.Tensor]
 
 
-def _prepare_average(request: Request) -> Recipe:
-    return _sum(request, "average", shares(request))
-
-
-def _prepare_extrapolate(request: Request) -> Recipe:
-    return _sum(request, "extrapolate", beyond(request))
-
-
-def _prepare_xes(request: Request) -> Recipe:
-    return _sum(request, "xes", stepped(request))
-
-
 def _prepare_dare(request: Request) -> Recipe:
     p = checked_number(request, "p", 0.0, MOST_DROPPED)
 
@@ -98,7 +86,7 @@ FACTOR_AVERAGE = Operator(
     kind="crossover",
     summary="baseline: the means of A and of B apart (cross terms, gauge); prefer average",
     preserves="rank, equal factors",
-    prepare=_prepare_average,
+    prepare=lambda request: _sum(request, "average", shares(request)),
     moments="reset",
 )
 FACTOR_DARE = Operator(
@@ -115,7 +103,7 @@ FACTOR_EXTRAPOLATE = Operator(
     kind="crossover",
     summary="baseline: A and B extrapolated apart (quadratic, gauge); prefer extrapolate",
     preserves="rank, equal factors",
-    prepare=_prepare_extrapolate,
+    prepare=lambda request: _sum(request, "extrapolate", beyond(request)),
     defaults={"fitness": None, "eta": None, "eta_low": 1.0, "eta_high": 1.5},
     moments="reset",
 )
@@ -124,7 +112,7 @@ FACTOR_XES = Operator(
     kind="crossover",
     summary="baseline: mean and fitness direction of A and of B apart; prefer xes",
     preserves="rank, equal factors",
-    prepare=_prepare_xes,
+    prepare=lambda request: _sum(request, "xes", stepped(request)),
     defaults={"fitness": None, "eta": 1.0},
     moments="reset",
 )

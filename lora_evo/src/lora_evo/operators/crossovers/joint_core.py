@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 
 from lora_evo.files.adapter import Slot
 from lora_evo.linalg.span import Span, span
@@ -32,15 +33,13 @@ from lora_evo.operators.operator import Recipe, SlotChild
 
 @dataclass(frozen=True, eq=False)
 class JointCore:
-    """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T (float64).
-
-    Every member of `updates` is [min(out, sum r_k), min(in, sum r_k)].
-    """
+    """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T."""
 
     first: Slot
     left: Span
     right: Span
     updates: tuple[torch.Tensor, ...]
+    """[min(out, sum r_k), min(in, sum r_k)] each, float64."""
 
     def child(self, wanted: torch.Tensor) -> SlotChild:
         """The child nearest to Q_B `wanted` Q_A^T, in the first parent's rank and scale."""
@@ -52,12 +51,15 @@ class JointCore:
         whole = float(torch.linalg.vector_norm(values))
         lost = float(torch.linalg.vector_norm(values[kept:])) / whole if whole else 0.0
         change = float(torch.linalg.matrix_norm(nearest - own))
-        length = float(torch.linalg.matrix_norm(prepared(slot.A).double())) / slot.rank**0.5
-        length = length or 1.0
+        size = float(torch.linalg.matrix_norm(prepared(slot.A).double()))
+        length = size / slot.rank**0.5 or 1.0
         a = self.right.spread(vt[: slot.rank].T * length).T
         b = self.left.spread(u[:, :kept] * (values[:kept] / (length * slot.scale)))
+        # Zeros where the module is narrower than its rank: there are no more directions.
+        a = pad(a, (0, 0, 0, slot.rank - len(a)))
+        b = pad(b, (0, slot.rank - kept))
         return finished(
-            Slot(_filled(a, slot.rank, 0), _filled(b, slot.rank, 1), slot.scale),
+            Slot(a, b, slot.scale),
             values[:kept],
             change / norm if norm else (None if change else 0.0),
             norm,
@@ -79,10 +81,7 @@ def alike(slots: Sequence[Slot]) -> bool:
     """Whether all slots hold the same numbers."""
     first = slots[0]
     return all(
-        slot.scale == first.scale
-        and slot.rank == first.rank
-        and _equal(slot.A, first.A)
-        and _equal(slot.B, first.B)
+        slot.scale == first.scale and _equal(slot.A, first.A) and _equal(slot.B, first.B)
         for slot in slots[1:]
     )
 
@@ -98,8 +97,7 @@ def blend(coefficients: Sequence[float]) -> Recipe:
             return unchanged(slots[0])
         joint = join(slots)
         parts = zip(coefficients, joint.updates, strict=True)
-        wanted = torch.stack([share * update for share, update in parts]).sum(dim=0)
-        return joint.child(wanted)
+        return joint.child(torch.stack([share * update for share, update in parts]).sum(dim=0))
 
     return recipe
 
@@ -107,13 +105,3 @@ def blend(coefficients: Sequence[float]) -> Recipe:
 def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
     # The first row tells most unequal tensors apart, without reading the rest.
     return torch.equal(one[:1], two[:1]) and torch.equal(one, two)
-
-
-def _filled(factor: torch.Tensor, size: int, side: int) -> torch.Tensor:
-    """Zeros appended up to `size`: a module narrower than its rank has no more directions."""
-    missing = size - factor.shape[side]
-    if missing <= 0:
-        return factor
-    shape = list(factor.shape)
-    shape[side] = missing
-    return torch.cat((factor, factor.new_zeros(shape)), dim=side)

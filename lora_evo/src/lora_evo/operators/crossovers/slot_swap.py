@@ -19,8 +19,7 @@ from lora_evo.linalg.noise import uniform
 from lora_evo.linalg.thin import prepared, thin
 from lora_evo.operators.measured import finished
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
-from lora_evo.operators.parameters import check_equal_ranks
-from lora_evo.operators.units import units_of
+from lora_evo.operators.parameters import check_equal_ranks, units_of
 
 # Below this share of the squared norms, their difference loses digits in single precision.
 _CLOSE = 1e-2
@@ -35,11 +34,7 @@ def _prepare(request: Request) -> Recipe:
     weights = request.weights or (1.0,) * len(request.configs)
     units = units_of(request)
     chosen = assign(sorted(set(units.values())), weights, request.seed)
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        return _take(path, slots, chosen[units[path]])
-
-    return recipe
+    return lambda path, slots: _take(path, slots, chosen[units[path]])
 
 
 def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
@@ -48,7 +43,7 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
     # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
     b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
     own = _Grams(taken)
-    values = own.values()
+    values = torch.linalg.svdvals(own.core)
     if source == 0:
         change: float | None = 0.0
         norm = float(torch.linalg.vector_norm(values))
@@ -65,11 +60,6 @@ class _Grams:
     def __init__(self, slot: Slot) -> None:
         self.left, self.right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
         self.core = self.left.upper.mm(self.right.upper.T).mul(slot.scale)
-
-    def values(self) -> torch.Tensor:
-        """Singular values of the update (float64)."""
-        values: torch.Tensor = torch.linalg.svdvals(self.core)
-        return values
 
 
 def _gap(path: str, first: Slot, taken: Slot, own: _Grams) -> Gap:

@@ -16,7 +16,7 @@ import math
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.crossovers.average import shares
 from lora_evo.operators.crossovers.joint_core import blend
-from lora_evo.operators.operator import Operator, Recipe, Request
+from lora_evo.operators.operator import Operator, Request
 from lora_evo.operators.parameters import checked_fitness, checked_number
 
 
@@ -38,16 +38,12 @@ def stepped(request: Request) -> tuple[float, ...]:
     return tuple(share + eta * (value - middle) / spread / count for share, value in pairs)
 
 
-def _prepare(request: Request) -> Recipe:
-    return blend(stepped(request))
-
-
 XES = Operator(
     name="xes",
     kind="crossover",
     summary="the mean of the parents' updates, moved along the direction of fitness",
     preserves="what the parents agree on, rank; free of gauge",
-    prepare=_prepare,
+    prepare=lambda request: blend(stepped(request)),
     defaults={"fitness": None, "eta": 0.5},
     moments="reset",
 )

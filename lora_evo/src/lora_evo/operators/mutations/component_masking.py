@@ -17,9 +17,9 @@ its factors are written by component, A' = rho V^T with rho = |A| / sqrt(r), B' 
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
+from torch.nn.functional import pad
 
 from lora_evo.files.adapter import Slot
 from lora_evo.linalg.noise import stream
@@ -34,27 +34,22 @@ from lora_evo.operators.parameters import checked_number, checked_strength
 def _prepare(request: Request) -> Recipe:
     strength = checked_strength(request, "component_masking")
     tail = checked_number(request, "tail", 0.0, 10.0)
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        return _mask(path, slots[0], request.seed, strength, tail)
-
-    return recipe
+    return lambda path, slots: _mask(path, slots[0], request.seed, strength, tail)
 
 
 def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> SlotChild:
-    if strength == 0.0:
-        return unchanged(slot)
     parts = components(slot, seed, path)
-    if parts.size == 0.0:
+    if strength == 0.0 or parts.size == 0.0:
         return unchanged(slot)
     values = parts.values / parts.size
     draws = torch.from_numpy(stream(seed, path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
-    a = _padded(parts.right.spread(parts.v * length), slot.rank).T
-    b = _padded(
-        parts.left.spread(parts.u[:, : len(kept)] * (kept * (parts.size / length))), slot.rank
-    )
+    a = parts.right.spread(parts.v * length)
+    b = parts.left.spread(parts.u[:, : len(kept)] * (kept * (parts.size / length)))
+    # Zeros where a side of the module is narrower than its rank.
+    a, b = (pad(side, (0, slot.rank - side.shape[1])) for side in (a, b))
+    a = a.T
     # The columns of B there are zero already. Where the input is narrower than the rank, the rows
     # of A beyond it start afresh as well.
     for row in (*masked.nonzero().flatten().tolist(), *range(len(parts.v), slot.rank)):
@@ -85,12 +80,6 @@ def masked_values(
     if shrunk >= 0:  # Otherwise all fitted: the strength is 1 but for rounding.
         kept[shrunk] -= math.sqrt(left)
     return kept, masked
-
-
-def _padded(columns: torch.Tensor, count: int) -> torch.Tensor:
-    """`columns` [n, k] with zeros up to `count` columns."""
-    missing = columns.new_zeros(len(columns), count - columns.shape[1])
-    return torch.cat((columns, missing), dim=1)
 
 
 COMPONENT_MASKING = Operator(

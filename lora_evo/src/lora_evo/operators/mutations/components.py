@@ -19,16 +19,20 @@ _PROBE = 257
 class Components:
     """B = Q_B R_B, A^T = Q_A R_A and R_B R_A^T = u diag(values) v^T.
 
-    `left` and `right` hold B and A^T; `u` [min(out, r)]^2 and `v` [min(in, r)]^2 are orthogonal,
-    float64, the sign of each pair fixed by a probe vector so that it depends on D alone (as long as
-    the values differ). `values`, largest first, are the singular values of B A, and s = `scale`.
+    The sign of each pair of singular vectors is fixed by a probe vector, so that it depends on D
+    alone (as long as the values differ).
     """
 
     left: Thin
+    """Of B."""
     right: Thin
+    """Of A^T."""
     u: torch.Tensor
+    """[min(out, r)]^2, orthogonal, float64."""
     v: torch.Tensor
+    """[min(in, r)]^2, orthogonal, float64."""
     values: torch.Tensor
+    """The singular values of B A, largest first."""
     scale: float
 
     @property

@@ -32,14 +32,17 @@ def with_noise(
 ) -> SlotChild:
     """The module after a step along `toward_a` [r, in] and `toward_b` [out, r] (None: B stays).
 
-    Both are of unit size per entry; `target` is the relative change of the update, above 0.
+    Both are of unit size per entry; `target` is the relative change of the update; 0 is a copy.
     """
     norm = float(torch.linalg.vector_norm(singular_values(slot)))
-    if norm == 0.0:
+    if target == 0.0 or norm == 0.0:
         return unchanged(slot)
     a, b = prepared(slot.A), prepared(slot.B)
     size_a, size_b = _root_mean_square(a), _root_mean_square(b)
-    precision = _precision(slot, size_a, size_b)
+    # Unless the factors are finer, or their squares would leave the range of float32.
+    fine = torch.float64 in (a.dtype, b.dtype)
+    extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
+    precision = torch.float64 if fine or extreme else torch.float32
     a, b = a.to(precision), b.to(precision)
     e = toward_a.to(precision) * size_a
     squared = [float(((b.T @ b).double() * (e @ e.T).double()).sum()), 0.0, 0.0]
@@ -53,11 +56,8 @@ def with_noise(
         return step * abs(slot.scale) * math.sqrt(max(total, 0.0)) / norm
 
     step = solve_step(change, target)
-    grown = Slot(
-        torch.add(a, e, alpha=step),
-        slot.B if f is None else torch.add(b, f, alpha=step),
-        slot.scale,
-    )
+    b = slot.B if f is None else torch.add(b, f, alpha=step)
+    grown = Slot(torch.add(a, e, alpha=step), b, slot.scale)
     return finished(grown, singular_values(grown), change(step), norm)
 
 
@@ -75,10 +75,3 @@ def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tens
 def _root_mean_square(factor: torch.Tensor) -> float:
     norm = torch.linalg.vector_norm(factor, dtype=torch.float64)
     return float(norm) / math.sqrt(factor.numel())
-
-
-def _precision(slot: Slot, *sizes: float) -> torch.dtype:
-    """float32, unless the factors are finer or their squares would leave its range."""
-    fine = torch.float64 in (slot.A.dtype, slot.B.dtype)
-    extreme = not all(1e-12 < size < 1e12 for size in sizes)
-    return torch.float64 if fine or extreme else torch.float32

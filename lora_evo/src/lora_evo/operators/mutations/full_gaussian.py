@@ -8,14 +8,11 @@ therefore grows with the rank. Gauge: the child's update depends on how the pare
 factors, except for a common rescaling (c B, A / c). A module with D = 0 stays as it is.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from lora_evo.files.adapter import Slot
 from lora_evo.linalg.noise import stream
-from lora_evo.operators.measured import unchanged
 from lora_evo.operators.mutations.factor_noise import with_noise
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
 from lora_evo.operators.parameters import checked_strength
@@ -23,26 +20,16 @@ from lora_evo.operators.parameters import checked_strength
 
 def _prepare(request: Request) -> Recipe:
     strength = checked_strength(request, "full_gaussian")
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        return with_gaussian_noise(path, slots[0], request.seed, strength)
-
-    return recipe
+    return lambda path, slots: with_gaussian_noise(path, slots[0], request.seed, strength)
 
 
 def with_gaussian_noise(path: str, slot: Slot, seed: int, strength: float) -> SlotChild:
     """The module with noise on both factors; a copy at strength 0."""
-    if strength == 0.0:
-        return unchanged(slot)
-    return with_noise(
-        slot, strength, normal(slot.A, seed, path, "A"), normal(slot.B, seed, path, "B")
+    toward_a, toward_b = (
+        torch.from_numpy(stream(seed, path, name).standard_normal(factor.shape, dtype=np.float32))
+        for name, factor in (("A", slot.A), ("B", slot.B))
     )
-
-
-def normal(factor: torch.Tensor, seed: int, path: str, tensor: str) -> torch.Tensor:
-    """Standard normal numbers (float32) in the shape of `factor`."""
-    drawn = stream(seed, path, tensor).standard_normal(tuple(factor.shape), dtype=np.float32)
-    return torch.from_numpy(drawn)
+    return with_noise(slot, strength, toward_a, toward_b)
 
 
 FULL_GAUSSIAN = Operator(

@@ -14,13 +14,10 @@ was chosen, and stands in the child's lineage. Gauge: as `full_gaussian`.
 from collections.abc import Sequence
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
 from lora_evo.linalg.noise import uniform
-from lora_evo.operators.measured import unchanged
 from lora_evo.operators.mutations.full_gaussian import with_gaussian_noise
-from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
-from lora_evo.operators.parameters import checked_number, checked_strength
-from lora_evo.operators.units import units_of
+from lora_evo.operators.operator import Operator, Recipe, Request
+from lora_evo.operators.parameters import checked_number, checked_strength, units_of
 
 
 def _prepare(request: Request) -> Recipe:
@@ -30,13 +27,9 @@ def _prepare(request: Request) -> Recipe:
         raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
     units = units_of(request)
     chosen = choose(sorted(set(units.values())), share, request.seed)
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        if units[path] not in chosen:
-            return unchanged(slots[0])
-        return with_gaussian_noise(path, slots[0], request.seed, strength)
-
-    return recipe
+    return lambda path, slots: with_gaussian_noise(
+        path, slots[0], request.seed, strength if units[path] in chosen else 0.0
+    )
 
 
 def choose(units: Sequence[str], share: float, seed: int) -> frozenset[str]:

@@ -17,7 +17,6 @@ import torch
 
 from lora_evo.files.adapter import Slot
 from lora_evo.linalg.noise import stream
-from lora_evo.operators.measured import unchanged
 from lora_evo.operators.mutations.factor_noise import with_noise
 from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
 from lora_evo.operators.parameters import checked_strength
@@ -27,11 +26,8 @@ def _prepare(request: Request) -> Recipe:
     strength = checked_strength(request, "neftune")
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        slot = slots[0]
-        if strength == 0.0:
-            return unchanged(slot)
-        drawn = stream(request.seed, path, "A").random(tuple(slot.A.shape), dtype=np.float32)
-        return with_noise(slot, strength, torch.from_numpy(drawn).mul_(2).sub_(1), None)
+        drawn = stream(request.seed, path, "A").random(slots[0].A.shape, dtype=np.float32)
+        return with_noise(slots[0], strength, torch.from_numpy(drawn).mul_(2).sub_(1), None)
 
     return recipe
 

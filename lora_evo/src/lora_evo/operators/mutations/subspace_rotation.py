@@ -21,21 +21,16 @@ balance. An update of rank 1 has nothing to turn and is refused; a module with D
 is, and alive.
 """
 
-from collections.abc import Sequence
-
-from lora_evo.files.adapter import Slot
 from lora_evo.operators.mutations.turns import turned
-from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
+from lora_evo.operators.operator import Operator, Recipe, Request
 from lora_evo.operators.parameters import checked_strength
 
 
 def _prepare(request: Request) -> Recipe:
     strength = checked_strength(request, "subspace_rotation")
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        return turned(path, slots[0], request.seed, strength, rotation=1.0, rescaling=0.0)
-
-    return recipe
+    return lambda path, slots: turned(
+        path, slots[0], request.seed, strength, rotation=1.0, rescaling=0.0
+    )
 
 
 SUBSPACE_ROTATION = Operator(

@@ -20,22 +20,17 @@ update depends on the parent's update alone (as long as its singular values diff
 A module with D = 0 (a fresh LoRA, B = 0) has no spectrum: it stays as it is, and alive.
 """
 
-from collections.abc import Sequence
-
-from lora_evo.files.adapter import Slot
 from lora_evo.operators.mutations.turns import turned
-from lora_evo.operators.operator import Operator, Recipe, Request, SlotChild
+from lora_evo.operators.operator import Operator, Recipe, Request
 from lora_evo.operators.parameters import checked_number, checked_strength
 
 
 def _prepare(request: Request) -> Recipe:
     strength = checked_strength(request, "svd_structured")
     rotation = checked_number(request, "rotation", 0.0, 100.0)
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        return turned(path, slots[0], request.seed, strength, rotation, rescaling=1.0)
-
-    return recipe
+    return lambda path, slots: turned(
+        path, slots[0], request.seed, strength, rotation, rescaling=1.0
+    )
 
 
 SVD_STRUCTURED = Operator(

@@ -19,17 +19,15 @@ LARGEST_GROWTH = 8.0
 
 
 class Turns:
-    """R_U(e) S exp(g(e z)) R_V(e)^T for e = `step`, the step asked for last.
+    """R_U(e) S exp(g(e z)) R_V(e)^T, as in `svd_structured`, for e the step asked for last.
 
-    R(e) = (I - e K / 2)^-1 (I + e K / 2) and g(x) = c tanh(x / c) with c = log 8, so that a large
-    step wears no component away. K_V is taken with the sign by which both rotations add up,
-    <K_U S, S K_V> <= 0: turned alike, U and V would carry equal values back to where they were.
+    K_V is taken with the sign by which both rotations add up, <K_U S, S K_V> <= 0: turned alike, U
+    and V would carry equal values back to where they were.
     """
 
-    def __init__(
-        self, shares: torch.Tensor, z: torch.Tensor, skew_u: torch.Tensor, skew_v: torch.Tensor
-    ) -> None:
-        """`shares` [k]: singular values of norm 1; z [k]; both skew matrices [k, k]."""
+    def __init__(self, shares: torch.Tensor, z: torch.Tensor, skews: torch.Tensor) -> None:
+        """`shares` [k]: singular values of norm 1; z [k]; both skew matrices [2, k, k]."""
+        skew_u, skew_v = skews
         spread = (skew_u * shares, shares[:, None] * skew_v)
         if float((spread[0] * spread[1]).sum()) > 0:
             skew_v, spread = -skew_v, (spread[0], -spread[1])
@@ -37,20 +35,16 @@ class Turns:
         self._skews = torch.stack((skew_u, skew_v))
         first_order = spread[0] - spread[1] + torch.diag(shares * z)
         self.slope = float(torch.linalg.matrix_norm(first_order))
-        self._step, self._change = 0.0, 0.0
-        self.turn_u = self.turn_v = torch.eye(len(shares), dtype=torch.float64)
-        self.growth = torch.ones_like(shares)
 
     def change(self, step: float) -> float:
         """|R_U S exp(g) R_V^T - S|, in units of |S|; its derivative at 0 is `slope`."""
-        if step != self._step:
-            self.turn_u, self.turn_v = cayley(step * self._skews)
-            most = math.log(LARGEST_GROWTH)
-            self.growth = torch.exp(most * torch.tanh((step / most) * self._z))
-            moved = (self.turn_u * (self._shares * self.growth)) @ self.turn_v.T
-            moved.diagonal().sub_(self._shares)
-            self._step, self._change = step, float(torch.linalg.matrix_norm(moved))
-        return self._change
+        self.turn_u, self.turn_v = cayley(step * self._skews)
+        most = math.log(LARGEST_GROWTH)
+        self.growth = torch.exp(most * torch.tanh((step / most) * self._z))
+        moved = (self.turn_u * (self._shares * self.growth)) @ self.turn_v.T
+        moved.diagonal().sub_(self._shares)
+        self.moved = float(torch.linalg.matrix_norm(moved))
+        return self.moved
 
 
 def turned(
@@ -78,9 +72,9 @@ def turned(
         z = rescaling * torch.from_numpy(noise.standard_normal(rank))
         drawn = torch.from_numpy(noise.standard_normal((2, rank, rank)))
         # Rows of expected length rotation / sqrt(2), whatever the rank.
-        turns = Turns(shares, z, *((drawn - drawn.mT) * (rotation / (4 * rank) ** 0.5)))
+        turns = Turns(shares, z, (drawn - drawn.mT) * (rotation / (4 * rank) ** 0.5))
         try:
-            step = solve_step(turns.change, target, turns.slope)
+            solve_step(turns.change, target, turns.slope)
         except LoraEvoError:
             continue
         half = turns.growth.sqrt()
@@ -88,7 +82,7 @@ def turned(
         a = parts.right.turned(_conjugated(parts.v, turns.turn_v * half)).T
         values = parts.values.clone()
         values[:rank] *= turns.growth
-        return parts.child(Slot(a, b, slot.scale), turns.change(step), values)
+        return parts.child(Slot(a, b, slot.scale), turns.moved, values)
     raise LoraEvoError(
         f"none of {DRAWS} draws changes the update of {path} (rank {rank}) by {target:g} of its "
         "size; ask for a smaller strength, or use full_gaussian"
