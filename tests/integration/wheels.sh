@@ -21,7 +21,7 @@ ls "$work/dist"
 # Tests read the examples by their place beside the tests, and share what lies in support folders.
 cp -r "$root/examples" "$work/examples"
 helpers=
-for support in tests/support tests/evals/support tests/selfplay/support; do
+for support in tests/support tests/evals/support tests/league/support tests/selfplay/support; do
     mkdir -p "$work/helpers/$support"
     cp "$root/$support"/*.py "$work/helpers/$support"
     helpers=$helpers:$work/helpers/$support

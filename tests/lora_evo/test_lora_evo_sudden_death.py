@@ -8,6 +8,7 @@ import shutil
 from contextlib import suppress
 
 import pytest
+from mortal import changes_until_death
 
 from lora_evo import (
     LoraEvoError,
@@ -21,7 +22,6 @@ from lora_evo import (
 )
 from lora_evo.files.atomic import write_text_atomically
 from lora_evo.files.folders import adapter_folders
-from mortal_writer import changes_until_death
 
 COMMANDS = {
     "mutate": lambda home: mutate_directory("full_gaussian", home / "p", home / "c", seed=1),

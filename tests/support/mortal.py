@@ -1,21 +1,31 @@
-"""Run something in a forked process that is killed at its k-th change of a directory.
+"""Run something in a forked process that is killed at its k-th change of a folder.
 
-What counts as a change: opening a file for writing, making, renaming and removing; the audit events
-of the interpreter tell of each just before it happens, whichever library does it.
+A change is a file opened for writing, a write to it, an fsync, a folder made, a rename, a change of
+permissions or length, and a removal. The process dies just before the change, of a write in its
+middle: half of the bytes are in the file then.
 """
 
+import io
 import os
 import signal
 import sys
 import traceback
 from pathlib import Path
 
-_CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link"}
+_EVENTS = {
+    "os.rename": 2,
+    "os.remove": 1,
+    "os.rmdir": 1,
+    "os.mkdir": 2,
+    "os.chmod": 2,
+    "os.truncate": None,
+}
+"""Audit events of changes, each with the place of a `dir_fd` among its arguments, if it has one."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def changes_until_death(act, directory: Path, k: int | None) -> int | None:
-    """Fork, `act()` in the child, and kill it just before its k-th change under `directory`.
+def changes_until_death(act, folder: Path, k: int | None) -> int | None:
+    """Fork, `act()` in the child, and kill it at its k-th change under `folder`.
 
     Returns None when it was killed, else the number of changes that it made; raises if it failed.
     """
@@ -24,7 +34,7 @@ def changes_until_death(act, directory: Path, k: int | None) -> int | None:
     if child == 0:
         status = 1
         try:
-            count = _counted(directory, k)
+            count = _counted(folder, k)
             act()
             os.write(write, str(count()).encode())
             status = 0
@@ -44,23 +54,48 @@ def changes_until_death(act, directory: Path, k: int | None) -> int | None:
     return int(made)
 
 
-def _counted(directory: Path, k: int | None):
-    home, pid = str(directory), os.getpid()
+def _counted(folder: Path, k: int | None):
+    """Count changes from here on, in a process that is nobody else's."""
     made = 0
 
-    def hook(event, arguments):
+    def change(path: str, last_words=lambda: None) -> None:
         nonlocal made
-        if os.getpid() != pid or not _changes(event, arguments):
-            return
-        path = arguments[0]
-        if isinstance(path, bytes | str | os.PathLike) and os.fsdecode(path).startswith(home):
+        if path.startswith(str(folder)):
             made += 1
             if made == k:
-                os.kill(pid, signal.SIGKILL)
+                last_words()
+                os.kill(os.getpid(), signal.SIGKILL)
 
+    def hook(event: str, arguments: tuple) -> None:
+        if event in _EVENTS:
+            path, place = arguments[0], _EVENTS[event]
+            beside = -1 if place is None else arguments[place]
+            if isinstance(path, str | bytes | os.PathLike):
+                change(os.path.join(_opened(beside) if beside >= 0 else "", os.fsdecode(path)))
+        elif event == "open" and arguments[2] & _WRITING and isinstance(arguments[0], str | bytes):
+            change(os.fsdecode(arguments[0]))
+
+    class Raw(io.FileIO):
+        def write(self, data):
+            change(_opened(self.fileno()), lambda: super(Raw, self).write(data[: len(data) // 2]))
+            return super().write(data)
+
+    plainly, synced = io.open, os.fsync
+
+    def opened(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, **more):
+        if not set(mode) & set("wax+"):
+            return plainly(file, mode, buffering, encoding, errors, newline, **more)
+        binary = io.BufferedWriter(Raw(file, mode.replace("b", "").replace("t", "")))
+        return binary if "b" in mode else io.TextIOWrapper(binary, encoding, errors, newline)
+
+    def sync(handle) -> None:
+        change(_opened(handle))
+        synced(handle)
+
+    io.open, os.fsync = opened, sync
     sys.addaudithook(hook)
     return lambda: made
 
 
-def _changes(event, arguments) -> bool:
-    return event in _CHANGES or (event == "open" and bool(arguments[2] & _WRITING))
+def _opened(handle: int) -> str:
+    return os.readlink(f"/proc/self/fd/{handle}")
