@@ -324,7 +324,7 @@ def test_too_little_memory_is_said_in_one_line(monkeypatch, tmp_path, home):
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(SupervisedLearner, "_update", full)
+    monkeypatch.setattr(SupervisedLearner, "step", full)
     result = call(home, monkeypatch, "c", *WORDS, "--out", tmp_path / "o", code=2)
     assert "give a smaller --batch-size" in result.stderr
     assert len(result.stderr.splitlines()) == 1
