@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from code_verifier import (
     CodeVerifierError,
+    Metrics,
     Proposal,
     Task,
     Validation,
+    measure,
     strip_comments,
 )
 from evals.engine.rollout import Rollout, TokenRequest
@@ -61,11 +63,22 @@ def write_proposals(
     return written
 
 
-def validate(run: Run, proposals: Sequence[Proposal | None]) -> list[Validation]:
-    """Let the sandbox judge proposals, without comments and docstrings that could tell answers."""
-    verdicts = run.sandbox.validate_many([_bare(p) for p in proposals if p is not None])
+def validate(
+    run: Run, proposals: Sequence[Proposal | None]
+) -> list[tuple[Validation, Metrics | None]]:
+    """Let the sandbox judge proposals, without comments and docstrings that could tell answers.
+
+    What became a task is measured, too.
+    """
+    bare = [None if p is None else _bare(p) for p in proposals]
+    verdicts = run.sandbox.validate_many([p for p in bare if p is not None])
     unreadable = Validation(FORM, "the text is not a proposal", None)
-    return [unreadable if p is None else next(verdicts) for p in proposals]
+    found: list[tuple[Validation, Metrics | None]] = []
+    for p in bare:
+        verdict = unreadable if p is None else next(verdicts)
+        metrics = None if p is None or verdict.task is None else measure(p.parsed)
+        found.append((verdict, metrics))
+    return found
 
 
 def attempt(run: Run, trials: Sequence[Trial]) -> list[Attempt]:
@@ -111,7 +124,7 @@ def _request(
 
 def _bare(proposal: Proposal) -> Proposal:
     try:
-        program = strip_comments(proposal.program)
+        program = strip_comments(proposal.parsed)
     except CodeVerifierError:
         return proposal
     return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)

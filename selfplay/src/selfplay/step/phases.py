@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from code_verifier import measure
 from evals.engine.rollout import Rollout
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.run.run import Run, founders
@@ -40,9 +39,10 @@ def propose(run: Run, matches: Sequence[Match], step: int) -> list[Proposed]:
 
 def verify(run: Run, proposed: Sequence[Proposed]) -> list[Verified]:
     """Let the sandbox judge the proposals; what it refuses, students never see."""
+    judged = validate(run, [p.proposal for p in proposed])
     return [
-        Verified(p, v.status, v.reason, v.task, None if v.task is None else measure(v.task.program))
-        for p, v in zip(proposed, validate(run, [p.proposal for p in proposed]), strict=True)
+        Verified(p, v.status, v.reason, v.task, metrics)
+        for p, (v, metrics) in zip(proposed, judged, strict=True)
     ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from code_verifier import Status, Task, measure
+from code_verifier import Status, Task
 from evals.engine.sampling import stream
 from selfplay.learning.reward import teacher_reward
 from selfplay.records.yardstick_row import TeachingRow
@@ -31,11 +31,11 @@ def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> Te
     ]
     proposals = [proposal for _, _, proposal in write_proposals(run, drafts)]
     verdicts = [
-        (v, place)
-        for v, place in zip(validate(run, proposals), places, strict=True)
+        (v, metrics, place)
+        for (v, metrics), place in zip(validate(run, proposals), places, strict=True)
         if v.status != Status.SANDBOX_ERROR
     ]
-    valid = [(v.task, place) for v, place in verdicts if v.task is not None]
+    valid = [(v.task, place) for v, _, place in verdicts if v.task is not None]
     trials = [
         Trial(None, task, run.seed("yardstick", *place, j), run.config.rollout.temperature)
         for task, place in valid
@@ -45,10 +45,10 @@ def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> Te
     tried = [[a for _ in range(y.attempts) if not (a := next(done)).void] for _ in valid]
     rates = [fmean(a.score >= 1.0 for a in judged) for judged in tried if judged]
     rewards = [-1.0] * (len(verdicts) - len(valid)) + [teacher_reward(True, r) for r in rates]
-    programs = [measure(task.program) for task, _ in valid]
+    programs = [metrics for _, metrics, _ in verdicts if metrics is not None]
     return TeachingRow(
         proposals=len(verdicts),
-        valid_share=_mean([float(v.task is not None) for v, _ in verdicts]),
+        valid_share=_mean([float(v.task is not None) for v, _, _ in verdicts]),
         base_solve_rate=_mean(rates),
         reward=_mean(rewards),
         new_structures=len({m.structure for m in programs} - run.structures),
