@@ -39,7 +39,7 @@ class Lesson:
 
 
 class FixedTaskLearner:
-    """Implements `lora_evo.recovery.learner.Learner` on a stack of adapters."""
+    """Implements `lora_evo.recovery.trials.Learner` on a stack of adapters."""
 
     def __init__(
         self,
