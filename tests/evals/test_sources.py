@@ -145,7 +145,7 @@ def test_evalplus_files_come_from_its_cache_or_its_variable(
     cache_folder().mkdir(parents=True)
     (cache_folder() / "MbppPlus-v0.2.0.jsonl").write_bytes(LINES)
     found = load_source("mbpp_plus")
-    assert found.origin.startswith("evalplus: ")
+    assert found.origin == "evalplus' cache: MbppPlus-v0.2.0.jsonl"
     assert found.rows == ROWS
     other = home / "own.jsonl"
     other.write_bytes(LINES + LINES)

@@ -31,7 +31,7 @@ def read_evalplus(benchmark: str, name: str) -> Source:
     path = cache_folder() / name
     if not path.is_file():
         _download(benchmark, path)
-    return replace(read_file(path), origin=f"evalplus: {path}")
+    return replace(read_file(path), origin=f"evalplus' cache: {name}")
 
 
 def cache_folder() -> Path:

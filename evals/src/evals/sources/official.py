@@ -1,7 +1,8 @@
 """What is known of each benchmark's data: hub address, official counts, files by their hash.
 
 Counts and addresses are those of evalplus 0.3.1, LiveCodeBench's README, lighteval and
-lm-evaluation-harness; hashes are of the files in the repositories named, as stored there.
+lm-evaluation-harness; hashes are of the files as their repositories store them (the first two: of
+the same, uncompressed, as evalplus' cache has them).
 """
 
 from collections.abc import Mapping
@@ -73,6 +74,8 @@ OFFICIAL: Mapping[str, Official] = {
 }
 
 FILES: Mapping[str, str] = {
+    "42526ec0e7d5f3ee0b06d6ced98f8c8bae3d76519151bfb3d36f79010645bd7f": "HumanEvalPlus v0.1.10",
+    "b54e762755248ca411b523c917fa9f93c07b5ff2966bf60b3917b853926a3dad": "MbppPlus v0.2.0",
     "272720b90ac375502c8ed23cd791c2a93dfb22a911641a494da74a426c09f101": "HumanEvalPlus v0.1.10",
     "daa7661c8189924068069b0872a440b491edb60f8bdf431d5957adc88d18bae5": (
         "HumanEvalPlus-OriginFmt v0.1.10, without the test inputs"
