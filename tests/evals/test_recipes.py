@@ -1,0 +1,116 @@
+"""Prompts of the named recipes, in chat and completion mode."""
+
+import json
+
+import pytest
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from evals.errors import EvalsError
+from evals.metrics.aggregate import CODE, MATH
+from evals.recipes.recipe import Template
+from evals.recipes.render import RECIPES, find_recipe, render
+
+TURNS = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+FUNCTION = {"prompt": '\ndef twice(x):\n    """2 * x"""\n'}
+QUESTION = {"question": " What is {1} + \\frac{1}{2}? \n"}
+
+
+def tokenizer(template: str | None) -> PreTrainedTokenizerFast:
+    found = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocab={}, merges=[])))
+    found.chat_template = template
+    return found
+
+
+def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers() -> None:
+    chat = tokenizer(TURNS)
+    fields = {**FUNCTION, "question": "Q", "starter_code": "S"}
+    for recipe in RECIPES.values():
+        for benchmark, template in recipe.templates.items():
+            assert template.mode in ("chat", "completion")
+            assert template.source
+            text = render(recipe, benchmark, fields, chat)
+            assert ("<|user|>" in text) == (template.mode == "chat")
+            stored = json.loads(json.dumps(recipe.settings(benchmark)))
+            assert stored["template"]["text"] == template.text
+            assert Template(**stored["template"] | {"stop": template.stop}) == template
+    for name in ("azr", "azr-boxed", "chat"):
+        assert set(RECIPES[name].templates) == {*CODE, *MATH}
+
+
+def test_evalplus_chat_begins_the_answer_for_the_model() -> None:
+    text = render(RECIPES["evalplus"], "humaneval_plus", FUNCTION, tokenizer(TURNS))
+    assert text == (
+        "<|user|>Please provide a self-contained Python script that solves the following problem "
+        'in a markdown code block:\n```\ndef twice(x):\n    """2 * x"""\n```\n<|end|>'
+        "<|assistant|>Below is a Python script with a self-contained function that solves the "
+        "problem and passes corresponding tests:\n```python\n"
+    )
+    template = RECIPES["evalplus"].template("mbpp_plus")
+    assert template.stop[-1] == "\n```\n"
+    assert (template.max_tokens, template.tabs) == (768, 4)
+
+
+def test_evalplus_completion_is_the_stripped_prompt() -> None:
+    recipe = RECIPES["evalplus-completion"]
+    assert render(recipe, "humaneval_plus", FUNCTION) == 'def twice(x):\n    """2 * x"""\n'
+    assert recipe.template("mbpp_plus").continues
+    assert "\ndef " in recipe.template("humaneval_plus").stop
+    assert "\ndef " not in recipe.template("mbpp_plus").stop
+
+
+def test_azr_asks_math_as_a_conversation() -> None:
+    plain = render(RECIPES["azr"], "math500", QUESTION)
+    assert plain.startswith("A conversation between User and Assistant.")
+    assert plain.endswith("</answer>. User: What is {1} + \\frac{1}{2}?\nAssistant:")
+    boxed = render(RECIPES["azr-boxed"], "gsm8k", QUESTION)
+    assert "extracted automatically by the \\boxed{} tag. User: What" in boxed
+    assert RECIPES["azr"].template("aime24").max_tokens == 16000
+    assert RECIPES["azr"].settings("livecodebench")["judging"]["timeout_s"] == 60
+
+
+def test_livecodebench_has_two_forms() -> None:
+    azr = RECIPES["azr"]
+    reading = render(azr, "livecodebench", {"question": "Add.", "starter_code": ""})
+    assert "Question: Add.\n\nRead the inputs from stdin" in reading
+    assert reading.endswith("```python\n# YOUR CODE HERE\n```\n\nAssistant: <think>")
+    given = render(azr, "livecodebench", {"question": "Add {format}.", "starter_code": "class {x}"})
+    assert "Question: Add {format}.\n\nYou will use" in given
+    assert "```python\nclass {x}\n```" in given
+    official = render(RECIPES["chat"], "livecodebench", {"question": "Add."}, tokenizer(TURNS))
+    assert official.startswith("<|system|>You are an expert Python programmer.")
+    assert official.endswith("(use the provided format with backticks)\n\n<|end|><|assistant|>")
+
+
+def test_chat_boxes_math_and_begins_nothing() -> None:
+    text = render(RECIPES["chat"], "aime24", QUESTION, tokenizer(TURNS))
+    assert text.startswith("<|user|>What is {1} + \\frac{1}{2}?\nPlease reason step by step")
+    assert text.endswith("within \\boxed{}.<|end|><|assistant|>")
+
+
+@pytest.mark.parametrize("broken", [None, "", tokenizer(None), tokenizer("")])
+def test_chat_mode_needs_a_chat_template(broken: object) -> None:
+    with pytest.raises(EvalsError, match=r"no chat template; .*: evalplus-completion") as caught:
+        render(RECIPES["evalplus"], "mbpp_plus", FUNCTION, broken or None)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_templates_that_refuse_are_told() -> None:
+    strict = tokenizer("{{ raise_exception('no system turns') }}")
+    with pytest.raises(EvalsError, match="refuses the prompt: no system turns"):
+        render(RECIPES["chat"], "livecodebench", {"question": "Q"}, strict)
+    forgetful = tokenizer("{{ messages[0]['content'] }}")
+    with pytest.raises(EvalsError, match="drops the begun answer"):
+        render(RECIPES["evalplus"], "mbpp_plus", FUNCTION, forgetful)
+
+
+def test_unknown_names_and_missing_fields_are_told() -> None:
+    with pytest.raises(EvalsError, match="did you mean 'azr'"):
+        find_recipe("azrr")
+    with pytest.raises(EvalsError, match="'evalplus' has no template for 'gsm8k'; it covers"):
+        render(find_recipe("evalplus"), "gsm8k", QUESTION)
+    with pytest.raises(EvalsError, match="math500: the problem has no field 'question'; found a"):
+        render(find_recipe("azr"), "math500", {"a": "b"})

@@ -1,0 +1,269 @@
+"""Rows from files, from evalplus' cache and from the hub, and what is said where they are not."""
+
+import gzip
+import hashlib
+import json
+import socket
+import sys
+from datetime import datetime
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evals.errors import EvalsError
+from evals.sources import hub
+from evals.sources.evalplus_cache import cache_folder
+from evals.sources.load import load_source
+from evals.sources.local_file import read_file
+from evals.sources.official import FILES, OFFICIAL, remarks
+from evals.sources.source import rows_sha256
+
+ROWS = [{"question": "1 + 1?", "answer": "#### 2"}, {"question": "2^70?", "answer": str(2**70)}]
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LINES,
+        LINES.rstrip(),
+        b"\xef\xbb\xbf" + LINES,
+        LINES.replace(b"\n", b"\r\n\n"),
+        gzip.compress(LINES),
+        json.dumps(ROWS, indent=1).encode(),
+        gzip.compress(json.dumps(ROWS).encode()),
+    ],
+)
+def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_bytes(data)
+    found = read_file(path)
+    assert found.rows == ROWS
+    assert found.count == 2
+    assert found.sha256 == hashlib.sha256(data).hexdigest()
+    assert (found.hashed, found.origin) == ("file", str(path))
+    assert "rows" not in found.to_dict()
+
+
+def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "plus.jsonl"
+    row = {"task_id": "HumanEval/900", "plus_input": [[10**40, "a", [1.5, None]], [True]]}
+    path.write_text(json.dumps(row))
+    assert read_file(path).rows == [row]
+
+
+def test_one_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(ROWS[0], indent=2))
+    assert read_file(path).rows == ROWS[:1]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b"[]", "holds no rows"),
+        (LINES[:-20], "line 2: the file ends inside this row"),
+        (b"{}\nx\n{}", "line 2: not JSON"),
+        (b"[1]", "item 1: found a number, expected an object"),
+        (b'{"a": 1}\n[2]', "line 2: found an array, expected an object"),
+        (b"null\n{}", "line 1: found null"),
+        (gzip.compress(LINES)[:-9], "broken gzip"),
+        (b"\x1f\x8b\x00\x00", "broken gzip"),
+        (b"\x80\x04\x95pickle", "neither JSON nor gzip nor parquet"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": 1' + b"0" * 5000 + b"}\n{}", "line 1: not JSON"),
+    ],
+)
+def test_broken_files_are_told_in_one_line(tmp_path: Path, data: bytes, told: str) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(EvalsError, match=told) as caught:
+        read_file(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_files_and_folders_are_told(tmp_path: Path) -> None:
+    with pytest.raises(EvalsError, match="there is no file"):
+        read_file(tmp_path / "none.jsonl")
+    with pytest.raises(EvalsError, match="is a folder; name a file in it"):
+        read_file(tmp_path)
+
+
+def test_counts_are_compared_with_the_official_ones(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(LINES)
+    assert load_source("gsm8k", path).notes == (
+        "2 rows, which is no official number: 1319 (GSM8K test)",
+    )
+    assert remarks("olympiadbench", 675, "")[0].startswith("675 rows: the file of Qwen")
+    assert remarks("livecodebench", 880, "")[0] == "880 rows: release_v5, to January 2025"
+    assert "MBPP+ v0.1.0" in remarks("mbpp_plus", 399, "")[0]
+    known = next(iter(FILES))
+    assert remarks("humaneval_plus", 164, known)[0] == f"the file is {FILES[known]}"
+
+
+def test_unknown_benchmarks_and_configs_are_told(tmp_path: Path) -> None:
+    with pytest.raises(EvalsError, match="did you mean 'math500'"):
+        load_source("math_500")
+    with pytest.raises(EvalsError, match=r"release_v9.*release_v1, release_v2"):
+        load_source("livecodebench", config="release_v9")
+    with pytest.raises(EvalsError, match="cannot be chosen with --data"):
+        load_source("livecodebench", tmp_path, config="release_v5")
+    with pytest.raises(EvalsError, match="the hub has: none"):
+        load_source("gsm8k", config="main")
+
+
+def test_every_benchmark_has_an_official_count_and_an_origin() -> None:
+    assert len(OFFICIAL) == 10
+    for known in OFFICIAL.values():
+        assert known.counts
+        assert (known.hub is None) != (known.cache is None)
+    assert all(len(digest) == 64 for digest in FILES)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("HUMANEVAL_OVERRIDE_PATH", "MBPP_OVERRIDE_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def put(name: str, module: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_evalplus_files_come_from_its_cache_or_its_variable(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache_folder().mkdir(parents=True)
+    (cache_folder() / "MbppPlus-v0.2.0.jsonl").write_bytes(LINES)
+    found = load_source("mbpp_plus")
+    assert found.origin == "evalplus' cache: MbppPlus-v0.2.0.jsonl"
+    assert found.rows == ROWS
+    other = home / "own.jsonl"
+    other.write_bytes(LINES + LINES)
+    monkeypatch.setenv("MBPP_OVERRIDE_PATH", str(other))
+    assert load_source("mbpp_plus").count == 4
+    assert "MBPP_OVERRIDE_PATH" in load_source("mbpp_plus").origin
+
+
+def test_without_evalplus_it_says_what_to_type(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EvalsError, match=r"pip install 'populab-evals\[benchmarks\]', or give a"):
+        load_source("humaneval_plus")
+
+
+def test_evalplus_fetches_the_file_or_says_why_not(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+
+    def offline() -> None:
+        print("Downloading")
+        raise OSError("Name or service not known\nmore")
+
+    def online() -> None:
+        cache_folder().mkdir(parents=True)
+        (cache_folder() / "HumanEvalPlus-v0.1.10.jsonl").write_bytes(LINES)
+
+    put("evalplus", ModuleType("evalplus"), monkeypatch)
+    put("evalplus.data", SimpleNamespace(get_human_eval_plus=offline), monkeypatch)
+    with pytest.raises(EvalsError, match=r"not known\); .*--data HumanEvalPlus.jsonl.gz$"):
+        load_source("humaneval_plus")
+    put("evalplus.data", SimpleNamespace(get_human_eval_plus=lambda: None), monkeypatch)
+    with pytest.raises(EvalsError, match="evalplus keeps no file"):
+        load_source("humaneval_plus")
+    put("evalplus.data", SimpleNamespace(get_human_eval_plus=online), monkeypatch)
+    assert load_source("humaneval_plus").rows == ROWS
+    assert capsys.readouterr().out == ""
+
+
+class FakeDatasets(ModuleType):
+    """As much of `datasets` as is used, with rows or an error of our own."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__("datasets")
+        self.answer = answer
+        self.config = SimpleNamespace(HF_HUB_OFFLINE=False)
+        self.asked: list[tuple[Any, ...]] = []
+        bars = SimpleNamespace(is_progress_bar_enabled=lambda: True)
+        self.utils = SimpleNamespace(logging=bars)
+
+    def disable_progress_bars(self) -> None:
+        self.bars = False
+
+    def enable_progress_bars(self) -> None:
+        self.bars = True
+
+    def load_dataset(self, path: str, config: str | None, split: str) -> Any:
+        self.asked.append((path, config, split, self.config.HF_HUB_OFFLINE))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_hub_rows_are_plain_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"question_id": "1", "contest_date": datetime(2024, 8, 1), "tests": [{"n": 1}]}]
+    fake = FakeDatasets(rows)
+    put("datasets", fake, monkeypatch)
+    monkeypatch.setattr(hub, "_resolves", lambda: True)
+    found = load_source("livecodebench", config="release_v6")
+    assert fake.asked == [("lighteval/code_generation_lite", "release_v6", "test", False)]
+    assert found.rows[0]["contest_date"] == "2024-08-01T00:00:00"
+    assert (found.hashed, found.sha256) == ("rows", rows_sha256(found.rows))
+    assert found.origin == "hub: lighteval/code_generation_lite (release_v6, test)"
+    assert fake.bars
+
+
+def test_an_unknown_host_means_cache_only_and_a_clear_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(*_: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(hub, "getproxies", dict)
+    fake = FakeDatasets(ConnectionError("Couldn't reach"))
+    put("datasets", fake, monkeypatch)
+    with pytest.raises(EvalsError, match=r"not in the cache.*--data aime25.jsonl$"):
+        load_source("aime25")
+    assert fake.asked[0][-1] is True
+    assert fake.config.HF_HUB_OFFLINE is False
+    fake.answer = ROWS
+    assert load_source("aime25").rows == ROWS
+    monkeypatch.setattr(hub, "getproxies", lambda: {"https": "http://proxy:1"})
+    fake.answer = ValueError("BuilderConfig 'x' not found\ntry another")
+    with pytest.raises(EvalsError, match=r"BuilderConfig 'x' not found; give a file"):
+        load_source("aime25")
+
+
+def test_without_datasets_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(EvalsError, match=r"type: pip install 'populab-evals\[benchmarks\]'$"):
+        load_source("math500")
+
+
+def test_parquet_needs_datasets_and_gives_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 and no more PAR1")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "datasets", None)
+        with pytest.raises(EvalsError, match="to read parquet"):
+            read_file(broken)
+    datasets = pytest.importorskip("datasets")
+    with pytest.raises(EvalsError, match="broken parquet"):
+        read_file(broken)
+    path = tmp_path / "rows.parquet"
+    datasets.Dataset.from_list([{**row, "day": datetime(2024, 8, 1)} for row in ROWS]).to_parquet(
+        str(path)
+    )
+    assert read_file(path).rows == [{**row, "day": "2024-08-01T00:00:00"} for row in ROWS]
