@@ -7,16 +7,22 @@ value at a time, so that its merging of tuples, lists and intervals never comes 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
-from evals.math.expressions import Tree, Unreadable, read
-from evals.math.forms import Based, Bracketed, Form, Listing, Matrix, Ratio, Relation, Scalar, shape
-from evals.math.golds import Gold
-from evals.math.guards import TooLarge, check_growth, check_length
-from evals.math.notation import plain, without_thousands
-from evals.math.numeric import equal, variables
-from evals.math.relations import (
+from evals.math.formulas.forms import (
+    Based,
+    Bracketed,
+    Form,
+    Listing,
+    Matrix,
+    Ratio,
+    Relation,
+    Scalar,
+    shape,
+)
+from evals.math.formulas.guards import TooLarge, check_growth, check_length
+from evals.math.formulas.notation import plain, without_thousands
+from evals.math.formulas.relations import (
     equivalent,
     interval,
     is_name,
@@ -24,15 +30,16 @@ from evals.math.relations import (
     renamed_argument,
     same_name,
     values_said,
-    variants,
 )
-from evals.math.units import choice, units_differ, without_unit
+from evals.math.formulas.signs import variants
+from evals.math.formulas.units import choice, only_number, without_unit
+from evals.math.golds import Gold
+from evals.math.values import same_value, squeezed
 
 Symbolic: TypeAlias = Callable[[str, str], bool]
 """Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
 
 _ARTICLES = re.compile(r"\b(?:an?|the)\b|\\text|[^a-z0-9+\-]")
-_INFINITIES = {"\\infty": 1, "+\\infty": 1, "-\\infty": -1, "infty": 1, "oo": 1, "-oo": -1}
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
         found = plain(answer)
         if not found:
             return Comparison(False, "empty")
-        if _squeeze(found) == _squeeze(plain(gold.text)):
+        if squeezed(found) == squeezed(plain(gold.text)):
             return Comparison(True, "same text")
         if gold.kind == "text":
             return Comparison(_words(found) == _words(gold.text), "text")
@@ -78,7 +85,11 @@ class _Comparer:
         asked = self.symbolic
         forms = [
             shape(reading)
-            for text in ((rest, answer) if letter and rest else (answer,))
+            for text in (
+                *((rest,) if letter and rest else ()),
+                answer,
+                only_number(answer) or answer,
+            )
             for reading in dict.fromkeys((text, without_thousands(text)))
         ]
         # Every reading is tried by the own rules before Math-Verify is asked about any.
@@ -97,6 +108,8 @@ class _Comparer:
         return False
 
     def same(self, gold: Form, answer: Form) -> bool:
+        if isinstance(gold, Bracketed) and isinstance(answer, Listing):
+            answer = _point(answer) or answer
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -155,9 +168,12 @@ class _Comparer:
             return True
         said = named_value(gold)
         names = [side for side in answer.sides[:-1] if is_name(side)]
-        if said is not None and is_name(gold.sides[0]):
-            if any(same_name(gold.sides[0], name) or name.startswith("\\text") for name in names):
-                return any(self.same(shape(said), shape(side)) for side in values_said(answer))
+        if (
+            said is not None
+            and is_name(gold.sides[0])
+            and any(same_name(gold.sides[0], name) or name.startswith("\\text") for name in names)
+        ):
+            return any(self.same(shape(said), shape(side)) for side in values_said(answer))
         self.rule = "equation"
         return (gold.signs == answer.signs and "=" not in gold.signs) and all(
             map(self.same_value, gold.sides, answer.sides)
@@ -179,48 +195,13 @@ class _Comparer:
         )
 
     def same_value(self, gold: str, answer: str) -> bool:
-        """Two formulas, each perhaps with a unit."""
-        self.rule = "value"
-        if _squeeze(gold) == _squeeze(answer):
-            return True
-        if gold in _INFINITIES or answer in _INFINITIES:
-            return _INFINITIES.get(gold) == _INFINITIES.get(answer)
-        wanted, gold_unit = without_unit(gold, words=False)
-        gold_unit = gold_unit or self.gold.unit
-        tree = _tree(wanted)
-        numeric = tree is not None and not variables(tree)
-        unread = True
-        for words in (False, True) if numeric else (False,):
-            found, unit = without_unit(answer, words)
-            if units_differ(gold_unit, unit):
-                self.rule = "unit"
-                return False
-            other = _tree(found + "%" if unit == "percent" else found)
-            if tree is None or other is None:
-                continue
-            if self.gold.unit == "percent":
-                tree, other = _without_percent(tree), _without_percent(other)
-            verdict = equal(tree, _spelled_alike(tree, other))
-            if verdict:
-                return True
-            unread = unread and verdict is None
-        if unread and (not numeric or "\\" in answer):
-            return self.ask(wanted, without_unit(answer, words=False)[0])
-        return False
-
-    def ask(self, gold: str, answer: str) -> bool:
-        """Math-Verify's word on what could not be read here."""
+        """Two formulas, each perhaps with a unit; Math-Verify's word on what cannot be read."""
+        verdict, self.rule = same_value(gold, answer, self.gold.unit)
+        if verdict is not None:
+            return verdict
         self.rule = "symbolic"
         check_growth(answer)
-        return bool(answer) and self.symbolic(gold, answer)
-
-
-@lru_cache(maxsize=1024)
-def _tree(text: str) -> Tree | None:
-    try:
-        return read(text)
-    except Unreadable:
-        return None
+        return self.symbolic(*(without_unit(text, words=False)[0] for text in (gold, answer)))
 
 
 def _several(form: Form) -> bool:
@@ -231,37 +212,23 @@ def _several(form: Form) -> bool:
     return isinstance(form, Listing) or (isinstance(form, Scalar) and "\\pm" in form.text)
 
 
+def _point(listing: Listing) -> Form | None:
+    """The point (2, 4) that x=2, y=4 says."""
+    items = [item for item in listing.items if isinstance(item, Relation) and item.signs == ("=",)]
+    names = {item.sides[0] for item in items}
+    if len(items) < max(2, len(listing.items)) or len(names) < len(items):
+        return None
+    if not all(map(is_name, names)):
+        return None
+    return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
+
+
 def _based(form: Form) -> tuple[str, int] | None:
     if isinstance(form, Based):
         return form.digits, form.base
     if isinstance(form, Scalar) and form.text.isdigit():
         return form.text.lstrip("0") or "0", 10
     return None
-
-
-def _without_percent(tree: Tree) -> Tree:
-    return tree[1] if tree[0] == "percent" and isinstance(tree[1], tuple) else tree
-
-
-def _spelled_alike(gold: Tree, answer: Tree) -> Tree:
-    """The answer with its free constants C, C_1 written as the gold writes them."""
-    asked, used = variables(gold), variables(answer)
-    names = {
-        name: name.swapcase()
-        for name in used - asked
-        if name[0] in "cC" and name.swapcase() in asked - used
-    }
-    return _renamed(answer, names) if names else answer
-
-
-def _renamed(tree: Tree, names: dict[str, str]) -> Tree:
-    if tree[0] == "variable":
-        return ("variable", names.get(str(tree[1]), tree[1]))
-    return (tree[0], *(_renamed(p, names) if isinstance(p, tuple) else p for p in tree[1:]))
-
-
-def _squeeze(text: str) -> str:
-    return re.sub(r"[\s{}]", "", text)
 
 
 def _words(text: str) -> str:

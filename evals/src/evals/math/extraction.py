@@ -31,7 +31,9 @@ _MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$(?!\s*\d[\d,.]*\s+[A-Za-z])([^$\n]+?)(?<!\\)\$",
     re.DOTALL,
 )
-_NUMBER = re.compile(r"(?<![\w.])[-−+]?\s?\$?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:/\d+)?%?")
+_NUMBER = re.compile(
+    r"(?<![\w.])[-−+]?\s?\$?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:/\d+)?%?"
+)
 _SENTENCE = re.compile(r"[.!?](?=\s+[A-Z(]|\s*$)|,\s+(?:not|because|since|so|as|which)\b")
 _PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 
@@ -65,12 +67,12 @@ def extract(response: str) -> Extraction:
         if found is None:
             return Extraction(_trim(inside), "answer tag")
         return Extraction(found.text, found.rule if found.text is None else "answer tag")
-    tail = body[-TAIL:]
+    tail = body[-TAIL:].replace("**", "")
     return (
         _box(body)
         or _hashes(tail)
         or _phrase(tail)
-        or _whole(body)
+        or (_whole(tail) if len(body) < TAIL else None)
         or _last_value(tail)
         or _short(body)
         or Extraction(None, "no answer")
@@ -161,7 +163,7 @@ def _line(body: str) -> Extraction | None:
 
 
 def _whole(body: str) -> Extraction | None:
-    text = body.strip()
+    text = body.strip().strip("*")
     if "\n" in text or len(text) > 400 or _is_prose(text):
         return None
     return Extraction(_trim(text), "whole text")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evals.math.notation import plain
-from evals.math.units import canonical_unit, without_unit
+from evals.math.formulas.notation import plain
+from evals.math.formulas.units import canonical_unit, without_unit
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Gold:
 
 _E_NOTATION = re.compile(r"^([-+]?)(\d+(?:\.\d+)?)[eE]([-+]?)0*(\d+)$")
 _ASKS_PERCENT = re.compile(
-    r"(?:what|how many|as an?|which|determine the|find the|compute the)\b[^.?!]*percent(?:age)?s?\b",
+    r"(?:what|how many|as an?|which|determine the|find the|compute the)\b[^.?!]*"
+    r"percent(?:age)?s?\b",
     re.IGNORECASE,
 )
 _CHOICE = re.compile(r"^\\text\{\s*\(([A-E])\)\s*\}$")

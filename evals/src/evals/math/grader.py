@@ -1,4 +1,4 @@
-"""Grade math answers: own rules first, Math-Verify for what they cannot read, in child processes."""
+"""Grade math answers in child processes: own rules, and Math-Verify for what they cannot read."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator

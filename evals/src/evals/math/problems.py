@@ -108,7 +108,7 @@ def _problem(schema: Schema, row: Row, number: int, place: str) -> MathProblem:
     raw = schema.gold(row)
     if isinstance(raw, bool) or not isinstance(raw, str | int | float) or not str(raw).strip():
         raise EvalsError(
-            f"{place}: no answer in {', '.join(schema.needs)}; expected the form of {schema_hint(schema)}"
+            f"{place}: no answer in {', '.join(schema.needs)}; expected {schema_hint(schema)}"
         )
     unit, level = row.get("unit"), row.get(schema.level) if schema.level else None
     return MathProblem(

@@ -5,6 +5,7 @@ killed by its processor time instead.
 """
 
 import logging
+from importlib import import_module
 from importlib.util import find_spec
 
 from evals.errors import EvalsError
@@ -27,11 +28,10 @@ def warm() -> None:
 
 def same(gold: str, answer: str) -> bool:
     """Whether Math-Verify takes `answer` for `gold`. Both are LaTeX without a box."""
-    from math_verify import LatexExtractionConfig, parse, verify
-
-    config = [LatexExtractionConfig(boxed_match_priority=0)]
+    library = import_module("math_verify")
+    config = [library.LatexExtractionConfig(boxed_match_priority=0)]
     first, second = (
-        parse(f"$\\boxed{{{text}}}$", config, parsing_timeout=None, raise_on_error=False)
+        library.parse(f"$\\boxed{{{text}}}$", config, parsing_timeout=None, raise_on_error=False)
         for text in (gold, answer)
     )
-    return bool(verify(first, second, strict=True, float_rounding=9, timeout_seconds=None))
+    return bool(library.verify(first, second, strict=True, float_rounding=9, timeout_seconds=None))

@@ -4,8 +4,9 @@ A server that never reads an answer forks judges; a judge reads requests and wri
 comparison has an alarm of processor time, which ends the judge whatever it computes, and the server
 forks the next one from its warm memory. A judge has `MEMORY` bytes more than the server.
 
-Request: two frames, the gold as JSON and the response as UTF-8. Reply: one frame of JSON. A frame
-is its length in 8 bytes, then its bytes.
+Request: two frames, the gold as JSON and the response as UTF-8. Reply: the extracted answer, if
+there is one, before anything computes with it; then the verdict, or what ended the judge. A frame
+is its length in 8 bytes, then its bytes; replies are JSON.
 """
 
 import gc
@@ -14,6 +15,10 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
 
 from evals.math import symbolic
 from evals.math.equality import compare
@@ -43,16 +48,27 @@ def main() -> None:
     while True:
         judge = os.fork()
         if judge == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os._exit(_judge(with_symbolic, seconds))
+        signal.signal(signal.SIGTERM, partial(_end, judge))
         _, status = os.waitpid(judge, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if os.WIFSIGNALED(status):
             _write({"died": os.WTERMSIG(status)})
         elif os.WEXITSTATUS(status) != _AGAIN:
             return
 
 
+def _end(judge: int, number: int, frame: FrameType | None) -> None:
+    """Take the judge along, and wait for it: nobody else would."""
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(judge, signal.SIGKILL)
+        os.waitpid(judge, 0)
+    os._exit(0)
+
+
 def _judge(with_symbolic: bool, seconds: float) -> int:
-    size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -65,7 +81,7 @@ def _judge(with_symbolic: bool, seconds: float) -> int:
             reply = _verdict(gold, response, with_symbolic)
         except MemoryError:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            _write({"correct": False, "extracted": None, "reason": "memory"})
+            _write({"correct": False, "reason": "memory"})
             return _AGAIN
         signal.setitimer(signal.ITIMER_PROF, 0)
         _write(reply)
@@ -76,7 +92,8 @@ def _verdict(gold_json: bytes, response: bytes, with_symbolic: bool) -> dict[str
     gold = Gold(**json.loads(gold_json))
     found = extract(response.decode("utf-8", "surrogatepass"))
     if found.text is None:
-        return {"correct": False, "extracted": None, "reason": found.rule}
+        return {"correct": False, "reason": found.rule}
+    _write({"extracted": found.text[:SHOWN]})
     try:
         verdict = compare(gold, found.text, symbolic.same if with_symbolic else _defer)
     except _Deferred:
@@ -84,9 +101,8 @@ def _verdict(gold_json: bytes, response: bytes, with_symbolic: bool) -> dict[str
     except MemoryError:
         raise
     except Exception as error:  # of Math-Verify, on an answer that it cannot read
-        verdict_reason = f"unreadable: {type(error).__name__}"
-        return {"correct": False, "extracted": found.text[:SHOWN], "reason": verdict_reason}
-    return {"correct": verdict.equal, "extracted": found.text[:SHOWN], "reason": verdict.reason}
+        return {"correct": False, "reason": f"unreadable: {type(error).__name__}"}
+    return {"correct": verdict.equal, "reason": verdict.reason}
 
 
 def _defer(gold: str, answer: str) -> bool:

@@ -10,12 +10,16 @@ import signal
 import subprocess
 import sys
 from collections import deque
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from evals.errors import EvalsError
 from evals.math.golds import Gold
+
+PATIENCE_S = 10.0
+"""For a process that was asked to end."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,17 @@ class Worker:
 
     def receive(self) -> Reply:
         """The verdict on the pair that was sent first of those under way."""
-        data = self._read()
-        if data is None:  # the server itself was killed: once more, in a new one
-            self._restart()
-            data = self._read()
-        if data is None:
+        replies = self._replies() or self._restart()
+        if replies is None:
             raise EvalsError("two grading processes in a row were killed; free memory, run again")
         self._sent.popleft()
-        reply = json.loads(data)
+        reply = replies[-1]
+        extracted = replies[0].get("extracted")
         if "died" in reply:
-            return _death(reply["died"])
+            return _death(reply["died"], extracted)
         if reply.get("deferred"):
-            return Reply(None, None, "deferred", deferred=True)
-        return Reply(reply["correct"], reply["extracted"], reply["reason"])
+            return Reply(None, extracted, "deferred", deferred=True)
+        return Reply(reply["correct"], extracted, reply["reason"])
 
     def close(self) -> None:
         """End the process and what it started."""
@@ -74,17 +76,17 @@ class Worker:
         self._sent.clear()
         if process is None:
             return
+        process.terminate()
         try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+            process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                try:
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
 
     def __enter__(self) -> "Worker":
         return self
@@ -97,28 +99,32 @@ class Worker:
     ) -> None:
         self.close()
 
-    def _restart(self) -> None:
+    def _restart(self) -> list[dict[str, Any]] | None:
+        """What a new process replies, where the server itself was killed."""
         waiting = list(self._sent)
         self.close()
         for request in waiting:
             self._sent.append(request)
             self._write(request)
+        return self._replies()
 
     def _write(self, request: bytes) -> None:
         if self._process is None:
             self._process = _start(self._kind, self._seconds)
-        try:
-            _pipe(self._process.stdin).write(request)
-        except BrokenPipeError:
-            pass  # `receive` finds the end and starts again
+        with suppress(BrokenPipeError):  # `receive` finds the end and starts again
+            _send(_pipe(self._process.stdin), request)
 
-    def _read(self) -> bytes | None:
-        if self._process is None:
-            return None
-        pipe = _pipe(self._process.stdout)
-        size = pipe.read(8)
-        data = pipe.read(int.from_bytes(size, "big")) if len(size) == 8 else b""
-        return data or None
+    def _replies(self) -> list[dict[str, Any]] | None:
+        """The extracted answer, if one was found, and the verdict; None when the process ended."""
+        found: list[dict[str, Any]] = []
+        while self._process is not None and (not found or "extracted" in found[-1]):
+            pipe = _pipe(self._process.stdout)
+            size = _receive(pipe, 8)
+            data = _receive(pipe, int.from_bytes(size, "big")) if size else None
+            if data is None:
+                return None
+            found.append(json.loads(data))
+        return found or None
 
 
 def _start(kind: str, seconds: float) -> subprocess.Popen[bytes]:
@@ -140,14 +146,32 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
+def _send(pipe: IO[bytes], request: bytes) -> None:
+    """All of a request: a pipe without a buffer may take less at a time."""
+    rest = memoryview(request)
+    while rest:
+        rest = rest[pipe.write(rest) :]
+
+
+def _receive(pipe: IO[bytes], count: int) -> bytes | None:
+    """So many bytes; None when the process ended before."""
+    data = b""
+    while len(data) < count:
+        part = pipe.read(count - len(data))
+        if not part:
+            return None
+        data += part
+    return data
+
+
 def _frame(data: bytes) -> bytes:
     return len(data).to_bytes(8, "big") + data
 
 
-def _death(number: int) -> Reply:
+def _death(number: int, extracted: str | None) -> Reply:
     """What it means for the answer that its judge was ended by a signal."""
     if number == signal.SIGPROF:
-        return Reply(False, None, "timeout")
+        return Reply(False, extracted, "timeout")
     if number == signal.SIGSEGV:
-        return Reply(False, None, "crash")
-    return Reply(None, None, f"not judged: ended by signal {number}")
+        return Reply(False, extracted, "crash")
+    return Reply(None, extracted, f"not judged: ended by signal {number}")

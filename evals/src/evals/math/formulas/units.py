@@ -26,13 +26,19 @@ _NAMES = {
     "percent": "percentage %",
 }  # fmt: skip
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
+NUMBER_WORDS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen", "twenty",
+)  # fmt: skip
 _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
 _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
 _WORDS = re.compile(
     r"(?<=[\d)}!°%])\s*((?:[A-Za-z]+[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)+)$|(?<=[\d)}])\s*°\s*[CFK]$"
 )
 _CHOICE = re.compile(
-    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$", re.DOTALL
+    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$",
+    re.DOTALL,
 )
 
 
@@ -59,6 +65,15 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
             continue
         break
     return text, canonical_unit(" ".join(found))
+
+
+def only_number(text: str) -> str | None:
+    """The number that ends a few words, or that one word is."""
+    bare = re.sub(r"\\text|[{}]", " ", text).strip(" .!")
+    if bare.lower() in NUMBER_WORDS:
+        return str(NUMBER_WORDS.index(bare.lower()))
+    match = re.fullmatch(r"[A-Za-z][A-Za-z ,':]*\s(-?[\d,]*\.?\d+)", bare)
+    return match.group(1) if match else None
 
 
 def canonical_unit(text: str) -> str:

@@ -1,12 +1,14 @@
-"""Equations and inequalities: the interval of an inequality, and when two equations say the same."""
+"""Equations and inequalities: the interval of one, and when two equations say the same."""
 
 import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from evals.math.expressions import Tree, Unreadable, read
-from evals.math.forms import Bracketed, Form, Listing, Relation, Scalar, shape
-from evals.math.numeric import Undefined, Value, close, points, value, variables
+from evals.math.formulas.expressions import Tree, read
+from evals.math.formulas.forms import Bracketed, Form, Relation, Scalar, shape
+from evals.math.formulas.numeric import close, points, variables
+from evals.math.formulas.operations import Undefined, Value, value
+from evals.math.formulas.tokens import Unreadable
 
 _NAME = re.compile(
     r"(?:\\(?:text|angle|triangle|overline|vec|dot|ddot|max|min)|\\?[A-Za-z]+)"
@@ -71,6 +73,8 @@ def interval(relation: Relation) -> Form | None:
         sides, signs = sides[::-1], tuple(flip[sign] for sign in signs[::-1])
     if not all(sign in _UPWARD for sign in signs):
         return None
+    if len(sides) == 2 and (size := re.fullmatch(r"\|\s*(\w|\\theta)\s*\|", sides[0])):
+        return interval(Relation((f"-({sides[1]})", size.group(1), sides[1]), signs * 2))
     if len(sides) == 3 and is_name(sides[1]):
         left = _UPWARD[signs[0]]
         right = ")" if signs[1] == "<" else "]"
@@ -100,8 +104,8 @@ def renamed_argument(gold: Relation, answer: Relation) -> Relation:
 
 
 def equivalent(gold: Relation, answer: Relation) -> bool:
-    """Whether two equations have the same solutions: they are multiples of each other, or the
-    answer holds where the gold `name = value` does, and not beside it."""
+    """Whether two equations have the same solutions: they are multiples of each other, or linear
+    in one variable with the same solution for it."""
     if gold.signs != ("=",) or answer.signs != ("=",):
         return False
     try:
@@ -109,7 +113,8 @@ def equivalent(gold: Relation, answer: Relation) -> bool:
     except Unreadable:
         return False
     return _proportional(first, second) or any(
-        _solved_by(name, side, second) for name, side in (gold.sides, gold.sides[::-1])
+        _solved_alike(first, second, name) and _solved_alike(second, first, name)
+        for name in sorted(variables(first) & variables(second))
     )
 
 
@@ -137,55 +142,23 @@ def _proportional(one: Tree, other: Tree) -> bool:
     return seen >= 2
 
 
-def _solved_by(name: str, side: str, equation: Tree) -> bool:
-    variable, solution = read(name), read(side)
-    if variable[0] != "variable" or variable[1] in variables(solution):
-        return False
+def _solved_alike(one: Tree, other: Tree, name: str) -> bool:
+    """Whether the solution of `one`, linear in a variable, solves `other`, and what is near not."""
     seen = 0
-    for point in points(variables(solution) | variables(equation), whole=False):
+    for point in points(variables(one) | variables(other), whole=False):
         try:
-            there = complex(value(solution, point))
-            on = {**point, str(variable[1]): there}
-            beside = {**point, str(variable[1]): there * 1.37 + Fraction(1, 7)}
-            left, right = complex(value(equation, on)), complex(value(equation, beside))
+            at = [complex(value(one, {**point, name: Fraction(k)})) for k in range(3)]
+            slope = at[1] - at[0]
+            if abs(at[2] - at[1] - slope) > 1e-9 * abs(slope) or not slope:
+                return False
+            root = -at[0] / slope
+            if not root:  # a factor of both, as x is of f(x) = x
+                return False
+            there = complex(value(other, {**point, name: root}))
+            beside = complex(value(other, {**point, name: root * 1.37 + Fraction(1, 7)}))
         except (Undefined, OverflowError):
             continue
-        if abs(left) > 1e-9 * abs(right) or abs(right) == 0:
+        if abs(there) > 1e-9 * abs(beside) or not beside:
             return False
         seen += 1
     return seen >= 2
-
-
-def variants(form: Form, linked: bool) -> list[Form]:
-    """The forms that the signs \\pm stand for; `linked`: all signs of a tuple go together."""
-    if isinstance(form, Listing):
-        return [found for item in form.items for found in variants(item, linked)]
-    if isinstance(form, Scalar):
-        if "\\pm" not in form.text and "\\mp" not in form.text:
-            return [form]
-        return [_signed(form, "+"), _signed(form, "-")]
-    if isinstance(form, Relation):
-        if not any("\\pm" in side for side in form.sides):
-            return [form]
-        return [_signed(form, "+"), _signed(form, "-")]
-    if isinstance(form, Bracketed):
-        if linked:
-            both = [_signed(form, "+"), _signed(form, "-")]
-            return both if both[0] != both[1] else [form]
-        found: list[tuple[Form, ...]] = [()]
-        for item in form.items:
-            found = [(*front, choice) for front in found for choice in variants(item, linked)][:64]
-        return [Bracketed(form.left, form.right, items) for items in found]
-    return [form]
-
-
-def _signed(form: Form, sign: str) -> Form:
-    other = "-" if sign == "+" else "+"
-    if isinstance(form, Scalar):
-        return Scalar(form.text.replace("\\pm", sign).replace("\\mp", other))
-    if isinstance(form, Relation):
-        sides = (side.replace("\\pm", sign).replace("\\mp", other) for side in form.sides)
-        return Relation(tuple(sides), form.signs)
-    if isinstance(form, Bracketed):
-        return Bracketed(form.left, form.right, tuple(_signed(item, sign) for item in form.items))
-    return form

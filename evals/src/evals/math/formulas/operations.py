@@ -1,28 +1,16 @@
-"""Compare trees by their values: exact fractions where possible, else complex numbers.
-
-Two formulas are taken as equal when they agree at several points: positive rational points, or
-small whole numbers where floors, factorials or binomials occur. Values that are not exact may
-differ by a relative 1e-9; there is no absolute tolerance, so 1.6e-19 is not 2.5e-19.
-"""
+"""The value of a tree at a point: an exact fraction where it can be, else a complex number."""
 
 import cmath
 import math
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from typing import TypeAlias
 
-from evals.math.expressions import Tree
-from evals.math.guards import MAX_BITS, MAX_EXPONENT, MAX_FACTORIAL, TooLarge
+from evals.math.formulas.expressions import Tree
+from evals.math.formulas.guards import MAX_BITS, MAX_EXPONENT, MAX_FACTORIAL, TooLarge
 
 Value: TypeAlias = Fraction | complex
-Point: TypeAlias = Mapping[str, Fraction]
-
-RELATIVE = 1e-9
-ROUNDED_PLACES = 6
-"""Decimals from which a rounded decimal counts as the endless number that it rounds."""
-_WHOLE = {"floor", "ceiling", "factorial", "binomial"}
+Point: TypeAlias = Mapping[str, Value]
 
 
 class Undefined(ValueError):
@@ -31,18 +19,23 @@ class Undefined(ValueError):
 
 _CONSTANTS: dict[str, Value] = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
 _FUNCTIONS: dict[str, Callable[[complex], complex]] = {
-    "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "sinh": cmath.sinh, "cosh": cmath.cosh,
-    "tanh": cmath.tanh, "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
-    "exp": cmath.exp, "ln": cmath.log, "log": cmath.log, "cot": lambda x: 1 / cmath.tan(x),
-    "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
-}  # fmt: skip
-
-
-def variables(tree: Tree) -> frozenset[str]:
-    """The names of the variables of a tree."""
-    if tree[0] == "variable":
-        return frozenset([str(tree[1])])
-    return frozenset().union(*(variables(part) for part in tree[1:] if isinstance(part, tuple)))
+    "sin": cmath.sin,
+    "cos": cmath.cos,
+    "tan": cmath.tan,
+    "cot": lambda x: 1 / cmath.tan(x),
+    "sec": lambda x: 1 / cmath.cos(x),
+    "csc": lambda x: 1 / cmath.sin(x),
+    "arcsin": cmath.asin,
+    "arccos": cmath.acos,
+    "arctan": cmath.atan,
+    "sinh": cmath.sinh,
+    "cosh": cmath.cosh,
+    "tanh": cmath.tanh,
+    "exp": cmath.exp,
+    "ln": cmath.log,
+    "log": cmath.log,
+    "log10": cmath.log10,
+}
 
 
 def value(tree: Tree, point: Point) -> Value:
@@ -56,96 +49,6 @@ def value(tree: Tree, point: Point) -> Value:
     if isinstance(found, complex) and not cmath.isfinite(found):
         raise Undefined("not finite")
     return found
-
-
-def close(one: Value, other: Value) -> bool:
-    """Equal fractions, or numbers whose relative difference is at most RELATIVE."""
-    if isinstance(one, Fraction) and isinstance(other, Fraction):
-        return one == other
-    try:
-        first, second = complex(one), complex(other)
-    except OverflowError:
-        return False
-    if 0 in (one, other):
-        return abs(first - second) < 1e-12
-    return abs(first - second) <= RELATIVE * max(abs(first), abs(second))
-
-
-def equal(one: Tree, other: Tree) -> bool | None:
-    """Whether two formulas agree; None where too few points gave a value to both."""
-    agreed = 0
-    names = variables(one) | variables(other)
-    for point in points(names, _has_whole(one) or _has_whole(other)):
-        try:
-            first = value(one, point)
-        except Undefined:
-            continue
-        try:
-            second = value(other, point)
-        except Undefined:
-            if not names:
-                return False
-            continue
-        if not close(first, second):
-            return not names and _rounds(one, other, first, second)
-        agreed += 1
-    return True if agreed >= min(2, len(names) + 1) else None
-
-
-def points(names: frozenset[str], whole: bool) -> Iterator[Point]:
-    """Where formulas in these variables are compared; the same points every time."""
-    if not names:
-        yield {}
-        return
-    draw = random.Random("+".join(sorted(names)))
-    for count in range(16 if whole else 4):
-        if whole:
-            yield {name: Fraction(draw.randint(1, 9) + 2 * (count % 3)) for name in sorted(names)}
-        else:
-            yield {name: Fraction(draw.randint(40, 400), 127) for name in sorted(names)}
-
-
-def _rounds(one: Tree, other: Tree, first: Value, second: Value) -> bool:
-    """Whether one side is the other, an endless number, rounded to many decimals."""
-    for tree, decimal, exact in ((one, first, second), (other, second, first)):
-        places = _decimals(tree)
-        if places is None or places < ROUNDED_PLACES or _decimals_end(exact):
-            continue
-        return abs(complex(decimal) - complex(exact)) <= 0.5001 * 10.0**-places
-    return False
-
-
-def _decimals(tree: Tree) -> int | None:
-    """Decimals of a decimal number; None for other formulas."""
-    while tree[0] == "negate" and isinstance(tree[1], tuple):
-        tree = tree[1]
-    if tree[0] != "number" or not isinstance(tree[1], Fraction):
-        return None
-    places = 0
-    bottom = tree[1].denominator
-    while bottom > 1 and places < 40:
-        bottom //= math.gcd(bottom, 10)
-        places += 1
-    return places
-
-
-def _decimals_end(found: Value) -> bool:
-    if not isinstance(found, Fraction):
-        return False
-    bottom = found.denominator
-    for prime in (2, 5):
-        while bottom % prime == 0:
-            bottom //= prime
-    return bottom == 1
-
-
-@lru_cache(maxsize=1024)
-def _has_whole(tree: Tree) -> bool:
-    if tree[0] in _WHOLE:
-        return True
-    if tree[0] == "power" and isinstance(tree[1], tuple) and tree[1][0] == "negate":
-        return bool(isinstance(tree[2], tuple) and variables(tree[2]))
-    return any(_has_whole(part) for part in tree[1:] if isinstance(part, tuple))
 
 
 def _value(tree: Tree, point: Point) -> Value:
@@ -166,7 +69,7 @@ def _value(tree: Tree, point: Point) -> Value:
 def _function(name: str, argument: Value) -> Value:
     if argument == 0 and name in ("exp", "cos", "cosh"):
         return Fraction(1)
-    if argument == 1 and name in ("ln", "log"):
+    if argument == 1 and name in ("ln", "log", "log10"):
         return Fraction(0)
     return _tidy(_FUNCTIONS[name](complex(argument)))
 
@@ -188,14 +91,18 @@ def _power(base: Value, exponent: Value) -> Value:
     if isinstance(base, Fraction) and isinstance(exponent, Fraction):
         if exponent.denominator == 1:
             bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-            if abs(base) != 1 and base and (
-                abs(exponent) > MAX_EXPONENT or bits * abs(exponent) > MAX_BITS
+            if (
+                abs(base) != 1
+                and base
+                and (abs(exponent) > MAX_EXPONENT or bits * abs(exponent) > MAX_BITS)
             ):
                 raise TooLarge("guard: exponent")
             return Fraction(base ** int(exponent))
-        return _root(base**exponent.numerator, Fraction(exponent.denominator)) if abs(
-            exponent
-        ) < 100 else complex(base) ** complex(exponent)
+        return (
+            _root(base**exponent.numerator, Fraction(exponent.denominator))
+            if abs(exponent) < 100
+            else complex(base) ** complex(exponent)
+        )
     if base == 0:
         return Fraction(0)
     if base == _CONSTANTS["e"]:

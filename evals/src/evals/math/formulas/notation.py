@@ -27,7 +27,7 @@ _FONTS = (
 )
 _SYNONYMS = (
     (r"\\(?:left|right|bigl|bigr|Bigl|Bigr|biggl|biggr|big|Big|bigg|Bigg)(?![A-Za-z])\s*\.?", ""),
-    (r"\\[!,;:> ]|~|\\q?quad(?![A-Za-z])|\\(?:displaystyle|textstyle|limits|nolimits|hfill)\b", " "),
+    (r"\\[!,;:> ]|~|\\q?quad(?![A-Za-z])|\\(?:displaystyle|textstyle|limits|nolimits)\b", " "),
     (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
     (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
     (r"\\(?:times|ast|bullet)(?![A-Za-z])", r"\\cdot "),
@@ -44,6 +44,7 @@ _SYNONYMS = (
     (r"\\(?:lor|vee)(?![A-Za-z])", r"\\text{ or }"),
     (r"\\(?:varphi)(?![A-Za-z])", r"\\phi "),
     (r"\\(?:varepsilon)(?![A-Za-z])", r"\\epsilon "),
+    (r"\\equiv(?![A-Za-z])", "="),
     (r"\\prime(?![A-Za-z])", "'"),
     (r"\^\s*\{\s*('+)\s*\}|\^\s*('+)", r"\1\2"),
     (r"\^\s*\{\s*('(?:\s*')+)\s*\}", "''"),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from evals.math.notation import split
+from evals.math.formulas.notation import split
+from evals.math.formulas.units import NUMBER_WORDS
 
 
 @dataclass(frozen=True)
@@ -68,38 +69,44 @@ class Ratio:
 
 Form: TypeAlias = Scalar | Bracketed | Listing | Matrix | Relation | Based | Ratio
 
-_AND = re.compile(r"\\text\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE)
+_AND = re.compile(
+    r"\\text\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE
+)
 _ORDER = ("\\leq", "\\geq", "\\neq", "<", ">", "=", "\\approx")
 _MATRIX = re.compile(
     r"^(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
     r"\\end\s*\{\1\}(?:\s*[)\]|])?$",
     re.DOTALL,
 )
-_BASE_WORDS = {
-    name: base
-    for base, name in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-        "fifteen sixteen".split()
-    )
-}
+_BASE_WORDS = {name: base for base, name in enumerate(NUMBER_WORDS)}
 _BASE = re.compile(
     r"^\(?\s*([0-9A-Fa-f]+)\s*\)?\s*(?:_\s*\{?\s*\(?|(?:\\text\{\s*)?\(?\s*(?:in )?base[- ]?\}?\s*)"
     r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
 _MEMBER = re.compile(r"^(?:\(?[A-Za-z](?:_\w|_\{\w+\})?\)?)\s*\\in\s*(?![A-Za-z])")
-_ABOUT = re.compile(r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*")
+_ABOUT = re.compile(
+    r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
+)
+_SCOPE = re.compile(
+    r"[\s,(]*(?:\\text\{[\s,(]*)?"
+    r"(?:(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b|\\forall).*$",
+    re.DOTALL,
+)
+_OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
 _LABEL = re.compile(r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*")
 
 
 @lru_cache(maxsize=2048)
 def shape(text: str) -> Form:
     """The form of an answer in plain notation."""
+    text = _SCOPE.sub("", text)
     text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
     text = _ABOUT.sub("", _MEMBER.sub("", text))
     matrix = _MATRIX.match(text)
     if matrix:
         rows = [row for row in matrix.group(2).split("\\\\") if row.strip()]
         return Matrix(tuple(tuple(cell.strip() for cell in row.split("&")) for row in rows))
+    text = _OUTWARD.sub(_inward, text)
     items = [item for item in split(text, (",", ";")) if item]
     if len(items) > 1:
         return Listing(tuple(shape(item) for item in items))
@@ -111,7 +118,9 @@ def shape(text: str) -> Form:
         return Relation(sides, signs)
     based = _BASE.match(text)
     if based:
-        base = int(based.group(2)) if based.group(2).isdigit() else _BASE_WORDS.get(based.group(2), 0)
+        base = (
+            int(based.group(2)) if based.group(2).isdigit() else _BASE_WORDS.get(based.group(2), 0)
+        )
         if 2 <= base <= 36 and "e" not in based.group(1) and based.group(1)[0].isdigit():
             return Based(based.group(1).upper().lstrip("0") or "0", base)
     ratio = re.fullmatch(r"[^:=]+(?::[^:=]+)+", text)
@@ -120,8 +129,22 @@ def shape(text: str) -> Form:
     return _bracketed(text)
 
 
+def _inward(match: re.Match[str]) -> str:
+    """]a, b[ written as (a, b): brackets that open outwards leave the end out."""
+    if match.group(3):
+        return f"[{match.group(4)})"
+    return f"({match.group(1)}{']' if match.group(2) == ']' else ')'}"
+
+
 def _bracketed(text: str) -> Form:
-    for left, right in (("\\{", "\\}"), ("\\langle", "\\rangle"), ("(", ")"), ("[", "]"), ("(", "]"), ("[", ")")):
+    for left, right in (
+        ("\\{", "\\}"),
+        ("\\langle", "\\rangle"),
+        ("(", ")"),
+        ("[", "]"),
+        ("(", "]"),
+        ("[", ")"),
+    ):
         if not (text.startswith(left) and text.endswith(right)):
             continue
         inner = text[len(left) : -len(right)]
@@ -131,7 +154,9 @@ def _bracketed(text: str) -> Form:
         if left == "\\{":
             return Listing(items)
         if len(items) > 1:
-            return Bracketed("(" if left == "\\langle" else left, ")" if right == "\\rangle" else right, items)
+            return Bracketed(
+                "(" if left == "\\langle" else left, ")" if right == "\\rangle" else right, items
+            )
     return Scalar(text)
 
 

@@ -14,7 +14,9 @@ MAX_BITS = 60_000
 """Of an exact whole number."""
 
 _EXPONENT = re.compile(r"\^\s*\{?\s*[-+]?\s*(\d{5,})")
-_TOWER = re.compile(r"\^\s*\{[^{}]{0,40}\^\s*\{[^{}]{0,40}\^|\^\s*\w\s*\^|(?:\^\s*\{[^{}^]{0,20}){3}")
+_TOWER = re.compile(
+    r"\^\s*\{[^{}]{0,40}\^\s*\{[^{}]{0,40}\^|\^\s*\w\s*\^|(?:\^\s*\{[^{}^]{0,20}){3}"
+)
 _FACTORIAL = re.compile(r"(\d{5,})\s*!|!\s*[!)}\s]*!")
 _DIGITS = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
 

@@ -7,70 +7,23 @@ cannot be read: Unreadable.
 """
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from evals.math.guards import MAX_NESTING
+from evals.math.formulas.guards import MAX_NESTING
+from evals.math.formulas.tokens import (
+    CLOSING,
+    FACTORS,
+    FUNCTIONS,
+    GREEK,
+    MARKS,
+    Token,
+    Unreadable,
+    tokens,
+)
 
 Tree: TypeAlias = tuple[object, ...]
 """("number", Fraction), ("variable", name), or (operation, operand, ...)."""
-
-
-class Unreadable(ValueError):
-    """The text is no formula of the language above."""
-
-
-FUNCTIONS = {
-    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
-    "exp", "ln", "log", "sqrt",
-}  # fmt: skip
-_ALIASES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
-_GREEK = set(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon "
-    "phi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell odot nabla".split()
-)
-_MARKS = {"dot", "ddot", "vec", "hat", "bar", "tilde", "overline"}
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d*)?[eE][-+]?\d+(?![A-Za-z])|\d+\.\d*|\.\d+|\d+)"
-    r"|(?P<command>\\[A-Za-z]+|\\[{}|])|(?P<word>[A-Za-z]+)|(?P<sign>\*\*|\S))"
-)
-_LETTERS = re.compile(
-    "arcsin|arccos|arctan|asin|acos|atan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|exp|ln|log|sqrt|pi"
-    "|theta|omega|[A-Za-z]"
-)
-_CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil"}
-
-
-@dataclass(frozen=True)
-class Token:
-    """kind: number, command, letter or sign. spaced: white space stands before it."""
-
-    kind: str
-    text: str
-    spaced: bool = False
-
-
-def tokens(text: str) -> list[Token]:
-    """Cut a formula; a run of letters becomes function names and single letters."""
-    found: list[Token] = []
-    place = 0
-    text = text.rstrip()
-    while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None:
-            raise Unreadable(text[place : place + 20])
-        kind = str(match.lastgroup)
-        content = match.group(kind)
-        spaced = match.start(kind) > place
-        if kind == "word":
-            for piece in _LETTERS.findall(content):
-                name = _ALIASES.get(piece, piece)
-                found.append(Token("command", "\\" + name) if len(piece) > 1 else Token("letter", piece))
-        else:
-            found.append(Token(kind, content, spaced))
-        place = match.end()
-    return found
 
 
 def read(text: str) -> Tree:
@@ -142,10 +95,7 @@ class _Reader:
         if token.kind in ("number", "letter"):
             return True
         if token.kind == "command":
-            name = token.text[1:]
-            return name in FUNCTIONS | _GREEK | _MARKS | {
-                "frac", "binom", "pi", "lfloor", "lceil", "text", "infty",
-            }  # fmt: skip
+            return token.text[1:] in FACTORS
         return token.text in ("(", "[", "{")
 
     def power(self) -> Tree:
@@ -179,7 +129,7 @@ class _Reader:
 
     def group(self, opening: str) -> Tree:
         tree = self.sum()
-        self.take(_CLOSING[opening])
+        self.take(CLOSING[opening])
         return tree
 
     def argument(self) -> Tree:
@@ -231,7 +181,11 @@ class _Reader:
             and ahead[2].text.isdigit()
         ):
             self.place += 3
-            quotient = ("divide", ("number", Fraction(after.text)), ("number", Fraction(ahead[2].text)))
+            quotient = (
+                "divide",
+                ("number", Fraction(after.text)),
+                ("number", Fraction(ahead[2].text)),
+            )
             return ("add", tree, quotient)
         return tree
 
@@ -270,11 +224,11 @@ class _Reader:
             return ("floor" if name == "lfloor" else "ceiling", inner)
         if name in ("pi", "infty"):
             return ("constant", name)
-        if name in _MARKS:
+        if name in MARKS:
             return self.marked(name)
         if name in FUNCTIONS:
             return self.function(name)
-        if name in _GREEK:
+        if name in GREEK:
             return self.variable(name)
         raise Unreadable("\\" + name)
 
@@ -320,7 +274,7 @@ class _Reader:
         if base is not None:
             if name != "log":
                 raise Unreadable("base of " + name)
-            tree = ("divide", tree, ("log", base))
+            tree = ("divide", ("ln", *tree[1:]), ("ln", base))
         return tree if exponent is None else ("power", tree, exponent)
 
     def function_argument(self) -> Tree:
