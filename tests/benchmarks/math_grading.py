@@ -131,9 +131,8 @@ ABLATIONS: dict[str, dict[str, object]] = {
 
 def ablations(pairs: list[Pair]) -> None:
     """Agreement of the own rules without each of them; then without golds and extraction."""
-    from evals.math.forms import shape
-
-    from evals.math.equality import _tree
+    from evals.math.formulas.forms import shape
+    from evals.math.values import _tree
 
     print("| without the rule | agree |\n|---|---|")
     for name, patches in ABLATIONS.items():

@@ -84,12 +84,14 @@ _BASE = re.compile(
     r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
 _MEMBER = re.compile(r"^(?:\(?[A-Za-z](?:_\w|_\{\w+\})?\)?)\s*\\in\s*(?![A-Za-z])")
+_BUILDER = re.compile(r"^\\\{\s*[A-Za-z]\s*(?:\\mid|:|\|)\s*(.*)\\\}$")
 _ABOUT = re.compile(
     r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
 )
 _SCOPE = re.compile(
     r"[\s,(]*(?:\\text\{[\s,(]*)?"
-    r"(?:(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b|\\forall).*$",
+    r"(?:,\s*[A-Za-z]\s*\\in\s*\\mathbb|\\forall"
+    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b).*$",
     re.DOTALL,
 )
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
@@ -101,6 +103,7 @@ def shape(text: str) -> Form:
     """The form of an answer in plain notation."""
     text = _SCOPE.sub("", text)
     text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
+    text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
     matrix = _MATRIX.match(text)
     if matrix:

@@ -60,7 +60,8 @@ _SYNONYMS = (
 )  # fmt: skip
 _RULES = tuple((re.compile(pattern), put) for pattern, put in _SYNONYMS)
 _FONT = re.compile(_FONTS)
-_PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[A-Za-z])\s*\}")
+_PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[A-Za-z]|[A-Z]{2,6})\s*\}")
+_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
 _POWERS = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:,\s?\d{3})+)(?![\d,]|\s*,\s*\d)")
 _LARGE = (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
@@ -77,6 +78,7 @@ def plain(text: str) -> str:
     text = text.replace("\\\\[", "\\\\ [").replace("\\dots", "...")
     rows = text.split("\\\\")  # rows of a matrix; the rules below would eat its line ends
     text = "\\\\".join(_apply(row) for row in rows)
+    text = _REPEATING.sub(_repeated, text)
     text = _LARGE_WORDS.sub(
         lambda match: rf"\cdot 10^{{{dict(_LARGE)[match.group(1).lower()]}}} ", text
     )
@@ -88,6 +90,14 @@ def _apply(text: str) -> str:
     for pattern, put in _RULES:
         text = pattern.sub(put, text)
     return _PLAIN_TEXT.sub(r"\1", text)
+
+
+def _repeated(match: re.Match[str]) -> str:
+    """0.1\\overline{6} as a fraction."""
+    whole, steady, repeated = match.groups()
+    bottom = int("9" * len(repeated) + "0" * len(steady))
+    top = int((whole + steady + repeated)[-200:]) - int((whole + steady or "0")[-200:])
+    return rf"\frac{{{top}}}{{{bottom}}}"
 
 
 def without_thousands(text: str) -> str:

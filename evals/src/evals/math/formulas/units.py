@@ -33,8 +33,11 @@ NUMBER_WORDS = (
 )  # fmt: skip
 _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
 _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
+# Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
-    r"(?<=[\d)}!°%])\s*((?:[A-Za-z]+[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)+)$|(?<=[\d)}])\s*°\s*[CFK]$"
+    r"(?<=[\d)}!°%])\s*"
+    r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
+    r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
 )
 _CHOICE = re.compile(
     r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$",
@@ -68,7 +71,10 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
 
 
 def only_number(text: str) -> str | None:
-    """The number that ends a few words, or that one word is."""
+    """The number in words and numbers that are one text: its start, its end, or its one word."""
+    inner = re.fullmatch(r"\\text\{\s*(\d[^{}]*)\}", text)
+    if inner:
+        return inner.group(1)
     bare = re.sub(r"\\text|[{}]", " ", text).strip(" .!")
     if bare.lower() in NUMBER_WORDS:
         return str(NUMBER_WORDS.index(bare.lower()))
