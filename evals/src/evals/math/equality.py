@@ -1,0 +1,235 @@
+"""Decide whether an answer is the gold, shape by shape, and name the rule that decided.
+
+Values are compared by `numeric`. A formula that `expressions` cannot read goes to Math-Verify, one
+value at a time, so that its merging of tuples, lists and intervals never comes into play.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from evals.math.formulas.forms import (
+    Based,
+    Bracketed,
+    Form,
+    Listing,
+    Matrix,
+    Ratio,
+    Relation,
+    Scalar,
+    shape,
+)
+from evals.math.formulas.guards import TooLarge, check_growth, check_length
+from evals.math.formulas.notation import plain, without_thousands
+from evals.math.formulas.relations import (
+    equivalent,
+    interval,
+    is_name,
+    named_value,
+    renamed_argument,
+    same_name,
+    values_said,
+)
+from evals.math.formulas.signs import variants
+from evals.math.formulas.units import choice, only_number, without_unit
+from evals.math.golds import Gold
+from evals.math.values import same_value, squeezed
+
+Symbolic: TypeAlias = Callable[[str, str], bool]
+"""Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
+
+_ARTICLES = re.compile(r"\b(?:an?|the)\b|\\text|[^a-z0-9+\-]")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """equal: whether the answer is right. reason: the name of the rule that decided."""
+
+    equal: bool
+    reason: str
+
+
+def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
+    """Compare one extracted answer. `symbolic` may raise to hand the pair on."""
+    try:
+        check_length(answer)
+        found = plain(answer)
+        if not found:
+            return Comparison(False, "empty")
+        if squeezed(found) == squeezed(plain(gold.text)):
+            return Comparison(True, "same text")
+        if gold.kind == "text":
+            return Comparison(_words(found) == _words(gold.text), "text")
+        if gold.kind == "choice":
+            return Comparison(choice(found)[0] == gold.text, "choice")
+        return _Comparer(gold, symbolic).compare(found)
+    except TooLarge as error:
+        return Comparison(False, str(error))
+    except RecursionError:
+        return Comparison(False, "guard: nesting")
+
+
+class _Comparer:
+    """One comparison: what is asked for, and the last rule that was used."""
+
+    def __init__(self, gold: Gold, symbolic: Symbolic) -> None:
+        self.gold = gold
+        self.symbolic = symbolic
+        self.rule = "value"
+        self.postponed = False
+
+    def compare(self, answer: str) -> Comparison:
+        wanted = shape(plain(self.gold.text))
+        letter, rest = choice(answer)
+        asked = self.symbolic
+        forms = [
+            shape(reading)
+            for text in (
+                *((rest,) if letter and rest else ()),
+                answer,
+                only_number(answer) or answer,
+            )
+            for reading in dict.fromkeys((text, without_thousands(text)))
+        ]
+        # Every reading is tried by the own rules before Math-Verify is asked about any.
+        self.symbolic = self.postpone
+        for _ in range(2):
+            for form in forms:
+                if self.same(wanted, form):
+                    return Comparison(True, self.rule)
+            if not self.postponed:
+                break
+            self.symbolic = asked
+        return Comparison(False, self.rule)
+
+    def postpone(self, gold: str, answer: str) -> bool:
+        self.postponed = True
+        return False
+
+    def same(self, gold: Form, answer: Form) -> bool:
+        if isinstance(gold, Bracketed) and isinstance(answer, Listing):
+            answer = _point(answer) or answer
+        if isinstance(gold, Relation) and (found := interval(gold)) is not None:
+            gold = found
+        if isinstance(answer, Relation) and (found := interval(answer)) is not None:
+            answer = found
+        if _several(gold) or _several(answer):
+            return self.same_values(gold, answer)
+        if isinstance(gold, Relation) or isinstance(answer, Relation):
+            return self.same_relation(gold, answer)
+        if isinstance(gold, Scalar) and isinstance(answer, Scalar):
+            return self.same_value(gold.text, answer.text)
+        if isinstance(gold, Bracketed) and isinstance(answer, Bracketed):
+            self.rule = "tuple or interval"
+            return (
+                (gold.left, gold.right, len(gold.items))
+                == (answer.left, answer.right, len(answer.items))
+            ) and all(map(self.same, gold.items, answer.items))
+        if isinstance(gold, Matrix):
+            return self.same_matrix(gold, answer)
+        if isinstance(gold, Based) or isinstance(answer, Based):
+            self.rule = "base"
+            return _based(gold) == _based(answer)
+        self.rule = "ratio" if isinstance(gold, Ratio) or isinstance(answer, Ratio) else "shape"
+        if isinstance(gold, Ratio) and isinstance(answer, Ratio):
+            return len(gold.parts) == len(answer.parts) and all(
+                map(self.same_value, gold.parts, answer.parts)
+            )
+        return False
+
+    def same_values(self, gold: Form, answer: Form) -> bool:
+        """Every value that is asked for, in any order, and no other."""
+        for linked in (False, True):
+            wanted, found = variants(gold, linked), variants(answer, linked)
+            if len(found) > 64:
+                raise TooLarge("guard: length")
+            if all(any(self.same(item, one) for one in found) for item in wanted) and all(
+                any(self.same(item, one) for item in wanted) for one in found
+            ):
+                self.rule = "list"
+                return True
+        self.rule = "list"
+        return False
+
+    def same_relation(self, gold: Form, answer: Form) -> bool:
+        if not isinstance(gold, Relation):
+            assert isinstance(answer, Relation)
+            return any(self.same(gold, shape(side)) for side in values_said(answer))
+        if not isinstance(answer, Relation):
+            said = named_value(gold)
+            if said is None or not (is_name(gold.sides[0]) or is_name(gold.sides[-1])):
+                self.rule = "equation"
+                return False
+            return self.same(shape(said), answer)
+        answer = renamed_argument(gold, answer)
+        if equivalent(gold, answer):
+            self.rule = "equation"
+            return True
+        said = named_value(gold)
+        names = [side for side in answer.sides[:-1] if is_name(side)]
+        if (
+            said is not None
+            and is_name(gold.sides[0])
+            and any(same_name(gold.sides[0], name) or name.startswith("\\text") for name in names)
+        ):
+            return any(self.same(shape(said), shape(side)) for side in values_said(answer))
+        self.rule = "equation"
+        return (gold.signs == answer.signs and "=" not in gold.signs) and all(
+            map(self.same_value, gold.sides, answer.sides)
+        )
+
+    def same_matrix(self, gold: Matrix, answer: Form) -> bool:
+        self.rule = "matrix"
+        rows: tuple[tuple[str, ...], ...]
+        if isinstance(answer, Matrix):
+            rows = answer.rows
+        elif isinstance(answer, Bracketed) and all(isinstance(i, Scalar) for i in answer.items):
+            rows = tuple((item.text,) for item in answer.items if isinstance(item, Scalar))
+        else:
+            return False
+        return [len(row) for row in rows] == [len(row) for row in gold.rows] and all(
+            self.same_value(one, other)
+            for wanted, found in zip(gold.rows, rows, strict=True)
+            for one, other in zip(wanted, found, strict=True)
+        )
+
+    def same_value(self, gold: str, answer: str) -> bool:
+        """Two formulas, each perhaps with a unit; Math-Verify's word on what cannot be read."""
+        verdict, self.rule = same_value(gold, answer, self.gold.unit)
+        if verdict is not None:
+            return verdict
+        self.rule = "symbolic"
+        check_growth(answer)
+        return self.symbolic(*(without_unit(text, words=False)[0] for text in (gold, answer)))
+
+
+def _several(form: Form) -> bool:
+    if isinstance(form, Bracketed):
+        return any(_several(item) for item in form.items)
+    if isinstance(form, Relation):
+        return any("\\pm" in side for side in form.sides)
+    return isinstance(form, Listing) or (isinstance(form, Scalar) and "\\pm" in form.text)
+
+
+def _point(listing: Listing) -> Form | None:
+    """The point (2, 4) that x=2, y=4 says."""
+    items = [item for item in listing.items if isinstance(item, Relation) and item.signs == ("=",)]
+    names = {item.sides[0] for item in items}
+    if len(items) < max(2, len(listing.items)) or len(names) < len(items):
+        return None
+    if not all(map(is_name, names)):
+        return None
+    return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
+
+
+def _based(form: Form) -> tuple[str, int] | None:
+    if isinstance(form, Based):
+        return form.digits, form.base
+    if isinstance(form, Scalar) and form.text.isdigit():
+        return form.text.lstrip("0") or "0", 10
+    return None
+
+
+def _words(text: str) -> str:
+    return _ARTICLES.sub("", text.lower())

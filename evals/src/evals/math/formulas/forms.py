@@ -1,0 +1,188 @@
+"""The shape of an answer: a list, a tuple or interval, a union, a matrix, an equation, or a value.
+
+Shapes are read before anything is computed, so that `1,-2` is not `(1,-2)`, an open end is not a
+closed one, and every one of several required values is asked for.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from evals.math.formulas.notation import split
+from evals.math.formulas.units import NUMBER_WORDS
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value: a formula, with or without a unit; or words."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bracketed:
+    """A tuple, a point or an interval: brackets and order count."""
+
+    left: str
+    right: str
+    items: tuple["Form", ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Values in any order: a set, the solutions of an equation, the parts of a union."""
+
+    items: tuple["Form", ...]
+    joined: str = ","
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows of cells."""
+
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Sides joined by = or by an order sign; `signs` has one entry less than `sides`."""
+
+    sides: tuple[str, ...]
+    signs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Based:
+    """Digits of a number in a base other than ten."""
+
+    digits: str
+    base: int
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Values joined by colons: a ratio or a time of day."""
+
+    parts: tuple[str, ...]
+
+
+Form: TypeAlias = Scalar | Bracketed | Listing | Matrix | Relation | Based | Ratio
+
+_AND = re.compile(
+    r"\\text\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE
+)
+_ORDER = ("\\leq", "\\geq", "\\neq", "<", ">", "=", "\\approx")
+_MATRIX = re.compile(
+    r"^(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
+    r"\\end\s*\{\1\}(?:\s*[)\]|])?$",
+    re.DOTALL,
+)
+_BASE_WORDS = {name: base for base, name in enumerate(NUMBER_WORDS)}
+_BASE = re.compile(
+    r"^\(?\s*([0-9A-Fa-f]+)\s*\)?\s*(?:_\s*\{?\s*\(?|(?:\\text\{\s*)?\(?\s*(?:in )?base[- ]?\}?\s*)"
+    r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
+)
+_MEMBER = re.compile(r"^(?:\(?[A-Za-z](?:_\w|_\{\w+\})?\)?)\s*\\in\s*(?![A-Za-z])")
+_BUILDER = re.compile(r"^\\\{\s*[A-Za-z]\s*(?:\\mid|:|\|)\s*(.*)\\\}$")
+_ABOUT = re.compile(
+    r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
+)
+_SCOPE = re.compile(
+    r"[\s,(]*(?:\\text\{[\s,(]*)?"
+    r"(?:,\s*[A-Za-z]\s*\\in\s*\\mathbb|\\forall"
+    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b).*$",
+    re.DOTALL,
+)
+_OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
+_LABEL = re.compile(r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*")
+
+
+@lru_cache(maxsize=2048)
+def shape(text: str) -> Form:
+    """The form of an answer in plain notation."""
+    text = _SCOPE.sub("", text)
+    text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
+    text = _BUILDER.sub(r"\1", text)
+    text = _ABOUT.sub("", _MEMBER.sub("", text))
+    matrix = _MATRIX.match(text)
+    if matrix:
+        rows = [row for row in matrix.group(2).split("\\\\") if row.strip()]
+        return Matrix(tuple(tuple(cell.strip() for cell in row.split("&")) for row in rows))
+    text = _OUTWARD.sub(_inward, text)
+    items = [item for item in split(text, (",", ";")) if item]
+    if len(items) > 1:
+        return Listing(tuple(shape(item) for item in items))
+    parts = split(text, ("\\cup", "\\bigcup"))
+    if len(parts) > 1:
+        return Listing(tuple(shape(part) for part in parts), "union")
+    sides, signs = _sides(text)
+    if signs:
+        return Relation(sides, signs)
+    based = _BASE.match(text)
+    if based:
+        base = (
+            int(based.group(2)) if based.group(2).isdigit() else _BASE_WORDS.get(based.group(2), 0)
+        )
+        if 2 <= base <= 36 and "e" not in based.group(1) and based.group(1)[0].isdigit():
+            return Based(based.group(1).upper().lstrip("0") or "0", base)
+    ratio = re.fullmatch(r"[^:=]+(?::[^:=]+)+", text)
+    if ratio:
+        return Ratio(tuple(part.strip() for part in text.split(":")))
+    return _bracketed(text)
+
+
+def _inward(match: re.Match[str]) -> str:
+    """]a, b[ written as (a, b): brackets that open outwards leave the end out."""
+    if match.group(3):
+        return f"[{match.group(4)})"
+    return f"({match.group(1)}{']' if match.group(2) == ']' else ')'}"
+
+
+def _bracketed(text: str) -> Form:
+    for left, right in (
+        ("\\{", "\\}"),
+        ("\\langle", "\\rangle"),
+        ("(", ")"),
+        ("[", "]"),
+        ("(", "]"),
+        ("[", ")"),
+    ):
+        if not (text.startswith(left) and text.endswith(right)):
+            continue
+        inner = text[len(left) : -len(right)]
+        if not _balanced(inner):
+            continue
+        items = tuple(shape(item) for item in split(inner, (",", ";")))
+        if left == "\\{":
+            return Listing(items)
+        if len(items) > 1:
+            return Bracketed(
+                "(" if left == "\\langle" else left, ")" if right == "\\rangle" else right, items
+            )
+    return Scalar(text)
+
+
+def _balanced(inner: str) -> bool:
+    depth = 0
+    for character in inner:
+        depth += (character in "([") - (character in ")]")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _sides(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The sides of a relation, and its signs."""
+    sides = tuple(split(text, _ORDER))
+    signs, place = [], 0
+    for side in sides[:-1]:
+        place = text.index(side, place) + len(side)
+        while text[place] == " ":
+            place += 1
+        sign = next(mark for mark in _ORDER if text.startswith(mark, place))
+        signs.append(sign)
+        place += len(sign)
+    if any(not side for side in sides):
+        return (text,), ()
+    return sides, tuple(signs)

@@ -1,0 +1,166 @@
+"""Equations and inequalities: the interval of one, and when two equations say the same."""
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from evals.math.formulas.expressions import Tree, read
+from evals.math.formulas.forms import Bracketed, Form, Relation, Scalar, shape
+from evals.math.formulas.numeric import close, points, variables
+from evals.math.formulas.operations import Undefined, Value, value
+from evals.math.formulas.tokens import Unreadable
+
+_NAME = re.compile(
+    r"(?:\\(?:text|angle|triangle|overline|vec|dot|ddot|max|min)|\\?[A-Za-z]+)"
+    r"(?:\{[^{}=]*\}|[A-Z])*(?:_(?:\{[^=]*?\}|\w))?'*(?:\([^()=]*\))?"
+)
+_APPLIED = re.compile(r"(.+)\(([A-Za-z])\)")
+_UPWARD, _DOWNWARD = {"<": "(", "\\leq": "["}, {">": ")", "\\geq": "]"}
+
+
+def is_name(side: str) -> bool:
+    """Whether a side only names something: x, f(n), m_{max}, \\angle ABC."""
+    bare = side.replace(" ", "")
+    if bare in ("e", "i", "\\pi"):
+        return False
+    try:
+        if read(side)[0] == "variable":
+            return True
+    except Unreadable:
+        pass
+    return _NAME.fullmatch(bare) is not None
+
+
+def named_value(relation: Relation) -> str | None:
+    """What an equation says that something is: the last side, or the first of 5 = x."""
+    if set(relation.signs) - {"=", "\\approx"}:
+        return None
+    last = relation.sides[-1]
+    if len(relation.sides) == 2 and is_name(last) and not is_name(relation.sides[0]):
+        return relation.sides[0]
+    return last
+
+
+def values_said(relation: Relation) -> Iterator[str]:
+    """The sides that an equation may offer as its answer.
+
+    x^2 - 1 = 0 offers none: its right side is no value of anything. What is only about equal
+    to a value may be the exact one before the sign.
+    """
+    last = named_value(relation)
+    if last is None:
+        return
+    if last.strip() == "0" and not is_name(relation.sides[0]) and _has_letters(relation.sides[0]):
+        return
+    yield last
+    for side, sign in zip(relation.sides, relation.signs, strict=False):
+        if sign == "\\approx" or (re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]):
+            yield side
+
+
+def _has_letters(side: str) -> bool:
+    try:
+        return bool(variables(read(side)))
+    except Unreadable:
+        return True
+
+
+def interval(relation: Relation) -> Form | None:
+    """The interval of `a < x <= b`, `x > a` and their mirror images; None for others."""
+    sides, signs = relation.sides, relation.signs
+    if all(sign in _DOWNWARD for sign in signs):
+        flip = {">": "<", "\\geq": "\\leq"}
+        sides, signs = sides[::-1], tuple(flip[sign] for sign in signs[::-1])
+    if not all(sign in _UPWARD for sign in signs):
+        return None
+    if len(sides) == 2 and (size := re.fullmatch(r"\|\s*(\w|\\theta)\s*\|", sides[0])):
+        return interval(Relation((f"-({sides[1]})", size.group(1), sides[1]), signs * 2))
+    if len(sides) == 3 and is_name(sides[1]):
+        left = _UPWARD[signs[0]]
+        right = ")" if signs[1] == "<" else "]"
+        return Bracketed(left, right, (shape(sides[0]), shape(sides[2])))
+    if len(sides) == 2 and is_name(sides[0]) != is_name(sides[1]):
+        if is_name(sides[0]):
+            right = ")" if signs[0] == "<" else "]"
+            return Bracketed("(", right, (Scalar("-\\infty"), shape(sides[1])))
+        return Bracketed(_UPWARD[signs[0]], ")", (shape(sides[0]), Scalar("\\infty")))
+    return None
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names may stand for the same: m and m_{max}, f(x) and f(n)."""
+    first, second = (re.sub(r"[\s{}\\]|text", "", name) for name in (one, other))
+    return bool(first and second) and first[0] == second[0]
+
+
+def renamed_argument(gold: Relation, answer: Relation) -> Relation:
+    """f(t) = 2t with the letter of the gold f(x) = 2x."""
+    wanted, found = (_APPLIED.fullmatch(side.sides[0].replace(" ", "")) for side in (gold, answer))
+    if wanted is None or found is None or wanted.group(2) == found.group(2):
+        return answer
+    old, new = found.group(2), wanted.group(2)
+    letter = re.compile(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])|(?<=[\dA-Z]){old}")
+    return Relation(tuple(letter.sub(new, side) for side in answer.sides), answer.signs)
+
+
+def equivalent(gold: Relation, answer: Relation) -> bool:
+    """Whether two equations have the same solutions: they are multiples of each other, or linear
+    in one variable with the same solution for it."""
+    if gold.signs != ("=",) or answer.signs != ("=",):
+        return False
+    if all(re.fullmatch(r"[A-Z]{2,6}", side) for side in gold.sides):  # acronyms, not products
+        return sorted(gold.sides) == sorted(answer.sides)
+    try:
+        first, second = (_difference(relation) for relation in (gold, answer))
+    except Unreadable:
+        return False
+    return _proportional(first, second) or any(
+        _solved_alike(first, second, name) and _solved_alike(second, first, name)
+        for name in sorted(variables(first) & variables(second))
+    )
+
+
+def _difference(relation: Relation) -> Tree:
+    left, right = (read(side) for side in relation.sides)
+    return ("add", left, ("negate", right))
+
+
+def _proportional(one: Tree, other: Tree) -> bool:
+    names = variables(one) | variables(other)
+    if not names:
+        return False
+    ratio: Value | None = None
+    seen = 0
+    for point in points(names, whole=False):
+        try:
+            first, second = value(one, point), value(other, point)
+            found = first / second if second else None
+        except (Undefined, ZeroDivisionError, OverflowError):
+            continue
+        if not found or (ratio is not None and not close(ratio, found)):
+            return False
+        ratio = found
+        seen += 1
+    return seen >= 2
+
+
+def _solved_alike(one: Tree, other: Tree, name: str) -> bool:
+    """Whether the solution of `one`, linear in a variable, solves `other`, and what is near not."""
+    seen = 0
+    for point in points(variables(one) | variables(other), whole=False):
+        try:
+            at = [complex(value(one, {**point, name: Fraction(k)})) for k in range(3)]
+            slope = at[1] - at[0]
+            if abs(at[2] - at[1] - slope) > 1e-9 * abs(slope) or not slope:
+                return False
+            root = -at[0] / slope
+            if not root:  # a factor of both, as x is of f(x) = x
+                return False
+            there = complex(value(other, {**point, name: root}))
+            beside = complex(value(other, {**point, name: root * 1.37 + Fraction(1, 7)}))
+        except (Undefined, OverflowError):
+            continue
+        if abs(there) > 1e-9 * abs(beside) or not beside:
+            return False
+        seen += 1
+    return seen >= 2

@@ -1,0 +1,101 @@
+"""Units and words that follow a value, and the letter of a choice before it."""
+
+import re
+
+_NAMES = {
+    "cm": "centimeter centimeters centimetre centimetres cms",
+    "mm": "millimeter millimeters",
+    "m": "meter meters metre metres",
+    "km": "kilometer kilometers kilometre kilometres",
+    "in": "inch inches",
+    "ft": "foot feet",
+    "yd": "yard yards",
+    "mi": "mile miles",
+    "s": "second seconds sec secs",
+    "min": "minute minutes mins",
+    "h": "hour hours hr hrs",
+    "day": "days",
+    "week": "weeks",
+    "month": "months",
+    "year": "years yr yrs",
+    "dollar": "dollars usd bucks",
+    "cent": "cents",
+    "degree": "degrees deg °",
+    "g": "gram grams",
+    "kg": "kilogram kilograms",
+    "percent": "percentage %",
+}  # fmt: skip
+_CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
+NUMBER_WORDS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen", "twenty",
+)  # fmt: skip
+_IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
+_TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
+# Possessive: a long answer must not be tried in every way of cutting it into words.
+_WORDS = re.compile(
+    r"(?<=[\d)}!°%])\s*"
+    r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
+    r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
+)
+_CHOICE = re.compile(
+    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$",
+    re.DOTALL,
+)
+
+
+def without_unit(text: str, words: bool) -> tuple[str, str]:
+    """The value and the unit after it, canonical where it is a common one; "" for none.
+
+    words: units may also stand as plain letters, which could be variables.
+    """
+    found: list[str] = []
+    while True:
+        match = _TEXT.search(text)
+        if match and match.start() and text[match.start() - 1] not in "_^":
+            found.insert(0, match.group(1))
+            text = text[: match.start()].rstrip(" \\").rstrip("/").strip()
+            continue
+        if text.endswith("°") and len(text) > 1:
+            found.insert(0, "°")
+            text = text[:-1].strip()
+            continue
+        plain = _WORDS.search(text) if words else None
+        if plain and plain.start():
+            found.insert(0, plain.group().strip())
+            text = text[: plain.start()].strip()
+            continue
+        break
+    return text, canonical_unit(" ".join(found))
+
+
+def only_number(text: str) -> str | None:
+    """The number in words and numbers that are one text: its start, its end, or its one word."""
+    inner = re.fullmatch(r"\\text\{\s*(\d[^{}]*)\}", text)
+    if inner:
+        return inner.group(1)
+    bare = re.sub(r"\\text|[{}]", " ", text).strip(" .!")
+    if bare.lower() in NUMBER_WORDS:
+        return str(NUMBER_WORDS.index(bare.lower()))
+    match = re.fullmatch(r"[A-Za-z][A-Za-z ,':]*\s(-?[\d,]*\.?\d+)", bare)
+    return match.group(1) if match else None
+
+
+def canonical_unit(text: str) -> str:
+    """The unit without its power, by its short name where it is a common one."""
+    bare = _IGNORED.sub(" ", text.replace("\\", "")).strip().lower()
+    return _CANONICAL.get(bare, bare)
+
+
+def units_differ(one: str, other: str) -> bool:
+    """Whether both are common units, and not the same one."""
+    return one != other and one in _NAMES and other in _NAMES
+
+
+def choice(text: str) -> tuple[str | None, str]:
+    """The letter A-E of a choice at the start of an answer, and what follows it."""
+    match = _CHOICE.match(text)
+    if match is None:
+        return (text, "") if re.fullmatch(r"[A-E]", text) else (None, text)
+    return next(group for group in match.groups()[:3] if group), match.group(4).strip()

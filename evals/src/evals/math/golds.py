@@ -1,0 +1,112 @@
+"""The right answer of a row, brought into one form once, when the benchmark is loaded.
+
+`Gold.rules` names what was done to the text of the row; `docs/math-golds.md` lists every row.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evals.math.formulas.notation import plain
+from evals.math.formulas.units import canonical_unit, without_unit
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What an answer is compared with.
+
+    text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
+    unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
+    rules: the names of what was done to the text of the row.
+    """
+
+    text: str
+    kind: str = "value"
+    unit: str = ""
+    rules: tuple[str, ...] = ()
+
+
+_E_NOTATION = re.compile(r"^([-+]?)(\d+(?:\.\d+)?)[eE]([-+]?)0*(\d+)$")
+_ASKS_PERCENT = re.compile(
+    r"(?:what|how many|as an?|which|determine the|find the|compute the)\b[^.?!]*"
+    r"percent(?:age)?s?\b",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(r"^\\text\{\s*\(([A-E])\)\s*\}$")
+_TEXT = re.compile(r"^\\text\{([^{}]*[A-Za-z]{2,}[^{}]*)\}$")
+
+
+def _e_notation(text: str) -> str:
+    match = _E_NOTATION.match(text)
+    if match is None:
+        return text
+    sign, digits, power_sign, power = match.groups()
+    return f"{sign}{digits} \\cdot 10^{{{power_sign.strip('+')}{power}}}"
+
+
+def _dollars(text: str) -> str:
+    """Mathematics signs around and inside a gold; an escaped one is money."""
+    return re.sub(r"(?<!\\)\$", " ", text).strip()
+
+
+Rule = tuple[str, Callable[[str], str]]
+RULES: tuple[Rule, ...] = (
+    ("mathematics signs", _dollars),
+    ("currency sign", lambda text: re.sub(r"\\\$\s*", "", text)),
+    ("side remark", lambda text: re.sub(r",?\s*where\b.*$", "", text, flags=re.DOTALL)),
+    ("full stop", lambda text: text.rstrip(" .")),
+    ("float of a whole number", lambda text: re.sub(r"^(-?\d+)\.0$", r"\1", text)),
+    ("leading zeros", lambda text: re.sub(r"^0+(?=\d+$)", "", text)),
+    ("plus sign", lambda text: re.sub(r"^\+(?=\d)", "", text)),
+    (
+        "thousands separators",
+        lambda text: re.sub(r"\D", "", text)
+        if re.fullmatch(r"\d{1,3}(?:,(?:\\!)?\s*\d{3})+", text)
+        else text,
+    ),
+    ("e-notation", _e_notation),
+    ("point without decimals", lambda text: re.sub(r"(?<=\d)\.(?=/)", "", text)),
+    ("point without a whole number", lambda text: re.sub(r"^(-?)\.(?=\d)", r"\g<1>0.", text)),
+    ("numpy function", lambda text: re.sub(r"np\.(?=arc|sin|cos|tan|sqrt|exp|log)", r"\\", text)),
+    (
+        "braces of a function",
+        lambda text: re.sub(r"\\(exp|arcsin|sin|cos|ln)\s*\{([^{}]*)\}", r"\\\1(\2)", text),
+    ),
+    ("letter before an interval", lambda text: re.sub(r"^[a-z](?=\(\d+,\d+\]$)", "", text)),
+    ("percent sign", lambda text: re.sub(r"\s*\\?%$", r"\\%", text)),
+)  # fmt: skip
+"""Applied in this order to the text of a row."""
+
+
+def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
+    """The gold of a row.
+
+    raw: its text or number. question: read for a percentage that is asked for.
+    unit: what a column of the row says that the answer is counted in.
+    """
+    text = str(raw).strip()
+    used = []
+    for name, rule in RULES:
+        changed = rule(text)
+        if changed != text:
+            used.append(name)
+            text = changed.strip()
+    spelled = plain(text)
+    if choice := _CHOICE.match(spelled):
+        return Gold(choice.group(1), "choice", rules=(*used, "letter of a choice"))
+    if words := _TEXT.match(spelled):
+        return Gold(words.group(1).strip(), "text", rules=(*used, "words"))
+    if unit.strip():
+        used.append("unit of the row")
+        unit = canonical_unit(re.sub(r"[$\\]|\^\S*$", "", unit) or "degree")
+    elif _ASKS_PERCENT.search(question):
+        used.append("percentage asked for")
+        unit = "percent"
+    else:
+        value, unit = without_unit(spelled, words=False)
+        if unit and "," not in spelled and value:
+            used.append("unit in the gold")
+            text = value
+        else:
+            unit = ""
+    return Gold(text, "value", unit, tuple(used))

@@ -1,0 +1,98 @@
+"""Whether two formulas, each perhaps with a unit, have the same value."""
+
+import re
+from functools import lru_cache
+
+from evals.math.formulas.expressions import Tree, read
+from evals.math.formulas.numeric import equal, variables
+from evals.math.formulas.tokens import Unreadable
+from evals.math.formulas.units import units_differ, without_unit
+
+_INFINITIES = {"\\infty": 1, "+\\infty": 1, "-\\infty": -1, "infty": 1, "oo": 1, "-oo": -1}
+"""Ends of intervals, by their signs."""
+_STRANGE = re.compile(r"\\(?!(?:text|frac|sqrt|cdot|pi|circ)(?![A-Za-z]))[A-Za-z]")
+"""A command that may mean something here but is not read."""
+
+
+def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
+    """The verdict and the name of the rule; None when a formula cannot be read here.
+
+    unit: what the row says that the answer is counted in; "" where it does not.
+    """
+    if squeezed(gold) == squeezed(answer):
+        return True, "same text"
+    if gold in _INFINITIES or answer in _INFINITIES:
+        return _INFINITIES.get(gold) == _INFINITIES.get(answer), "value"
+    wanted, gold_unit = without_unit(gold, words=False)
+    tree = _tree(wanted)
+    numeric = tree is not None and not variables(tree)
+    unread = True
+    for words in (False, True) if numeric else (False,):
+        found, answer_unit = without_unit(answer, words)
+        if units_differ(gold_unit or unit, answer_unit):
+            return False, "unit"
+        other = _tree(found + "%" if answer_unit == "percent" else found)
+        if tree is None or other is None:
+            continue
+        if unit == "percent":
+            tree, other = _without_percent(tree), _without_percent(other)
+        verdict = _same_tree(tree, other)
+        if verdict:
+            return True, "value"
+        unread = unread and verdict is None
+    if unread and (not numeric or _STRANGE.search(answer)):
+        return None, "unreadable"
+    return False, "value"
+
+
+def squeezed(text: str) -> str:
+    """Without white space and braces."""
+    return re.sub(r"[\s{}]", "", text)
+
+
+@lru_cache(maxsize=1024)
+def _tree(text: str) -> Tree | None:
+    try:
+        return read(text)
+    except Unreadable:
+        return None
+
+
+def _same_tree(gold: Tree, answer: Tree) -> bool | None:
+    """Equal as they stand, or with one side's bare logarithms to base ten."""
+    verdict = equal(gold, _spelled_alike(gold, answer))
+    if not verdict and _has_log(gold) != _has_log(answer):
+        return equal(_common_log(gold), _common_log(answer))
+    return verdict
+
+
+def _has_log(tree: Tree) -> bool:
+    """Whether a logarithm is written without its base."""
+    return tree[0] == "log" or any(_has_log(part) for part in tree if isinstance(part, tuple))
+
+
+def _common_log(tree: Tree) -> Tree:
+    """The tree with such logarithms to base ten."""
+    head = "log10" if tree[0] == "log" else tree[0]
+    return (head, *(_common_log(p) if isinstance(p, tuple) else p for p in tree[1:]))
+
+
+def _without_percent(tree: Tree) -> Tree:
+    return tree[1] if tree[0] == "percent" and isinstance(tree[1], tuple) else tree
+
+
+def _spelled_alike(gold: Tree, answer: Tree) -> Tree:
+    """The answer with its free constants C, C_1 written as the gold writes them."""
+    asked, used = variables(gold), variables(answer)
+    names = {
+        name: name.swapcase()
+        for name in used - asked
+        if name[0] in "cC" and name.swapcase() in asked - used
+    }
+    return _renamed(answer, names) if names else answer
+
+
+def _renamed(tree: Tree, names: dict[str, str]) -> Tree:
+    if tree[0] == "variable":
+        return ("variable", names.get(str(tree[1]), tree[1]))
+    return (tree[0], *(_renamed(p, names) if isinstance(p, tuple) else p for p in tree[1:]))

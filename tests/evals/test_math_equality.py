@@ -1,0 +1,117 @@
+"""What counts as the right answer: labelled pairs, and the traps that each rule is for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evals.math.equality import compare
+from evals.math.extraction import extract
+from evals.math.golds import Gold, canonical_gold
+
+PAIRS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data" / "math_pairs.jsonl").read_text().splitlines()
+]
+WRONG_ALLOWED = 0.02
+
+
+def no_symbolic(gold: str, answer: str) -> bool:
+    return False
+
+
+def verdict(gold: object, answer: str) -> bool:
+    return compare(canonical_gold(gold), answer, no_symbolic).equal
+
+
+def test_own_rules_agree_with_the_labels() -> None:
+    wrong = []
+    for pair in PAIRS:
+        found = extract(pair["response"])
+        given = found.text is not None and verdict(pair["gold"], found.text)
+        if given != pair["correct"]:
+            wrong.append(pair)
+    assert len(PAIRS) > 600
+    assert len(wrong) <= WRONG_ALLOWED * len(PAIRS), wrong
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("1.6e-19", r"2.5\times10^{-19}"),
+        ("0.0000001", "0.0000004"),
+        ("52_8", "52_9"),
+        ("52_8", "52"),
+        (r"10\%", "10"),
+        ("10", r"10\%"),
+        ("10", "0.1"),
+        (r"\frac{1}{15}", "3:45"),
+        ("1,-2", "(1,-2)"),
+        ("1,-2", "1"),
+        ("1,-2", "1,-2,3"),
+        ("3,5,7", "357"),
+        ("(-2,1)", "[-2,1]"),
+        ("204", "20400"),
+        ("204", "2.04"),
+        ("1", "0.9999"),
+        (r"\text{east}", r"\text{west}"),
+        ("(a+5)(b+2)", "(c+5)(d+2)"),
+        (r"(-\infty, 0) \cup\{1\}", "0"),
+        ("I(0)", "0"),
+        ("0", "x^2 - 1 = 0"),
+        ("1", r"\frac{0}{0}"),
+    ],
+)
+def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
+    assert not verdict(gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("4.5e33", r"4.5\times 10^{33}"),
+        ("7", r"\textbf{(E)}\ 7"),
+        ("204", "204."),
+        ("18", "18 dollars"),
+        (r"\frac{4}{3}", "1 1/3"),
+        (r"3\sqrt{13}", "3√13"),
+        ("90^\\circ", "90°"),
+        (r"2i\sqrt{3}", r"2\sqrt{3}i"),
+        ("y^{\\prime}+y=0", "y' = -y"),
+        ("(3,4]", r"3 < x \leq 4"),
+        ("x=5", "5"),
+        ("0.333333", r"\frac{1}{3}"),
+        ("10.816654", r"3\sqrt{13}"),
+        ("12", r"\frac{24}{2} = 12"),
+    ],
+)
+def test_what_strict_graders_refuse_is_right(gold: str, answer: str) -> None:
+    assert verdict(gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("9^{9^9}", "guard: exponent"),
+        ("2^{10^9}", "guard: exponent"),
+        ("2^{99999}", "guard: exponent"),
+        ("99999!", "guard: factorial"),
+        ("9" * 300, "guard: digits"),
+        ("(" * 100 + ")" * 100, "guard: nesting"),
+        ("1+" * 3000 + "1", "guard: length"),
+    ],
+)
+def test_guards_refuse_what_would_take_long(answer: str, reason: str) -> None:
+    assert compare(Gold("5"), answer, no_symbolic).reason == reason
+
+
+def test_only_what_cannot_be_read_is_asked() -> None:
+    asked = []
+
+    def symbolic(gold: str, answer: str) -> bool:
+        asked.append((gold, answer))
+        return True
+
+    assert compare(Gold(r"\frac{1}{3}"), r"\int_0^1 x^2 dx", symbolic).reason == "symbolic"
+    assert not compare(Gold(r"\frac{1}{3}"), r"\frac{1}{2}", symbolic).equal
+    assert asked == [(r"\frac{1}{3}", r"\int_0^1 x^2 dx")]

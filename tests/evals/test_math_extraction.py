@@ -1,0 +1,78 @@
+"""Where the final answer of a response is found, and what is ill-formed."""
+
+import time
+
+import pytest
+
+from evals.math.extraction import extract
+
+
+@pytest.mark.parametrize(
+    ("response", "text", "rule"),
+    [
+        (r"So \boxed{7}.", "7", "box"),
+        (r"\fbox{7}", "7", "box"),
+        (r"$\boxed 7$", "7", "box"),
+        (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}", "box"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}", "box"),
+        (r"first \boxed{8}. But \boxed{7}", "7", "box"),
+        (r"$x=\boxed{1}$ or $x=\boxed{-2}$", "1, -2", "boxes"),
+        (r"\boxed{3}, \boxed{4} and \boxed{5}", "3, 4, 5", "boxes"),
+        (r"<think>\boxed{1}</think> so 2 <answer>\boxed{2}</answer>", "2", "answer tag"),
+        ("<answer>7</answer> and <answer>8</answer>", "8", "answer tag"),
+        ("<answer>7", "7", "answer tag"),
+        ("<answer>The total is 64.</answer>", "64", "answer tag"),
+        ("reasoning\n#### 1,200 \n", "1,200", "####"),
+        ("Final Answer: The final answer is $3x$. I hope it is correct.", "3x", "phrase"),
+        ("The answer is 18. That is all.", "18", "phrase"),
+        ("**Answer:** 18", "18", "phrase"),
+        ("The answer is:\n\n$$x+1$$", "x+1", "phrase"),
+        (r"\frac{9}{256}", r"\frac{9}{256}", "whole text"),
+        ("Evelyn", "Evelyn", "whole text"),
+        ("It costs 4.\nIn all she pays $5 + 3 = $8 every day.", "$8", "last number"),
+        (r"We find that the root is \(x = 9\).", "x = 9", "last formula"),
+    ],
+)
+def test_the_answer_is_found(response: str, text: str, rule: str) -> None:
+    found = extract(response)
+    assert (found.text, found.rule) == (text, rule)
+
+
+@pytest.mark.parametrize(
+    ("response", "rule"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        (r"<think>it is \boxed{5}", "only thoughts"),
+        (r"<think>it is \boxed{5}</think>  ", "only thoughts"),
+        (r"\boxed{5} and then \boxed{6", "unterminated box"),
+        (r"\boxed{5} and then \boxed{}", "empty box"),
+        ("<answer> </answer>", "empty answer tag"),
+        ("####", "nothing after ####"),
+        ("I could not find it.\nSorry about that, it was too hard for me to see it.", "no answer"),
+    ],
+)
+def test_there_is_no_answer(response: str, rule: str) -> None:
+    found = extract(response)
+    assert (found.text, found.rule) == (None, rule)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "a" * 50_000_000 + r"\boxed{5}",
+        "\\boxed{" * 20_000,
+        "\\boxed{5}" * 20_000,
+        "$" * 100_000,
+        "the answer is " * 20_000,
+        "1 " * 50_000,
+        "\\[ " * 20_000,
+        "(" * 100_000 + "=" * 100_000,
+        " " * 1_000_000,
+        "and, " * 100_000 + r"\boxed{5}",
+    ],
+)
+def test_long_responses_take_linear_time(response: str) -> None:
+    begin = time.process_time()
+    extract(response)
+    assert time.process_time() - begin < 2
