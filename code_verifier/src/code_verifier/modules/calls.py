@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SPENT = 72
 """Exit code of a program that slept longer than it may run."""
 _FLUSH_BYTES = 1 << 16
+_DIGITS = 4300
 _REASON_CHARS = 300
 
 
@@ -38,7 +39,7 @@ def serve(request: dict[str, Any], progress: Any) -> NoReturn:
     silence()
     time.sleep = sleep
     try:
-        entry = _load(request["program"], request["entry"])
+        entry = _load(request)
     except BaseException as error:
         report.end("module", error)
     inputs = marshal.loads(request["inputs"])
@@ -60,9 +61,9 @@ def serve(request: dict[str, Any], progress: Any) -> NoReturn:
 
 
 def describe_fully(value: Any, draw: bool) -> tuple[str, str, str | None, bool]:
-    """`describe` with room for deep values and long integers."""
+    """`describe` with room for deep values, whatever limits the program has set."""
     digits, depth = sys.get_int_max_str_digits(), sys.getrecursionlimit()
-    sys.set_int_max_str_digits(0)
+    sys.set_int_max_str_digits(_DIGITS)
     sys.setrecursionlimit(max(depth, 10_000))
     try:
         return describe(value, draw)
@@ -144,8 +145,14 @@ def silence() -> None:
     sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = Nowhere()  # type: ignore
 
 
-def _load(program: str, entry: str) -> Any:
+def _load(request: dict[str, Any]) -> Any:
+    """Execute the module; the function to call."""
+    sys.setrecursionlimit(request["recursion"])
     module = type(sys)("solution")
     sys.modules["solution"] = module
-    exec(compile(program, "<solution>", "exec", dont_inherit=True), module.__dict__)
-    return module.__dict__[entry]
+    names = module.__dict__
+    for part in ("prelude", "program"):
+        exec(compile(request[part], f"<{part}>", "exec", dont_inherit=True), names)
+    if request["owner"] in names:
+        return getattr(names[request["owner"]](), request["entry"])
+    return names[request["entry"]]

@@ -76,6 +76,9 @@ class ModuleRunner:
         *,
         module_s: float,
         total_s: float,
+        prelude: str = "",
+        owner: str = "",
+        recursion: int = _RECURSION,
         draw: bool = False,
         full: Sequence[int] = (),
         text_chars: int = 1 << 14,
@@ -84,13 +87,18 @@ class ModuleRunner:
         """Values of `entry(*input)` for each input, in one process, up to the first exception.
 
         limits_s: processor seconds of each call; module_s: of the module; total_s: of it all, for
-        a program that takes the others away. draw: see `values.describe`. Texts of more than
+        a program that takes the others away. prelude: a trusted program that is executed before it
+        in the same module. owner: where the module has a class of this name, `entry` is a method
+        of an instance of it. recursion: the recursion limit. draw: see `values.describe`. Texts of more than
         `text_chars` are left out, but for the inputs at the places `full`.
         """
         request = {
             "kind": "calls",
             "program": program.encode("utf-8", "replace").decode(),
             "entry": entry,
+            "prelude": prelude,
+            "owner": owner,
+            "recursion": recursion,
             "inputs": marshal.dumps([tuple(item) for item in inputs]),
             "limits": [float(limit) for limit in limits_s],
             "cpu_s": module_s,
@@ -121,7 +129,7 @@ class ModuleRunner:
     ) -> ScriptRun:
         """Output of the program as a script with this standard input.
 
-        prelude: a trusted program that is executed before it in the same module.
+        prelude, recursion: as in `call`.
         """
         request = {
             "kind": "script",

@@ -47,10 +47,10 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool
             kinds = _kinds(value)
         if kinds is None:
             raise Opaque
-        text = repr(value)
+        text = _text(value)
         if kinds <= _EXACT | set(_SEQUENCES):
             return name, digest(text), text, False
-        normal = repr(_normal(value))
+        normal = _text(_normal(value))
     except (Opaque, RecursionError):
         return name, "", None, False
     holds_nan = (float in kinds or complex in kinds) and _holds_nan(value)
@@ -154,6 +154,29 @@ def _of_numpy(value: Any) -> Any:
     return array.reshape(-1).tolist()[0]
 
 
+def _text(value: Any) -> str:
+    """As `repr`, but long integers in base 16: base 10 takes the square of their length."""
+    try:
+        return repr(value)
+    except ValueError:  # more digits than the interpreter's limit
+        return _written(value)
+
+
+def _written(value: Any) -> str:
+    kind = type(value)
+    if kind is int:
+        return hex(value)
+    if kind is dict:
+        pairs = [f"{_text(key)}: {_text(item)}" for key, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
+    inner = ", ".join(map(_text, value))
+    if kind is tuple:
+        return f"({inner},)"
+    if kind is list:
+        return f"[{inner}]"
+    return f"frozenset({{{inner}}})" if kind is frozenset else f"{{{inner}}}"
+
+
 def _normal(value: Any) -> Any:
     """Equal texts for equal values; sets and dicts as sorted texts, which no value equals."""
     kind = type(value)
@@ -168,9 +191,9 @@ def _normal(value: Any) -> Any:
     if kind is list or kind is tuple:
         return kind(map(_normal, value))
     if kind is set or kind is frozenset:
-        return {"set": sorted([repr(_normal(item)) for item in value])}
+        return {"set": sorted([_text(_normal(item)) for item in value])}
     if kind is dict:
-        pairs = [(repr(_normal(key)), repr(_normal(item))) for key, item in value.items()]
+        pairs = [(_text(_normal(key)), _text(_normal(item))) for key, item in value.items()]
         return {"dict": sorted(pairs)}
     return value
 
