@@ -72,7 +72,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_samples_of_both_forms_and_of_folders(tmp_path: Path) -> None:
     task = problem(DOUBLE)
-    lines = [{"task_id": task.task_id, "solution": "s"}, {"task_id": task.task_id, "completion": "c"}]
+    lines = [
+        {"task_id": task.task_id, "solution": "s"},
+        {"task_id": task.task_id, "completion": "c"},
+    ]
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     programs = [sample.program for sample in read_function_samples(path, [task])]

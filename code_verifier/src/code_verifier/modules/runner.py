@@ -82,7 +82,7 @@ class ModuleRunner:
         draw: bool = False,
         full: Sequence[int] = (),
         text_chars: int = 1 << 14,
-        output_bytes: int = 64 * _MIB,
+        output_bytes: int = 32 * _MIB,
     ) -> Calls:
         """Values of `entry(*input)` for each input, in one process, up to the first exception.
 
@@ -125,7 +125,7 @@ class ModuleRunner:
         cpu_s: float,
         prelude: str = "",
         recursion: int = _RECURSION,
-        output_bytes: int = 64 * _MIB,
+        output_bytes: int = 16 * _MIB,
     ) -> ScriptRun:
         """Output of the program as a script with this standard input.
 

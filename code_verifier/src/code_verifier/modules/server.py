@@ -53,9 +53,7 @@ class Server:
         libraries.preload(config["numpy"])
         self.idle_s: float = config["idle_s"]
         self.layers = confine.confine(config["jail_dir"], config["memory"])
-        loaded = {
-            kind: confine.load_filter(filter) for kind, filter in config["filters"].items()
-        }
+        loaded = {kind: confine.load_filter(filter) for kind, filter in config["filters"].items()}
         self.filters = {kind: program for kind, (program, _) in loaded.items()}
         self._filter_memory = loaded
         self.layers["seccomp"] = bool(loaded) and self._try_filter(self.filters["calls"])
@@ -176,7 +174,7 @@ class Server:
                         if not chunk:
                             return bytes(data), "left"
                         if len(data) > limit:
-                            return bytes(data), "flood"
+                            return b"", "flood"
                 now = time.monotonic()
                 if now - moved < _BEAT_S:
                     continue

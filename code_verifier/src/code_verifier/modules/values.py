@@ -24,6 +24,7 @@ _SETS = (set, frozenset)
 _BASES = (bool, int, float, complex, str, bytes, bytearray, *_SEQUENCES, *_SETS, dict)
 _MAX_DEPTH = 100
 _MAX_DRAWN = 1_000_000
+_HUGE = 1 << 22  # characters that nobody asks for: any text that long will do
 _name_of = type.__dict__["__name__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 
@@ -47,10 +48,11 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool
             kinds = _kinds(value)
         if kinds is None:
             raise Opaque
-        text = _text(value)
         if kinds <= _EXACT | set(_SEQUENCES):
+            text = _text(value)
             return name, digest(text), text, False
         normal = _text(_normal(value))
+        text = _text(value) if len(normal) < _HUGE else normal
     except (Opaque, RecursionError):
         return name, "", None, False
     holds_nan = (float in kinds or complex in kinds) and _holds_nan(value)
@@ -189,7 +191,7 @@ def _normal(value: Any) -> Any:
     if kind is bytearray:
         return bytes(value)
     if kind is list or kind is tuple:
-        return kind(map(_normal, value))
+        return kind([item if type(item) is int else _normal(item) for item in value])
     if kind is set or kind is frozenset:
         return {"set": sorted([_text(_normal(item)) for item in value])}
     if kind is dict:

@@ -85,9 +85,7 @@ class ContestGrader:
         except EvalsError as error:
             return ContestVerdict(None, str(error), None)
 
-    def grade_many(
-        self, samples: Iterable[tuple[ContestProblem, str]]
-    ) -> Iterator[ContestVerdict]:
+    def grade_many(self, samples: Iterable[tuple[ContestProblem, str]]) -> Iterator[ContestVerdict]:
         """Verdicts in the order of the samples; lazy, and as parallel as there are workers."""
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers)
 

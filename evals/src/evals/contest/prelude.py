@@ -11,14 +11,43 @@ import ast
 from code_verifier.literals.syntax import parse_tree
 
 RECURSION = 50_000
-_STARRED = """
-    string re datetime collections heapq bisect copy math random statistics itertools functools
-    operator io sys json typing
-""".split()
-_NAMED = """
-    string re datetime collections heapq bisect copy math random statistics itertools functools
-    operator io sys json
-""".split()
+_STARRED = [
+    "string",
+    "re",
+    "datetime",
+    "collections",
+    "heapq",
+    "bisect",
+    "copy",
+    "math",
+    "random",
+    "statistics",
+    "itertools",
+    "functools",
+    "operator",
+    "io",
+    "sys",
+    "json",
+    "typing",
+]
+_NAMED = [
+    "string",
+    "re",
+    "datetime",
+    "collections",
+    "heapq",
+    "bisect",
+    "copy",
+    "math",
+    "random",
+    "statistics",
+    "itertools",
+    "functools",
+    "operator",
+    "io",
+    "sys",
+    "json",
+]
 
 PRELUDE = f"""
 def _names():

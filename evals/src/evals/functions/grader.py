@@ -206,9 +206,7 @@ class FunctionGrader:
                 wanted = _text(again, expected[place])
             if value is None:
                 start = max(start for start, _ in _pieces(expected) if start <= place)
-                again = self._call(
-                    problem, program, inputs, expected, start, place + 1, [place]
-                )
+                again = self._call(problem, program, inputs, expected, start, place + 1, [place])
                 value = _text(again, found[place])
             return wanted, value
 

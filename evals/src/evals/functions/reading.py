@@ -84,7 +84,9 @@ def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProb
         raise EvalsError(f"{place}: atol is {row['atol']!r}; expected a number")
     texts = {name: row[name] for name in _TEXTS}
     try:
-        arguments = {name: _arguments(row["task_id"], row[name] or [], benchmark) for name in _LISTS}
+        arguments = {
+            name: _arguments(row["task_id"], row[name] or [], benchmark) for name in _LISTS
+        }
     except (TypeError, ValueError, AttributeError) as error:
         raise EvalsError(f"{place}: inputs do not fit {row['task_id']}: {error}") from None
     return FunctionProblem(benchmark=benchmark, atol=float(row["atol"]), **texts, **arguments)
