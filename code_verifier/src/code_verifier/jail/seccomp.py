@@ -96,7 +96,7 @@ def build(
         calls.read: [(_RET, 0, 0, _ERRNO | errno.EPERM)] if read_fd is None else _only(read_fd),
     }
     if mild:
-        leaves |= dict.fromkeys((*calls.refused, *calls.ordinary), [(_RET, 0, 0, _ALLOW)])
+        leaves |= {number: [(_RET, 0, 0, _ALLOW)] for number in calls.refused + calls.ordinary}
         leaves |= {calls.clone: _THREAD, calls.clone3: [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCH),

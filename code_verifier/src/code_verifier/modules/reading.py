@@ -1,4 +1,4 @@
-"""Reading the text of a value, which may be forged: literals, and the names of floats without one."""
+"""Reading the text of a value, which may be forged: literals, `nan` and `inf`."""
 
 import ast
 from typing import Any

@@ -89,8 +89,8 @@ class ModuleRunner:
         limits_s: processor seconds of each call; module_s: of the module; total_s: of it all, for
         a program that takes the others away. prelude: a trusted program that is executed before it
         in the same module. owner: where the module has a class of this name, `entry` is a method
-        of an instance of it. recursion: the recursion limit. draw: see `values.describe`. Texts of more than
-        `text_chars` are left out, but for the inputs at the places `full`.
+        of an instance of it. recursion: the recursion limit. draw: see `values.describe`. Texts of
+        more than `text_chars` are left out, but for the inputs at the places `full`.
         """
         request = {
             "kind": "calls",

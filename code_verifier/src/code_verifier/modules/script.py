@@ -1,4 +1,4 @@
-"""The child that runs a program as a script: a real pipe as its standard input and as its output."""
+"""The child that runs a program as a script, with real pipes as its standard streams."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class ProcessLost(Exception):
 class Process:
     """A confined process that answers frames: a fork server or an examiner.
 
-    module: its module in `code_verifier`, as "jail.server". hash_seed: its PYTHONHASHSEED. config: what its
-    `main` expects first. Not for use by two threads at once, but for `end`. It is started by
-    `subprocess`, which is safe in a process with threads.
+    module: its module in `code_verifier`, as "jail.server". hash_seed: its PYTHONHASHSEED.
+    config: what its `main` expects first. Not for use by two threads at once, but for `end`. It is
+    started by `subprocess`, which is safe in a process with threads.
     """
 
     def __init__(self, module: str, hash_seed: int, config: dict[str, Any]) -> None:

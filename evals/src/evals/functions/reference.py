@@ -27,7 +27,7 @@ _TYPES = (str, str, str | None, int, bool, float)
 
 
 class ReferenceFailed(Exception):
-    """The reference solution did not return a value for every input: our fault, and nobody else's."""
+    """The reference solution did not return a value for every input: nobody's fault but ours."""
 
 
 def cache_folder() -> Path:

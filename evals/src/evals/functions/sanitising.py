@@ -75,7 +75,7 @@ def _used(node: ast.AST) -> set[str]:
 
 
 def _changes(node: ast.stmt, names: set[str]) -> bool:
-    """Whether a statement calls a method of, or assigns into, one of the names, and shows nothing."""
+    """Whether a statement calls a method of one of the names, or assigns into it, unseen."""
     if isinstance(node, ast.Assert) or _used(node) & _SHOWING:
         return False
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
