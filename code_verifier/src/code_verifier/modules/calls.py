@@ -115,7 +115,7 @@ def reason(error: BaseException) -> str:
     return (f"{name}: {message}" if message else name)[:_REASON_CHARS]
 
 
-def sleep(seconds: float, /) -> None:
+def sleep(seconds: Any, /) -> None:
     """Sleeping takes from the time that the call may run, and does not wait."""
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")

@@ -20,8 +20,8 @@ RAISED = 73
 def serve(request: dict[str, Any], progress: Any) -> NoReturn:
     """Run the script to its end; never returns. `exit()` is an end like any other."""
     time.sleep = sleep
-    sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[assignment, misc]
-    sys.stdout = sys.__stdout__ = output = _stream(1, "w")  # type: ignore[assignment, misc]
+    sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = output = _stream(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = Nowhere()  # type: ignore[assignment, misc]
     sys.argv = ["solution.py"]
     sys.setrecursionlimit(request["recursion"])

@@ -60,7 +60,7 @@ class Server:
         if not self.layers["seccomp"]:
             self.filters = {}
         self.progress = mmap.mmap(-1, _PAGE)
-        sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+        sys.stdin = sys.stdout = sys.stderr = None
         for name in list(sys.modules):
             if name.partition(".")[0] in _HIDDEN:
                 del sys.modules[name]

@@ -119,8 +119,10 @@ def _plain(value: Any, depth: int) -> Any:
         if base is dict:
             pairs = dict.items(value)
             return {_plain(key, depth - 1): _plain(item, depth - 1) for key, item in pairs}
-        if base is str or base is bytes or base is bytearray:
-            return base(base.__getitem__(value, slice(None)))
+        if base is str:
+            return str.__str__(value)
+        if base is bytes or base is bytearray:
+            return base(memoryview(value))
         if base is complex:
             return complex(complex.__add__(value, 0j))
         if base is int:

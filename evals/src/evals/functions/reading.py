@@ -82,14 +82,13 @@ def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProb
             raise EvalsError(f"{place}: {name} is not a list of lists of arguments")
     if not isinstance(row["atol"], int | float):
         raise EvalsError(f"{place}: atol is {row['atol']!r}; expected a number")
-    texts = {name: row[name] for name in _TEXTS}
+    texts = {name: str(row[name]) for name in _TEXTS}
     try:
-        arguments = {
-            name: _arguments(row["task_id"], row[name] or [], benchmark) for name in _LISTS
-        }
+        base, plus = (_arguments(row["task_id"], row[name] or [], benchmark) for name in _LISTS)
     except (TypeError, ValueError, AttributeError) as error:
         raise EvalsError(f"{place}: inputs do not fit {row['task_id']}: {error}") from None
-    return FunctionProblem(benchmark=benchmark, atol=float(row["atol"]), **texts, **arguments)
+    atol = float(row["atol"])
+    return FunctionProblem(benchmark, **texts, base_input=base, plus_input=plus, atol=atol)
 
 
 def _arguments(task_id: str, inputs: list[list[Any]], benchmark: str) -> tuple[Arguments, ...]:

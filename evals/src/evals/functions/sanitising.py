@@ -10,7 +10,8 @@ import ast
 
 from evals.functions.extraction import bound_names, extract_program, parse
 
-_SHOWING = frozenset({"print", "input", "exit", "quit", "help"})
+_SHOWING = frozenset({"print", "input", "exit", "quit", "help", "unittest", "doctest", "pytest"})
+_RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", "run"})
 
 
 def sanitise(answer: str, entry_point: str) -> str:
@@ -74,15 +75,22 @@ def _used(node: ast.AST) -> set[str]:
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
 
 
+def _attributes(node: ast.AST) -> set[str]:
+    return {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
+
+
 def _changes(node: ast.stmt, names: set[str]) -> bool:
     """Whether a statement calls a method of one of the names, or assigns into it, unseen."""
-    if isinstance(node, ast.Assert) or _used(node) & _SHOWING:
+    if isinstance(node, ast.Assert) or _used(node) & _SHOWING or _attributes(node) & _RUNNING:
         return False
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     for item in ast.walk(node):
+        target: ast.expr
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
-            target: ast.expr = item.func
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                continue  # for the sake of what it binds, which is not in use
+            target = item.func
         elif isinstance(item, ast.Attribute | ast.Subscript) and isinstance(item.ctx, ast.Store):
             target = item
         else:
@@ -90,7 +98,7 @@ def _changes(node: ast.stmt, names: set[str]) -> bool:
         while isinstance(target, ast.Attribute | ast.Subscript):
             target = target.value
         if isinstance(target, ast.Name) and target.id in names:
-            return not isinstance(node, ast.Assign | ast.AnnAssign) or target is not item
+            return True
     return False
 
 
