@@ -19,10 +19,10 @@ def runner() -> Iterator[ModuleRunner]:
 
 def call(runner: ModuleRunner, program: str, *inputs: tuple[Any, ...], **changes: Any) -> Calls:
     inputs = inputs or ((1,),)
-    return runner.call(program, "f", inputs, [0.5] * len(inputs), **(LIMITS | changes))
+    return runner.call(program, "f", inputs, [0.3] * len(inputs), **(LIMITS | changes))
 
 
-LIMITS: dict[str, Any] = {"module_s": 1.0, "total_s": 2.0}
+LIMITS: dict[str, Any] = {"module_s": 0.3, "total_s": 0.5}
 
 
 def test_values_come_back_as_data(runner: ModuleRunner) -> None:

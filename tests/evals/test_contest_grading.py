@@ -17,7 +17,7 @@ METHOD = "class Solution:\n    def add(self, a: List[int], b: int) -> List[int]:
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[ContestGrader]:
-    with ContestGrader(timeout_s=1.0) as opened:
+    with ContestGrader(timeout_s=0.3) as opened:
         yield opened
 
 

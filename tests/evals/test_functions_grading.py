@@ -15,7 +15,7 @@ TASK = problem(DOUBLE)
 
 @pytest.fixture(scope="module")
 def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]:
-    with FunctionGrader(cache=tmp_path_factory.mktemp("expected")) as opened:
+    with FunctionGrader(cache=tmp_path_factory.mktemp("expected"), min_time_s=0.2) as opened:
         yield opened
 
 
@@ -121,5 +121,7 @@ def test_samples_are_read_as_they_are_needed(grader: FunctionGrader) -> None:
 def test_settings_that_make_no_sense() -> None:
     with pytest.raises(EvalsError, match="workers is 0"):
         FunctionGrader(workers=0)
+    with pytest.raises(EvalsError, match="time_factor 0"):
+        FunctionGrader(time_factor=0)
     with pytest.raises(EvalsError, match="compat"):
         FunctionGrader(compat="0.3.2")

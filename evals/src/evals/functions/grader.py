@@ -1,7 +1,7 @@
 """Grading of HumanEval+ and MBPP+ samples: each run in a fresh process, values compared outside.
 
 Limits are of processor time, so that a busy machine does not change a verdict: for each call four
-times what the reference solution needed, and at least a second; for a run 60 s, or more where the
+times what the reference solution needed, and at least a second, unless set otherwise; for a run 60 s, or more where the
 reference needs more. A run whose reference is heavy is cut into pieces with a process each, so
 that a wrong answer is found before the rest is computed.
 """
@@ -30,8 +30,8 @@ from evals.functions.reference import (
 
 PASS, FAIL, TIMEOUT = "pass", "fail", "timeout"
 COMPAT = (None, "0.3.1")
-_LEAST_S, _FACTOR = 1.0, 4.0
 _RUN_S = 60.0
+_LONGEST_S = 1e6
 _PIECE_S = 2.0
 _WHOLE_CHARS = 1 << 20
 _REMEMBERED = 8
@@ -65,7 +65,8 @@ class FunctionGrader:
 
     workers: programs that run at a time. compat: "0.3.1" repeats the error of that version of
     evalplus, by which nothing passes HumanEval/32. cache: folder of expected outputs, by default
-    below the user's cache folder. Raises EvalsError; SandboxUnavailable when it starts to grade
+    below the user's cache folder. min_time_s, time_factor: processor seconds that a call may
+    take: as many times the reference's, and no less than the former. Raises EvalsError; SandboxUnavailable when it starts to grade
     on a machine without the walls it needs, unless `allow_weak`.
     """
 
@@ -74,6 +75,8 @@ class FunctionGrader:
         workers: int = 1,
         compat: str | None = None,
         cache: Path | None = None,
+        min_time_s: float = 1.0,
+        time_factor: float = 4.0,
         memory_mb: int = 4096,
         allow_weak: bool = False,
     ) -> None:
@@ -81,7 +84,11 @@ class FunctionGrader:
             raise EvalsError(f"workers is {workers}; expected 1 or more")
         if compat not in COMPAT:
             raise EvalsError(f"compat is {compat!r}; expected None or '0.3.1'")
+        if not 0 < min_time_s < _LONGEST_S or not 0 < time_factor < _LONGEST_S:
+            found = f"min_time_s {min_time_s} and time_factor {time_factor}"
+            raise EvalsError(f"found {found}; expected numbers above 0")
         self._workers = workers
+        self._least_s, self._factor = min_time_s, time_factor
         self._compat = compat
         self._cache = cache if cache is not None else cache_folder()
         # Two sets of processes: what ran a reference solution never holds a candidate.
@@ -174,9 +181,9 @@ class FunctionGrader:
         full: Sequence[int] = (),
     ) -> Calls:
         """Run the program on inputs[start:stop], in a process of its own."""
-        limits = [max(_LEAST_S, _FACTOR * value.cpu_s) for value in expected[start:stop]]
-        heavy = _FACTOR * sum(value.cpu_s for value in expected[start:stop])
-        total = max(min(_RUN_S, sum(limits)), heavy) + _LEAST_S
+        limits = [max(self._least_s, self._factor * value.cpu_s) for value in expected[start:stop]]
+        heavy = self._factor * sum(value.cpu_s for value in expected[start:stop])
+        total = max(min(_RUN_S, sum(limits)), heavy) + self._least_s
         return self._candidates.call(
             program,
             problem.entry_point,
