@@ -54,7 +54,7 @@ def test_numpy_is_there(runner: ModuleRunner) -> None:
         ("import os\ndef f(x): os.listdir('.')", "exception", "PermissionError"),
         ("import os\ndef f(x): os.fork()", "exception", "PermissionError"),
         ("import os\ndef f(x): os.kill(os.getppid(), 9)", "exception", "PermissionError"),
-        ("import os\ndef f(x): os.system('true')", "exception", ""),
+        ("import os\ndef f(x): return 1 // (os.system('true') == 0)", "exception", "ZeroDivision"),
         ("import socket\ndef f(x): socket.socket()", "exception", "PermissionError"),
         ("import ctypes\ndef f(x): return x", "module", "ModuleNotFoundError"),
         ("def f(x): return [0] * 10**9", "exception", "MemoryError"),

@@ -1,9 +1,9 @@
 """Grading of HumanEval+ and MBPP+ samples: each run in a fresh process, values compared outside.
 
 Limits are of processor time, so that a busy machine does not change a verdict: for each call four
-times what the reference solution needed, and at least a second, unless set otherwise; for a run 60 s, or more where the
-reference needs more. A run whose reference is heavy is cut into pieces with a process each, so
-that a wrong answer is found before the rest is computed.
+times what the reference solution needed, and at least a second, unless set otherwise; for a run
+60 s, or more where the reference needs more. A run whose reference is heavy is cut into pieces
+with a process each, so that a wrong answer is found before the rest is computed.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class FunctionGrader:
     workers: programs that run at a time. compat: "0.3.1" repeats the error of that version of
     evalplus, by which nothing passes HumanEval/32. cache: folder of expected outputs, by default
     below the user's cache folder. min_time_s, time_factor: processor seconds that a call may
-    take: as many times the reference's, and no less than the former. Raises EvalsError; SandboxUnavailable when it starts to grade
-    on a machine without the walls it needs, unless `allow_weak`.
+    take: as many times the reference's, and no less than the former. Raises EvalsError;
+    SandboxUnavailable when it starts to grade on a machine without the walls it needs, unless
+    `allow_weak`.
     """
 
     def __init__(
