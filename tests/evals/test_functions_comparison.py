@@ -147,3 +147,10 @@ def test_a_long_text_is_fetched_when_a_digest_is_not_enough() -> None:
 
 def astuple_without_text(item: Value) -> tuple[Any, ...]:
     return item.type_name, item.digest, None, item.chars, item.floats, item.cpu_s
+
+
+def test_a_forged_text_of_any_length_is_not_read() -> None:
+    task = problem(DOUBLE)
+    forged = Value("float", "", "[" * 3_000_000, 1, True, 0.0)
+    pair = [value(0.5)], [forged]
+    assert first_wrong(task, task.base_input[:1], *pair, lambda place: (None, None)) == 0

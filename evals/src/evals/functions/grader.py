@@ -18,7 +18,7 @@ from code_verifier.modules.reports import Calls, Value
 from code_verifier.modules.runner import ModuleRunner
 from code_verifier.sandbox.parallel import ordered_map
 from evals.errors import EvalsError
-from evals.functions.comparison import first_wrong
+from evals.functions.comparison import WHOLE_CHARS, first_wrong
 from evals.functions.oracles import compares_sets
 from evals.functions.problem import Arguments, FunctionProblem
 from evals.functions.reference import (
@@ -33,7 +33,6 @@ COMPAT = (None, "0.3.1")
 _RUN_S = 60.0
 _LONGEST_S = 1e6
 _PIECE_S = 2.0
-_WHOLE_CHARS = 1 << 20
 _REMEMBERED = 8
 _LATE = frozenset({"left", "crash", "idle", "total", "memory"})
 
@@ -206,7 +205,7 @@ class FunctionGrader:
     ) -> int | None:
         def texts(place: int) -> tuple[str | None, str | None]:
             """Both values at a place, run again up to it, with the text that was too long."""
-            if max(expected[place].chars, found[place].chars) > _WHOLE_CHARS:
+            if max(expected[place].chars, found[place].chars) > WHOLE_CHARS:
                 return None, None
             wanted, value = expected[place].text, found[place].text
             if wanted is None:
