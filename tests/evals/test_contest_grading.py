@@ -107,11 +107,11 @@ def test_functions(grader: ContestGrader, program: str, status: str, test: int |
     assert (verdict.status, verdict.failed_test) == (status, test)
 
 
-def test_the_official_quirks_reject_what_is_right() -> None:
+def test_the_official_quirks_reject_what_is_right(grader: ContestGrader) -> None:
     empty = problem([("1\n\n2\n", "3\n")])
     rejected = [
         "import sys\nprint(sum(int(line or 0) for line in sys.stdin if line.strip()))",
-        "import sys\nread = sys.stdin.buffer.readline\nprint(int(read()) + int(read() or 0) * 2)",
+        "import sys\nread = sys.stdin.buffer.readline\na = read(), read()\nprint(int(a[0]) + int(read()))",
         "n = 0\ndef f():\n    global n\n    n = 3\nf()\nprint(n)",
         "a = input()\ninput()\nprint(int(a) + int(input()))",
     ]
@@ -120,6 +120,7 @@ def test_the_official_quirks_reject_what_is_right() -> None:
         assert compat.grade(SUM, METHOD + "return [sum(a) + b, b]").status == "pass"
         statuses = [compat.grade(empty, program).status for program in rejected]
     assert statuses == ["fail"] * 4
+    assert {grader.grade(empty, program).status for program in rejected} == {"pass"}
 
 
 def test_faults_of_ours_count_for_nobody(grader: ContestGrader) -> None:
