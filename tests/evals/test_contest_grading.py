@@ -111,7 +111,8 @@ def test_the_official_quirks_reject_what_is_right(grader: ContestGrader) -> None
     empty = problem([("1\n\n2\n", "3\n")])
     rejected = [
         "import sys\nprint(sum(int(line or 0) for line in sys.stdin if line.strip()))",
-        "import sys\nread = sys.stdin.buffer.readline\na = read(), read()\nprint(int(a[0]) + int(read()))",
+        "import sys\nread = sys.stdin.buffer.readline\na = read(), read()\n"
+        "print(int(a[0]) + int(read()))",
         "n = 0\ndef f():\n    global n\n    n = 3\nf()\nprint(n)",
         "a = input()\ninput()\nprint(int(a) + int(input()))",
     ]
