@@ -16,6 +16,7 @@ _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _LOAD, _JEQ, _JGE, _JSET, _JUMP, _RET = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
 _NUMBER, _ARCH, _ARG0, _ARG2 = 0, 4, 16, 32  # offsets in struct seccomp_data
 _PROT_EXEC = 4
+_CLONE_THREAD = 0x10000
 _X32_BIT = 0x40000000
 _LAST = 1024
 _INSTRUCTION = struct.Struct("<HBBI")
@@ -35,6 +36,10 @@ class Calls:
     allow: tuple[int, ...]
     refused: tuple[int, ...]
     """EPERM."""
+    ordinary: tuple[int, ...]
+    """What a mild filter allows beyond that."""
+    clone: int
+    clone3: int
 
 
 TABLES = {
@@ -49,6 +54,10 @@ TABLES = {
         # close fstat poll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday time
         # clock_gettime clock_getres
         refused=(3, 5, 7, 8, 16, 72, 13, 131, 96, 201, 228, 229),
+        # getitimer setitimer getpid gettid sched_getaffinity set_robust_list rseq
+        ordinary=(36, 38, 39, 186, 204, 273, 334),
+        clone=56,
+        clone3=435,
     ),
     "aarch64": Calls(
         arch=0xC00000B7,
@@ -61,15 +70,22 @@ TABLES = {
         # close fstat ppoll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday
         # clock_gettime clock_getres
         refused=(57, 80, 73, 62, 29, 25, 134, 132, 169, 113, 114),
+        # getitimer setitimer getpid gettid sched_getaffinity set_robust_list rseq
+        ordinary=(102, 103, 172, 178, 123, 99, 293),
+        clone=220,
+        clone3=435,
     ),
 }
 
 
-def build(write_fd: int, read_fd: int | None = None, machine: str | None = None) -> bytes | None:
+def build(
+    write_fd: int, read_fd: int | None = None, machine: str | None = None, mild: bool = False
+) -> bytes | None:
     """The filter (an array of struct sock_filter), or None where there is no table for it.
 
     write_fd, read_fd: the descriptors that may be written and read. machine: as
-    `platform.machine()` gives it; this one by default.
+    `platform.machine()` gives it; this one by default. mild: for ordinary programs, which may have
+    threads, clocks and timers, and to which the rest fails with EPERM instead of killing.
     """
     calls = TABLES.get(machine if machine is not None else platform.machine())
     fits = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
@@ -82,6 +98,9 @@ def build(write_fd: int, read_fd: int | None = None, machine: str | None = None)
         calls.write: _only(write_fd),
         calls.read: [(_RET, 0, 0, _ERRNO | errno.EPERM)] if read_fd is None else _only(read_fd),
     }
+    if mild:
+        leaves |= {number: [(_RET, 0, 0, _ALLOW)] for number in calls.refused + calls.ordinary}
+        leaves |= {calls.clone: _THREAD, calls.clone3: [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCH),
         (_JEQ, 1, 0, calls.arch),
@@ -90,7 +109,7 @@ def build(write_fd: int, read_fd: int | None = None, machine: str | None = None)
     ]
     if calls.arch == TABLES["x86_64"].arch:
         lines += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
-    lines += _tree(_ranges(leaves))
+    lines += _tree(_ranges(leaves, _ERRNO | errno.EPERM if mild else _KILL))
     return b"".join(_INSTRUCTION.pack(*line) for line in lines)
 
 
@@ -99,6 +118,15 @@ _NOT_EXECUTABLE: list[_Line] = [
     (_JSET, 0, 1, _PROT_EXEC),
     (_RET, 0, 0, _ERRNO | errno.EPERM),
     (_RET, 0, 0, _ALLOW),
+]
+
+
+# The C library tries clone3 first, whose flags lie in memory, out of a filter's sight.
+_THREAD: list[_Line] = [
+    (_LOAD, 0, 0, _ARG0),
+    (_JSET, 0, 1, _CLONE_THREAD),
+    (_RET, 0, 0, _ALLOW),
+    (_RET, 0, 0, _ERRNO | errno.EPERM),
 ]
 
 
@@ -114,10 +142,10 @@ def _only(fd: int) -> list[_Line]:
     ]
 
 
-def _ranges(leaves: dict[int, list[_Line]]) -> list[tuple[int, list[_Line]]]:
+def _ranges(leaves: dict[int, list[_Line]], other: int) -> list[tuple[int, list[_Line]]]:
     """First number and leaf of every range of numbers that are treated alike."""
-    kill = [(_RET, 0, 0, _KILL)]
-    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, kill))
+    rest = [(_RET, 0, 0, other)]
+    alike = groupby(range(_LAST), key=lambda number: leaves.get(number, rest))
     return [(next(numbers), leaf) for leaf, numbers in alike]
 
 

@@ -144,12 +144,13 @@ class Pool:
     def _made(self, kind: Kind) -> Process:
         if kind == EXAMINER:
             config: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": self._filters[1]}
-            return Process("examiner", HASH_SEEDS[0], config)
+            return Process("jail.examiner", HASH_SEEDS[0], config)
         index, tier = kind
         if not 0 <= index < len(HASH_SEEDS) or not 0 <= tier < TIERS:
             raise ValueError(f"no fork server of kind {kind}")
         config = {"index": index, "tier": tier, "filter": self._filters[0]}
-        return Process("server", HASH_SEEDS[index], config | {"limits": self._limits.as_dict()})
+        config["limits"] = self._limits.as_dict()
+        return Process("jail.server", HASH_SEEDS[index], config)
 
     def _inspect(self, process: Process) -> None:
         missing = [name for name in REQUIRED_LAYERS if not process.layers.get(name)]

@@ -20,7 +20,7 @@ _BEAT_S = 1.0
 # A bare package object spares the process every import that it does not need.
 _BOOTSTRAP = (
     "import sys; p = type(sys)('code_verifier'); p.__path__ = [sys.argv[1]]; "
-    "sys.modules['code_verifier'] = p; import code_verifier.jail.{module} as m; m.main()"
+    "sys.modules['code_verifier'] = p; import code_verifier.{module} as m; m.main()"
 )
 
 
@@ -31,9 +31,9 @@ class ProcessLost(Exception):
 class Process:
     """A confined process that answers frames: a fork server or an examiner.
 
-    module: its module in `code_verifier.jail`. hash_seed: its PYTHONHASHSEED. config: what its
-    `main` expects first. Not for use by two threads at once, but for `end`. It is started by
-    `subprocess`, which is safe in a process with threads.
+    module: its module in `code_verifier`, as "jail.server". hash_seed: its PYTHONHASHSEED.
+    config: what its `main` expects first. Not for use by two threads at once, but for `end`. It is
+    started by `subprocess`, which is safe in a process with threads.
     """
 
     def __init__(self, module: str, hash_seed: int, config: dict[str, Any]) -> None:

@@ -1,0 +1,55 @@
+"""Reading the text of a value, which may be forged: literals, `nan` and `inf`."""
+
+import ast
+from typing import Any
+
+from code_verifier.errors import LiteralError
+from code_verifier.literals.syntax import parse_tree
+
+_FLOATS = {"nan": float("nan"), "inf": float("inf")}
+_IMAGINARY = {f"{name}j": complex(0.0, value) for name, value in _FLOATS.items()}
+_MAKERS: dict[str, Any] = {"set": set, "frozenset": frozenset, "bytearray": bytearray}
+
+
+def read_value(text: str) -> Any:
+    """The value of a text that `values.describe` wrote. Raises LiteralError."""
+    try:
+        tree = parse_tree(text, mode="eval")
+        return _value(tree.body)
+    except (SyntaxError, TypeError, ValueError, RecursionError) as error:
+        raise LiteralError(f"not the text of a value: {error}") from None
+
+
+def _value(node: Any) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.List):
+        return [_value(item) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple([_value(item) for item in node.elts])
+    if isinstance(node, ast.Set):
+        return {_value(item) for item in node.elts}
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_value(key): _value(item) for key, item in pairs}
+    if isinstance(node, ast.Name) and node.id in _FLOATS:
+        return _FLOATS[node.id]
+    if isinstance(node, ast.Name) and node.id in _IMAGINARY:
+        return _IMAGINARY[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_number(node.operand)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        left, right = _number(node.left), _number(node.right)
+        return left + right if isinstance(node.op, ast.Add) else left - right
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        make = _MAKERS.get(node.func.id)
+        if make is not None and len(node.args) < 2 and not node.keywords:
+            return make(*map(_value, node.args))
+    raise ValueError(f"{type(node).__name__} is an expression")
+
+
+def _number(node: Any) -> Any:
+    value = _value(node)
+    if not isinstance(value, int | float | complex):
+        raise TypeError("an operator applied to no number")
+    return value

@@ -1,0 +1,217 @@
+"""A returned value as data, described inside the child: its type's name, its text and its digest.
+
+No method of the program's own is called. Values of built-in types are written as `repr` writes
+them; subclasses of these, as named tuples or counters, and scalars and arrays of numpy by the
+data that they hold, under their own type's name; anything else has a name only. The digest is
+one of a normal form that is equal for values that Python holds equal (1, 1.0 and True), so that
+a value too large to send can still be compared. A value that holds a NaN equals nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import chain, islice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_EXACT = frozenset({int, str, bytes, type(None)})
+_NUMBERS = (bool, float, complex)
+_SEQUENCES = (list, tuple)
+_SETS = (set, frozenset)
+_BASES = (bool, int, float, complex, str, bytes, bytearray, *_SEQUENCES, *_SETS, dict)
+_MAX_DEPTH = 100
+_MAX_DRAWN = 1_000_000
+_HUGE = 1 << 22  # characters that nobody asks for: any text that long will do
+_name_of = type.__dict__["__name__"].__get__
+_mro_of = type.__dict__["__mro__"].__get__
+
+
+class Opaque(Exception):
+    """A value, or a part of one, of a type that is not data."""
+
+
+def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool]:
+    """Type name, digest of the normal form ("" when it equals nothing), text, and whether it is
+    a float or a sequence of floats only.
+
+    draw: an iterator or view counts as the list of what it yields, as under `set(value)`.
+    The text is None for what is not data; the name is then all there is.
+    """
+    name = str(_name_of(type(value)))
+    try:
+        kinds = _kinds(value)
+        if kinds is None:
+            value = _plain(_drawn(value) if draw else value, _MAX_DEPTH)
+            kinds = _kinds(value)
+        if kinds is None:
+            raise Opaque
+        if kinds <= _EXACT | set(_SEQUENCES):
+            text = _text(value)
+            return name, digest(text), text, False
+        normal = _text(_normal(value))
+        text = _text(value) if len(normal) < _HUGE else normal
+    except (Opaque, RecursionError):
+        return name, "", None, False
+    holds_nan = (float in kinds or complex in kinds) and _holds_nan(value)
+    floats = type(value) is float or (
+        type(value) in _SEQUENCES and set(map(type, value)) == {float}
+    )
+    return name, "" if holds_nan else digest(normal), text, floats
+
+
+def digest(text: str) -> str:
+    """Of a normal form."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _kinds(value: Any) -> set[type] | None:
+    """All types in a value, or None when one is not a built-in type of data itself.
+
+    Level by level, so that the work per member is done by the interpreter's own loops.
+    """
+    found: set[type] = set()
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        kinds = set(map(type, level))
+        if not all(any(kind is base for base in _BASES) or kind is _NONE for kind in kinds):
+            return None
+        found |= kinds
+        if not any(kind in _CONTAINERS for kind in kinds):
+            return found
+        below = chain.from_iterable(
+            chain(item, item.values()) if type(item) is dict else item
+            for item in level
+            if type(item) in _CONTAINERS
+        )
+        level = list(below)
+    return None
+
+
+_NONE = type(None)
+_CONTAINERS = frozenset((*_SEQUENCES, *_SETS, dict))
+
+
+def _drawn(value: Any) -> Any:
+    kind = type(value)
+    if any(base in _BASES for base in _mro_of(kind)):
+        return value
+    try:
+        return list(islice(iter(value), _MAX_DRAWN))
+    except TypeError:
+        return value
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The data of a value, in built-in types only. Raises Opaque."""
+    kind = type(value)
+    if kind is _NONE or kind is bool:
+        return value
+    if depth <= 0:
+        raise Opaque
+    if _is_numpy(kind):
+        return _of_numpy(value)
+    for base in _mro_of(kind):
+        if base in _SEQUENCES or base in _SETS:
+            return base(_plain(item, depth - 1) for item in base.__iter__(value))
+        if base is dict:
+            pairs = dict.items(value)
+            return {_plain(key, depth - 1): _plain(item, depth - 1) for key, item in pairs}
+        if base is str:
+            return str.__str__(value)
+        if base is bytes or base is bytearray:
+            return base(memoryview(value))
+        if base is complex:
+            return complex(complex.__add__(value, 0j))
+        if base is int:
+            return int.__add__(value, 0)
+        if base is float:
+            return float.__add__(value, 0.0)
+    raise Opaque
+
+
+def _is_numpy(kind: type) -> bool:
+    """Whether values of the type are numpy's scalars or arrays."""
+    numpy = _numpy()
+    return numpy is not None and any(
+        base is numpy.generic or base is numpy.ndarray for base in _mro_of(kind)
+    )
+
+
+def _numpy() -> Any:
+    import sys
+
+    return sys.modules.get("numpy")
+
+
+def _of_numpy(value: Any) -> Any:
+    """A scalar as its Python number; an array of one element too, as a comparison of it has a
+    truth value; a larger one equals no built-in value."""
+    numpy = _numpy()
+    array = numpy.asarray(value)
+    if array.dtype.kind not in "biufcUS":
+        raise Opaque
+    if array.size != 1:
+        raise Opaque
+    return array.reshape(-1).tolist()[0]
+
+
+def _text(value: Any) -> str:
+    """As `repr`, but long integers in base 16: base 10 takes the square of their length."""
+    try:
+        return repr(value)
+    except ValueError:  # more digits than the interpreter's limit
+        return _written(value)
+
+
+def _written(value: Any) -> str:
+    kind = type(value)
+    if kind is int:
+        return hex(value)
+    if kind is dict:
+        pairs = [f"{_text(key)}: {_text(item)}" for key, item in value.items()]
+        return "{" + ", ".join(pairs) + "}"
+    inner = ", ".join(map(_text, value))
+    if kind is tuple:
+        return f"({inner},)"
+    if kind is list:
+        return f"[{inner}]"
+    return f"frozenset({{{inner}}})" if kind is frozenset else f"{{{inner}}}"
+
+
+def _normal(value: Any) -> Any:
+    """Equal texts for equal values; sets and dicts as sorted texts, which no value equals."""
+    kind = type(value)
+    if kind is bool:
+        return int(value)
+    if kind is float:
+        return int(value) if value.is_integer() else value
+    if kind is complex:
+        return value if value.imag else _normal(value.real)
+    if kind is bytearray:
+        return bytes(value)
+    if kind is list or kind is tuple:
+        return kind([item if type(item) is int else _normal(item) for item in value])
+    if kind is set or kind is frozenset:
+        return {"set": sorted([_text(_normal(item)) for item in value])}
+    if kind is dict:
+        pairs = [(_text(_normal(key)), _text(_normal(item))) for key, item in value.items()]
+        return {"dict": sorted(pairs)}
+    return value
+
+
+def _holds_nan(value: Any) -> bool:
+    return any(item != item for item in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    kind = type(value)
+    if kind is dict:
+        value = (*value, *value.values())
+    elif kind not in _CONTAINERS:
+        yield value
+        return
+    for item in value:
+        yield from _leaves(item)

@@ -1,0 +1,149 @@
+"""Ordinary modules and scripts under the jail's walls: what comes back, and what cannot be done."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from code_verifier import LiteralError
+from code_verifier.modules.reading import read_value
+from code_verifier.modules.reports import Calls, read_report
+from code_verifier.modules.runner import ModuleRunner
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[ModuleRunner]:
+    with ModuleRunner(memory_mb=1024) as opened:
+        yield opened
+
+
+def call(runner: ModuleRunner, program: str, *inputs: tuple[Any, ...], **changes: Any) -> Calls:
+    inputs = inputs or ((1,),)
+    return runner.call(program, "f", inputs, [0.3] * len(inputs), **(LIMITS | changes))
+
+
+LIMITS: dict[str, Any] = {"module_s": 0.3, "total_s": 0.5}
+
+
+def test_values_come_back_as_data(runner: ModuleRunner) -> None:
+    calls = call(runner, "def f(*x): return x", (1, 2.5), ("a", None), ({1: {2}},), (1j, b"x"))
+    assert (calls.ending, calls.call) == ("done", 4)
+    texts = [value.text for value in calls.values]
+    assert texts == ["(1, 2.5)", "('a', None)", "({1: {2}},)", "(1j, b'x')"]
+    assert {value.type_name for value in calls.values} == {"tuple"}
+
+
+def test_the_standard_library_is_there(runner: ModuleRunner) -> None:
+    names = "re math collections threading dataclasses typing json datetime random sqlite3 logging"
+    program = f"import {', '.join(names.split())}\nfrom collections import abc\ndef f(x): return x"
+    assert call(runner, program).ending == "done"
+    clock = "import time\ndef f(x): return time.time() > 1.7e9 and time.process_time() >= 0"
+    assert call(runner, clock).values[0].text == "True"
+
+
+def test_numpy_is_there(runner: ModuleRunner) -> None:
+    calls = call(runner, "import numpy as np\ndef f(x): return np.arange(x + 2).sum() / 2")
+    assert (calls.values[0].type_name, calls.values[0].text) == ("float64", "1.5")
+
+
+@pytest.mark.parametrize(
+    ("program", "ending", "reason"),
+    [
+        ("def f(x): 1 / 0", "exception", "ZeroDivisionError: division by zero"),
+        ("def f(x): return open('/etc/passwd')", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.listdir('.')", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.fork()", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.kill(os.getppid(), 9)", "exception", "PermissionError"),
+        ("import os\ndef f(x): return 1 // (os.system('true') == 0)", "exception", "ZeroDivision"),
+        ("import socket\ndef f(x): socket.socket()", "exception", "PermissionError"),
+        ("import ctypes\ndef f(x): return x", "module", "ModuleNotFoundError"),
+        ("def f(x): return [0] * 10**9", "exception", "MemoryError"),
+        ("def f(x): return f(x)", "exception", "RecursionError"),
+        ("def f(x): return input()", "exception", ""),
+        ("def g(x): return x", "module", "KeyError"),
+        ("def f(x", "module", "SyntaxError"),
+        ("while True: pass", "cpu", "processor time"),
+        ("def f(x):\n    while True: pass", "cpu", "processor time"),
+        ("import os\ndef f(x): os._exit(0)", "left", "without a whole report"),
+        ("import os\ndef f(x): os._exit(3)", "left", "exit code 3"),
+        ("import signal\ndef f(x):\n    signal.setitimer(2, 0)\n    while True: pass", "total", ""),
+        ("import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)", "flood", "output"),
+    ],
+)
+def test_endings(runner: ModuleRunner, program: str, ending: str, reason: str) -> None:
+    calls = call(runner, program, output_bytes=1 << 20)
+    assert calls.ending == ending
+    assert reason in calls.reason
+
+
+def test_values_before_an_end_are_kept(runner: ModuleRunner) -> None:
+    calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
+    assert (len(calls.values), calls.ending, calls.call) == (2, "exception", 3)
+
+
+def test_methods_and_preludes(runner: ModuleRunner) -> None:
+    program = "class Solution:\n    def f(self, x): return [x, base]"
+    calls = call(runner, program, owner="Solution", prelude="base = 7")
+    assert calls.values[0].text == "[1, 7]"
+
+
+def test_long_texts_are_left_out_but_for_those_asked_for(runner: ModuleRunner) -> None:
+    program = "def f(x): return 'a' * x"
+    calls = call(runner, program, (9,), (99,), (98,), text_chars=20, full=[2])
+    assert [value.text is None for value in calls.values] == [False, True, False]
+    assert [value.chars for value in calls.values] == [11, 101, 100]
+
+
+def test_scripts_have_a_real_pipe(runner: ModuleRunner) -> None:
+    program = "import sys\nprint(sys.stdin.readline().strip(), sys.stdin.buffer.read())"
+    run = runner.run_script(program, "é\nb", cpu_s=1.0)
+    assert (run.ending, run.output) == ("done", "é b''\n".encode())  # the text layer read ahead
+    large = "x" * 3_000_000
+    run = runner.run_script("print(len(open(0).read()))", large, cpu_s=1.0)
+    assert run.output == b"3000000\n"
+    run = runner.run_script("import sys; sys.stdin.close(); print(1)", large, cpu_s=1.0)
+    assert (run.ending, run.output) == ("done", b"1\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "values", "ending"),
+    [
+        (b"", 0, None),
+        (b'["done", ""]\n', 0, None),
+        (b'["int", "d", "1", 1, false, 0.1]\n["done", ""]\n', 1, "done"),
+        (b'["int", "d", "1", 1, false, 0.1]\n["left", ""]\n', 1, None),
+        (b'["int", "d", "1", 1, false, NaN]\n', 0, None),
+        (b'["int", 1, "1", 1, false, 0.1]\n', 0, None),
+        (b'["int", "d", [], 1, false, 0.1]\n', 0, None),
+        (b"[" * 100_000, 0, None),
+        (b'["int", "d", "1", 1, false, 0.1]\n' * 3, 1, None),
+        (b"\xff\n", 0, None),
+    ],
+)
+def test_reports_may_be_forged(data: bytes, values: int, ending: str | None) -> None:
+    found, end = read_report(data, 1)
+    assert (len(found), end and end[0]) == (values, ending)
+
+
+@pytest.mark.parametrize(
+    "text", ["f()", "a", "[1, x]", "1 if 1 else 2", "(" * 5000, "set(1, 2)", "'a' + 'b'", "{[]}"]
+)
+def test_texts_of_values_may_be_forged(text: str) -> None:
+    with pytest.raises(LiteralError):
+        read_value(text)
+
+
+def test_texts_of_values_read_back() -> None:
+    for value in (
+        1,
+        -2.5,
+        [1, (2, "x")],
+        {1: {2, 3}},
+        set(),
+        frozenset({1}),
+        1 - 2j,
+        bytearray(b"x"),
+    ):
+        assert read_value(repr(value)) == value
+    assert read_value("-inf") == float("-inf")
+    assert repr(read_value("[nan, 1]")) == "[nan, 1]"
