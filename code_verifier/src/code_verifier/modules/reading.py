@@ -4,7 +4,7 @@ import ast
 from typing import Any
 
 from code_verifier.errors import LiteralError
-from code_verifier.literals.syntax import parse_tree
+from code_verifier.literals.syntax import parse_expression
 
 _FLOATS = {"nan": float("nan"), "inf": float("inf")}
 _IMAGINARY = {f"{name}j": complex(0.0, value) for name, value in _FLOATS.items()}
@@ -14,8 +14,7 @@ _MAKERS: dict[str, Any] = {"set": set, "frozenset": frozenset, "bytearray": byte
 def read_value(text: str) -> Any:
     """The value of a text that `values.describe` wrote. Raises LiteralError."""
     try:
-        tree = parse_tree(text, mode="eval")
-        return _value(tree.body)
+        return _value(parse_expression(text))
     except (SyntaxError, TypeError, ValueError, RecursionError) as error:
         raise LiteralError(f"not the text of a value: {error}") from None
 

@@ -8,7 +8,7 @@ first line for ever, `open` gives the input whatever is opened, and `input` fail
 
 import ast
 
-from code_verifier.literals.syntax import parse_tree
+from code_verifier.literals.syntax import parse_module
 
 RECURSION = 50_000
 _STARRED = [
@@ -109,7 +109,7 @@ _stand_in()
 def compatible_script(program: str) -> str:
     """The program as the official harness runs it: imports first, the rest inside a function."""
     try:
-        tree = parse_tree(program)
+        tree = parse_module(program)
     except SyntaxError:
         return program
     body = list(tree.body) if isinstance(tree, ast.Module) else []

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from code_verifier.literals.syntax import parse_tree
+from code_verifier.literals.syntax import parse_module
 
 MAX_CHARS = 1_000_000
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n]*$", re.M)
@@ -51,7 +51,7 @@ def fenced_blocks(text: str) -> list[str]:
 def parse(text: str) -> ast.Module | None:
     """The syntax tree, or None."""
     try:
-        tree = parse_tree(text)
+        tree = parse_module(text)
     except SyntaxError:
         return None
     return tree if isinstance(tree, ast.Module) else None
@@ -91,7 +91,7 @@ def _stretch(text: str, entry_point: str) -> str | None:
         for _ in range(_CUTS):
             piece = "\n".join(lines[start:stop])
             try:
-                tree = parse_tree(piece)
+                tree = parse_module(piece)
             except SyntaxError as error:
                 stop = min(stop - 1, _line(error, piece) + start)
                 while stop > start and not _at_margin(lines, stop):
