@@ -34,7 +34,6 @@ class Listing:
     """Values in any order: a set, the solutions of an equation, the parts of a union."""
 
     items: tuple["Form", ...]
-    joined: str = ","
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def shape(text: str) -> Form:
         return Listing(tuple(shape(item) for item in items))
     parts = split(text, ("\\cup", "\\bigcup"))
     if len(parts) > 1:
-        return Listing(tuple(shape(part) for part in parts), "union")
+        return Listing(tuple(shape(part) for part in parts))
     sides, signs = _sides(text)
     if signs:
         return Relation(sides, signs)
