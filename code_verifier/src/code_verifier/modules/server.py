@@ -36,6 +36,7 @@ _WALL_S, _WALL_FACTOR = 60.0, 100.0  # far off, since a busy machine gives littl
 def main() -> None:
     """Serve until standard input ends. The first frame is the configuration."""
     confine.reset_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
     body = receive()
     if body is None:
         return
