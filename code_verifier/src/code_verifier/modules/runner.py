@@ -154,8 +154,9 @@ class ModuleRunner:
         for _ in range(2):
             process = self._take(tier)
             try:
-                process.start()
-                self._inspect(process)
+                if process.pid is None:
+                    process.start()
+                    self._inspect(process)
                 reply = process.ask(body, time.monotonic() + grace)
             except ProcessLost as error:
                 lost = f"a fork server was lost: {error}"
