@@ -33,7 +33,7 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
         LINES.replace(b"\n", b"\r\n\n"),
         gzip.compress(LINES, mtime=0),
         json.dumps(ROWS, indent=1).encode(),
-        gzip.compress(json.dumps(ROWS).encode()),
+        gzip.compress(json.dumps(ROWS).encode(), mtime=0),
     ],
 )
 def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
