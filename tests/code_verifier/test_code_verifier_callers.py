@@ -155,6 +155,34 @@ def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path) -> None:
     runs(FORK_IN_USE, tmp_path, "-Wignore::DeprecationWarning")
 
 
+FORK_AT_THE_FIRST_START = """
+import tempfile
+found = tempfile._get_default_tempdir
+
+def slowly(*arguments):
+    time.sleep(1.0)
+    return found(*arguments)
+
+tempfile._get_default_tempdir = slowly
+sandbox = Sandbox(workers=2, limits=Limits(60, 60))
+first = threading.Thread(target=sandbox.run, args=(SQUARE, "2"))
+first.start()
+time.sleep(0.3)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    os._exit(0 if sandbox.run(SQUARE, "9").output == "81" else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+first.join()
+sandbox.close()
+print("done")
+"""
+
+
+def test_a_fork_while_a_thread_looks_for_the_folder_of_temporary_files(tmp_path: Path) -> None:
+    runs(FORK_AT_THE_FIRST_START, tmp_path, "-Wignore::DeprecationWarning")
+
+
 POOL = """
 import multiprocessing
 sandbox = Sandbox(workers=1, limits=Limits(60, 60))

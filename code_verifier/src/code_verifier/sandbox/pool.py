@@ -1,11 +1,12 @@
 """The confined processes of one sandbox: started when first needed, replaced when they break."""
 
 import os
+import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from code_verifier.errors import SandboxUnavailable
@@ -38,6 +39,10 @@ class Pool:
         self._allow_weak = allow_weak
         self._closed = False
         self._filters = seccomp.build(RESULT_FD), seccomp.build(1, 0)
+        with suppress(OSError):
+            # Found here, and not by a thread: `tempfile` holds a lock for as long as it looks, and
+            # a process that is forked then would wait for it for good.
+            tempfile.gettempdir()
         self._reset()
         _pools.add(self)
 
