@@ -11,25 +11,6 @@ import ast
 from code_verifier.literals.syntax import parse_module
 
 RECURSION = 50_000
-_STARRED = [
-    "string",
-    "re",
-    "datetime",
-    "collections",
-    "heapq",
-    "bisect",
-    "copy",
-    "math",
-    "random",
-    "statistics",
-    "itertools",
-    "functools",
-    "operator",
-    "io",
-    "sys",
-    "json",
-    "typing",
-]
 _NAMED = [
     "string",
     "re",
@@ -48,6 +29,7 @@ _NAMED = [
     "sys",
     "json",
 ]
+_STARRED = [*_NAMED, "typing"]
 
 PRELUDE = f"""
 def _names():

@@ -8,6 +8,7 @@ from typing import Any
 
 from evals.contest.problem import ContestProblem, StoredRow
 from evals.errors import EvalsError
+from evals.sources.json_rows import parse_object
 
 _TEXTS = ("question_id", "question_content", "platform", "contest_date", "starter_code")
 
@@ -42,22 +43,12 @@ def _stored_rows(path: Path) -> Iterator[tuple[Mapping[str, Any], str | StoredRo
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    row = _parsed(line, f"{path}, line {number}")
+                    row = parse_object(line, f"{path}, line {number}")
                     hidden = row.get("private_test_cases")
                     yield row, StoredRow(path, start, len(line)) if hidden else ""
                 start += len(line)
     except OSError as error:
         raise EvalsError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _parsed(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise EvalsError(f"{place}: not JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise EvalsError(f"{place}: found {type(row).__name__}, expected an object")
-    return row
 
 
 def _problem(row: Mapping[str, Any], private: str | StoredRow, place: str) -> ContestProblem:
@@ -90,6 +81,6 @@ def _text(tests: Any) -> str:
 
 def _function(metadata: Any, place: str) -> str:
     if isinstance(metadata, str):
-        metadata = _parsed((metadata or "{}").encode(), f"{place}: metadata")
+        metadata = parse_object((metadata or "{}").encode(), f"{place}: metadata")
     name = (metadata or {}).get("func_name") if isinstance(metadata, dict | None) else None
     return name if isinstance(name, str) else ""

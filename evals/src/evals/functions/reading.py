@@ -5,7 +5,6 @@ types, which Arrow cannot hold ("Value is too big!").
 """
 
 import gzip
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from evals.errors import EvalsError
 from evals.functions.mbpp_inputs import python_arguments
 from evals.functions.problem import HUMANEVAL, MBPP, Arguments, FunctionProblem
+from evals.sources.json_rows import parse_object
 
 _TEXTS = ("task_id", "prompt", "entry_point", "canonical_solution")
 _LISTS = ("base_input", "plus_input")
@@ -50,20 +50,10 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         with gzip.open(path, "rb") if zipped else path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield _row(line, f"{path}, line {number}")
+                    yield parse_object(line, f"{path}, line {number}")
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise EvalsError(f"cannot read {path}: {reason}") from None
-
-
-def _row(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise EvalsError(f"{place}: not JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise EvalsError(f"{place}: found {type(row).__name__}, expected an object")
-    return row
 
 
 def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProblem:

@@ -40,6 +40,17 @@ def parse_rows(data: bytes, place: str) -> list[Row]:
     return list(_lines(text, place))
 
 
+def parse_object(line: bytes, place: str) -> Row:
+    """The object of one line. place: what errors call it. Raises EvalsError for anything else."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise EvalsError(f"{place}: not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise EvalsError(f"{place}: found {kind(row)}, expected an object")
+    return row
+
+
 def kind(value: Any) -> str:
     """What JSON calls a value, for messages."""
     names = {dict: "an object", list: "an array", str: "a text", bool: "a truth value"}
