@@ -29,11 +29,11 @@ done
 mkdir "$work/tests"
 
 for package in "$@"; do
-    "$python" -m venv "$work/$package"
-    pip=("$work/$package/bin/python" -m pip --disable-pip-version-check install --quiet
+    "$python" -m venv "$work/envs/$package"
+    pip=("$work/envs/$package/bin/python" -m pip --disable-pip-version-check install --quiet
         -c "$root/constraints.txt" --find-links "$work/dist")
     "${pip[@]}" "$work"/dist/populab_"$package"-*.whl
-    (cd "$work" && "$work/$package/bin/python" -c "
+    (cd "$work" && "$work/envs/$package/bin/python" -c "
 import importlib.util as found, $package
 light = '$package' in ('code_verifier', 'league')
 unwanted = [n for n in ('torch', 'transformers') if light and found.find_spec(n)]
@@ -47,6 +47,6 @@ print('$package', $package.__version__, 'imports alone')")
     # Run from outside the repository, so that only the installed packages can be imported.
     cp -r "$root/tests/$package" "$work/tests/$package"
     (cd "$work" && PYTHONPATH="${helpers#:}" OMP_NUM_THREADS=1 \
-        "$work/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
+        "$work/envs/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
         -m "not slow" -p no:cacheprovider "tests/$package")
 done

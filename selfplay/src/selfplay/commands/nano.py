@@ -18,7 +18,7 @@ def nano() -> None:
 
 @nano.command()
 @click.option("--out", required=True, type=PATH, help="Working directory; an existing one resumes.")
-@click.option("--steps", type=click.IntRange(1), default=3200, show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=4500, show_default=True)
 @click.option("--programs", type=click.IntRange(1), default=120_000, show_default=True)
 @click.option("--hidden-size", type=click.IntRange(32), default=128, show_default=True)
 @click.option("--layers", type=click.IntRange(1), default=5, show_default=True)

@@ -28,15 +28,15 @@ class Stage:
 
 
 _EVEN = (0.3, 0.3, 0.18, 0.07, 0.07, 0.08)
-_SOLVING = (0.32, 0.32, 0.17, 0.06, 0.06, 0.07)
+_SOLVING = (0.31, 0.31, 0.19, 0.06, 0.06, 0.07)
 SAME_LEVEL = 0.3
 """Share of proposals of code_o and code_i that keep the level of the reference; others, any."""
 CURRICULUM = (
     Stage(0.0, (0.6, 0.3, 0.1, 0.0), _EVEN),
     Stage(0.35, (0.2, 0.28, 0.28, 0.24), _EVEN),
     Stage(0.6, (0.2, 0.28, 0.28, 0.24), _EVEN),
-    Stage(0.65, (0.34, 0.28, 0.23, 0.15), _SOLVING),
-    Stage(1.0, (0.34, 0.28, 0.23, 0.15), _SOLVING),
+    Stage(0.65, (0.26, 0.28, 0.27, 0.19), _SOLVING),
+    Stage(1.0, (0.26, 0.28, 0.27, 0.19), _SOLVING),
 )
 """Easy first, then everything, then back to basics while the learning rate falls."""
 CHUNK = 2000

@@ -24,7 +24,7 @@ from selfplay.prompts.nano import END, NUM_INPUTS, propose_prompt, solve_prompt
 ROLES = ("solve_o", "solve_i", "solve_f", "propose_o", "propose_i", "propose_f")
 SHORT_SHARE = 0.55
 """Probability of the short way that the model is taught."""
-SHORT_DRAWN = 0.25
+SHORT_DRAWN = 0.15
 """Share of the short way among the examples: skill goes where the examples are, and the weight of
 the first token makes up for the difference."""
 GUESSES = 3

@@ -26,7 +26,7 @@ from selfplay.nano.tokenizer import train_tokenizer
 class PretrainConfig:
     """What a pretraining run depends on."""
 
-    steps: int = 3200
+    steps: int = 4500
     """Optimiser steps in all."""
     examples: int = 160
     """Examples in a step."""
