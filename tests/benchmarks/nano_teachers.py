@@ -14,8 +14,8 @@ from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
+from selfplay.records.yardstick_row import TeachingRow
 from selfplay.run.directory import open_config
 from selfplay.step.checkpoint import newest_checkpoint, restore_files, restore_run
 from selfplay.step.loop import open_run
@@ -34,7 +34,7 @@ def main() -> None:
     report("all", [base for base, _ in found], [t for _, some in found for t in some])
 
 
-def measured(home: Path, proposals: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def measured(home: Path, proposals: int) -> tuple[TeachingRow, list[TeachingRow]]:
     """Return the base's row and the teachers', all with the same seeds."""
     config = open_config(home)
     config = replace(config, yardstick=replace(config.yardstick, proposals=proposals))
@@ -50,11 +50,11 @@ def measured(home: Path, proposals: int) -> tuple[dict[str, Any], list[dict[str,
             return base, [teaching_row(run, m, references) for m in teachers]
 
 
-def report(name: str, base: list[dict[str, Any]], teachers: list[dict[str, Any]]) -> None:
+def report(name: str, base: list[TeachingRow], teachers: list[TeachingRow]) -> None:
     """Print both differences with their errors."""
     for what in ("rates", "rewards"):
-        before = [x for row in base for x in row[what]]
-        after = [x for row in teachers for x in row[what]]
+        before = [x for row in base for x in getattr(row, what)]
+        after = [x for row in teachers for x in getattr(row, what)]
         gain = fmean(after) - fmean(before)
         error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
         print(

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from evals import load_benchmark
 from evals.cli import main
+from evals.metrics.aggregate import CODE, MATH
 
 
 def _run(*arguments: object) -> Result:
@@ -71,7 +72,7 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> N
     before = {path: path.read_bytes() for path in out.rglob("*.json*")}
     again = _run(*arguments, "--json")
     assert again.exit_code == 0
-    assert len(json.loads(again.stdout)) == 6
+    assert len(json.loads(again.stdout)["results"]) == 6
     assert before == {path: path.read_bytes() for path in out.rglob("*.json*")}
     _fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
 
@@ -80,9 +81,20 @@ def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
     out, _, _ = finished
     table = _run("report", out)
     assert table.exit_code == 0
-    assert table.stdout.count("nano_code_i*") == 3
-    rows = json.loads(_run("report", out, out / "one", "--json").stdout)
-    assert len(rows) == 6
+    assert "population mean of 2" in table.stdout
+    details = _run("report", out, "--table", "details").stdout
+    assert details.count("nano_code_i*") == 3
+    assert "level 4" in details
+    found = json.loads(_run("report", out, out / "one", "--against", "base", "--json").stdout)
+    assert len(found["results"]) == 6
+    assert [row["label"] for row in found["table"]["rows"]][:2] == ["base", "one"]
+    assert len(found["comparisons"]) == 4
+    assert "\\begin{tabular}" in _run("report", out, "--table", "latex").stdout
+    assert "| --- |" in _run("report", out, "--table", "markdown").stdout
+    compared = _run("report", out, "--against", "one").stdout.splitlines()
+    assert compared[-1].split()[:3] == ["second", "one", "nano_code_o"]
+    _fails(2, "did you mean 'one'", "report", out, "--against", "on")
+    _fails(2, "no results of 'x'", "report", out, "--baseline", "x")
     _fails(2, "no finished result", "report", tmp_path)
     _fails(2, "no folder", "report", tmp_path / "absent")
     (tmp_path / "result.json").write_text('{"adapter": "x"}')
@@ -94,7 +106,7 @@ def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
 def test_grade_judges_saved_responses(tmp_path: Path) -> None:
     questions = load_benchmark("nano_code_o").questions[:3]
     rows = [
-        {"id": questions[0].id, "response": f"<|answer|>{questions[0].task.output}"},
+        {"id": questions[0].id, "response": f"<|answer|>{questions[0].problem.output}"},
         {"id": questions[0].id, "response": "<|answer|>'no'"},
         {"id": questions[1].id, "response": "?"},
     ]
@@ -153,7 +165,9 @@ def test_wrong_use_is_one_line_and_exit_code_two(
 def test_list_doctor_and_version() -> None:
     rows = json.loads(_run("list", "--json").stdout)
     names = ["nano_code_o", "nano_code_i", "nano_code_f", "nano_long"]
-    assert [row["name"] for row in rows] == names
+    assert [row["name"] for row in rows] == [*CODE, *MATH, *names]
+    assert rows[0]["tasks"] == [164]
+    assert rows[-1]["recipes"] == ["plain"]
     assert "nano_code_f" in _run("list").stdout
     found = json.loads(_run("doctor", "--json").stdout)
     assert {"python", "torch", "transformers"} <= set(found["versions"])
@@ -177,7 +191,7 @@ def test_the_members_of_a_run_are_evaluated_on_their_own_base(
     asked = ("--benchmark", "nano_code_o", "--limit", 1, "--max-tokens", 4, "--device", "cpu")
     done = _run("run", "--run", run, *asked, "--out", tmp_path / "out", "--json")
     assert done.exit_code == 0, done.output
-    assert [row["adapter"] for row in json.loads(done.stdout)] == ["s2", "s10", "t0"]
+    assert [row["adapter"] for row in json.loads(done.stdout)["results"]] == ["s2", "s10", "t0"]
     _fails(2, "no base model is named", "run", *asked, "--out", tmp_path / "x")
     _fails(2, "holds no members", "run", "--run", tmp_path, *asked, "--out", tmp_path / "x")
     twice = ("--run", run, "--adapter", run / "members" / "t0", *asked)

@@ -1,6 +1,7 @@
 """Asking, judging, counting and resuming, with engines that answer from a table."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,21 +12,23 @@ from evals import (
     Benchmark,
     Completion,
     EvalsError,
+    Judging,
     Request,
+    Sample,
     SettingsChanged,
     evaluate,
     load_benchmark,
 )
+from evals.metrics.wilson import wilson
 from evals.runs.evaluation import choose
-from evals.runs.interval import wilson
 
 
 def _gold(benchmark: Benchmark) -> dict[str, str]:
     found = {}
     for question in benchmark.questions:
-        task = question.task
+        task = question.problem
         answer = {"code_o": task.output, "code_i": task.input, "code_f": task.program}[task.kind]
-        found[question.prompt] = f"b=1;<|answer|>{answer}"
+        found[question.fields["prompt"]] = f"b=1;<|answer|>{answer}"
     return found
 
 
@@ -64,7 +67,7 @@ def test_the_shipped_tasks_are_graded_and_solvable(name: str, sandbox: Sandbox) 
     assert len(benchmark.questions) == 400
     assert len({question.id for question in benchmark.questions}) == 400
     gold = _gold(benchmark)
-    hard = {q.prompt for q in benchmark.questions if q.level == 4}
+    hard = {q.fields["prompt"] for q in benchmark.questions if q.level == 4}
     engine = TableEngine({p: text for p, text in gold.items() if p not in hard})
     result = evaluate(engine, benchmark, limit=60, sandbox=sandbox)
     assert {level: score.tasks for level, score in result.levels.items()} == dict.fromkeys(
@@ -79,10 +82,10 @@ def test_the_shipped_tasks_are_graded_and_solvable(name: str, sandbox: Sandbox) 
 def test_long_programs_are_of_all_kinds_and_solvable(sandbox: Sandbox) -> None:
     benchmark = load_benchmark("nano_long")
     assert len(benchmark.questions) == len({q.id for q in benchmark.questions}) == 300
-    assert {q.task.kind for q in benchmark.questions} == {"code_o", "code_i", "code_f"}
+    assert {q.problem.kind for q in benchmark.questions} == {"code_o", "code_i", "code_f"}
     taught = [q for k in "oif" for q in load_benchmark(f"nano_code_{k}").questions]
-    lines = [q.task.program.count("\n") for q in benchmark.questions]
-    assert min(lines) > max(q.task.program.count("\n") for q in taught) - 1
+    lines = [q.problem.program.count("\n") for q in benchmark.questions]
+    assert min(lines) > max(q.problem.program.count("\n") for q in taught) - 1
     result = evaluate(TableEngine(_gold(benchmark)), benchmark, limit=30, sandbox=sandbox)
     assert {level: score.rate for level, score in result.levels.items()} == {5: 1.0}
 
@@ -103,17 +106,16 @@ def test_long_programs_are_of_all_kinds_and_solvable(sandbox: Sandbox) -> None:
 def test_forms_of_answers(response: str, correct: bool, reason: str, sandbox: Sandbox) -> None:
     benchmark = load_benchmark("nano_code_o")
     question = benchmark.questions[0]
-    assert question.task.output == "2"
-    engine = TableEngine({question.prompt: response})
+    assert question.problem.output == "2"
+    engine = TableEngine({question.fields["prompt"]: response})
     result = evaluate(engine, benchmark, limit=1, sandbox=sandbox)
     assert result.overall.solved == correct
-    from evals import Sample
-
-    (judgement,) = benchmark.judge([(question, Sample(question.id, 0, response))], sandbox)
+    how = Judging(benchmark.recipe.template("nano_code_o"), sandbox)
+    (judgement,) = benchmark.judge([(question, Sample(question.id, 0, response))], how)
     assert judgement.correct is correct
     assert reason in judgement.reason
     cut = Sample(question.id, 0, response, truncated=True)
-    (judgement,) = benchmark.judge([(question, cut)], sandbox)
+    (judgement,) = benchmark.judge([(question, cut)], how)
     assert (judgement.correct, judgement.well_formed) == (False, False)
 
 
@@ -140,11 +142,17 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path, sandbox: S
     samples = tmp_path / "b" / "samples.jsonl"
     assert samples.read_bytes().count(b"\n") == 16
     samples.write_bytes(samples.read_bytes()[:-9])  # a crash in the middle of a line
-    seen: list[int] = []
+    seen: Counter[str] = Counter()
     second = TableEngine(gold)
-    evaluate(second, benchmark, out=tmp_path / "b", progress=seen.append, **ask)
+    evaluate(
+        second,
+        benchmark,
+        out=tmp_path / "b",
+        progress=lambda phase, count: seen.update({phase: count}),
+        **ask,
+    )
     assert len(second.asked) == 25
-    assert sum(seen) == 40
+    assert seen == {"ask": 40, "judge": 40}
     assert _files(tmp_path / "a") == _files(tmp_path / "b")
     third = TableEngine(gold)
     evaluate(third, benchmark, out=tmp_path / "b", **ask)

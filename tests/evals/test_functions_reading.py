@@ -10,7 +10,6 @@ from function_tasks import DOUBLE, HALF, SHARED, problem, row
 from evals import EvalsError
 from evals.functions.mbpp_inputs import python_arguments
 from evals.functions.reading import read_functions
-from evals.functions.samples import read_function_samples
 
 
 def test_plain_and_gzipped_files_read_alike(tmp_path: Path) -> None:
@@ -68,27 +67,3 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_functions(tmp_path / "text.jsonl", "mbpp_plus")
     with pytest.raises(EvalsError, match="unknown benchmark"):
         read_functions(tmp_path / "text.jsonl", "mbpp")
-
-
-def test_samples_of_both_forms_and_of_folders(tmp_path: Path) -> None:
-    task = problem(DOUBLE)
-    lines = [
-        {"task_id": task.task_id, "solution": "s"},
-        {"task_id": task.task_id, "completion": "c"},
-    ]
-    path = tmp_path / "samples.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    programs = [sample.program for sample in read_function_samples(path, [task])]
-    assert programs == ["s", task.prompt + "c"]
-    (tmp_path / "HumanEval_1001").mkdir()
-    for number in (10, 2):
-        (tmp_path / "HumanEval_1001" / f"{number}.py").write_text(str(number))
-    assert [item.program for item in read_function_samples(tmp_path, [task])] == ["2", "10"]
-
-
-@pytest.mark.parametrize("line", [{"task_id": "HumanEval/9"}, {"task_id": "HumanEval/1001"}, {}])
-def test_samples_that_are_none(tmp_path: Path, line: dict[str, str]) -> None:
-    path = tmp_path / "samples.jsonl"
-    path.write_text(json.dumps(line))
-    with pytest.raises(EvalsError, match="expected"):
-        list(read_function_samples(path, [problem(DOUBLE)]))

@@ -44,7 +44,7 @@ def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
     assert found.count == 2
     assert found.sha256 == hashlib.sha256(data).hexdigest()
     assert (found.hashed, found.origin) == ("file", str(path))
-    assert "rows" not in found.to_dict()
+    assert found.content_hash == f"sha256 of the file: {found.sha256}"
 
 
 def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> None:

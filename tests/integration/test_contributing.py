@@ -22,8 +22,12 @@ NEW_FILE = re.compile(r"# ((\w+)/[\w/]+\.py)\n")
 
 
 def copied(package: str, place: Path) -> None:
-    if not (place / package).exists():
+    if (place / package).exists():
+        return
+    if (ROOT / package).exists():
         shutil.copytree(ROOT / package / "src" / package, place / package)
+    else:
+        (place / package).mkdir()  # a package of the reader's own
 
 
 def changed(blocks: list[tuple[str, str]], place: Path) -> None:

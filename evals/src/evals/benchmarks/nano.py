@@ -8,11 +8,15 @@ solver's own affair. A response is ill-formed when the token limit cut it, when 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from importlib.resources import files
 
 from code_verifier import CodeVerifierError, Grade, Sandbox, Task
-from evals.benchmarks.benchmark import Benchmark, Judgement, Question, Sample
+from evals.benchmarks.benchmark import Benchmark, Judgement, Judging, Question, Sample
+from evals.benchmarks.data import Data, undated
 from evals.errors import EvalsError
+from evals.recipes.plain import plain
 
 MAX_TOKENS = 192
 _END, _ANSWER, _MARKER = "<|end|>", "<|answer|>", "<|"
@@ -25,12 +29,14 @@ DESCRIPTIONS = {
 }
 
 
-def load_nano(name: str) -> Benchmark:
-    """Read one of `DESCRIPTIONS` from the package's own data."""
+def load(name: str, data: Data) -> Benchmark:
+    """Read one of `DESCRIPTIONS` from the package's own data. Raises EvalsError."""
+    if undated(data, name).file is not None:
+        raise EvalsError(f"{name} comes with the package; leave out --data")
     file = files("evals").joinpath("data", f"{name}.jsonl")
-    data = file.read_bytes()
+    text = file.read_bytes()
     questions = []
-    for number, line in enumerate(data.decode().splitlines(), start=1):
+    for number, line in enumerate(text.decode().splitlines(), start=1):
         try:
             questions.append(_question(json.loads(line)))
         except (ValueError, KeyError, TypeError, CodeVerifierError) as error:
@@ -41,10 +47,14 @@ def load_nano(name: str) -> Benchmark:
         name=name,
         description=DESCRIPTIONS[name],
         questions=tuple(questions),
-        max_tokens=MAX_TOKENS,
-        content_hash=f"blake2b:{hashlib.blake2b(data, digest_size=16).hexdigest()}",
         judge=judge,
+        recipe=plain(name, MAX_TOKENS),
+        content_hash=f"blake2b:{hashlib.blake2b(text, digest_size=16).hexdigest()}",
+        sorted=True,
     )
+
+
+LOADERS = {name: partial(load, name) for name in DESCRIPTIONS}
 
 
 def answer_of(sample: Sample) -> tuple[str | None, str]:
@@ -61,32 +71,33 @@ def answer_of(sample: Sample) -> tuple[str | None, str]:
     return fields[1], ""
 
 
-def judge(pairs: Iterable[tuple[Question, Sample]], sandbox: Sandbox) -> Iterator[Judgement]:
+def judge(pairs: Iterable[tuple[Question, Sample]], how: Judging) -> Iterator[Judgement]:
     """Judge responses in order; those of ill form are not run."""
     listed = list(pairs)
     answers = [answer_of(sample) for _, sample in listed]
-    grades = sandbox.grade_many(
-        (question.task, answer)
-        for (question, _), (answer, _) in zip(listed, answers, strict=True)
-        if answer is not None
-    )
-    for (question, sample), (answer, fault) in zip(listed, answers, strict=True):
-        grade = Grade(0.0, fault) if answer is None else next(grades)
-        failed = not grade.judged
-        yield Judgement(
-            id=question.id,
-            sample=sample.sample,
-            level=question.level,
-            correct=None if failed else grade.score == 1.0,
-            reason=grade.reason,
-            extracted=answer,
-            truncated=sample.truncated,
+    with ExitStack() as stack:
+        sandbox = how.sandbox or stack.enter_context(Sandbox(allow_weak=how.allow_weak))
+        grades = sandbox.grade_many(
+            (question.problem, answer)
+            for (question, _), (answer, _) in zip(listed, answers, strict=True)
+            if answer is not None
         )
+        for (question, sample), (answer, fault) in zip(listed, answers, strict=True):
+            grade = Grade(0.0, fault) if answer is None else next(grades)
+            yield Judgement(
+                id=question.id,
+                sample=sample.sample,
+                level=question.level,
+                correct=grade.score == 1.0 if grade.judged else None,
+                reason=grade.reason,
+                extracted=answer,
+                truncated=sample.truncated,
+            )
 
 
 def _question(row: dict[str, object]) -> Question:
     task = Task.from_row(row, complete=True)
-    return Question(task.id, str(row["prompt"]), _whole(row["level"]), task)
+    return Question(task.id, {"prompt": str(row["prompt"])}, task, _whole(row["level"]))
 
 
 def _whole(value: object) -> int:

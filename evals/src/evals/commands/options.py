@@ -91,24 +91,13 @@ model_options = stack(
 )
 
 sampling_options = stack(
+    click.option("--recipe", help="How questions are asked; see `evals list`."),
+    click.option("--n", type=click.IntRange(min=1), help="Samples of each task; default: 1."),
     click.option(
-        "--n",
-        type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
-        help="Samples of each task.",
+        "--temperature", type=click.FloatRange(min=0.0), help="Default: 0, which is greedy."
     ),
-    click.option(
-        "--temperature",
-        type=click.FloatRange(min=0.0),
-        default=0.0,
-        show_default=True,
-        help="0 is greedy.",
-    ),
-    click.option("--max-tokens", type=click.IntRange(min=1), help="Default: the benchmark's own."),
-    click.option(
-        "--limit", type=click.IntRange(min=1), help="Ask only so many tasks, of all levels."
-    ),
+    click.option("--max-tokens", type=click.IntRange(min=1), help="Default: the recipe's."),
+    click.option("--limit", type=click.IntRange(min=1), help="Ask only so many tasks."),
     click.option(
         "--seed",
         type=click.IntRange(min=0),

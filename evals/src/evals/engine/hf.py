@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from evals.engine.adapters import put_saved
 from evals.engine.base_model import choose_device, load_base_model
@@ -60,6 +61,11 @@ class HFEngine:
         return self._open().max_rows
 
     @property
+    def tokenizer(self) -> Any:
+        """The base model's, for chat prompts."""
+        return self._open().tokenizer
+
+    @property
     def adapters(self) -> tuple[str, ...]:
         """Names of the loaded adapters."""
         return tuple(self._hashes)
@@ -95,7 +101,8 @@ class HFEngine:
         engine = self._open()
         bos = engine.tokenizer.bos_token
         begun = bool(bos) and request.prompt.startswith(bos)
-        prompt = engine.tokenizer(request.prompt, add_special_tokens=not begun)["input_ids"]
+        added = request.special_tokens and not begun
+        prompt = engine.tokenizer(request.prompt, add_special_tokens=added)["input_ids"]
         room = self._context - len(prompt) if self._context else request.max_tokens
         if room < 1:
             raise EvalsError(

@@ -25,6 +25,8 @@ class Request:
     seed: int = 0
     stop: tuple[str, ...] = ()
     """Texts that end the completion and are not part of it; the model's end token always ends."""
+    special_tokens: bool = True
+    """Whether the tokenizer adds tokens of its own, such as a start; chat prompts have them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from evals.errors import EvalsError
+from evals.errors import EvalsError, did_you_mean
 from evals.math.extraction import extract
 from evals.math.golds import Gold, canonical_gold
 
@@ -73,9 +72,7 @@ def load_math(name: str, rows: Iterable[Row]) -> list[MathProblem]:
     """
     schema = SCHEMAS.get(name)
     if schema is None:
-        close = get_close_matches(name, SCHEMAS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(SCHEMAS)}"
-        raise EvalsError(f"unknown math benchmark {name!r}; {hint}")
+        raise EvalsError(f"unknown math benchmark {name!r}; {did_you_mean(name, SCHEMAS)}")
     problems: list[MathProblem] = []
     seen: dict[str, int] = {}
     for number, row in enumerate(rows):

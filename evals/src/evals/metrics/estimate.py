@@ -10,7 +10,7 @@ from evals.errors import EvalsError
 from evals.metrics.bootstrap import LEVEL, percentile_interval, resample, standard_error
 from evals.metrics.counts import Verdicts, count
 from evals.metrics.pass_at_k import problem_scores
-from evals.runs.interval import wilson
+from evals.metrics.wilson import wilson
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def _math(preamble: str) -> Template:
 
 
 def _recipe(name: str, description: str, math: Template) -> Recipe:
-    limits: dict[str, float | str] = {"min_time_limit_s": 10.0, "gt_time_limit_factor": 8.0}
+    limits: dict[str, float | str] = {"min_time_s": 10.0, "time_factor": 8.0}
     return Recipe(
         name=name,
         description=description,
@@ -62,7 +62,7 @@ def _recipe(name: str, description: str, math: Template) -> Recipe:
         judging={
             "humaneval_plus": limits,
             "mbpp_plus": limits,
-            "livecodebench": {"timeout_s": 60.0, "release": "release_v5"},
+            "livecodebench": {"timeout_s": 60.0, "program": "azr"},
         },
     )
 

@@ -5,7 +5,7 @@ from evals.recipes.recipe import Recipe, Template
 _SOURCE = "evalplus 0.3.1"
 _MAX_TOKENS = 768
 _STOP = ("<|endoftext|>", "<|endofmask|>", "</s>", "\nif __name__", "\ndef main(", "\nprint(")
-_JUDGING: dict[str, float | str] = {"min_time_limit_s": 1.0, "gt_time_limit_factor": 4.0}
+_JUDGING: dict[str, float | str] = {"min_time_s": 1.0, "time_factor": 4.0}
 
 CHAT_TEMPLATE = Template(
     text=(

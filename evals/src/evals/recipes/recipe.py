@@ -44,14 +44,13 @@ class Recipe:
     """A protocol by name: templates by benchmark, sampling, and the judging that went with it.
 
     temperature 0 is greedy. judging: benchmark -> settings of its published scripts (seconds,
-    factors, releases) that a comparable run needs.
+    factors, how a program is found) that a comparable run needs.
     """
 
     name: str
     description: str
     templates: Mapping[str, Template]
     temperature: float = 0.0
-    top_p: float = 1.0
     n: int = 1
     judging: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
 
@@ -65,13 +64,10 @@ class Recipe:
         return self.templates[benchmark]
 
     def settings(self, benchmark: str) -> dict[str, Any]:
-        """All that is stored with a result of one benchmark, the template's texts included."""
+        """What is stored with a result of one benchmark, the template's texts included."""
+        template = asdict(self.template(benchmark))
         return {
             "recipe": self.name,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "n": self.n,
+            "template": template | {"stop": list(template["stop"])},
             "judging": dict(self.judging.get(benchmark, {})),
-            "template": asdict(self.template(benchmark))
-            | {"stop": list(self.template(benchmark).stop)},
         }

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Protocol
 
-from evals.errors import EvalsError
+from evals.errors import EvalsError, did_you_mean
 from evals.recipes.azr import AZR, AZR_BOXED
 from evals.recipes.chat import CHAT
 from evals.recipes.evalplus import EVALPLUS, EVALPLUS_COMPLETION
@@ -32,9 +31,7 @@ class ChatTokenizer(Protocol):
 def find_recipe(name: str) -> Recipe:
     """Raises EvalsError for a name that is not known."""
     if name not in RECIPES:
-        close = get_close_matches(name, RECIPES, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(RECIPES)}"
-        raise EvalsError(f"unknown recipe {name!r}; {hint}")
+        raise EvalsError(f"unknown recipe {name!r}; {did_you_mean(name, RECIPES)}")
     return RECIPES[name]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from code_verifier import Sandbox
-from evals.benchmarks.benchmark import Benchmark, Question, Sample
+from evals.benchmarks.benchmark import Benchmark, Judgement, Judging, Question, Sample
 from evals.benchmarks.catalog import load_benchmark
 from evals.engine.request import Engine, Request
 from evals.errors import EvalsError
-from evals.runs.result import Result, Settings, score, score_levels
+from evals.recipes.recipe import Recipe
+from evals.recipes.render import find_recipe, render
+from evals.runs.result import Result, Settings, base_rate, score, score_levels
 from evals.runs.run_folder import RunFolder, open_run_folder
 from evals.runs.seeds import sample_seed
 from evals.runs.versions import versions
@@ -40,8 +43,8 @@ def evaluate(
     engine: Engine,
     benchmark: Benchmark | str,
     adapter: str | None = None,
-    n: int = 1,
-    temperature: float = 0.0,
+    n: int | None = None,
+    temperature: float | None = None,
     *,
     out: Path | str | None = None,
     **options: Any,
@@ -62,32 +65,44 @@ def evaluate_together(
     engine: Engine,
     benchmark: Benchmark | str,
     adapters: Sequence[str | None],
-    n: int = 1,
-    temperature: float = 0.0,
+    n: int | None = None,
+    temperature: float | None = None,
     *,
+    recipe: Recipe | str | None = None,
     max_tokens: int | None = None,
     limit: int | None = None,
     seed: int = 0,
     places: Mapping[str | None, Path] | None = None,
     sandbox: Sandbox | None = None,
-    progress: Callable[[int], None] | None = None,
+    workers: int | None = None,
+    compat: bool = False,
+    allow_weak: bool = False,
+    progress: Callable[[str, int], None] | None = None,
 ) -> list[Result]:
-    """Sample `n` responses of every adapter to every question and judge them.
+    """Ask several adapters (None is the base model) at once; they share batches and seeds, so
+    that they are paired.
 
-    adapters: names the engine has loaded; None is the base model. They share batches and seeds, so
-    that they are paired. max_tokens: None is the benchmark's own. limit: ask only so many
-    questions, the same share of each level. places: a folder for each adapter's samples, verdicts
-    and result; a run that stopped goes on there. sandbox: to judge in; else one is opened.
-    progress: called with the number of samples that are newly done.
+    recipe: how questions are asked, by name or as an object; None is the benchmark's own. n,
+    temperature and max_tokens: None is the recipe's. limit: ask only so many questions. places: a
+    folder for each adapter's samples, verdicts and result; a run that stopped goes on there.
+    sandbox: to judge in; else one is opened. workers: programs judged at a time; None is one for
+    each processor. compat: judge with the known errors of the official harness. allow_weak: judge
+    without a system-call filter, where there is none. progress: called with "ask" or "judge" and
+    the number of samples that are newly done.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
     """
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
-    max_tokens = benchmark.max_tokens if max_tokens is None else max_tokens
+    recipe = choose_recipe(benchmark, recipe)
+    template = recipe.template(benchmark.name)
+    n = recipe.n if n is None else n
+    temperature = recipe.temperature if temperature is None else temperature
+    max_tokens = template.max_tokens if max_tokens is None else max_tokens
     _check(n, temperature, max_tokens, limit, seed)
     questions = choose(benchmark, limit)
-    prompts = {question.id: question.prompt for question in questions}
+    tokenizer = getattr(engine, "tokenizer", None)
+    prompts = {q.id: render(recipe, benchmark.name, q.fields, tokenizer) for q in questions}
     asked: Settings = {
         "benchmark_hash": benchmark.content_hash,
         "prompts_hash": _hash(prompts),
@@ -96,18 +111,23 @@ def evaluate_together(
         "max_tokens": max_tokens,
         "limit": limit,
         "seed": seed,
+        "compat": compat,
+        **recipe.settings(benchmark.name),
     }
+    progress = progress or (lambda phase, count: None)
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
             settings = asked | _identity(engine, adapter)
             requests = {
                 (question.id, number): Request(
-                    prompt=question.prompt,
+                    prompt=prompts[question.id],
                     adapter=adapter,
                     max_tokens=max_tokens,
                     temperature=temperature,
                     seed=sample_seed(seed, benchmark.name, question.id, number),
+                    stop=template.stop,
+                    special_tokens=template.mode == "completion",
                 )
                 for question in questions
                 for number in range(n)
@@ -118,10 +138,25 @@ def evaluate_together(
             kept = folder.samples if folder else []
             known = {(sample.id, sample.sample): sample for sample in kept}
             parts.append(_Part(adapter, settings, requests, folder, known))
-        _ask(engine, parts, progress or (lambda count: None))
-        if sandbox is None:
-            sandbox = stack.enter_context(Sandbox())
-        return [_judge(benchmark, questions, part, sandbox) for part in parts]
+        _ask(engine, parts, lambda count: progress("ask", count))
+        how = Judging(
+            template,
+            sandbox or stack.enter_context(Sandbox(allow_weak=allow_weak)),
+            workers or os.cpu_count() or 1,
+            compat,
+            recipe.judging.get(benchmark.name, {}),
+            allow_weak,
+        )
+        return [
+            _judge(benchmark, questions, part, how, lambda: progress("judge", 1)) for part in parts
+        ]
+
+
+def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
+    """The recipe by its name; None is the benchmark's own. Raises EvalsError."""
+    if recipe is None or recipe == benchmark.recipe.name:
+        return benchmark.recipe
+    return find_recipe(recipe) if isinstance(recipe, str) else recipe
 
 
 def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[int], None]) -> None:
@@ -146,17 +181,25 @@ def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[int], None]
 
 
 def _judge(
-    benchmark: Benchmark, questions: Sequence[Question], part: _Part, sandbox: Sandbox
+    benchmark: Benchmark,
+    questions: Sequence[Question],
+    part: _Part,
+    how: Judging,
+    progress: Callable[[], None],
 ) -> Result:
     named = {question.id: question for question in questions}
     ordered = [part.known[key] for key in part.requests]
-    judgements = list(benchmark.judge([(named[s.id], s) for s in ordered], sandbox))
+    judgements: list[Judgement] = []
+    for judgement in benchmark.judge([(named[s.id], s) for s in ordered], how):
+        judgements.append(judgement)
+        progress()
     result = Result(
         adapter=part.adapter if part.adapter is not None else BASE,
         benchmark=benchmark.name,
         partial=len(questions) < len(benchmark.questions),
         overall=score(judgements),
         levels=score_levels(judgements),
+        base_rate=base_rate(judgements),
         settings=part.settings,
         versions=versions(),
     )
@@ -166,9 +209,11 @@ def _judge(
 
 
 def choose(benchmark: Benchmark, limit: int | None) -> list[Question]:
-    """The first questions of every level, `limit` in all, in the benchmark's order."""
+    """The first `limit` questions; of a benchmark sorted by level, the first of every level."""
     if limit is None or limit >= len(benchmark.questions):
         return list(benchmark.questions)
+    if not benchmark.sorted:
+        return list(benchmark.questions[:limit])
     groups = [[q for q in benchmark.questions if q.level == level] for level in benchmark.levels]
     chosen: set[str] = set()
     depth = 0

@@ -18,6 +18,8 @@ def sample_line(sample: Sample) -> str:
         "truncated": sample.truncated,
         "tokens": sample.tokens,
     }
+    if sample.solution is not None:
+        row["solution"] = sample.solution
     return json.dumps(row) + "\n"
 
 
@@ -32,6 +34,7 @@ def verdict_lines(judgements: Iterable[Judgement]) -> str:
             "reason": item.reason,
             "extracted": item.extracted,
             "truncated": item.truncated,
+            **item.details,
         }
         for item in judgements
     )
@@ -54,8 +57,12 @@ def read_prompts(path: Path) -> dict[str, str]:
 
 def read_verdicts(path: Path) -> list[Judgement]:
     """Read `verdicts.jsonl`. Raises EvalsError with the line of one that cannot be used."""
-    names = tuple(Judgement.__dataclass_fields__)
-    return [Judgement(**{name: row[name] for name in names}) for row in _rows(path, names)]
+    names = tuple(name for name in Judgement.__dataclass_fields__ if name != "details")
+    found = []
+    for row in _rows(path, names):
+        details = {name: value for name, value in row.items() if name not in names}
+        found.append(Judgement(**{name: row[name] for name in names}, details=details))
+    return found
 
 
 def _rows(path: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from evals.benchmarks.benchmark import Judgement
 from evals.errors import EvalsError
-from evals.runs.interval import wilson
+from evals.metrics.wilson import wilson
 
 Settings = dict[str, Any]
 
@@ -36,7 +36,8 @@ class Score:
 class Result:
     """What `result.json` holds. adapter is `base` for the base model alone.
 
-    partial: not all questions of the benchmark were asked. versions: of the packages that ran.
+    partial: not all questions of the benchmark were asked. base_rate: share that passes the base
+    tests, of HumanEval+ and MBPP+. versions: of the packages that ran.
     """
 
     adapter: str
@@ -46,6 +47,7 @@ class Result:
     levels: Mapping[int, Score]
     settings: Settings
     versions: Mapping[str, str]
+    base_rate: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The object of `result.json`."""
@@ -55,6 +57,7 @@ class Result:
             "partial": self.partial,
             "overall": _to_dict(self.overall),
             "levels": {str(level): _to_dict(score) for level, score in self.levels.items()},
+            "base_rate": self.base_rate,
             "settings": self.settings,
             "versions": dict(self.versions),
         }
@@ -71,6 +74,7 @@ class Result:
                 levels={int(level): _from_dict(found) for level, found in row["levels"].items()},
                 settings=dict(row["settings"]),
                 versions=dict(row["versions"]),
+                base_rate=row.get("base_rate"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise EvalsError(f"it is not a result of `evals run` ({error!r})") from error
@@ -96,9 +100,15 @@ def score(judgements: Sequence[Judgement]) -> Score:
 
 
 def score_levels(judgements: Sequence[Judgement]) -> dict[int, Score]:
-    """Scores per level, easiest first."""
-    levels = sorted({item.level for item in judgements})
+    """Scores per level, easiest first; none where there are no levels."""
+    levels = sorted({item.level for item in judgements} - {0})
     return {level: score([j for j in judgements if j.level == level]) for level in levels}
+
+
+def base_rate(judgements: Sequence[Judgement]) -> float | None:
+    """Share of samples that pass the base tests; None where a benchmark has no such tests."""
+    found = [item.details["base"] for item in judgements if item.details.get("base") is not None]
+    return _share(found.count("pass"), len(found)) if found else None
 
 
 def _share(part: int, whole: int) -> float:

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 import code_verifier
 from evals import __version__
 
-_PACKAGES = ("click", "torch", "transformers")
+_PACKAGES = ("click", "torch", "transformers", "math-verify")
 
 
 def versions() -> dict[str, str]:

@@ -7,9 +7,8 @@ the same, uncompressed, as evalplus' cache has them).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
-from evals.errors import EvalsError
+from evals.errors import EvalsError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ FILES: Mapping[str, str] = {
 def official(benchmark: str) -> Official:
     """What is known of a benchmark. Raises EvalsError for an unknown name."""
     if benchmark not in OFFICIAL:
-        close = get_close_matches(benchmark, OFFICIAL, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(OFFICIAL)}"
+        hint = did_you_mean(benchmark, OFFICIAL)
         raise EvalsError(f"no data is known for benchmark {benchmark!r}; {hint}")
     return OFFICIAL[benchmark]
 

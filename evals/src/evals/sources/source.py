@@ -25,9 +25,10 @@ class Source:
     origin: str
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """All but the rows, for the settings of a run."""
-        return {name: value for name, value in vars(self).items() if name != "rows"}
+    @property
+    def content_hash(self) -> str:
+        """The hash with its kind, for the settings of a run."""
+        return f"sha256 of the {self.hashed}: {self.sha256}"
 
 
 def rows_sha256(rows: Sequence[Row]) -> str:

@@ -10,6 +10,9 @@ from code_verifier import CodeVerifierError, Task
 from evals import BENCHMARKS, load_benchmark
 from selfplay.errors import ConfigError
 
+_TASK_BENCHMARKS = tuple(name for name in BENCHMARKS if name.startswith("nano_"))
+"""Those whose problems are tasks of our three kinds."""
+
 
 @dataclass(frozen=True)
 class HeldOutTask:
@@ -46,13 +49,22 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
     return [tasks[i * len(tasks) // count] for i in range(count)]
 
 
+def _of_benchmark(name: str) -> list[HeldOutTask]:
+    if name not in _TASK_BENCHMARKS:
+        raise ConfigError(
+            f"yardstick.held_out: {name} has no tasks of code_o, code_i or code_f; expected one of "
+            f"{', '.join(_TASK_BENCHMARKS)}, or a file of tasks"
+        )
+    return [HeldOutTask(q.problem, q.level) for q in load_benchmark(name).questions]
+
+
 def _read(source: str) -> list[HeldOutTask]:
     if source in BENCHMARKS:
-        return [HeldOutTask(q.task, q.level) for q in load_benchmark(source).questions]
+        return _of_benchmark(source)
     path = Path(source)
     if not path.is_file():
-        close = get_close_matches(source, BENCHMARKS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(BENCHMARKS)}"
+        close = get_close_matches(source, _TASK_BENCHMARKS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(_TASK_BENCHMARKS)}"
         raise ConfigError(
             f"yardstick.held_out: {source!r} is neither a benchmark nor a file of tasks; {hint}"
         )
