@@ -34,7 +34,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     questions = load_benchmark("nano_code_o").questions
-    prompts = [q.prompt for q in questions[:: len(questions) // arguments.prompts]]
+    prompts = [q.fields["prompt"] for q in questions[:: len(questions) // arguments.prompts]]
     prompts = prompts[: arguments.prompts]
     with tempfile.TemporaryDirectory() as folder:
         model = AutoModelForCausalLM.from_pretrained(resolve(arguments.model), dtype=torch.float32)

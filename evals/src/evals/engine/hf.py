@@ -18,6 +18,9 @@ _CONTEXT_TOKENS = 8
 _MERGE_ROWS = 16
 """Rows of one adapter from which on it is merged to sample them, in float32; merging rounds the
 weights of other number types."""
+_MERGE_PARAMETERS = 10_000_000
+"""Models above this read their weights from memory at every token: one batch of all adapters is
+faster than one of each (measured: 1.27 times at 135 M, while nano gains by merging)."""
 
 
 class HFEngine:
@@ -49,7 +52,8 @@ class HFEngine:
         folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
         stacked, self._hashes = put_saved(base, folders, any_base)
         self._dtype = str(base.model.dtype).removeprefix("torch.")
-        merge_rows = _MERGE_ROWS if self._dtype == "float32" else 0
+        small = sum(p.numel() for p in base.model.parameters()) <= _MERGE_PARAMETERS
+        merge_rows = _MERGE_ROWS if small and self._dtype == "float32" else 0
         self._engine: StackedEngine | None = StackedEngine(
             stacked, base.tokenizer, max_rows=max_rows, merge_rows=merge_rows
         )
