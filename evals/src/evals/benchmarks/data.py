@@ -13,7 +13,7 @@ class Data:
     release, since, until: a part of LiveCodeBench, by its releases and by contest dates.
     """
 
-    file: Path | None = None
+    file: Path | str | None = None
     release: str | None = None
     since: str | None = None
     until: str | None = None

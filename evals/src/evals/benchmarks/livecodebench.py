@@ -27,14 +27,15 @@ def load(data: Data) -> Benchmark:
 
     Of a file in JSON Lines, hidden tests stay on disk until they are needed.
     """
-    if data.file is not None and _json_lines(data.file):
-        problems, digest = read_contest(data.file), _sha256(data.file)
+    path = None if data.file is None else Path(data.file)
+    if path is not None and _json_lines(path):
+        problems, digest = read_contest(path), _sha256(path)
         found, notes = f"sha256 of the file: {digest}", remarks(NAME, len(problems), digest)
     else:
-        source = load_source(NAME, data.file, data.release if data.file is None else None)
+        source = load_source(NAME, path, data.release if path is None else None)
         problems = read_contest(source.rows)
         found, notes = source.content_hash, source.notes
-    release = data.release if data.file is not None else None
+    release = data.release if path is not None else None
     chosen = window(problems, release=release, start=data.since, end=data.until)
     if len(chosen) < len(problems):
         asked = f"release {release or 'any'}, {data.since or 'start'} to {data.until or 'end'}"

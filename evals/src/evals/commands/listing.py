@@ -30,33 +30,29 @@ def list_benchmarks(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(rows))
         return 0
-    head = ("benchmark", "tasks", "what", "data", "recipes")
     table = [
-        [
-            str(row["name"]),
-            ", ".join(map(str, row["tasks"])) or "?",
-            str(row["description"]),
-            str(row["data"]),
-            ", ".join(row["recipes"]),
-        ]
+        [row["name"], ", ".join(map(str, row["tasks"])) or "?", row["data"], row["description"]]
         for row in rows
     ]
-    click.echo(align(head, table, left=5))
+    click.echo(align(("benchmark", "tasks", "data", "what"), table, left=4))
+    click.echo()
+    asked = [[recipe.name, recipe.description] for recipe in RECIPES.values()]
+    click.echo(align(("recipe", "how it asks"), asked))
     return 0
 
 
 def _describe(name: str) -> dict[str, Any]:
-    """tasks: the sizes that are official, smallest first."""
+    """tasks: the sizes that are official, smallest first. data: where it is, unless `--data`."""
     recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
     if name in OFFICIAL:
         known = OFFICIAL[name]
-        data = f"hub: {known.hub}" if known.hub else "evalplus' cache"
+        data = "hub" if known.hub else "evalplus"
         tasks = sorted(known.counts)
     elif name in nano.DESCRIPTIONS:
-        data, tasks = "comes with evals", [len(load_benchmark(name).questions)]
+        data, tasks = "here", [len(load_benchmark(name).questions)]
         recipes = ["plain"]
     else:
-        data, tasks, recipes = "an installed package", [], []
+        data, tasks, recipes = "added", [], []
     return {
         "name": name,
         "description": _DESCRIPTIONS.get(name, ""),

@@ -9,6 +9,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -17,7 +18,7 @@ from rich.progress import (
 
 @contextmanager
 def bars(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Two bars, for asking and judging; the function in between takes the phase and a number."""
+    """A bar for each phase; the function in between takes the phase and a number."""
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -28,7 +29,7 @@ def bars(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
         console=Console(file=sys.stderr),
     )
     with progress:
-        tasks = {"ask": progress.add_task(f"{label}: ask", total=total)}
+        tasks: dict[str, TaskID] = {}
 
         def advance(phase: str, count: int) -> None:
             if phase not in tasks:
