@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow bench docs clean
+.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow bench real docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -20,6 +20,7 @@ help:
 	@echo "make rest       the tests that the wheels do not run, in this environment"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make bench      the benchmarks behind the figures in docs/"
+	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and bred adapters: hours"
 	@echo "make docs       build the documentation site into site/"
 
 env: $(STAMP)
@@ -85,6 +86,10 @@ bench: env
 	$(BIN)/python tests/benchmarks/joint_learner.py
 	$(BIN)/python tests/benchmarks/training_step.py
 	$(BIN)/python tests/benchmarks/fixed_tasks.py
+
+# The file and the folder are the user's own: nothing of them is shipped. tests/real/run.py says what.
+real: env
+	$(BIN)/python tests/real/run.py runs/real --tasks "$(TASKS)" $(if $(DATA),--data "$(DATA)")
 
 docs: env
 	@$(PIP) -c constraints.txt -e ".[docs]"

@@ -162,6 +162,15 @@ def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
     assert first["status"] == "fail"
 
 
+def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest: Path, tmp_path: Path) -> None:
+    rows = [{"id": "p1", "response": f"{FENCE}\n" + "x = 1\n" * 400_000 + FENCE}]
+    samples, out = write(tmp_path / "s.jsonl", rows), tmp_path / "v.jsonl"
+    assert run("grade", "livecodebench", samples, "--data", contest, "--out", out).exit_code == 0
+    (verdict,) = rows_of(out)
+    assert "a program of 2399999 characters" in verdict["reason"]
+    assert verdict["extracted"] is None
+
+
 def test_parts_of_livecodebench_are_named(contest: Path) -> None:
     early = load_benchmark("livecodebench", Data(contest, release="release_v5"))
     assert [question.id for question in early.questions] == ["p1"]

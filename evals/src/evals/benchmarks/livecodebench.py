@@ -12,6 +12,7 @@ from evals.contest.problem import ContestProblem
 from evals.contest.reading import read_contest
 from evals.contest.releases import erratum, window
 from evals.errors import EvalsError
+from evals.functions.extraction import MAX_CHARS
 from evals.recipes.chat import CHAT
 from evals.sources.load import load_source
 from evals.sources.official import remarks
@@ -65,20 +66,18 @@ def judge(pairs: Iterable[tuple[Question, Sample]], how: Judging) -> Iterator[Ju
         verdicts = grader.grade_many(
             (question.problem, program)
             for (question, _), program in zip(listed, programs, strict=True)
-            if program.strip()
+            if not _fault(program)
         )
         for (question, sample), program in zip(listed, programs, strict=True):
-            if program.strip():
-                verdict = next(verdicts)
-            else:
-                verdict = ContestVerdict("fail", "ill-formed: no program between fences", None)
+            fault = _fault(program)
+            verdict = ContestVerdict("fail", fault, None) if fault else next(verdicts)
             yield Judgement(
                 id=question.id,
                 sample=sample.sample,
                 level=question.level,
                 correct=None if verdict.status is None else verdict.status == PASS,
                 reason=verdict.reason,
-                extracted=program if program.strip() else None,
+                extracted=None if fault else program,
                 truncated=sample.truncated,
                 details={
                     "question_id": question.id,
@@ -87,6 +86,15 @@ def judge(pairs: Iterable[tuple[Question, Sample]], how: Judging) -> Iterator[Ju
                     "erratum": erratum(question.problem),
                 },
             )
+
+
+def _fault(program: str) -> str:
+    """What is wrong with the form of a program; "" for one that is run."""
+    if not program.strip():
+        return "ill-formed: no program between fences"
+    if len(program) > MAX_CHARS:
+        return f"ill-formed: a program of {len(program)} characters, more than {MAX_CHARS}"
+    return ""
 
 
 def _questions(problems: Sequence[ContestProblem]) -> tuple[Question, ...]:

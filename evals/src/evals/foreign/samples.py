@@ -16,26 +16,31 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], tuple
     """The samples of a file or folder, and notes on what was passed over.
 
     Rows {"id", "response"} are our own; other forms are told apart by `read_foreign`. Raises
-    EvalsError for what cannot be read, for a question that the benchmark lacks, and for none.
+    EvalsError for what cannot be read, for a question that the benchmark lacks, and for none; of
+    other harnesses' samples, those that this part of a benchmark lacks are passed over.
     """
     notes: tuple[str, ...] = ()
-    if _own(path):
+    named = {question.id: question for question in benchmark.questions}
+    own = _own(path)
+    if own:
         samples = read_samples(path)
     else:
         found = read_foreign(path)
-        named = {question.id: question for question in benchmark.questions}
         samples = [_sample(one, benchmark, named, path) for one in found.samples]
         notes = (f"samples of {found.harness}", *found.notes)
-    known = {question.id for question in benchmark.questions}
-    strange = next((sample.id for sample in samples if sample.id not in known), None)
-    if strange is not None:
+    if not samples:
+        raise EvalsError(f"{path} holds no samples")
+    known = [sample for sample in samples if sample.id in named]
+    strange = next((sample.id for sample in samples if sample.id not in named), None)
+    if strange is not None and (own or not known):
         raise EvalsError(
             f"{path}: {benchmark.name} has no task {strange!r} (first: "
             f"{benchmark.questions[0].id!r})"
         )
-    if not samples:
-        raise EvalsError(f"{path} holds no samples")
-    return samples, notes
+    if strange is not None:
+        count = len(samples) - len(known)
+        notes = (*notes, f"{count} samples passed over: not in this data, {strange!r} first")
+    return known, notes
 
 
 def _own(path: Path) -> bool:

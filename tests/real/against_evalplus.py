@@ -1,0 +1,120 @@
+"""One set of greedy samples, graded by evalplus and by us; and the same prompts through our engine.
+
+    python tests/real/against_evalplus.py BASE HumanEvalPlus.jsonl.gz OUT
+
+Plain transformers continues evalplus' chat prompts of a model folder BASE greedily, evalplus
+sanitises them, and `evalplus.evaluate` and `evals grade` judge the same file: pass@1 of both, and
+the tasks on
+"""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from evalplus.sanitize import sanitize
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from evals import RECIPES
+from evals.recipes.render import render
+
+ROWS = 16
+NAME = "humaneval_plus"
+
+
+def main() -> None:
+    """Generate, grade twice, run, compare."""
+    if len(sys.argv) != 4:
+        sys.exit("usage: python tests/real/against_evalplus.py BASE HumanEvalPlus.jsonl.gz OUT")
+    base, data, out = (Path(text) for text in sys.argv[1:])
+    out.mkdir(parents=True, exist_ok=True)
+    tasks = [json.loads(line) for line in gzip.decompress(data.read_bytes()).splitlines()]
+    samples = out / "samples.jsonl"
+    raw = out / "raw.jsonl"
+    if not raw.exists():
+        texts = generate(base, tasks)
+        write(
+            raw, [{"task_id": t["task_id"], "text": x} for t, x in zip(tasks, texts, strict=True)]
+        )
+    plain = {row["task_id"]: row["text"] for row in map(json.loads, raw.open())}
+    write(
+        samples,
+        [
+            {"task_id": t["task_id"], "solution": sanitize(plain[t["task_id"]], t["entry_point"])}
+            for t in tasks
+        ],
+    )
+    tool = Path(sys.executable).parent
+    (out / "samples_eval_results.json").unlink(missing_ok=True)
+    evaluate = [tool / "evalplus.evaluate", "humaneval", "--samples", samples, "--parallel", "1"]
+    environment = os.environ | {"HUMANEVAL_OVERRIDE_PATH": str(unzipped(data, out))}
+    subprocess.run([*map(str, evaluate)], check=True, env=environment, stdout=subprocess.DEVNULL)
+    theirs = {
+        task: rows[0]["base_status"] == rows[0]["plus_status"] == "pass"
+        for task, rows in json.loads((out / "samples_eval_results.json").read_text())[
+            "eval"
+        ].items()
+    }
+    grade = [tool / "evals", "grade", NAME, samples, "--data", data, "--out", out / "ours.jsonl"]
+    subprocess.run([*map(str, grade)], check=True)
+    ours = {row["id"]: row["correct"] for row in map(json.loads, (out / "ours.jsonl").open())}
+    differ = [task for task in ours if ours[task] != theirs[task]]
+    print(f"evalplus {sum(theirs.values())} of {len(theirs)}, ours {sum(ours.values())}: {differ}")
+    run = [tool / "evals", "run", "--model", base, "--benchmark", NAME, "--data", data]
+    run += ["--recipe", "evalplus", "--dtype", "float32", "--out", out / "run"]
+    subprocess.run([*map(str, run)], check=True)
+    found = (out / "run" / "base" / NAME / "samples.jsonl").open()
+    texts = {row["id"]: row["response"] for row in map(json.loads, found)}
+    other = [task for task in texts if texts[task] != plain[task]]
+    print(f"{len(other)} of {len(texts)} texts of our engine differ from transformers': {other}")
+
+
+def generate(base: Path, tasks: list[dict[str, str]]) -> list[str]:
+    """Greedy continuations, each cut at the first stop text of the recipe."""
+    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    template = RECIPES["evalplus"].template(NAME)
+    prompts = [render(RECIPES["evalplus"], NAME, task, tokenizer) for task in tasks]
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    found = [""] * len(prompts)
+    for start in range(0, len(order), ROWS):
+        chosen = order[start : start + ROWS]
+        batch = tokenizer(
+            [prompts[i] for i in chosen],
+            return_tensors="pt",
+            padding=True,
+            add_special_tokens=False,
+        )
+        with torch.inference_mode():
+            whole = model.generate(
+                **batch,
+                do_sample=False,
+                max_new_tokens=template.max_tokens,
+                stop_strings=list(template.stop),
+                tokenizer=tokenizer,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+        for i, row in zip(chosen, whole, strict=True):
+            text = tokenizer.decode(row[batch["input_ids"].shape[1] :], skip_special_tokens=True)
+            cuts = [text.index(stop) for stop in template.stop if stop in text]
+            found[i] = text[: min(cuts)] if cuts else text
+        print(f"{start + len(chosen)} of {len(order)}", flush=True)
+    return found
+
+
+def unzipped(data: Path, out: Path) -> Path:
+    """evalplus reads a plain file when it is told where it is."""
+    place = out / "HumanEvalPlus.jsonl"
+    place.write_bytes(gzip.decompress(data.read_bytes()))
+    return place
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main()
