@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -155,8 +156,14 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path, sandbox: S
     assert seen == {"ask": 40, "judge": 40}
     assert _files(tmp_path / "a") == _files(tmp_path / "b")
     third = TableEngine(gold)
-    evaluate(third, benchmark, out=tmp_path / "b", **ask)
+    judged = replace(benchmark, judge=lambda pairs, how: pytest.fail("judged again"))
+    again = evaluate(third, judged, out=tmp_path / "b", **ask)
     assert third.asked == []
+    assert again.overall.samples == 40
+    result = tmp_path / "b" / "result.json"
+    result.write_text(result.read_text().replace('"python": "', '"python": "0'))
+    evaluate(third, benchmark, out=tmp_path / "b", **ask)  # judged again: by another version
+    assert _files(tmp_path / "a") == _files(tmp_path / "b")
     assert len({request.seed for request in straight.asked}) == 40
 
 

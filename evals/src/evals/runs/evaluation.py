@@ -148,7 +148,8 @@ def evaluate_together(
             allow_weak,
         )
         return [
-            _judge(benchmark, questions, part, how, lambda: progress("judge", 1)) for part in parts
+            _judge(benchmark, questions, part, how, lambda count: progress("judge", count))
+            for part in parts
         ]
 
 
@@ -185,14 +186,18 @@ def _judge(
     questions: Sequence[Question],
     part: _Part,
     how: Judging,
-    progress: Callable[[], None],
+    progress: Callable[[int], None],
 ) -> Result:
     named = {question.id: question for question in questions}
     ordered = [part.known[key] for key in part.requests]
+    earlier = part.folder.finished(versions()) if part.folder else None
+    if earlier is not None:
+        progress(len(ordered))
+        return earlier
     judgements: list[Judgement] = []
     for judgement in benchmark.judge([(named[s.id], s) for s in ordered], how):
         judgements.append(judgement)
-        progress()
+        progress(1)
     result = Result(
         adapter=part.adapter if part.adapter is not None else BASE,
         benchmark=benchmark.name,

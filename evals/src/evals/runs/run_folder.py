@@ -26,7 +26,18 @@ class RunFolder:
 
     def __init__(self, folder: Path, samples: list[Sample]) -> None:
         self._folder = folder
+        self._kept = len(samples)
         self.samples = samples
+
+    def finished(self, versions: Mapping[str, str]) -> Result | None:
+        """The result of an earlier run, if it judged all of the samples with these versions."""
+        try:
+            result = read_result(self._folder / RESULT_FILE)
+        except (EvalsError, OSError):
+            return None
+        judged = result.overall.samples == self._kept == len(self.samples)
+        same = judged and result.versions == versions
+        return result if same and not result.overall.ungraded else None
 
     def add(self, samples: Sequence[Sample]) -> None:
         """Append samples and sync them. When the disk fails, the file stays as it was."""
