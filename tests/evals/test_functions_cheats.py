@@ -194,7 +194,7 @@ def secret(x): return [0, ""]
 import sys
 for module in list(sys.modules.values()):
     if hasattr(module, "describe"):
-        module.describe = lambda *args: ("list", "", "[10, '1']", False)
+        module.describe = lambda *args: ("list", "", "[10, '1']", 9, False)
 def secret(x): return 0
 """,
     "floods": """

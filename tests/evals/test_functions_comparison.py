@@ -11,8 +11,7 @@ from evals.functions.comparison import first_wrong
 
 
 def value(found: Any, draw: bool = False) -> Value:
-    name, digest, text, floats = describe_fully(found, draw)
-    return Value(name, digest, text, -1 if text is None else len(text), floats, 0.0)
+    return Value(*describe_fully(found, draw), 0.0)
 
 
 def right(expected: Any, found: Any, source: dict[str, Any] = DOUBLE, **changes: Any) -> bool:
@@ -23,6 +22,19 @@ def right(expected: Any, found: Any, source: dict[str, Any] = DOUBLE, **changes:
 
 
 NAN = float("nan")
+
+
+def test_long_values_are_compared_piece_by_piece() -> None:
+    numbers = [number % 7 for number in range(900_000)]
+    floats = [float(number) for number in numbers]
+    assert value(numbers).text is None
+    assert value(numbers).chars > 1 << 22
+    assert right(numbers, floats)
+    assert right([numbers], [floats])
+    assert not right(numbers, tuple(numbers))
+    assert not right(numbers, [*numbers[:-1], 8])
+    assert not right(floats, [*floats[:-1], NAN])
+    assert value([*numbers, object()]).chars == -1
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def serve(request: dict[str, Any], progress: Any) -> NoReturn:
     report.end("done", None)
 
 
-def describe_fully(value: Any, draw: bool) -> tuple[str, str, str | None, bool]:
+def describe_fully(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]:
     """`describe` with room for deep values, whatever limits the program has set."""
     digits, depth = sys.get_int_max_str_digits(), sys.getrecursionlimit()
     sys.set_int_max_str_digits(_DIGITS)
@@ -80,10 +80,11 @@ class Report:
         self._lines: list[str] = []
         self._size = 0
 
-    def value(self, found: tuple[str, str, str | None, bool], spent: float, full: bool) -> None:
+    def value(
+        self, found: tuple[str, str, str | None, int, bool], spent: float, full: bool
+    ) -> None:
         """One value: its description, and the processor seconds that it took."""
-        name, digest, text, floats = found
-        chars = -1 if text is None else len(text)
+        name, digest, text, chars, floats = found
         sent = text if chars <= self._most or full else None
         self._add([name, digest, sent, chars, floats, spent])
 

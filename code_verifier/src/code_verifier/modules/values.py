@@ -10,11 +10,13 @@ a value too large to send can still be compared. A value that holds a NaN equals
 from __future__ import annotations
 
 import hashlib
+import marshal
 from itertools import chain, islice
+from operator import ne
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 _EXACT = frozenset({int, str, bytes, type(None)})
@@ -24,7 +26,8 @@ _SETS = (set, frozenset)
 _BASES = (bool, int, float, complex, str, bytes, bytearray, *_SEQUENCES, *_SETS, dict)
 _MAX_DEPTH = 100
 _MAX_DRAWN = 1_000_000
-_HUGE = 1 << 22  # characters that nobody asks for: any text that long will do
+_HUGE = 1 << 22  # bytes of a normal form whose text nobody asks for
+_PIECE = 4096  # members of a sequence that are written at a time
 _name_of = type.__dict__["__name__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 
@@ -33,12 +36,13 @@ class Opaque(Exception):
     """A value, or a part of one, of a type that is not data."""
 
 
-def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool]:
-    """Type name, digest of the normal form ("" when it equals nothing), text, and whether it is
-    a float or a sequence of floats only.
+def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int, bool]:
+    """Type name, digest of the normal form ("" when it equals nothing), text, its length, and
+    whether the value is a float or a sequence of floats only.
 
     draw: an iterator or view counts as the list of what it yields, as under `set(value)`.
-    The text is None for what is not data; the name is then all there is.
+    The text is None for what is not data, of length -1; the name is then all there is. It is also
+    None where the normal form has over four million bytes, whose number stands for its length.
     """
     name = str(_name_of(type(value)))
     try:
@@ -48,46 +52,65 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool
             kinds = _kinds(value)
         if kinds is None:
             raise Opaque
-        if kinds <= _EXACT | set(_SEQUENCES):
-            text = _text(value)
-            return name, digest(text), text, False
-        normal = _text(_normal(value))
-        text = _text(value) if len(normal) < _HUGE else normal
-    except (Opaque, RecursionError):
-        return name, "", None, False
-    holds_nan = (float in kinds or complex in kinds) and _holds_nan(value)
+        found, size = _digest(value, normal=kinds <= _EXACT | set(_SEQUENCES))
+        text = _text(value) if size < _HUGE else None
+    except (Opaque, RecursionError, ValueError):
+        return name, "", None, -1, False
     floats = type(value) is float or (
         type(value) in _SEQUENCES and set(map(type, value)) == {float}
     )
-    return name, "" if holds_nan else digest(normal), text, floats
+    if (float in kinds or complex in kinds) and _holds_nan(value):
+        found = ""
+    return name, found, text, size if text is None else len(text), floats
 
 
-def digest(text: str) -> str:
-    """Of a normal form."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _digest(value: Any, normal: bool) -> tuple[str, int]:
+    """Hash and number of bytes of a value's normal form, made piece by piece.
+
+    Format 2 of marshal has no references: equal values are equal bytes.
+    """
+    many = type(value) in _SEQUENCES and len(value) > _PIECE
+    steps = range(0, len(value), _PIECE) if many else (0,)
+    found, size = hashlib.sha256(), 0
+    for start in steps:
+        piece = value[start : start + _PIECE] if many else value
+        data = marshal.dumps(piece if normal else _normal(piece), 2)
+        found.update(data)
+        size += len(data)
+    return found.hexdigest()[:32], size
 
 
 def _kinds(value: Any) -> set[type] | None:
-    """All types in a value, or None when one is not a built-in type of data itself.
-
-    Level by level, so that the work per member is done by the interpreter's own loops.
-    """
+    """All types in a value, or None when one is not a built-in type of data itself."""
     found: set[type] = set()
-    level: list[Any] = [value]
-    for _ in range(_MAX_DEPTH):
-        kinds = set(map(type, level))
+    for members in _levels(value):
+        kinds = set(map(type, members()))
         if not all(any(kind is base for base in _BASES) or kind is _NONE for kind in kinds):
             return None
         found |= kinds
-        if not any(kind in _CONTAINERS for kind in kinds):
-            return found
-        below = chain.from_iterable(
-            chain(item, item.values()) if type(item) is dict else item
-            for item in level
-            if type(item) in _CONTAINERS
-        )
-        level = list(below)
-    return None
+    return found if kinds.isdisjoint(_CONTAINERS) else None
+
+
+def _levels(value: Any) -> Iterator[Callable[[], Iterable[Any]]]:
+    """Iterables over the members of a value by depth, at most 100 levels: the work per member is
+    done by the interpreter's own loops, and only containers are listed."""
+    containers: list[Any] = [[value]]
+    for _ in range(_MAX_DEPTH):
+        if not containers:
+            return
+        of = containers
+        yield lambda of=of: chain.from_iterable(map(_members, of))  # type: ignore[misc]
+        containers = [
+            member
+            for container in of
+            if not _CONTAINERS.isdisjoint(map(type, _members(container)))
+            for member in _members(container)
+            if type(member) in _CONTAINERS
+        ]
+
+
+def _members(container: Any) -> Iterable[Any]:
+    return chain(container, container.values()) if type(container) is dict else container
 
 
 _NONE = type(None)
@@ -189,11 +212,20 @@ def _normal(value: Any) -> Any:
     if kind is float:
         return int(value) if value.is_integer() else value
     if kind is complex:
-        return value if value.imag else _normal(value.real)
+        return complex(value.real + 0.0, value.imag) if value.imag else _normal(value.real)
     if kind is bytearray:
         return bytes(value)
     if kind is list or kind is tuple:
-        return kind([item if type(item) is int else _normal(item) for item in value])
+        return kind(
+            [
+                item
+                if type(item) is int
+                else (int(item) if item.is_integer() else item)
+                if type(item) is float
+                else _normal(item)
+                for item in value
+            ]
+        )
     if kind is set or kind is frozenset:
         return {"set": sorted([_text(_normal(item)) for item in value])}
     if kind is dict:
@@ -203,15 +235,5 @@ def _normal(value: Any) -> Any:
 
 
 def _holds_nan(value: Any) -> bool:
-    return any(item != item for item in _leaves(value))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    kind = type(value)
-    if kind is dict:
-        value = (*value, *value.values())
-    elif kind not in _CONTAINERS:
-        yield value
-        return
-    for item in value:
-        yield from _leaves(item)
+    """Whether some number in it differs from itself; containers are equal to themselves."""
+    return any(any(map(ne, members(), members())) for members in _levels(value))
