@@ -65,7 +65,8 @@ def main() -> None:
     for name, options in PARTS.items():
         data = ["--data", arguments.data / name / FILES[name]] if arguments.data else []
         asked = ("--model", base, "--base", *adapters, "--any-base", "--benchmark", name)
-        asked = (*asked, *data, *options, "--dtype", "float32", "--out", out / "scores")
+        asked = (*asked, *data, *options, "--dtype", "float32", "--max-rows", "128")
+        asked = (*asked, "--out", out / "scores")
         part(name, tool / "evals", "run", *asked)
     page = ("--html", out / "report.html")
     subprocess.run([tool / "evals", "report", out / "scores", *page], check=True)

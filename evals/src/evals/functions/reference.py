@@ -20,7 +20,7 @@ from evals.atomic import appearing
 from evals.functions.oracles import compares_sets
 from evals.functions.problem import Arguments, FunctionProblem
 
-_FORMAT = 2
+_FORMAT = 3
 _TEXT_CHARS = 2048
 _CALL_S, _TOTAL_S = 1800.0, 7200.0
 _TYPES = (str, str, str | None, int, bool, float)
