@@ -33,13 +33,17 @@ from evals.math.formulas.relations import (
 )
 from evals.math.formulas.signs import variants
 from evals.math.formulas.units import choice, only_number, without_unit
+from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
 from evals.math.values import same_value, squeezed
 
 Symbolic: TypeAlias = Callable[[str, str], bool]
 """Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
 
-_ARTICLES = re.compile(r"\b(?:an?|the)\b|\\text|[^a-z0-9+\-]")
+_REMARK = re.compile(
+    r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)(?=[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
+)
+"""Words in brackets after a value."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,9 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
         if squeezed(found) == squeezed(plain(gold.text)):
             return Comparison(True, "same text")
         if gold.kind == "text":
-            return Comparison(_words(found) == _words(gold.text), "text")
+            return Comparison(
+                same_words(gold.text, found) or same_words(gold.text, choice(found)[1]), "text"
+            )
         if gold.kind == "choice":
             return Comparison(choice(found)[0] == gold.text, "choice")
         return _Comparer(gold, symbolic).compare(found)
@@ -89,6 +95,7 @@ class _Comparer:
                 *((rest,) if letter and rest else ()),
                 answer,
                 only_number(answer) or answer,
+                _REMARK.sub("", answer) or answer,
             )
             for reading in dict.fromkeys((text, without_thousands(text)))
         ]
@@ -229,7 +236,3 @@ def _based(form: Form) -> tuple[str, int] | None:
     if isinstance(form, Scalar) and form.text.isdigit():
         return form.text.lstrip("0") or "0", 10
     return None
-
-
-def _words(text: str) -> str:
-    return _ARTICLES.sub("", text.lower())

@@ -37,6 +37,8 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
         if unit == "percent":
             tree, other = _without_percent(tree), _without_percent(other)
         verdict = _same_tree(tree, other)
+        if verdict is False and "/" in found and (tight := _tree(found, tight=True)) is not None:
+            verdict = tight != other and _same_tree(tree, tight)
         if verdict:
             return True, "value"
         unread = unread and verdict is None
@@ -51,9 +53,9 @@ def squeezed(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _tree(text: str) -> Tree | None:
+def _tree(text: str, tight: bool = False) -> Tree | None:
     try:
-        return read(text)
+        return read(text, tight)
     except Unreadable:
         return None
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from evals.math.formulas.notation import split
-from evals.math.formulas.units import NUMBER_WORDS
+from evals.math.formulas.words import NUMBER_WORDS
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ _AND = re.compile(
 )
 _ORDER = ("\\leq", "\\geq", "\\neq", "<", ">", "=", "\\approx")
 _MATRIX = re.compile(
-    r"^(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
-    r"\\end\s*\{\1\}(?:\s*[)\]|])?$",
+    r"^(.*?)(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
+    r"\\end\s*\{\2\}(?:\s*[)\]|])?$",
     re.DOTALL,
 )
 _BASE_WORDS = {name: base for base, name in enumerate(NUMBER_WORDS)}
@@ -104,10 +104,6 @@ def shape(text: str) -> Form:
     text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
-    matrix = _MATRIX.match(text)
-    if matrix:
-        rows = [row for row in matrix.group(2).split("\\\\") if row.strip()]
-        return Matrix(tuple(tuple(cell.strip() for cell in row.split("&")) for row in rows))
     text = _OUTWARD.sub(_inward, text)
     items = [item for item in split(text, (",", ";")) if item]
     if len(items) > 1:
@@ -118,6 +114,13 @@ def shape(text: str) -> Form:
     sides, signs = _sides(text)
     if signs:
         return Relation(sides, signs)
+    matrix = _MATRIX.match(text)
+    if matrix and _factor(matrix.group(1)):
+        factor = matrix.group(1).removesuffix("\\cdot").strip()
+        rows = [row for row in matrix.group(3).split("\\\\") if row.strip()]
+        cells = ((cell.strip() for cell in row.split("&")) for row in rows)
+        left, right = (f"{factor}\\cdot(", ")") if factor else ("", "")
+        return Matrix(tuple(tuple(f"{left}{cell}{right}" for cell in row) for row in cells))
     based = _BASE.match(text)
     if based:
         base = (
@@ -129,6 +132,11 @@ def shape(text: str) -> Form:
     if ratio:
         return Ratio(tuple(part.strip() for part in text.split(":")))
     return _bracketed(text)
+
+
+def _factor(text: str) -> bool:
+    """Whether what stands before a matrix multiplies it: a number, or nothing."""
+    return re.fullmatch(r"(?:-?\\frac|-?\\sqrt|[-\d.{}/()\s]|\\cdot)*", text) is not None
 
 
 def _inward(match: re.Match[str]) -> str:

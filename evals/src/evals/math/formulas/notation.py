@@ -57,6 +57,8 @@ _SYNONYMS = (
     (r"√\s*(\d+|[A-Za-z])", r"\\sqrt{\1}"),
     (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\approxeq", r"\\approx "),
+    (r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\cdot "),
+    (r"(10\s*\^)\s*\(\s*(-?\d+)\s*\)", r"\1{\2}"),
 )  # fmt: skip
 _RULES = tuple((re.compile(pattern), put) for pattern, put in _SYNONYMS)
 _FONT = re.compile(_FONTS)

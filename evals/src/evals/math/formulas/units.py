@@ -2,6 +2,8 @@
 
 import re
 
+from evals.math.formulas.words import spelled_number
+
 _NAMES = {
     "cm": "centimeter centimeters centimetre centimetres cms",
     "mm": "millimeter millimeters",
@@ -26,11 +28,6 @@ _NAMES = {
     "percent": "percentage %",
 }  # fmt: skip
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
-NUMBER_WORDS = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
-    "nineteen", "twenty",
-)  # fmt: skip
 _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
 _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
 # Possessive: a long answer must not be tried in every way of cutting it into words.
@@ -40,7 +37,8 @@ _WORDS = re.compile(
     r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
 )
 _CHOICE = re.compile(
-    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$",
+    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$"
+    r"|^\s*\\text\{\s*(?:\(([A-E])\)|([A-E])[).:])\s*([^{}]*)\}$",
     re.DOTALL,
 )
 
@@ -71,13 +69,13 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
 
 
 def only_number(text: str) -> str | None:
-    """The number in words and numbers that are one text: its start, its end, or its one word."""
+    """The number in words and numbers that are one text: spelled out, at its start, at its end."""
     inner = re.fullmatch(r"\\text\{\s*(\d[^{}]*)\}", text)
     if inner:
         return inner.group(1)
+    if spelled := spelled_number(text):
+        return spelled
     bare = re.sub(r"\\text|[{}]", " ", text).strip(" .!")
-    if bare.lower() in NUMBER_WORDS:
-        return str(NUMBER_WORDS.index(bare.lower()))
     match = re.fullmatch(r"[A-Za-z][A-Za-z ,':]*\s(-?[\d,]*\.?\d+)", bare)
     return match.group(1) if match else None
 
@@ -98,4 +96,5 @@ def choice(text: str) -> tuple[str | None, str]:
     match = _CHOICE.match(text)
     if match is None:
         return (text, "") if re.fullmatch(r"[A-E]", text) else (None, text)
-    return next(group for group in match.groups()[:3] if group), match.group(4).strip()
+    *letters, rest = match.groups()[:4] if match.group(4) is not None else match.groups()[4:]
+    return next(letter for letter in letters if letter), rest.strip()

@@ -1,0 +1,186 @@
+"""The answer that a sentence states, where no box, tag or heading marks it.
+
+In the last line that says something: what is in bold type; else the last formula or number of
+the main clause. Values joined by commas, "and" or "or" make one answer. "for all $x$", "after 4
+hours", "more than the $96" and the like hold circumstances, not answers.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MATH = re.compile(
+    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
+    r"|(?<!\\)\$(?=(\s?))([^$\n]*?[^\s$\\])\4(?<!\\)\$(?!\d)",
+    re.DOTALL,
+)
+"""A formula between its marks. Two amounts of money are none: "$2 = $18"."""
+_BOLD = re.compile(r"\*\*(?!\s)([^*\n]+?)\*\*(?!\s*:)|__(?!\s)([^_\n]+?)__(?!\s*:)")
+_TIMES_TEN = (
+    r"\s*(?:[x×*·⋅]|\\times|\\cdot)\s*10"
+    r"(?:\s?\^\s?(?:\{[-+−]?\d+\}|\(?[-+−]?\d+\)?)|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)"
+)
+_NUMBER = (
+    r"(?<![\w.])[-−+]?\s?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
+    rf"(?:{_TIMES_TEN}|/\d+)?%?"
+)
+_GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
+_RUN = (
+    r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^().²³⁴!]|sqrt|arc|sin|cos|tan|log|ln|pi"
+    r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
+)
+_PLAIN = re.compile(
+    rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*(?!\s*(?:[x×*·]\s*10|,\d))|{_NUMBER}"
+)
+_VALUE = re.compile(r"[\dπ√]")
+_AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
+_ASIDE = re.compile(
+    r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
+    r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
+    r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) than\b"
+    r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
+    r"(?=[$\\(]|\w+\s*\$))"
+)
+_CIRCUMSTANCE = re.compile(
+    r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
+    r"(?:the|all|these|those|each|every|about|another|his|her|their|its|only)?\s*"
+    r"(?:other|next|first|last)?\s*$",
+    re.IGNORECASE,
+)
+_EQUATION = re.compile(
+    r"(?:^|[\s:])((?:[A-Za-zα-ω]\w{0,2}'*(?:\([a-z](?:,\s?[a-z])*\))?|d[a-z]/d[a-z])\s*=[^=]+)$"
+)
+_PROSE = re.compile(
+    r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|ln|pi)[a-z]*\b)[A-Za-z]{3,}"
+)
+_CLOSING = re.compile(
+    r"\b(?:hope|let me know|feel free|any questions|glad|happy to|thank|good luck)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A value in a line. kind: "formula" or "number"."""
+
+    start: int
+    end: int
+    text: str
+    kind: str
+
+
+def stated(tail: str) -> tuple[str, str] | None:
+    """The answer at the end of a text and the name of the rule; None where there is none."""
+    lines = [line for line in tail.splitlines() if line.strip(" *_#-")]
+    while len(lines) > 1 and _CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]):
+        lines.pop()
+    if not lines:
+        return None
+    line = lines[-1]
+    if bold := _bold(line):
+        return bold
+    if "$$" in line or "\\]" in line:
+        line = tail
+    return last_value(line.replace("**", ""))
+
+
+def _bold(line: str) -> tuple[str, str] | None:
+    """What stands in bold type, with what is joined to it, unless values come after words."""
+    found = [
+        match
+        for match in _BOLD.finditer(line)
+        if not (match.group(1) or match.group(2)).rstrip().endswith(":")
+    ]
+    if not found:
+        return None
+    last = found[-1]
+    text = last.group(1) or last.group(2)
+    if _has_value(text):
+        parts = [text]
+        for earlier, later in zip(found[-2::-1], found[:0:-1], strict=True):
+            if not _AND.fullmatch(line[earlier.end() : later.start()]):
+                break
+            parts.insert(0, earlier.group(1) or earlier.group(2))
+        if len(parts) == 1 and _PROSE.search(text) and not re.match(r"[-−$\\\d(]", text):
+            return last_value(text) or (text, "bold")
+        return ", ".join(map(trim, parts)), "bold"
+    rest = line[last.end() :]
+    if _has_value(rest) or rest.lstrip().startswith(","):
+        return None
+    return trim(text), "bold"
+
+
+def _has_value(text: str) -> bool:
+    return _VALUE.search(text) is not None or MATH.search(text) is not None or "=" in text
+
+
+def last_value(line: str) -> tuple[str, str] | None:
+    """The last value of the main clause of a line."""
+    values = list(_values(line))
+    if not values:
+        return None
+    if not any(value.kind == "formula" for value in values):
+        equation = _EQUATION.search(line.strip().rstrip("."))
+        if equation and not _PROSE.search(equation.group(1).partition("=")[2]):
+            return trim(equation.group(1)), "last formula"
+        equals = line.rfind("=")
+        after = [value for value in values if value.start > equals >= 0]
+        if after:
+            return trim(after[0].text), "last number"
+    main = values
+    for aside in _ASIDE.finditer(line):
+        before = [value for value in main if value.end <= aside.start() + 1]
+        main = before or main
+    central = [
+        value
+        for value in main
+        if value.kind == "formula"
+        or "$" in value.text
+        or not _CIRCUMSTANCE.search(line[max(0, value.start - 60) : value.start].rstrip() + " ")
+    ]
+    chosen = central or main
+    last = len(chosen) - 1
+    parts = [chosen[last].text]
+    while last and _AND.fullmatch(line[chosen[last - 1].end : chosen[last].start]):
+        last -= 1
+        parts.insert(0, chosen[last].text)
+    return ", ".join(map(trim, parts)), f"last {chosen[-1].kind}"
+
+
+def _values(line: str) -> Iterator[Stated]:
+    """Formulas, and between them numbers and what is written of them in plain signs."""
+    place = 0
+    for match in MATH.finditer(line):
+        yield from _numbers(line, place, match.start())
+        text = next(group for group in (*match.groups()[:3], match.group(5)) if group is not None)
+        yield Stated(match.start(), match.end(), text, "formula")
+        place = match.end()
+    yield from _numbers(line, place, len(line))
+
+
+def _numbers(line: str, start: int, end: int) -> Iterator[Stated]:
+    for match in _PLAIN.finditer(line, start, end):
+        text = match.group().rstrip(".,;:")
+        if _VALUE.search(text):
+            yield Stated(match.start(), match.start() + len(text), text, "number")
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is a sentence, not a value with or without a unit."""
+    words = len(_PROSE.findall(text))
+    return words > 3 or (words > 1 and not re.match(r"\s*[-$\\(\[]?\s*\d", text))
+
+
+def has_words(text: str) -> bool:
+    """Whether there are words of three letters and more that are no functions."""
+    return _PROSE.search(text) is not None
+
+
+def trim(text: str) -> str:
+    """Without the marks of mathematics mode, bold type and the full stop around an answer."""
+    text = text.strip().strip("*").strip()
+    for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
+        if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
+            inner = text[len(left) : -len(right)]
+            if left not in inner:
+                text = inner.strip()
+    return text.rstrip(".").strip() if not text.endswith("\\.") else text
