@@ -21,18 +21,18 @@ _TIMES_TEN = (
     r"(?:\s?\^\s?(?:\{[-+−]?\d+\}|\(?[-+−]?\d+\)?)|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)"
 )
 _NUMBER = (
-    r"(?<![\w.])[-−+]?\s?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
+    r"(?<![\w.])(?:[-−+]\s?)?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
     rf"(?:{_TIMES_TEN}|/\d+)?%?"
 )
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
-    r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^().²³⁴!]|sqrt|arc|sin|cos|tan|log|ln|pi"
+    r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
     r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
 )
 _PLAIN = re.compile(
     rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*(?!\s*(?:[x×*·]\s*10|,\d))|{_NUMBER}"
 )
-_VALUE = re.compile(r"[\dπ√]")
+_VALUE = re.compile(r"[\dπ√½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
 _AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
 _ASIDE = re.compile(
     r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"

@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from evals.math.formulas.constants import respelled
 from evals.math.formulas.expressions import Tree, read
 from evals.math.formulas.numeric import equal, variables
 from evals.math.formulas.tokens import Unreadable
@@ -61,8 +62,10 @@ def _tree(text: str, tight: bool = False) -> Tree | None:
 
 
 def _same_tree(gold: Tree, answer: Tree) -> bool | None:
-    """Equal as they stand, or with one side's bare logarithms to base ten."""
-    verdict = equal(gold, _spelled_alike(gold, answer))
+    """Equal as they stand, with other constants, or with one side's bare logarithms to base ten."""
+    verdict = equal(gold, answer)
+    if not verdict and any(equal(gold, other) for other in respelled(gold, answer)):
+        return True
     if not verdict and _has_log(gold) != _has_log(answer):
         return equal(_common_log(gold), _common_log(answer))
     return verdict
@@ -81,20 +84,3 @@ def _common_log(tree: Tree) -> Tree:
 
 def _without_percent(tree: Tree) -> Tree:
     return tree[1] if tree[0] == "percent" and isinstance(tree[1], tuple) else tree
-
-
-def _spelled_alike(gold: Tree, answer: Tree) -> Tree:
-    """The answer with its free constants C, C_1 written as the gold writes them."""
-    asked, used = variables(gold), variables(answer)
-    names = {
-        name: name.swapcase()
-        for name in used - asked
-        if name[0] in "cC" and name.swapcase() in asked - used
-    }
-    return _renamed(answer, names) if names else answer
-
-
-def _renamed(tree: Tree, names: dict[str, str]) -> Tree:
-    if tree[0] == "variable":
-        return ("variable", names.get(str(tree[1]), tree[1]))
-    return (tree[0], *(_renamed(p, names) if isinstance(p, tuple) else p for p in tree[1:]))

@@ -193,12 +193,8 @@ class _Reader:
             and ahead[2].text.isdigit()
         ):
             self.place += 3
-            quotient = (
-                "divide",
-                ("number", Fraction(after.text)),
-                ("number", Fraction(ahead[2].text)),
-            )
-            return ("add", tree, quotient)
+            top, bottom = (("number", Fraction(part.text)) for part in (after, ahead[2]))
+            return ("add", tree, ("divide", top, bottom))
         return tree
 
     def variable(self, name: str) -> Tree:

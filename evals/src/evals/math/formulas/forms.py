@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from evals.math.formulas.notation import split
+from evals.math.formulas.sets import pieces
 from evals.math.formulas.words import NUMBER_WORDS
 
 
@@ -104,7 +105,14 @@ def shape(text: str) -> Form:
     text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
-    text = _OUTWARD.sub(_inward, text)
+    matrix = _MATRIX.match(text)
+    if matrix and _factor(matrix.group(1)) and "\\begin" not in matrix.group(3):
+        factor = matrix.group(1).removesuffix("\\cdot").strip()
+        rows = [row for row in matrix.group(3).split("\\\\") if row.strip()]
+        cells = ((cell.strip() for cell in row.split("&")) for row in rows)
+        left, right = (f"{factor}(", ")") if factor else ("", "")
+        return Matrix(tuple(tuple(f"{left}{cell}{right}" for cell in row) for row in cells))
+    text = pieces(_OUTWARD.sub(_inward, text))
     items = [item for item in split(text, (",", ";")) if item]
     if len(items) > 1:
         return Listing(tuple(shape(item) for item in items))
@@ -114,13 +122,6 @@ def shape(text: str) -> Form:
     sides, signs = _sides(text)
     if signs:
         return Relation(sides, signs)
-    matrix = _MATRIX.match(text)
-    if matrix and _factor(matrix.group(1)):
-        factor = matrix.group(1).removesuffix("\\cdot").strip()
-        rows = [row for row in matrix.group(3).split("\\\\") if row.strip()]
-        cells = ((cell.strip() for cell in row.split("&")) for row in rows)
-        left, right = (f"{factor}\\cdot(", ")") if factor else ("", "")
-        return Matrix(tuple(tuple(f"{left}{cell}{right}" for cell in row) for row in cells))
     based = _BASE.match(text)
     if based:
         base = (

@@ -9,6 +9,12 @@ import unicodedata
 from functools import lru_cache
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789n")
+_VULGAR = {
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5),
+    "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
+    "⅞": (7, 8), "⅐": (1, 7), "⅑": (1, 9), "⅒": (1, 10),
+}  # fmt: skip
 _SIGNS = {
     "−": "-", "–": "-", "—": "-", "×": r"\cdot ", "·": r"\cdot ", "⋅": r"\cdot ", "∗": "*",
     "÷": "/", "∕": "/", "⁄": "/", "π": r"\pi ", "∞": r"\infty ", "°": "°", "º": "°", "≤": r"\leq ",
@@ -17,8 +23,9 @@ _SIGNS = {
     "λ": r"\lambda ", "ω": r"\omega ", "τ": r"\tau ", "φ": r"\phi ", "σ": r"\sigma ",
     "ρ": r"\rho ", "μ": r"\mu ", "ε": r"\epsilon ", "δ": r"\delta ", "Δ": r"\Delta ",
     "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∅": r"\emptyset ",
-    "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}",
-    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅔": r"\frac{2}{3}", "€": "$", "£": "$",
+    "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "€": "$", "£": "$",
+    "¢": r"\text{ cents}", "∖": r"\setminus ",
+    **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, (top, bottom) in _VULGAR.items()},
 }  # fmt: skip
 _SIGN_TABLE = str.maketrans(_SIGNS)
 _FONTS = (
@@ -65,10 +72,11 @@ _FONT = re.compile(_FONTS)
 _PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[A-Za-z]|[A-Z]{2,6})\s*\}")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
 _POWERS = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
+_BELOW = re.compile(r"[₀₁₂₃₄₅₆₇₈₉ₙ]+")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:,\s?\d{3})+)(?![\d,]|\s*,\s*\d)")
 _LARGE = (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
 _LARGE_WORDS = re.compile(
-    r"(?<=\d)\s*(?:\\text\{\s*)?(thousand|million|billion|trillion)\b\s*(?:\})?", re.IGNORECASE
+    r"(?<=\d)\s*(\\text\{\s*)?(thousand|million|billion|trillion)\b\s*(\})?", re.IGNORECASE
 )
 
 
@@ -76,13 +84,18 @@ _LARGE_WORDS = re.compile(
 def plain(text: str) -> str:
     """`text` in the one spelling; at most a few times as long."""
     text = _POWERS.sub(lambda match: "^{" + match.group().translate(_SUPERSCRIPTS) + "}", text)
+    text = _BELOW.sub(lambda match: "_{" + match.group().translate(_SUBSCRIPTS) + "}", text)
     text = unicodedata.normalize("NFKC", text.translate(_SIGN_TABLE)).translate(_SIGN_TABLE)
     text = text.replace("\\\\[", "\\\\ [").replace("\\dots", "...")
     rows = text.split("\\\\")  # rows of a matrix; the rules below would eat its line ends
     text = "\\\\".join(_apply(row) for row in rows)
     text = _REPEATING.sub(_repeated, text)
     text = _LARGE_WORDS.sub(
-        lambda match: rf"\cdot 10^{{{dict(_LARGE)[match.group(1).lower()]}}} ", text
+        lambda match: (
+            rf"\cdot 10^{{{dict(_LARGE)[match.group(2).lower()]}}} "
+            + (r"\text{ " if match.group(1) and not match.group(3) else "")
+        ),
+        text,
     )
     return re.sub(r"\s+", " ", text).strip().rstrip(".;,").strip()
 
