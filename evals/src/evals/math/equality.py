@@ -27,11 +27,12 @@ from evals.math.formulas.relations import (
     interval,
     is_name,
     named_value,
+    punctured,
     renamed_argument,
     same_name,
     values_said,
 )
-from evals.math.formulas.signs import variants
+from evals.math.formulas.signs import components, variants
 from evals.math.formulas.units import choice, only_number, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
@@ -115,8 +116,11 @@ class _Comparer:
         return False
 
     def same(self, gold: Form, answer: Form) -> bool:
-        if isinstance(gold, Bracketed) and isinstance(answer, Listing):
-            answer = _point(answer) or answer
+        if isinstance(answer, Listing):
+            if isinstance(gold, Bracketed):
+                answer = _point(answer) or punctured(answer) or answer
+            else:
+                answer = punctured(answer) or answer
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -189,6 +193,11 @@ class _Comparer:
     def same_matrix(self, gold: Matrix, answer: Form) -> bool:
         self.rule = "matrix"
         rows: tuple[tuple[str, ...], ...]
+        if isinstance(answer, Scalar) and len(gold.rows) == 3:
+            return all(
+                len(row) == 1 and self.same_value(row[0], part)
+                for row, part in zip(gold.rows, components(answer.text), strict=False)
+            )
         if isinstance(answer, Matrix):
             rows = answer.rows
         elif isinstance(answer, Bracketed) and all(isinstance(i, Scalar) for i in answer.items):

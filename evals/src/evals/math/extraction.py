@@ -23,6 +23,10 @@ _BETWEEN = re.compile(
     r"[\s$.,;]*(?:\\\)|\\\]|\\text\{)?[\s$,;]*(?:(?:and|or|,)[\s}$]*)"
     r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w)?\s*=\s*)?[\s$]*"
 )
+_NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
+"""The letter whose value a box holds."""
+_BELOW = re.compile(r"_(?:\d+|\{[^{}]{1,20}\})")
+"""The base of a number in a box, after the box."""
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
@@ -31,6 +35,9 @@ _PHRASE = re.compile(
     r"|^\s*A\s*:\s*",
     re.IGNORECASE | re.MULTILINE,
 )
+_LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
+"""The end of a line that the next line completes."""
+_REMARK = re.compile(r"\s+\([^()]*[A-Za-z]{3}[^()]*\)\s*$")
 _PRAISE = re.compile(
     r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
     r"|verified|found|consistent|confirmed|unique|obtained|given|as follows)\b",
@@ -96,7 +103,10 @@ def _box(body: str) -> Extraction | None:
         return Extraction(None, "unterminated box")
     if not last.strip():
         return Extraction(None, "empty box")
-    boxes, window = [last], max(0, start - MAX_BOX)
+    name = _NAMED.search(body, max(0, start - 40), start)
+    names = [name.group(1) if name else ""]
+    below = _BELOW.match(body, body.find("{", start) + len(last) + 2)
+    boxes, window = [last + (below.group() if below else "")], max(0, start - MAX_BOX)
     earlier = list(_BOX.finditer(body, window, start))
     for match in reversed(earlier[-16:]):
         content = _content(body, match.start())
@@ -107,7 +117,13 @@ def _box(body: str) -> Extraction | None:
             break
         boxes.insert(0, content)
         start = match.start()
-    return Extraction(", ".join(map(trim, boxes)), "box" if len(boxes) == 1 else "boxes")
+        name = _NAMED.search(body, max(0, start - 40), start)
+        names.insert(0, name.group(1) if name else "")
+    if len(boxes) == 1:
+        return Extraction(trim(boxes[0]), "box")
+    if all(names) and len(set(names)) == len(names):
+        boxes = [f"{name} = {trim(box)}" for name, box in zip(names, boxes, strict=True)]
+    return Extraction(", ".join(map(trim, boxes)), "boxes")
 
 
 def _content(body: str, start: int) -> str | None:
@@ -166,13 +182,16 @@ def _value_of(rest: str) -> str:
             formula = MATH.match(rest, joined.end()) if joined else None
         return ", ".join(map(trim, parts))
     line = rest.partition("\n")[0]
+    goes_on = rest[len(line) :].strip()
+    if goes_on and has_words(line) and _LEADS.search(line):
+        return _value_of(goes_on)
     end = _SENTENCE.search(line)
     sentence = line[: end.start()] if end else line
     if has_words(sentence) and not re.match(r"\\?[$\d\-]", sentence):
         found = stated(sentence)
         if found is not None:
             return found[0]
-    return trim(sentence.replace("**", ""))
+    return trim(_REMARK.sub("", sentence.replace("**", "")))
 
 
 def _line(body: str) -> Extraction | None:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from evals.math.formulas.words import NUMBER_WORDS, TENS
+
 MATH = re.compile(
     r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
     r"|(?<!\\)\$(?=(\s?))([^$\n]*?[^\s$\\])\4(?<!\\)\$(?!\d)",
@@ -16,6 +18,7 @@ MATH = re.compile(
 )
 """A formula between its marks. Two amounts of money are none: "$2 = $18"."""
 _BOLD = re.compile(r"\*\*(?!\s)([^*\n]+?)\*\*(?!\s*:)|__(?!\s)([^_\n]+?)__(?!\s*:)")
+_UNIT = "|".join((*NUMBER_WORDS, *TENS, "hundred", "thousand", "million"))
 _TIMES_TEN = (
     r"\s*(?:[x×*·⋅]|\\times|\\cdot)\s*10"
     r"(?:\s?\^\s?(?:\{[-+−]?\d+\}|\(?[-+−]?\d+\)?)|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)"
@@ -37,15 +40,26 @@ _AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
 _ASIDE = re.compile(
     r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
     r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
+    r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
+    r"|\$\s*\((?:about|approximately|roughly)\b"
     r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) than\b"
     r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
     r"(?=[$\\(]|\w+\s*\$))"
 )
+_ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
+_NUMBER_WORDS = re.compile(
+    rf"\b(?:{_UNIT})(?:[\s-](?:{_UNIT}|and (?={_UNIT})|half|halves|\w+ths?|thirds?|quarters?)\b)*",
+    re.IGNORECASE,
+)
 _CIRCUMSTANCE = re.compile(
     r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
-    r"(?:the|all|these|those|each|every|about|another|his|her|their|its|only)?\s*"
-    r"(?:other|next|first|last)?\s*$",
+    r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
+    r"(?:(?:other|next|first|last|remaining)\s+)?$"
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|of the|for the)\s+$",
     re.IGNORECASE,
+)
+_NOTE = re.compile(
+    r"^\W*(?:note|remark|explanation|verification|check|source|hint)s?\b\W", re.IGNORECASE
 )
 _EQUATION = re.compile(
     r"(?:^|[\s:])((?:[A-Za-zα-ω]\w{0,2}'*(?:\([a-z](?:,\s?[a-z])*\))?|d[a-z]/d[a-z])\s*=[^=]+)$"
@@ -71,7 +85,9 @@ class Stated:
 def stated(tail: str) -> tuple[str, str] | None:
     """The answer at the end of a text and the name of the rule; None where there is none."""
     lines = [line for line in tail.splitlines() if line.strip(" *_#-")]
-    while len(lines) > 1 and _CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]):
+    while len(lines) > 1 and (
+        _NOTE.match(lines[-1]) or (_CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]))
+    ):
         lines.pop()
     if not lines:
         return None
@@ -106,6 +122,8 @@ def _bold(line: str) -> tuple[str, str] | None:
     rest = line[last.end() :]
     if _has_value(rest) or rest.lstrip().startswith(","):
         return None
+    if re.fullmatch(r"\(?[A-E]\)?", text) and (said := last_value(line[: last.start()])):
+        return f"({text.strip('()')}) {said[0]}", "bold"
     return trim(text), "bold"
 
 
@@ -116,13 +134,18 @@ def _has_value(text: str) -> bool:
 def last_value(line: str) -> tuple[str, str] | None:
     """The last value of the main clause of a line."""
     values = list(_values(line))
+    asides = [match.span() for match in _ASIDE_BRACKETS.finditer(line)]
+    values = [v for v in values if not any(a <= v.start < b for a, b in asides)]
     if not values:
-        return None
+        words = list(_NUMBER_WORDS.finditer(line))
+        return (words[-1].group(), "number in words") if words else None
     if not any(value.kind == "formula" for value in values):
         equation = _EQUATION.search(line.strip().rstrip("."))
         if equation and not _PROSE.search(equation.group(1).partition("=")[2]):
             return trim(equation.group(1)), "last formula"
         equals = line.rfind("=")
+        said = re.search(r"(?:i\.e\.|that is|namely),?\s", line[equals:]) if equals >= 0 else None
+        equals += said.end() if said else 0
         after = [value for value in values if value.start > equals >= 0]
         if after:
             return trim(after[0].text), "last number"

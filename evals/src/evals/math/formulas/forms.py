@@ -84,7 +84,9 @@ _BASE = re.compile(
     r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
 _MEMBER = re.compile(r"^(?:\(?[A-Za-z](?:_\w|_\{\w+\})?\)?)\s*\\in\s*(?![A-Za-z])")
-_BUILDER = re.compile(r"^\\\{\s*[A-Za-z]\s*(?:\\mid|:|\|)\s*(.*)\\\}$")
+_BUILDER = re.compile(
+    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*(.*)\\\}$"
+)
 _ABOUT = re.compile(
     r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
 )
@@ -150,7 +152,6 @@ def _inward(match: re.Match[str]) -> str:
 def _bracketed(text: str) -> Form:
     for left, right in (
         ("\\{", "\\}"),
-        ("\\langle", "\\rangle"),
         ("(", ")"),
         ("[", "]"),
         ("(", "]"),
@@ -165,9 +166,7 @@ def _bracketed(text: str) -> Form:
         if left == "\\{":
             return Listing(items)
         if len(items) > 1:
-            return Bracketed(
-                "(" if left == "\\langle" else left, ")" if right == "\\rangle" else right, items
-            )
+            return Bracketed(left, right, items)
     return Scalar(text)
 
 

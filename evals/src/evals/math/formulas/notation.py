@@ -44,6 +44,8 @@ _SYNONYMS = (
     (r"\\ne(?![A-Za-z])|!=", r"\\neq "),
     (r"\\lt(?![A-Za-z])", "<"),
     (r"\\gt(?![A-Za-z])", ">"),
+    (r"\\langle(?![A-Za-z])", "("),
+    (r"\\rangle(?![A-Za-z])", ")"),
     (r"\\(?:lbrace)(?![A-Za-z])", r"\\{"),
     (r"\\(?:rbrace)(?![A-Za-z])", r"\\}"),
     (r"\\(?:simeq|thickapprox|doteq)(?![A-Za-z])", r"\\approx "),

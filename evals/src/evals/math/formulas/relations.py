@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from evals.math.formulas.expressions import Tree, read
-from evals.math.formulas.forms import Bracketed, Form, Relation, Scalar, shape
+from evals.math.formulas.forms import Bracketed, Form, Listing, Relation, Scalar, shape
 from evals.math.formulas.numeric import close, points, variables
 from evals.math.formulas.operations import Undefined, Value, value
 from evals.math.formulas.tokens import Unreadable
@@ -85,6 +85,18 @@ def interval(relation: Relation) -> Form | None:
             return Bracketed("(", right, (Scalar("-\\infty"), shape(sides[1])))
         return Bracketed(_UPWARD[signs[0]], ")", (shape(sides[0]), Scalar("\\infty")))
     return None
+
+
+def punctured(listing: Listing) -> Form | None:
+    """The union that `a < x < b, x \\neq c` says; None for other lists."""
+    items = [item for item in listing.items if isinstance(item, Relation)]
+    spans = [item for item in items if "\\neq" not in item.signs]
+    points = [item.sides[1] for item in items if item.signs == ("\\neq",)]
+    found = interval(spans[0]) if len(spans) == 1 else None
+    if not points or len(items) < len(listing.items) or not isinstance(found, Bracketed):
+        return None
+    ends = ",".join(end.text for end in found.items if isinstance(end, Scalar))
+    return shape(f"{found.left}{ends}{found.right} \\setminus \\{{{','.join(points)}\\}}")
 
 
 def same_name(one: str, other: str) -> bool:

@@ -26,7 +26,13 @@ def pieces(text: str) -> str:
     if interval is None or len(parts) > 2:
         return text
     left, inside, right = interval.groups()
+    hole = _INTERVAL.fullmatch(parts[1]) if len(parts) == 2 else None
     ends = split(inside, (",",))
+    if hole is not None and len(ends) == 2:
+        out, holed, back = hole.groups()
+        low, high = [*split(holed, (",",)), ""][:2]
+        first, second = ")" if out == "[" else "]", "(" if back == "]" else "["
+        return f"{left}{ends[0]},{low}{first} \\cup {second}{high},{ends[1]}{right}"
     taken = split(re.sub(r"^\\\{|\\\}$", "", parts[1]), (",",)) if len(parts) == 2 else []
     try:
         taken = sorted(taken, key=lambda point: complex(value(read(point), {})).real)

@@ -36,9 +36,11 @@ _WORDS = re.compile(
     r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
     r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
 )
+_OPTION = r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?"
 _CHOICE = re.compile(
-    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$"
-    r"|^\s*\\text\{\s*(?:\(([A-E])\)|([A-E])[).:])\s*([^{}]*)\}$",
+    rf"^\s*{_OPTION}(?:\\text\{{\s*{_OPTION}\(?([A-E])\)?[.:)]?\s*\}}|\(([A-E])\)|([A-E])\s*[).:])"
+    r"\s*[:.,]?\s*(.*)$"
+    rf"|^\s*\\text\{{\s*{_OPTION}(?:\(([A-E])\)|([A-E])[).:])\s*([^{{}}]*)\}}$",
     re.DOTALL,
 )
 
@@ -95,6 +97,7 @@ def choice(text: str) -> tuple[str | None, str]:
     """The letter A-E of a choice at the start of an answer, and what follows it."""
     match = _CHOICE.match(text)
     if match is None:
-        return (text, "") if re.fullmatch(r"[A-E]", text) else (None, text)
+        letter = re.fullmatch(rf"{_OPTION}([A-E])", text)
+        return (letter.group(1), "") if letter else (None, text)
     *letters, rest = match.groups()[:4] if match.group(4) is not None else match.groups()[4:]
     return next(letter for letter in letters if letter), rest.strip()

@@ -7,13 +7,13 @@ NUMBER_WORDS = (
     "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
     "nineteen", "twenty",
 )  # fmt: skip
-_TENS = {
+TENS = {
     name: 10 * number
     for number, name in enumerate(
         ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"), 2
     )
 }
-_SMALL = {**{name: number for number, name in enumerate(NUMBER_WORDS)}, **_TENS}
+_SMALL = {**{name: number for number, name in enumerate(NUMBER_WORDS)}, **TENS}
 _GROUPS = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 _PARTS = {"half": 2, "halves": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6,
           "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}  # fmt: skip
