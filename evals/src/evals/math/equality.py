@@ -200,6 +200,12 @@ class _Comparer:
             )
         if isinstance(answer, Matrix):
             rows = answer.rows
+        elif isinstance(answer, Bracketed) and all(isinstance(i, Bracketed) for i in answer.items):
+            rows = tuple(
+                tuple(cell.text for cell in item.items if isinstance(cell, Scalar))
+                for item in answer.items
+                if isinstance(item, Bracketed)
+            )
         elif isinstance(answer, Bracketed) and all(isinstance(i, Scalar) for i in answer.items):
             rows = tuple((item.text,) for item in answer.items if isinstance(item, Scalar))
         else:

@@ -10,7 +10,7 @@ box or phrase inside an answer tag counts before the tag's other text.
 import re
 from dataclasses import dataclass
 
-from evals.math.prose import MATH, has_words, is_prose, stated, trim
+from evals.math.prose import MATH, has_words, is_prose, marked, stated, trim
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -34,6 +34,9 @@ _PHRASE = re.compile(
     r"\s*(?:therefore|thus|simply|just|then|indeed|exactly|given by)?\s*:?\s*(?:\*\*)?"
     r"|^\s*A\s*:\s*",
     re.IGNORECASE | re.MULTILINE,
+)
+_FIELD = re.compile(
+    r"[\"'](?:final[ _])?answer[\"']\s*:\s*(?:\"([^\"\n]*)\"|([^\",}\n]+))", re.IGNORECASE
 )
 _LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
 """The end of a line that the next line completes."""
@@ -78,14 +81,16 @@ def extract(response: str) -> Extraction:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
         if not inside.strip():
             return Extraction(None, "empty answer tag")
-        found = _box(inside) or _phrase(inside[-TAIL:]) or _line(inside)
+        tail = marked(inside[-TAIL:])
+        found = _box(inside) or _phrase(tail) or _line(tail)
         if found is None:
-            return Extraction(trim(inside), "answer tag")
+            return Extraction(trim(tail if len(inside) <= TAIL else inside), "answer tag")
         return Extraction(found.text, found.rule if found.text is None else "answer tag")
-    tail = body[-TAIL:]
+    tail = marked(body[-TAIL:])
     return (
         _box(body)
         or _hashes(tail)
+        or _field(tail)
         or _phrase(tail)
         or (_whole(tail) if len(body) < TAIL else None)
         or _stated(tail)
@@ -157,6 +162,13 @@ def _hashes(tail: str) -> Extraction | None:
     return Extraction(text, "####") if text else Extraction(None, "nothing after ####")
 
 
+def _field(tail: str) -> Extraction | None:
+    """The last field "answer" of an object in JSON or the like."""
+    fields = _FIELD.findall(tail)
+    text = trim((fields[-1][0] or fields[-1][1]).replace("\\\\", "\\")) if fields else ""
+    return Extraction(text, "field") if text else None
+
+
 def _phrase(tail: str) -> Extraction | None:
     """What follows the last final-answer phrase, but for "the answer is correct"."""
     matches = [*_PHRASE.finditer(tail), *_HEADING.finditer(tail)]
@@ -196,7 +208,7 @@ def _value_of(rest: str) -> str:
 
 def _line(body: str) -> Extraction | None:
     """The last value of a sentence in an answer tag; None where the tag holds mathematics."""
-    return _stated(body[-TAIL:]) if is_prose(body[-TAIL:]) else None
+    return _stated(body) if is_prose(body) else None
 
 
 def _whole(body: str) -> Extraction | None:

@@ -153,20 +153,29 @@ def last_value(line: str) -> tuple[str, str] | None:
     for aside in _ASIDE.finditer(line):
         before = [value for value in main if value.end <= aside.start() + 1]
         main = before or main
-    central = [
-        value
-        for value in main
-        if value.kind == "formula"
-        or "$" in value.text
-        or not _CIRCUMSTANCE.search(line[max(0, value.start - 60) : value.start].rstrip() + " ")
-    ]
-    chosen = central or main
+    chosen = list(_central(line, main)) or main
     last = len(chosen) - 1
     parts = [chosen[last].text]
     while last and _AND.fullmatch(line[chosen[last - 1].end : chosen[last].start]):
         last -= 1
         parts.insert(0, chosen[last].text)
     return ", ".join(map(trim, parts)), f"last {chosen[-1].kind}"
+
+
+def _central(line: str, values: list[Stated]) -> Iterator[Stated]:
+    """Values that are no circumstance; what "and" joins to a circumstance is one too."""
+    before, outside = 0, False
+    for value in values:
+        between = line[max(before, value.start - 60) : value.start].rstrip() + " "
+        joined = outside and re.search(r"\band\s$", between) is not None
+        outside = (
+            value.kind == "number"
+            and "$" not in value.text
+            and (joined or _CIRCUMSTANCE.search(between) is not None)
+        )
+        before = value.end
+        if not outside:
+            yield value
 
 
 def _values(line: str) -> Iterator[Stated]:
@@ -198,12 +207,18 @@ def has_words(text: str) -> bool:
     return _PROSE.search(text) is not None
 
 
+def marked(text: str) -> str:
+    """Bold type of HTML and inline code in the marks that are looked for."""
+    text = re.sub(r"</?(?:b|strong)>", "**", text)
+    return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
+
+
 def trim(text: str) -> str:
     """Without the marks of mathematics mode, bold type and the full stop around an answer."""
-    text = text.strip().strip("*").strip()
+    text = text.strip().strip("*").strip().rstrip("。")
     for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
         if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
             inner = text[len(left) : -len(right)]
             if left not in inner:
                 text = inner.strip()
-    return text.rstrip(".").strip() if not text.endswith("\\.") else text
+    return text if text.endswith(("\\.", "...")) else text.rstrip(".").strip()

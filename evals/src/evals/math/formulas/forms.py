@@ -83,7 +83,8 @@ _BASE = re.compile(
     r"^\(?\s*([0-9A-Fa-f]+)\s*\)?\s*(?:_\s*\{?\s*\(?|(?:\\text\{\s*)?\(?\s*(?:in )?base[- ]?\}?\s*)"
     r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
-_MEMBER = re.compile(r"^(?:\(?[A-Za-z](?:_\w|_\{\w+\})?\)?)\s*\\in\s*(?![A-Za-z])")
+_MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
+_TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
 _BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*(.*)\\\}$"
 )
@@ -107,6 +108,9 @@ def shape(text: str) -> Form:
     text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
+    upright = _TRANSPOSED.sub("", text)
+    if upright != text and upright.startswith(("[", "(", "\\begin")):
+        return _transposed(shape(upright))
     matrix = _MATRIX.match(text)
     if matrix and _factor(matrix.group(1)) and "\\begin" not in matrix.group(3):
         factor = matrix.group(1).removesuffix("\\cdot").strip()
@@ -135,6 +139,13 @@ def shape(text: str) -> Form:
     if ratio:
         return Ratio(tuple(part.strip() for part in text.split(":")))
     return _bracketed(text)
+
+
+def _transposed(form: Form) -> Form:
+    """A matrix with its rows as columns; a vector stays the vector that it is."""
+    if isinstance(form, Matrix) and len({len(row) for row in form.rows}) == 1:
+        return Matrix(tuple(zip(*form.rows, strict=True)))
+    return form
 
 
 def _factor(text: str) -> bool:

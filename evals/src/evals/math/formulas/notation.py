@@ -24,7 +24,7 @@ _SIGNS = {
     "ρ": r"\rho ", "μ": r"\mu ", "ε": r"\epsilon ", "δ": r"\delta ", "Δ": r"\Delta ",
     "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∅": r"\emptyset ",
     "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "€": "$", "£": "$",
-    "¢": r"\text{ cents}", "∖": r"\setminus ",
+    "¢": r"\text{ cents}", "∖": r"\setminus ", "。": ".", "、": ",",
     **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, (top, bottom) in _VULGAR.items()},
 }  # fmt: skip
 _SIGN_TABLE = str.maketrans(_SIGNS)
@@ -38,6 +38,10 @@ _SYNONYMS = (
     (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
     (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
     (r"\\(?:times|ast|bullet)(?![A-Za-z])", r"\\cdot "),
+    (r"\\(?:large|Large|LARGE|huge|Huge|small|normalsize|bf|rm|it)(?![A-Za-z])", " "),
+    (r"\\(?:text)?color\s*\{\w+\}", " "),
+    (r"(?:Fraction|Rational)\(\s*(-?\d+)\s*,\s*(\d+)\s*\)", r"\\frac{\1}{\2}"),
+    (r"(?<![A-Za-z\\_^])C\(([^(),]{1,20}),([^(),]{1,20})\)", r"\\binom{\1}{\2}"),
     (r"\\div(?![A-Za-z])", "/"),
     (r"\\(?:leqslant|leqq|le)(?![A-Za-z])|<=|=<", r"\\leq "),
     (r"\\(?:geqslant|geqq|ge)(?![A-Za-z])|>=", r"\\geq "),
@@ -71,8 +75,12 @@ _SYNONYMS = (
 )  # fmt: skip
 _RULES = tuple((re.compile(pattern), put) for pattern, put in _SYNONYMS)
 _FONT = re.compile(_FONTS)
-_PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[A-Za-z]|[A-Z]{2,6})\s*\}")
+_PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
+_GOES_ON = re.compile(r"(?<![\d.])(\d{1,40}\.\d{0,12}?)(?:(\d)\2{2,12}|(\d{2,9})\3{1,4})\s*\.{3}")
+"""0.1666... and 0.142857142857..."""
+_GAP = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|ex|em|mm|cm)\s*\]")
+"""The end of a row with the space after it."""
 _POWERS = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _BELOW = re.compile(r"[₀₁₂₃₄₅₆₇₈₉ₙ]+")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:,\s?\d{3})+)(?![\d,]|\s*,\s*\d)")
@@ -88,10 +96,11 @@ def plain(text: str) -> str:
     text = _POWERS.sub(lambda match: "^{" + match.group().translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda match: "_{" + match.group().translate(_SUBSCRIPTS) + "}", text)
     text = unicodedata.normalize("NFKC", text.translate(_SIGN_TABLE)).translate(_SIGN_TABLE)
-    text = text.replace("\\\\[", "\\\\ [").replace("\\dots", "...")
+    text = _GAP.sub(r"\\\\ ", text).replace("\\\\[", "\\\\ [")
+    text = re.sub(r"\\[lc]?dots(?![A-Za-z])", "...", text)
     rows = text.split("\\\\")  # rows of a matrix; the rules below would eat its line ends
     text = "\\\\".join(_apply(row) for row in rows)
-    text = _REPEATING.sub(_repeated, text)
+    text = _REPEATING.sub(_repeated, _GOES_ON.sub(_overlined, text))
     text = _LARGE_WORDS.sub(
         lambda match: (
             rf"\cdot 10^{{{dict(_LARGE)[match.group(2).lower()]}}} "
@@ -107,6 +116,11 @@ def _apply(text: str) -> str:
     for pattern, put in _RULES:
         text = pattern.sub(put, text)
     return _PLAIN_TEXT.sub(r"\1", text)
+
+
+def _overlined(match: re.Match[str]) -> str:
+    """0.1666... as 0.1\\overline{6}."""
+    return rf"{match.group(1)}\overline{{{match.group(2) or match.group(3)}}}"
 
 
 def _repeated(match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from evals.math.formulas.forms import Bracketed, Form, Listing, Relation, Scalar
 from evals.math.formulas.numeric import close, points, variables
 from evals.math.formulas.operations import Undefined, Value, value
 from evals.math.formulas.tokens import Unreadable
+from evals.math.formulas.units import units_differ, without_unit
 
 _NAME = re.compile(
     r"(?:\\(?:text|angle|triangle|overline|vec|dot|ddot|max|min)|\\?[A-Za-z]+)"
@@ -53,6 +54,9 @@ def values_said(relation: Relation) -> Iterator[str]:
     if last.strip() == "0" and not is_name(relation.sides[0]) and _has_letters(relation.sides[0]):
         return
     yield last
+    before, after = (without_unit(side, words=True)[1] for side in relation.sides[-2:])
+    if units_differ(before, after):
+        yield relation.sides[-2]
     for side, sign in zip(relation.sides, relation.signs, strict=False):
         if sign == "\\approx" or (re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]):
             yield side

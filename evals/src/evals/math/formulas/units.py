@@ -32,7 +32,7 @@ _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,
 _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
 # Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
-    r"(?<=[\d)}!°%])\s*"
+    r"(?<=[\d)}!°%])\s*(?:/\s*(?=[A-Za-z]{2}))?"
     r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
     r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
 )
