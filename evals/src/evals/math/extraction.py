@@ -25,14 +25,16 @@ _BETWEEN = re.compile(
 )
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
 """The letter whose value a box holds."""
-_BELOW = re.compile(r"_(?:\d+|\{[^{}]{1,20}\})")
+_BELOW = re.compile(
+    r"_\{?(\d+|[a-z]+)\}?|(?:\$|\\\))?[\s~]*(?:\\text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)"
+)
 """The base of a number in a box, after the box."""
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
     r"|comes out (?:to|as)(?: be)?\b)+"
     r"\s*(?:therefore|thus|simply|just|then|indeed|exactly|given by)?\s*:?\s*(?:\*\*)?"
-    r"|^\s*A\s*:\s*",
+    r"|^\s*A\s*:\s*|answer\s+(?=[-−$\\]{0,2}[\d.,/]+\W*$)",
     re.IGNORECASE | re.MULTILINE,
 )
 _FIELD = re.compile(
@@ -111,7 +113,8 @@ def _box(body: str) -> Extraction | None:
     name = _NAMED.search(body, max(0, start - 40), start)
     names = [name.group(1) if name else ""]
     below = _BELOW.match(body, body.find("{", start) + len(last) + 2)
-    boxes, window = [last + (below.group() if below else "")], max(0, start - MAX_BOX)
+    base = f"_{{{below.group(1) or below.group(2)}}}" if below else ""
+    boxes, window = [last + base], max(0, start - MAX_BOX)
     earlier = list(_BOX.finditer(body, window, start))
     for match in reversed(earlier[-16:]):
         content = _content(body, match.start())
@@ -216,6 +219,8 @@ def _whole(body: str) -> Extraction | None:
     if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
     formula = MATH.search(text)
+    if re.search(r"[.!?]\$?\s+[A-Z][a-z]", text):
+        return None
     if formula and formula.start() and has_words(text[: formula.start()]):
         return None
     return Extraction(trim(text), "whole text")

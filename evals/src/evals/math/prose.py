@@ -40,6 +40,8 @@ _AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
 _ASIDE = re.compile(
     r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
     r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
+    r"|\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])"
+    r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
     r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
     r"|\$\s*\((?:about|approximately|roughly)\b"
     r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) than\b"
@@ -51,11 +53,13 @@ _NUMBER_WORDS = re.compile(
     rf"\b(?:{_UNIT})(?:[\s-](?:{_UNIT}|and (?={_UNIT})|half|halves|\w+ths?|thirds?|quarters?)\b)*",
     re.IGNORECASE,
 )
+_CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
 _CIRCUMSTANCE = re.compile(
     r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|of the|for the)\s+$",
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|of the|for the|by)\s+$"
+    r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,
 )
 _NOTE = re.compile(
@@ -132,7 +136,14 @@ def _has_value(text: str) -> bool:
 
 
 def last_value(line: str) -> tuple[str, str] | None:
-    """The last value of the main clause of a line."""
+    """The last value of the main clause of a line; of the last conclusion, where it has one."""
+    for clause in list(_CONCLUSION.finditer(line))[:-4:-1]:
+        if found := _clause_value(line[clause.end() :]):
+            return found
+    return _clause_value(line)
+
+
+def _clause_value(line: str) -> tuple[str, str] | None:
     values = list(_values(line))
     asides = [match.span() for match in _ASIDE_BRACKETS.finditer(line)]
     values = [v for v in values if not any(a <= v.start < b for a, b in asides)]
@@ -152,7 +163,7 @@ def last_value(line: str) -> tuple[str, str] | None:
     main = values
     for aside in _ASIDE.finditer(line):
         before = [value for value in main if value.end <= aside.start() + 1]
-        main = before or main
+        main = before if any(len(value.text.strip()) > 1 for value in before) else main
     chosen = list(_central(line, main)) or main
     last = len(chosen) - 1
     parts = [chosen[last].text]

@@ -72,6 +72,7 @@ Form: TypeAlias = Scalar | Bracketed | Listing | Matrix | Relation | Based | Rat
 _AND = re.compile(
     r"\\text\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE
 )
+_UNIT_AND = re.compile(r"\\text\{([^{}]*?[A-Za-z][^{}]*?)\s(?:and|or)\s*\}")
 _ORDER = ("\\leq", "\\geq", "\\neq", "<", ">", "=", "\\approx")
 _MATRIX = re.compile(
     r"^(.*?)(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
@@ -98,14 +99,17 @@ _SCOPE = re.compile(
     re.DOTALL,
 )
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
-_LABEL = re.compile(r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*")
+_LABEL = re.compile(
+    r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*|^[A-Za-z][A-Za-z ]{2,40}:\s*(?=[-\\\d(\[])"
+)
 
 
 @lru_cache(maxsize=2048)
 def shape(text: str) -> Form:
     """The form of an answer in plain notation."""
     text = _SCOPE.sub("", text)
-    text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
+    text = _AND.sub(",", _UNIT_AND.sub(r"\\text{\1},", text))
+    text = _LABEL.sub("", text).strip().strip(",;").strip()
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
     upright = _TRANSPOSED.sub("", text)

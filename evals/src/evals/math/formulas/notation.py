@@ -65,6 +65,7 @@ _SYNONYMS = (
     (r"\\%", "%"),
     (r"\\\$|(?<!\\)\$", " "),
     (r"\{\s*,\s*\}", ","),
+    (r"\\text\s*\{\s*\}", " "),
     (r"\\[()\[\]]", " "),
     (r"\s*\\p?mod\s*\{[^{}]*\}|\s*\(\s*\\?(?:mod|bmod)\s[^()]*\)\s*$", ""),
     (r"√\s*(\d+|[A-Za-z])", r"\\sqrt{\1}"),
@@ -79,6 +80,9 @@ _PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[eE][-+]?\d+|[A-Za-z]|[A-Z]
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
 _GOES_ON = re.compile(r"(?<![\d.])(\d{1,40}\.\d{0,12}?)(?:(\d)\2{2,12}|(\d{2,9})\3{1,4})\s*\.{3}")
 """0.1666... and 0.142857142857..."""
+_ALIGNED = re.compile(
+    r"\\begin\s*\{(aligned|align\*?|gathered|cases|split)\}(.*?)\\end\s*\{\1\}", re.DOTALL
+)
 _GAP = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|ex|em|mm|cm)\s*\]")
 """The end of a row with the space after it."""
 _POWERS = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
@@ -96,6 +100,7 @@ def plain(text: str) -> str:
     text = _POWERS.sub(lambda match: "^{" + match.group().translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda match: "_{" + match.group().translate(_SUBSCRIPTS) + "}", text)
     text = unicodedata.normalize("NFKC", text.translate(_SIGN_TABLE)).translate(_SIGN_TABLE)
+    text = _ALIGNED.sub(_lines, text)
     text = _GAP.sub(r"\\\\ ", text).replace("\\\\[", "\\\\ [")
     text = re.sub(r"\\[lc]?dots(?![A-Za-z])", "...", text)
     rows = text.split("\\\\")  # rows of a matrix; the rules below would eat its line ends
@@ -116,6 +121,12 @@ def _apply(text: str) -> str:
     for pattern, put in _RULES:
         text = pattern.sub(put, text)
     return _PLAIN_TEXT.sub(r"\1", text)
+
+
+def _lines(match: re.Match[str]) -> str:
+    """The lines of aligned equations as a list; a line that begins with = goes on."""
+    text = match.group(2).replace("&", " ")
+    return re.sub(r"\\\\\s*(?!\s*[=<>])", ", ", text).replace("\\\\", " ")
 
 
 def _overlined(match: re.Match[str]) -> str:

@@ -61,6 +61,10 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
             found.insert(0, "°")
             text = text[:-1].strip()
             continue
+        if marks := re.search(r"(?<=[\d}])\s*(?:'{1,2}|\")$", text):
+            found.insert(0, marks.group().strip())
+            text = text[: marks.start()]
+            continue
         plain = _WORDS.search(text) if words else None
         if plain and plain.start():
             found.insert(0, plain.group().strip())
