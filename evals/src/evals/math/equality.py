@@ -45,6 +45,8 @@ _REMARK = re.compile(
     r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)(?=[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
 )
 """Words in brackets after a value."""
+_SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
+"""15 (fifteen) miles."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class _Comparer:
                 answer,
                 only_number(answer) or answer,
                 _REMARK.sub("", answer) or answer,
+                _SPELLED.sub("", answer),
             )
             for reading in dict.fromkeys((text, without_thousands(text)))
         ]

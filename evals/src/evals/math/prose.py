@@ -44,13 +44,16 @@ _ASIDE = re.compile(
     r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
     r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
     r"|\$\s*\((?:about|approximately|roughly)\b"
+    r"|,\s*or\s+\d[\d,.]*\s+[a-z]{3}"
+    r"|,\s*(?:which is\s+)?\$?\d[\d,.]*%?\s+(?:\w+\s+)?(?:more|less|fewer|greater) than\b"
     r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) than\b"
     r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
     r"(?=[$\\(]|\w+\s*\$))"
 )
 _ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
 _NUMBER_WORDS = re.compile(
-    rf"\b(?:{_UNIT})(?:[\s-](?:{_UNIT}|and (?={_UNIT})|half|halves|\w+ths?|thirds?|quarters?)\b)*",
+    rf"\b(?:{_UNIT})(?:[\s-](?:{_UNIT}|and (?={_UNIT}|a half)|(?:a )?half|halves|\w+ths?|thirds?"
+    r"|quarters?)\b)*",
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
@@ -160,17 +163,16 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         after = [value for value in values if value.start > equals >= 0]
         if after:
             return trim(after[0].text), "last number"
-    main = values
+    main = list(_central(line, values)) or values
     for aside in _ASIDE.finditer(line):
         before = [value for value in main if value.end <= aside.start() + 1]
         main = before if any(len(value.text.strip()) > 1 for value in before) else main
-    chosen = list(_central(line, main)) or main
-    last = len(chosen) - 1
-    parts = [chosen[last].text]
-    while last and _AND.fullmatch(line[chosen[last - 1].end : chosen[last].start]):
+    last = len(main) - 1
+    parts = [main[last].text]
+    while last and _AND.fullmatch(line[main[last - 1].end : main[last].start]):
         last -= 1
-        parts.insert(0, chosen[last].text)
-    return ", ".join(map(trim, parts)), f"last {chosen[-1].kind}"
+        parts.insert(0, main[last].text)
+    return ", ".join(map(trim, parts)), f"last {main[-1].kind}"
 
 
 def _central(line: str, values: list[Stated]) -> Iterator[Stated]:

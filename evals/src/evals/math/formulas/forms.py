@@ -82,7 +82,7 @@ _MATRIX = re.compile(
 _BASE_WORDS = {name: base for base, name in enumerate(NUMBER_WORDS)}
 _BASE = re.compile(
     r"^\(?\s*([0-9A-Fa-f]+)\s*\)?\s*(?:_\s*\{?\s*\(?|(?:\\text\{\s*)?\(?\s*(?:in )?base[- ]?\}?\s*)"
-    r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
+    r"\s*(?:\\text\{)?\s*(?:base[- ]?\}?\s*)?(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
 _MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")

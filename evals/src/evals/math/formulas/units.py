@@ -29,6 +29,8 @@ _NAMES = {
 }  # fmt: skip
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
 _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
+_ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
+"""The degrees of an angle whose sine is taken are no unit of the value."""
 _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
 # Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
@@ -57,7 +59,7 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
             found.insert(0, match.group(1))
             text = text[: match.start()].rstrip(" \\").rstrip("/").strip()
             continue
-        if text.endswith("°") and len(text) > 1:
+        if text.endswith("°") and len(text) > 1 and not _ANGLE.search(text):
             found.insert(0, "°")
             text = text[:-1].strip()
             continue

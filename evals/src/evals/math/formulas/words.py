@@ -15,8 +15,14 @@ TENS = {
 }
 _SMALL = {**{name: number for number, name in enumerate(NUMBER_WORDS)}, **TENS}
 _GROUPS = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
-_PARTS = {"half": 2, "halves": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6,
-          "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}  # fmt: skip
+_PARTS = {"half": 2, "halves": 2} | {
+    name + ending: number
+    for number, names in enumerate(
+        ("third", "fourth quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), 3
+    )
+    for name in names.split()
+    for ending in ("", "s")
+}
 _NEGATIONS = {"not", "neither", "nor", "no", "non", "never", "or", "and", "than", "but", "both"}
 _FRAMES = {
     "a", "an", "the", "due", "function", "curve", "graph", "shape", "direction", "student",
@@ -29,10 +35,12 @@ _DOES = {"is", "was", "has", "had", "wins", "won", "runs", "ran", "gets", "got",
 def spelled_number(text: str) -> str | None:
     """The number that the words at the start of a text spell, as a formula.
 
-    "five apples" is 5, "one hundred and five" 105, "two thirds" 2/3. None where the text goes on
-    with another value, or begins with no number.
+    "five apples" is 5, "one hundred and five" 105, "two thirds" 2/3, "three and a half" 7/2. None
+    where the text goes on with another value, or begins with no number.
     """
-    words = re.findall(r"[a-z]+|\S", re.sub(r"\\text|[{}]|-", " ", text.lower()))
+    text, halves = re.subn(r"\band (?:a|one)[ -]half\b", "", text.lower())
+    text = re.sub(r"^(\W*)(?:a )?(half|third|quarter)\b", r"\1one \2", text)
+    words = re.findall(r"[a-z]+|\S", re.sub(r"\\text|[{}]|-", " ", text))
     total = group = place = 0
     for place, word in enumerate(words):
         if word in _SMALL:
@@ -48,10 +56,13 @@ def spelled_number(text: str) -> str | None:
     rest = words[place:]
     if not place or any(not word.isalpha() and word not in ".,!" for word in rest):
         return None
-    if set(rest) & (set(_SMALL) | {"and", "or", "half"}):
+    part = next((_PARTS[name] for name in rest[:1] if name in _PARTS), None)
+    if set(rest[part is not None :]) & (set(_SMALL) | {"and", "or", "half"}):
         return None
-    if rest and rest[0].removesuffix("s") in _PARTS:
-        return rf"\frac{{{total + group}}}{{{_PARTS[rest[0].removesuffix('s')]}}}"
+    if part:
+        return rf"\frac{{{total + group}}}{{{part}}}"
+    if halves:
+        return rf"\frac{{{2 * (total + group) + 1}}}{{2}}"
     return str(total + group)
 
 
