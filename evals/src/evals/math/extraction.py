@@ -54,7 +54,7 @@ _REFUSAL = re.compile(
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
-    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|,\s+(?:not|because|since|so|as|which)\b|\s[—–]\s(?=[a-z])"
+    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which)\b|\s[—–]\s(?=[a-z])"
 )
 
 
@@ -219,7 +219,7 @@ def _whole(body: str) -> Extraction | None:
     if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
     formula = MATH.search(text)
-    if re.search(r"[.!?]\$?\s+[A-Z][a-z]", text):
+    if re.search(r"[.!?]\$?\s+[A-Z][a-z]|(?<=\s)(?:is|are|so|lies|lie|equals|has)\s", text):
         return None
     if formula and formula.start() and has_words(text[: formula.start()]):
         return None

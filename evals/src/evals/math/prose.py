@@ -29,7 +29,7 @@ _NUMBER = (
 )
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
-    r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
+    r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^_().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
     r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
 )
 _PLAIN = re.compile(
@@ -44,9 +44,11 @@ _ASIDE = re.compile(
     r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
     r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
     r"|\$\s*\((?:about|approximately|roughly)\b"
+    r"|\s—\s|,\s*(?:who|whose)\b"
+    r"|(?:,[^,]*)?\b\d+\s+\w+\s+(?:younger|older|taller|shorter|longer|earlier|later)\b"
     r"|,\s*or\s+\d[\d,.]*\s+[a-z]{3}"
     r"|,\s*(?:which is\s+)?\$?\d[\d,.]*%?\s+(?:\w+\s+)?(?:more|less|fewer|greater) than\b"
-    r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) than\b"
+    r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) (?:\w+ )?than\b"
     r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
     r"(?=[$\\(]|\w+\s*\$))"
 )
@@ -56,12 +58,14 @@ _NUMBER_WORDS = re.compile(
     r"|quarters?)\b)*",
     re.IGNORECASE,
 )
+_PREDICATE = re.compile(r"(?:\b(?:is|are|equals|be)|:)\s+((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$")
+"""What a line ends with after its last verb."""
 _CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
 _CIRCUMSTANCE = re.compile(
     r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|of the|for the|by)\s+$"
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,
 )
@@ -154,6 +158,8 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         words = list(_NUMBER_WORDS.finditer(line))
         return (words[-1].group(), "number in words") if words else None
     if not any(value.kind == "formula" for value in values):
+        if predicate := _predicate(line):
+            return trim(predicate), "last formula"
         equation = _EQUATION.search(line.strip().rstrip("."))
         if equation and not _PROSE.search(equation.group(1).partition("=")[2]):
             return trim(equation.group(1)), "last formula"
@@ -166,13 +172,23 @@ def _clause_value(line: str) -> tuple[str, str] | None:
     main = list(_central(line, values)) or values
     for aside in _ASIDE.finditer(line):
         before = [value for value in main if value.end <= aside.start() + 1]
-        main = before if any(len(value.text.strip()) > 1 for value in before) else main
+        main = before if any(not re.fullmatch(r"\s*[A-Za-z]\s*", v.text) for v in before) else main
     last = len(main) - 1
     parts = [main[last].text]
     while last and _AND.fullmatch(line[main[last - 1].end : main[last].start]):
         last -= 1
         parts.insert(0, main[last].text)
     return ", ".join(map(trim, parts)), f"last {main[-1].kind}"
+
+
+def _predicate(line: str) -> str | None:
+    """The mathematics that a line ends with after its last verb; None where words are in it."""
+    found = _PREDICATE.search(line.strip().rstrip("."))
+    if found is None or _ASIDE.search(line[: found.start(1)]):
+        return None
+    text = re.split(r"\bi\.e\.,?", found.group(1))[-1]
+    bare = re.sub(r"\b(?:and|or)\b", "", text)
+    return text if _VALUE.search(bare) and not _PROSE.search(bare) else None
 
 
 def _central(line: str, values: list[Stated]) -> Iterator[Stated]:
@@ -205,6 +221,8 @@ def _values(line: str) -> Iterator[Stated]:
 def _numbers(line: str, start: int, end: int) -> Iterator[Stated]:
     for match in _PLAIN.finditer(line, start, end):
         text = match.group().rstrip(".,;:")
+        amount = re.fullmatch(r"\((\\?\$[\d,.]+|[\d.]+)\)", text)
+        text = amount.group(1) if amount else text
         if _VALUE.search(text):
             yield Stated(match.start(), match.start() + len(text), text, "number")
 
@@ -222,6 +240,7 @@ def has_words(text: str) -> bool:
 
 def marked(text: str) -> str:
     """Bold type of HTML and inline code in the marks that are looked for."""
+    text = re.sub(r"[∎■□▪✓✔✅☑️]|\\blacksquare|\\qed\b", "", text)
     text = re.sub(r"</?(?:b|strong)>", "**", text)
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
 
