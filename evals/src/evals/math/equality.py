@@ -45,6 +45,11 @@ _REMARK = re.compile(
     r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)(?=[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
 )
 """Words in brackets after a value."""
+_APPROXIMATELY = re.compile(
+    r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
+)
+"""A rounded value after the exact one."""
+_SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
 """15 (fifteen) miles."""
 
@@ -62,14 +67,13 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
     try:
         check_length(answer)
         found = plain(answer)
-        if not found:
-            return Comparison(False, "empty")
+        if not found or _SIGNS.search(found):
+            return Comparison(False, "signs without a value" if found else "empty")
         if squeezed(found) == squeezed(plain(gold.text)):
             return Comparison(True, "same text")
         if gold.kind == "text":
-            return Comparison(
-                same_words(gold.text, found) or same_words(gold.text, choice(found)[1]), "text"
-            )
+            readings = (found, choice(found)[1], found[0] + found[1:].partition("(")[0])
+            return Comparison(any(same_words(gold.text, text) for text in readings), "text")
         if gold.kind == "choice":
             return Comparison(choice(found)[0] == gold.text, "choice")
         return _Comparer(gold, symbolic).compare(found)
@@ -100,6 +104,7 @@ class _Comparer:
                 only_number(answer) or answer,
                 _REMARK.sub("", answer) or answer,
                 _SPELLED.sub("", answer),
+                _APPROXIMATELY.sub("", answer) or answer,
             )
             for reading in dict.fromkeys((text, without_thousands(text)))
         ]

@@ -245,17 +245,17 @@ class _Reader:
         if inner[0] != "variable":
             raise Unreadable(name)
         primes = {"dot": "'", "ddot": "''"}.get(name)
-        base = f"{inner[1]}{primes}" if primes else f"{name} {inner[1]}"
-        return self.variable(base)
+        if primes:
+            return ("variable", f"{self.variable(str(inner[1]))[1]}{primes}")
+        return self.variable(f"{name} {inner[1]}")
 
     def fraction(self) -> Tree:
         top_start = self.place
         top = self.argument()
         bottom_start = self.place
         bottom = self.argument()
-        name = derivative(
-            self.tokens[top_start:bottom_start], self.tokens[bottom_start : self.place]
-        )
+        below = self.tokens[bottom_start : self.place]
+        name = derivative(self.tokens[top_start:bottom_start], below)
         return ("variable", name) if name else ("divide", top, bottom)
 
     def function(self, name: str) -> Tree:

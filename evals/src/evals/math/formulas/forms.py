@@ -84,6 +84,7 @@ _BASE = re.compile(
     r"^\(?\s*([0-9A-Fa-f]+)\s*\)?\s*(?:_\s*\{?\s*\(?|(?:\\text\{\s*)?\(?\s*(?:in )?base[- ]?\}?\s*)"
     r"\s*(?:\\text\{)?\s*(?:base[- ]?\}?\s*)?(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
+_DOMAIN = re.compile(r"^[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?(?:[_^]\S{1,8})?\s*,\s*(?=\S)")
 _MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
 _BUILDER = re.compile(
@@ -110,6 +111,7 @@ def shape(text: str) -> Form:
     text = _SCOPE.sub("", text)
     text = _AND.sub(",", _UNIT_AND.sub(r"\\text{\1},", text))
     text = _LABEL.sub("", text).strip().strip(",;").strip()
+    text = _DOMAIN.sub("", text)
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
     upright = _TRANSPOSED.sub("", text)

@@ -65,6 +65,8 @@ _SYNONYMS = (
     (r"\\%", "%"),
     (r"\\\$|(?<!\\)\$", " "),
     (r"\{\s*,\s*\}", ","),
+    (r"(?<=\d)\s*\^\s*(?:\{\s*(?:o|\\text\{o\})\s*\}|o(?![A-Za-z]))", "°"),
+    (r"(?<![A-Za-z\\])([A-Za-z])\s*:\s*([A-Za-z])\s*\\mapsto(?![a-z])", r"\1(\2)="),
     (r"\\text\s*\{\s*\}", " "),
     (r"\\[()\[\]]", " "),
     (r"\s*\\p?mod\s*\{[^{}]*\}|\s*\(\s*\\?(?:mod|bmod)\s[^()]*\)\s*$", ""),
@@ -113,7 +115,7 @@ def plain(text: str) -> str:
         ),
         text,
     )
-    return re.sub(r"\s+", " ", text).strip().rstrip(".;,").strip()
+    return re.sub(r"\s+", " ", text).strip().rstrip(".;,").removesuffix("\\").strip()
 
 
 def _apply(text: str) -> str:

@@ -36,9 +36,10 @@ _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s
 _WORDS = re.compile(
     r"(?<=[\d)}!°%])\s*(?:/\s*(?=[A-Za-z]{2}))?"
     r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
+    r"|(?<=\})\s*\\cdot\s*[A-Za-z]{1,3}(?:\s*\^\s*\{?-?\d\}?)?$"
     r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
 )
-_OPTION = r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?"
+_OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
     rf"^\s*{_OPTION}(?:\\text\{{\s*{_OPTION}\(?([A-E])\)?[.:)]?\s*\}}|\(([A-E])\)|([A-E])\s*[).:])"
     r"\s*[:.,]?\s*(.*)$"
@@ -57,7 +58,7 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
         match = _TEXT.search(text)
         if match and match.start() and text[match.start() - 1] not in "_^":
             found.insert(0, match.group(1))
-            text = text[: match.start()].rstrip(" \\").rstrip("/").strip()
+            text = text[: match.start()].rstrip(" \\").rstrip("/").removesuffix("\\cdot").strip()
             continue
         if text.endswith("°") and len(text) > 1 and not _ANGLE.search(text):
             found.insert(0, "°")
