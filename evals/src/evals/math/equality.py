@@ -33,7 +33,7 @@ from evals.math.formulas.relations import (
     values_said,
 )
 from evals.math.formulas.signs import components, variants
-from evals.math.formulas.units import choice, only_number, without_unit
+from evals.math.formulas.units import choice, only_number, units_differ, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
 from evals.math.values import same_value, squeezed
@@ -50,6 +50,7 @@ _APPROXIMATELY = re.compile(
 )
 """A rounded value after the exact one."""
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
+_MONEY = re.compile(r"\s*\\?\$\s*\d")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
 """15 (fifteen) miles."""
 
@@ -66,6 +67,8 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
     """Compare one extracted answer. `symbolic` may raise to hand the pair on."""
     try:
         check_length(answer)
+        if _MONEY.match(answer) and units_differ(gold.unit, "dollar"):
+            return Comparison(False, "unit")
         found = plain(answer)
         if not found or _SIGNS.search(found):
             return Comparison(False, "signs without a value" if found else "empty")

@@ -54,7 +54,7 @@ _REFUSAL = re.compile(
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
-    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which)\b|\s[—–]\s(?=[a-z])"
+    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where)\b|\s[—–]\s(?=[a-z])"
 )
 
 

@@ -54,7 +54,7 @@ _ASIDE = re.compile(
 )
 _ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
 _NUMBER_WORDS = re.compile(
-    rf"\b(?:{_UNIT})(?:[\s-](?:{_UNIT}|and (?={_UNIT}|a half)|(?:a )?half|halves|\w+ths?|thirds?"
+    rf"\b(?:{_UNIT})\b(?:[\s-](?:{_UNIT}|and (?={_UNIT}|a half)|(?:a )?half|halves|\w+ths?|thirds?"
     r"|quarters?)\b)*",
     re.IGNORECASE,
 )

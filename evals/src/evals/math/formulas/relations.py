@@ -25,8 +25,9 @@ def is_name(side: str) -> bool:
     if bare in ("e", "i", "\\pi"):
         return False
     try:
-        if read(side)[0] == "variable":
-            return True
+        tree = read(side)
+        if tree[0] == "variable" or not variables(tree):
+            return tree[0] == "variable"
     except Unreadable:
         pass
     return _NAME.fullmatch(bare) is not None
