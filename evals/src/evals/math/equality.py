@@ -27,19 +27,32 @@ from evals.math.formulas.relations import (
     interval,
     is_name,
     named_value,
+    punctured,
     renamed_argument,
     same_name,
     values_said,
 )
-from evals.math.formulas.signs import variants
-from evals.math.formulas.units import choice, only_number, without_unit
+from evals.math.formulas.signs import components, variants
+from evals.math.formulas.units import choice, only_number, units_differ, without_unit
+from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
 from evals.math.values import same_value, squeezed
 
 Symbolic: TypeAlias = Callable[[str, str], bool]
 """Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
 
-_ARTICLES = re.compile(r"\b(?:an?|the)\b|\\text|[^a-z0-9+\-]")
+_REMARK = re.compile(
+    r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)(?=[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
+)
+"""Words in brackets after a value."""
+_APPROXIMATELY = re.compile(
+    r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
+)
+"""A rounded value after the exact one."""
+_SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
+_MONEY = re.compile(r"\s*\\?\$\s*\d")
+_SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
+"""15 (fifteen) miles."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +67,16 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
     """Compare one extracted answer. `symbolic` may raise to hand the pair on."""
     try:
         check_length(answer)
+        if _MONEY.match(answer) and units_differ(gold.unit, "dollar"):
+            return Comparison(False, "unit")
         found = plain(answer)
-        if not found:
-            return Comparison(False, "empty")
+        if not found or _SIGNS.search(found):
+            return Comparison(False, "signs without a value" if found else "empty")
         if squeezed(found) == squeezed(plain(gold.text)):
             return Comparison(True, "same text")
         if gold.kind == "text":
-            return Comparison(_words(found) == _words(gold.text), "text")
+            readings = (found, choice(found)[1], found[0] + found[1:].partition("(")[0])
+            return Comparison(any(same_words(gold.text, text) for text in readings), "text")
         if gold.kind == "choice":
             return Comparison(choice(found)[0] == gold.text, "choice")
         return _Comparer(gold, symbolic).compare(found)
@@ -89,6 +105,9 @@ class _Comparer:
                 *((rest,) if letter and rest else ()),
                 answer,
                 only_number(answer) or answer,
+                _REMARK.sub("", answer) or answer,
+                _SPELLED.sub("", answer),
+                _APPROXIMATELY.sub("", answer) or answer,
             )
             for reading in dict.fromkeys((text, without_thousands(text)))
         ]
@@ -108,8 +127,11 @@ class _Comparer:
         return False
 
     def same(self, gold: Form, answer: Form) -> bool:
-        if isinstance(gold, Bracketed) and isinstance(answer, Listing):
-            answer = _point(answer) or answer
+        if isinstance(answer, Listing):
+            if isinstance(gold, Bracketed):
+                answer = _point(answer) or punctured(answer) or answer
+            else:
+                answer = punctured(answer) or answer
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -182,8 +204,19 @@ class _Comparer:
     def same_matrix(self, gold: Matrix, answer: Form) -> bool:
         self.rule = "matrix"
         rows: tuple[tuple[str, ...], ...]
+        if isinstance(answer, Scalar) and len(gold.rows) == 3:
+            return all(
+                len(row) == 1 and self.same_value(row[0], part)
+                for row, part in zip(gold.rows, components(answer.text), strict=False)
+            )
         if isinstance(answer, Matrix):
             rows = answer.rows
+        elif isinstance(answer, Bracketed) and all(isinstance(i, Bracketed) for i in answer.items):
+            rows = tuple(
+                tuple(cell.text for cell in item.items if isinstance(cell, Scalar))
+                for item in answer.items
+                if isinstance(item, Bracketed)
+            )
         elif isinstance(answer, Bracketed) and all(isinstance(i, Scalar) for i in answer.items):
             rows = tuple((item.text,) for item in answer.items if isinstance(item, Scalar))
         else:
@@ -229,7 +262,3 @@ def _based(form: Form) -> tuple[str, int] | None:
     if isinstance(form, Scalar) and form.text.isdigit():
         return form.text.lstrip("0") or "0", 10
     return None
-
-
-def _words(text: str) -> str:
-    return _ARTICLES.sub("", text.lower())

@@ -10,6 +10,8 @@ box or phrase inside an answer tag counts before the tag's other text.
 import re
 from dataclasses import dataclass
 
+from evals.math.prose import MATH, has_words, is_prose, marked, stated, trim
+
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
 MAX_BOX = 20_000
@@ -21,21 +23,39 @@ _BETWEEN = re.compile(
     r"[\s$.,;]*(?:\\\)|\\\]|\\text\{)?[\s$,;]*(?:(?:and|or|,)[\s}$]*)"
     r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w)?\s*=\s*)?[\s$]*"
 )
+_NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
+"""The letter whose value a box holds."""
+_BELOW = re.compile(
+    r"_\{?(\d+|[a-z]+)\}?|(?:\$|\\\))?[\s~]*(?:\\text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)"
+)
+"""The base of a number in a box, after the box."""
 _PHRASE = re.compile(
-    r"(?:final\s+answer|answer|ans)\s*(?:\*\*|\*|__)?\s*"
-    r"(?:is\b|are\b|=|:|would be\b|must be\b)+\s*(?:therefore|thus|simply|just)?\s*:?\s*(?:\*\*)?"
-    r"|^\s*A\s*:\s*",
+    r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
+    r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
+    r"|comes out (?:to|as)(?: be)?\b)+"
+    r"\s*(?:therefore|thus|simply|just|then|indeed|exactly|given by)?\s*:?\s*(?:\*\*)?"
+    r"|^\s*A\s*:\s*|answer\s+(?=[-−$\\]{0,2}[\d.,/]+\W*$)",
     re.IGNORECASE | re.MULTILINE,
 )
-_MATH = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(?<!\\)\$(?!\s*\d[\d,.]*\s+[A-Za-z])([^$\n]+?)(?<!\\)\$",
-    re.DOTALL,
+_FIELD = re.compile(
+    r"[\"'](?:final[ _])?answer[\"']\s*:\s*(?:\"([^\"\n]*)\"|([^\",}\n]+))", re.IGNORECASE
 )
-_NUMBER = re.compile(
-    r"(?<![\w.])[-−+]?\s?\$?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:/\d+)?%?"
+_LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
+"""The end of a line that the next line completes."""
+_REMARK = re.compile(r"\s+\([^()]*[A-Za-z]{3}[^()]*\)\s*$")
+_PRAISE = re.compile(
+    r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
+    r"|verified|found|consistent|confirmed|unique|obtained|given|as follows)\b",
+    re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"[.!?](?=\s+[A-Z(]|\s*$)|,\s+(?:not|because|since|so|as|which)\b")
-_PROSE = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
+_REFUSAL = re.compile(
+    r"\b(?:sorry|could not|couldn't|cannot|can't|unable|don't|too hard|not sure)\b", re.IGNORECASE
+)
+_JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
+_HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
+_SENTENCE = re.compile(
+    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where)\b|\s[—–]\s(?=[a-z])"
+)
 
 
 @dataclass(frozen=True)
@@ -63,17 +83,19 @@ def extract(response: str) -> Extraction:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
         if not inside.strip():
             return Extraction(None, "empty answer tag")
-        found = _box(inside) or _phrase(inside[-TAIL:]) or _line(inside)
+        tail = marked(inside[-TAIL:])
+        found = _box(inside) or _phrase(tail) or _line(tail)
         if found is None:
-            return Extraction(_trim(inside), "answer tag")
+            return Extraction(trim(tail if len(inside) <= TAIL else inside), "answer tag")
         return Extraction(found.text, found.rule if found.text is None else "answer tag")
-    tail = body[-TAIL:].replace("**", "")
+    tail = marked(body[-TAIL:])
     return (
         _box(body)
         or _hashes(tail)
+        or _field(tail)
         or _phrase(tail)
         or (_whole(tail) if len(body) < TAIL else None)
-        or _last_value(tail)
+        or _stated(tail)
         or _short(body)
         or Extraction(None, "no answer")
     )
@@ -88,7 +110,11 @@ def _box(body: str) -> Extraction | None:
         return Extraction(None, "unterminated box")
     if not last.strip():
         return Extraction(None, "empty box")
-    boxes, window = [last], max(0, start - MAX_BOX)
+    name = _NAMED.search(body, max(0, start - 40), start)
+    names = [name.group(1) if name else ""]
+    below = _BELOW.match(body, body.find("{", start) + len(last) + 2)
+    base = f"_{{{below.group(1) or below.group(2)}}}" if below else ""
+    boxes, window = [last + base], max(0, start - MAX_BOX)
     earlier = list(_BOX.finditer(body, window, start))
     for match in reversed(earlier[-16:]):
         content = _content(body, match.start())
@@ -99,7 +125,13 @@ def _box(body: str) -> Extraction | None:
             break
         boxes.insert(0, content)
         start = match.start()
-    return Extraction(", ".join(map(_trim, boxes)), "box" if len(boxes) == 1 else "boxes")
+        name = _NAMED.search(body, max(0, start - 40), start)
+        names.insert(0, name.group(1) if name else "")
+    if len(boxes) == 1:
+        return Extraction(trim(boxes[0]), "box")
+    if all(names) and len(set(names)) == len(names):
+        boxes = [f"{name} = {trim(box)}" for name, box in zip(names, boxes, strict=True)]
+    return Extraction(", ".join(map(trim, boxes)), "boxes")
 
 
 def _content(body: str, start: int) -> str | None:
@@ -129,83 +161,78 @@ def _hashes(tail: str) -> Extraction | None:
     place = tail.rfind("####")
     if place < 0:
         return None
-    text = _trim(tail[place + 4 :].strip().partition("\n")[0])
+    text = trim(tail[place + 4 :].strip().partition("\n")[0])
     return Extraction(text, "####") if text else Extraction(None, "nothing after ####")
 
 
+def _field(tail: str) -> Extraction | None:
+    """The last field "answer" of an object in JSON or the like."""
+    fields = _FIELD.findall(tail)
+    text = trim((fields[-1][0] or fields[-1][1]).replace("\\\\", "\\")) if fields else ""
+    return Extraction(text, "field") if text else None
+
+
 def _phrase(tail: str) -> Extraction | None:
-    matches = list(_PHRASE.finditer(tail))
-    for match in reversed(matches):
+    """What follows the last final-answer phrase, but for "the answer is correct"."""
+    matches = [*_PHRASE.finditer(tail), *_HEADING.finditer(tail)]
+    for match in sorted(matches, key=lambda match: -match.end())[:16]:
         rest = tail[match.end() :].lstrip(" \t:*\n")
-        if rest:
-            return Extraction(_value_of(rest), "phrase")
+        if not rest:
+            continue
+        text = _value_of(rest)
+        if not _PRAISE.match(text):
+            return Extraction(text, "phrase")
     return None
 
 
 def _value_of(rest: str) -> str:
-    """The answer at the start of `rest`: its first formula, or its first sentence."""
-    formula = _MATH.match(rest)
+    """The answer at the start of `rest`: its first formulas, or its first sentence."""
+    formula = MATH.match(rest)
     if formula:
-        return _trim(next(group for group in formula.groups() if group is not None))
+        parts = []
+        while formula:
+            groups = (*formula.groups()[:3], formula.group(5))
+            parts.append(next(group for group in groups if group is not None))
+            joined = _JOINED.match(rest, formula.end())
+            formula = MATH.match(rest, joined.end()) if joined else None
+        return ", ".join(map(trim, parts))
     line = rest.partition("\n")[0]
+    goes_on = rest[len(line) :].strip()
+    if goes_on and has_words(line) and _LEADS.search(line):
+        return _value_of(goes_on)
     end = _SENTENCE.search(line)
     sentence = line[: end.start()] if end else line
-    if _PROSE.search(sentence):
-        found = _last_value(sentence)
-        if found is not None and found.text is not None and not re.match(r"[$\d\-]", sentence):
-            return found.text
-    return _trim(sentence)
+    if has_words(sentence) and not re.match(r"\\?[$\d\-]", sentence):
+        found = stated(sentence)
+        if found is not None:
+            return found[0]
+    return trim(_REMARK.sub("", sentence.replace("**", "")))
 
 
 def _line(body: str) -> Extraction | None:
     """The last value of a sentence in an answer tag; None where the tag holds mathematics."""
-    return _last_value(body[-TAIL:]) if _is_prose(body[-TAIL:]) else None
+    return _stated(body) if is_prose(body) else None
 
 
 def _whole(body: str) -> Extraction | None:
-    text = body.strip().strip("*")
-    if "\n" in text or len(text) > 400 or _is_prose(text):
+    text = re.sub(r"^(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", "", body.strip().strip("*"))
+    if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
-    return Extraction(_trim(text), "whole text")
+    formula = MATH.search(text)
+    if re.search(r"[.!?]\$?\s+[A-Z][a-z]|(?<=\s)(?:is|are|so|lies|lie|equals|has)\s", text):
+        return None
+    if formula and formula.start() and has_words(text[: formula.start()]):
+        return None
+    return Extraction(trim(text), "whole text")
+
+
+def _stated(tail: str) -> Extraction | None:
+    found = stated(tail)
+    return Extraction(*found) if found else None
 
 
 def _short(body: str) -> Extraction | None:
-    """A few words, for answers that are words."""
-    text = body.strip()
-    return Extraction(_trim(text), "whole text") if len(text) <= 60 and "\n" not in text else None
-
-
-def _is_prose(text: str) -> bool:
-    """Whether a text is a sentence, not a value with or without a unit."""
-    words = len(_PROSE.findall(text))
-    return words > 3 or (words > 1 and not re.match(r"\s*[-$\\(\[]?\s*\d", text))
-
-
-def _last_value(tail: str) -> Extraction | None:
-    lines = [line for line in tail.splitlines() if line.strip()]
-    if not lines:
-        return None
-    line = lines[-1]
-    if "$$" in line or "\\]" in line:
-        line = tail
-    formulas = list(_MATH.finditer(line))
-    numbers = [match for match in _NUMBER.finditer(line) if any(map(str.isdigit, match.group()))]
-    if formulas and (not numbers or numbers[-1].end() <= formulas[-1].end()):
-        text = next(group for group in formulas[-1].groups() if group is not None)
-        return Extraction(_trim(text), "last formula")
-    if numbers:
-        equals = line.rfind("=")
-        after = [match for match in numbers if match.start() > equals >= 0]
-        return Extraction(_trim((after[0] if after else numbers[-1]).group()), "last number")
-    return None
-
-
-def _trim(text: str) -> str:
-    """Without the marks of mathematics mode, bold type and the full stop around an answer."""
-    text = text.strip().strip("*").strip()
-    for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
-        if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
-            inner = text[len(left) : -len(right)]
-            if left not in inner:
-                text = inner.strip()
-    return text.rstrip(".").strip() if not text.endswith("\\.") else text
+    """The words of a short last line, for answers that are words."""
+    lines = body[-TAIL:].strip().splitlines()
+    text = trim(lines[-1].replace("**", ""))
+    return Extraction(text, "words") if len(text) <= 120 and not _REFUSAL.search(text) else None

@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from evals.math.formulas.constants import respelled
 from evals.math.formulas.expressions import Tree, read
 from evals.math.formulas.numeric import equal, variables
 from evals.math.formulas.tokens import Unreadable
@@ -37,6 +38,8 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
         if unit == "percent":
             tree, other = _without_percent(tree), _without_percent(other)
         verdict = _same_tree(tree, other)
+        if verdict is False and "/" in found and (tight := _tree(found, tight=True)) is not None:
+            verdict = tight != other and _same_tree(tree, tight)
         if verdict:
             return True, "value"
         unread = unread and verdict is None
@@ -51,16 +54,18 @@ def squeezed(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _tree(text: str) -> Tree | None:
+def _tree(text: str, tight: bool = False) -> Tree | None:
     try:
-        return read(text)
+        return read(text, tight)
     except Unreadable:
         return None
 
 
 def _same_tree(gold: Tree, answer: Tree) -> bool | None:
-    """Equal as they stand, or with one side's bare logarithms to base ten."""
-    verdict = equal(gold, _spelled_alike(gold, answer))
+    """Equal as they stand, with other constants, or with one side's bare logarithms to base ten."""
+    verdict = equal(gold, answer)
+    if not verdict and any(equal(gold, other) for other in respelled(gold, answer)):
+        return True
     if not verdict and _has_log(gold) != _has_log(answer):
         return equal(_common_log(gold), _common_log(answer))
     return verdict
@@ -79,20 +84,3 @@ def _common_log(tree: Tree) -> Tree:
 
 def _without_percent(tree: Tree) -> Tree:
     return tree[1] if tree[0] == "percent" and isinstance(tree[1], tuple) else tree
-
-
-def _spelled_alike(gold: Tree, answer: Tree) -> Tree:
-    """The answer with its free constants C, C_1 written as the gold writes them."""
-    asked, used = variables(gold), variables(answer)
-    names = {
-        name: name.swapcase()
-        for name in used - asked
-        if name[0] in "cC" and name.swapcase() in asked - used
-    }
-    return _renamed(answer, names) if names else answer
-
-
-def _renamed(tree: Tree, names: dict[str, str]) -> Tree:
-    if tree[0] == "variable":
-        return ("variable", names.get(str(tree[1]), tree[1]))
-    return (tree[0], *(_renamed(p, names) if isinstance(p, tuple) else p for p in tree[1:]))

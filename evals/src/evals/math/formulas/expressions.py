@@ -6,7 +6,6 @@ derivative dx/dt is a variable of its own. Two numbers in a row, words, and what
 cannot be read: Unreadable.
 """
 
-import re
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -19,6 +18,7 @@ from evals.math.formulas.tokens import (
     MARKS,
     Token,
     Unreadable,
+    derivative,
     tokens,
 )
 
@@ -26,9 +26,12 @@ Tree: TypeAlias = tuple[object, ...]
 """("number", Fraction), ("variable", name), or (operation, operand, ...)."""
 
 
-def read(text: str) -> Tree:
-    """The tree of a formula. Raises Unreadable."""
-    reader = _Reader(tokens(text))
+def read(text: str, tight: bool = False) -> Tree:
+    """The tree of a formula. Raises Unreadable.
+
+    tight: letters after a slash stay below it together: t/RC is t/(RC).
+    """
+    reader = _Reader(tokens(text), tight)
     tree = reader.sum()
     if reader.more():
         raise Unreadable(reader.peek().text)
@@ -36,8 +39,9 @@ def read(text: str) -> Tree:
 
 
 class _Reader:
-    def __init__(self, found: list[Token]) -> None:
+    def __init__(self, found: list[Token], tight: bool) -> None:
         self.tokens = found
+        self.tight = tight
         self.place = 0
         self.depth = 0
 
@@ -76,13 +80,21 @@ class _Reader:
                 tree = ("multiply", tree, self.signed())
             elif token.text == "/":
                 self.take()
-                tree = ("divide", tree, self.signed())
+                tree = ("divide", tree, self.divisor())
             elif self.starts_factor(token):
                 if token.kind == "number" and self.tokens[self.place - 1].kind == "number":
                     raise Unreadable("two numbers in a row")
                 tree = ("multiply", tree, self.power())
             else:
                 return tree
+
+    def divisor(self) -> Tree:
+        tree = self.signed()
+        while self.tight and self.starts_factor(after := self.peek()) and not after.spaced:
+            if after.kind not in ("letter", "command"):
+                break
+            tree = ("multiply", tree, self.power())
+        return tree
 
     def signed(self) -> Tree:
         if self.peek().text in ("+", "-"):
@@ -181,12 +193,8 @@ class _Reader:
             and ahead[2].text.isdigit()
         ):
             self.place += 3
-            quotient = (
-                "divide",
-                ("number", Fraction(after.text)),
-                ("number", Fraction(ahead[2].text)),
-            )
-            return ("add", tree, quotient)
+            top, bottom = (("number", Fraction(part.text)) for part in (after, ahead[2]))
+            return ("add", tree, ("divide", top, bottom))
         return tree
 
     def variable(self, name: str) -> Tree:
@@ -237,22 +245,18 @@ class _Reader:
         if inner[0] != "variable":
             raise Unreadable(name)
         primes = {"dot": "'", "ddot": "''"}.get(name)
-        base = f"{inner[1]}{primes}" if primes else f"{name} {inner[1]}"
-        return self.variable(base)
+        if primes:
+            return ("variable", f"{self.variable(str(inner[1]))[1]}{primes}")
+        return self.variable(f"{name} {inner[1]}")
 
     def fraction(self) -> Tree:
         top_start = self.place
         top = self.argument()
         bottom_start = self.place
         bottom = self.argument()
-        above = [token.text for token in self.tokens[top_start:bottom_start]]
-        below = [token.text for token in self.tokens[bottom_start : self.place]]
-        derived = re.fullmatch(r"\{?d(?:\^\{?(\d)\}?)?([^\d^].*?)\}?", "".join(above))
-        if derived and re.fullmatch(r"\{?d\\?[A-Za-z]+(?:\^\{?\d\}?)?\}?", "".join(below)):
-            name = re.sub(r"[{}\\]|text", "", derived.group(2))
-            if name:
-                return ("variable", name + "'" * int(derived.group(1) or 1))
-        return ("divide", top, bottom)
+        below = self.tokens[bottom_start : self.place]
+        name = derivative(self.tokens[top_start:bottom_start], below)
+        return ("variable", name) if name else ("divide", top, bottom)
 
     def function(self, name: str) -> Tree:
         if name == "sqrt":

@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from evals.math.formulas.notation import split
-from evals.math.formulas.units import NUMBER_WORDS
+from evals.math.formulas.sets import pieces
+from evals.math.formulas.words import NUMBER_WORDS
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,24 @@ Form: TypeAlias = Scalar | Bracketed | Listing | Matrix | Relation | Based | Rat
 _AND = re.compile(
     r"\\text\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE
 )
+_UNIT_AND = re.compile(r"\\text\{([^{}]*?[A-Za-z][^{}]*?)\s(?:and|or)\s*\}")
 _ORDER = ("\\leq", "\\geq", "\\neq", "<", ">", "=", "\\approx")
 _MATRIX = re.compile(
-    r"^(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
-    r"\\end\s*\{\1\}(?:\s*[)\]|])?$",
+    r"^(.*?)(?:[(\[|]\s*)?\\begin\s*\{((?:[pbBvV]|small)?matrix|array)\}\s*(?:\{[lcr| ]*\})?(.*)"
+    r"\\end\s*\{\2\}(?:\s*[)\]|])?$",
     re.DOTALL,
 )
 _BASE_WORDS = {name: base for base, name in enumerate(NUMBER_WORDS)}
 _BASE = re.compile(
     r"^\(?\s*([0-9A-Fa-f]+)\s*\)?\s*(?:_\s*\{?\s*\(?|(?:\\text\{\s*)?\(?\s*(?:in )?base[- ]?\}?\s*)"
-    r"\s*(?:\\text\{)?\s*(\d+|[a-z]+)\s*\)?\}*\)?$"
+    r"\s*(?:\\text\{)?\s*(?:base[- ]?\}?\s*)?(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
-_MEMBER = re.compile(r"^(?:\(?[A-Za-z](?:_\w|_\{\w+\})?\)?)\s*\\in\s*(?![A-Za-z])")
-_BUILDER = re.compile(r"^\\\{\s*[A-Za-z]\s*(?:\\mid|:|\|)\s*(.*)\\\}$")
+_DOMAIN = re.compile(r"^[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?(?:[_^]\S{1,8})?\s*,\s*(?=\S)")
+_MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
+_TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
+_BUILDER = re.compile(
+    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*(.*)\\\}$"
+)
 _ABOUT = re.compile(
     r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
 )
@@ -94,21 +100,31 @@ _SCOPE = re.compile(
     re.DOTALL,
 )
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
-_LABEL = re.compile(r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*")
+_LABEL = re.compile(
+    r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*|^[A-Za-z][A-Za-z ]{2,40}:\s*(?=[-\\\d(\[])"
+)
 
 
 @lru_cache(maxsize=2048)
 def shape(text: str) -> Form:
     """The form of an answer in plain notation."""
     text = _SCOPE.sub("", text)
-    text = _LABEL.sub("", _AND.sub(",", text)).strip().strip(",;").strip()
+    text = _AND.sub(",", _UNIT_AND.sub(r"\\text{\1},", text))
+    text = _LABEL.sub("", text).strip().strip(",;").strip()
+    text = _DOMAIN.sub("", text)
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
+    upright = _TRANSPOSED.sub("", text)
+    if upright != text and upright.startswith(("[", "(", "\\begin")):
+        return _transposed(shape(upright))
     matrix = _MATRIX.match(text)
-    if matrix:
-        rows = [row for row in matrix.group(2).split("\\\\") if row.strip()]
-        return Matrix(tuple(tuple(cell.strip() for cell in row.split("&")) for row in rows))
-    text = _OUTWARD.sub(_inward, text)
+    if matrix and _factor(matrix.group(1)) and "\\begin" not in matrix.group(3):
+        factor = matrix.group(1).removesuffix("\\cdot").strip()
+        rows = [row for row in matrix.group(3).split("\\\\") if row.strip()]
+        cells = ((cell.strip() for cell in row.split("&")) for row in rows)
+        left, right = (f"{factor}(", ")") if factor else ("", "")
+        return Matrix(tuple(tuple(f"{left}{cell}{right}" for cell in row) for row in cells))
+    text = pieces(_OUTWARD.sub(_inward, text))
     items = [item for item in split(text, (",", ";")) if item]
     if len(items) > 1:
         return Listing(tuple(shape(item) for item in items))
@@ -131,6 +147,18 @@ def shape(text: str) -> Form:
     return _bracketed(text)
 
 
+def _transposed(form: Form) -> Form:
+    """A matrix with its rows as columns; a vector stays the vector that it is."""
+    if isinstance(form, Matrix) and len({len(row) for row in form.rows}) == 1:
+        return Matrix(tuple(zip(*form.rows, strict=True)))
+    return form
+
+
+def _factor(text: str) -> bool:
+    """Whether what stands before a matrix multiplies it: a number, or nothing."""
+    return re.fullmatch(r"(?:-?\\frac|-?\\sqrt|[-\d.{}/()\s]|\\cdot)*", text) is not None
+
+
 def _inward(match: re.Match[str]) -> str:
     """]a, b[ written as (a, b): brackets that open outwards leave the end out."""
     if match.group(3):
@@ -141,7 +169,6 @@ def _inward(match: re.Match[str]) -> str:
 def _bracketed(text: str) -> Form:
     for left, right in (
         ("\\{", "\\}"),
-        ("\\langle", "\\rangle"),
         ("(", ")"),
         ("[", "]"),
         ("(", "]"),
@@ -156,9 +183,7 @@ def _bracketed(text: str) -> Form:
         if left == "\\{":
             return Listing(items)
         if len(items) > 1:
-            return Bracketed(
-                "(" if left == "\\langle" else left, ")" if right == "\\rangle" else right, items
-            )
+            return Bracketed(left, right, items)
     return Scalar(text)
 
 

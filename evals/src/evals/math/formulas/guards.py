@@ -18,6 +18,8 @@ _TOWER = re.compile(
     r"\^\s*\{[^{}]{0,40}\^\s*\{[^{}]{0,40}\^|\^\s*\w\s*\^|(?:\^\s*\{[^{}^]{0,20}){3}"
 )
 _FACTORIAL = re.compile(r"(\d{5,})\s*!|!\s*[!)}\s]*!")
+_LIMITS = re.compile(r"\\(?:i+nt|sum|prod|lim)(?![a-z])")
+"""What one comparison can evaluate once, hardly twice."""
 _DIGITS = re.compile(rf"\d{{{MAX_DIGITS + 1}}}")
 
 
@@ -42,10 +44,12 @@ def check_length(answer: str) -> None:
 
 
 def check_growth(answer: str) -> None:
-    """Raise TooLarge for powers and factorials that no exact arithmetic should be given."""
+    """Raise TooLarge for powers, factorials and limits that no arithmetic should be given."""
     if any(int(found) > MAX_EXPONENT for found in _EXPONENT.findall(answer)):
         raise TooLarge("guard: exponent")
     if _TOWER.search(answer):
         raise TooLarge("guard: tower")
     if _FACTORIAL.search(answer):
         raise TooLarge("guard: factorial")
+    if len(_LIMITS.findall(answer)) > 1:
+        raise TooLarge("guard: limits")

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from evals.math.formulas.expressions import Tree, read
-from evals.math.formulas.forms import Bracketed, Form, Relation, Scalar, shape
+from evals.math.formulas.forms import Bracketed, Form, Listing, Relation, Scalar, shape
 from evals.math.formulas.numeric import close, points, variables
 from evals.math.formulas.operations import Undefined, Value, value
 from evals.math.formulas.tokens import Unreadable
+from evals.math.formulas.units import units_differ, without_unit
 
 _NAME = re.compile(
     r"(?:\\(?:text|angle|triangle|overline|vec|dot|ddot|max|min)|\\?[A-Za-z]+)"
@@ -24,8 +25,9 @@ def is_name(side: str) -> bool:
     if bare in ("e", "i", "\\pi"):
         return False
     try:
-        if read(side)[0] == "variable":
-            return True
+        tree = read(side)
+        if tree[0] == "variable" or not variables(tree):
+            return tree[0] == "variable"
     except Unreadable:
         pass
     return _NAME.fullmatch(bare) is not None
@@ -53,6 +55,9 @@ def values_said(relation: Relation) -> Iterator[str]:
     if last.strip() == "0" and not is_name(relation.sides[0]) and _has_letters(relation.sides[0]):
         return
     yield last
+    before, after = (without_unit(side, words=True)[1] for side in relation.sides[-2:])
+    if units_differ(before, after):
+        yield relation.sides[-2]
     for side, sign in zip(relation.sides, relation.signs, strict=False):
         if sign == "\\approx" or (re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]):
             yield side
@@ -85,6 +90,18 @@ def interval(relation: Relation) -> Form | None:
             return Bracketed("(", right, (Scalar("-\\infty"), shape(sides[1])))
         return Bracketed(_UPWARD[signs[0]], ")", (shape(sides[0]), Scalar("\\infty")))
     return None
+
+
+def punctured(listing: Listing) -> Form | None:
+    """The union that `a < x < b, x \\neq c` says; None for other lists."""
+    items = [item for item in listing.items if isinstance(item, Relation)]
+    spans = [item for item in items if "\\neq" not in item.signs]
+    points = [item.sides[1] for item in items if item.signs == ("\\neq",)]
+    found = interval(spans[0]) if len(spans) == 1 else None
+    if not points or len(items) < len(listing.items) or not isinstance(found, Bracketed):
+        return None
+    ends = ",".join(end.text for end in found.items if isinstance(end, Scalar))
+    return shape(f"{found.left}{ends}{found.right} \\setminus \\{{{','.join(points)}\\}}")
 
 
 def same_name(one: str, other: str) -> bool:

@@ -1,4 +1,6 @@
-"""What the signs \\pm and \\mp in an answer stand for."""
+"""What the signs \\pm and \\mp in an answer stand for, and the vectors i, j and k."""
+
+import re
 
 from evals.math.formulas.forms import Bracketed, Form, Listing, Relation, Scalar
 
@@ -36,3 +38,18 @@ def _signed(form: Form, sign: str) -> Form:
     if isinstance(form, Bracketed):
         return Bracketed(form.left, form.right, tuple(_signed(item, sign) for item in form.items))
     return form
+
+
+def components(text: str) -> list[str]:
+    """The three components of a vector such as 2i - 3j + k."""
+    bare = re.sub(r"\\(?:hat|vec|text|bar)\s*\{\s*\\?([ijk])(?:math)?\s*\}", r"\1", text)
+    letter = re.compile(r"(?<![A-Za-z\\])[ijk](?![A-Za-z])")
+    parts = letter.split(bare)
+    letters = letter.findall(bare)
+    return [
+        parts[0]
+        + "".join(
+            f"({int(found == one)}){part}" for found, part in zip(letters, parts[1:], strict=True)
+        )
+        for one in "ijk"
+    ]

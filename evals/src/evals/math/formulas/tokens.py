@@ -56,11 +56,20 @@ def tokens(text: str) -> list[Token]:
         spaced = match.start(kind) > place
         if kind == "word":
             for piece in _LETTERS.findall(content):
-                name = _ALIASES.get(piece, piece)
-                found.append(
-                    Token("command", "\\" + name) if len(piece) > 1 else Token("letter", piece)
-                )
+                name = "\\" + _ALIASES.get(piece, piece) if len(piece) > 1 else piece
+                found.append(Token("command" if len(piece) > 1 else "letter", name, spaced))
+                spaced = False
         else:
             found.append(Token(kind, content, spaced))
         place = match.end()
     return found
+
+
+def derivative(above: list[Token], below: list[Token]) -> str | None:
+    """The name y' or y'' of a fraction dy/dx, d^2y/dx^2; None for other fractions."""
+    top, bottom = ("".join(token.text for token in part) for part in (above, below))
+    found = re.fullmatch(r"\{?d(?:\^\{?(\d)\}?)?([^\d^].*?)\}?", top)
+    if found is None or not re.fullmatch(r"\{?d\\?[A-Za-z]+(?:\^\{?\d\}?)?\}?", bottom):
+        return None
+    name = re.sub(r"[{}\\]|text", "", found.group(2))
+    return name + "'" * int(found.group(1) or 1) if name else None

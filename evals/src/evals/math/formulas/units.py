@@ -2,6 +2,8 @@
 
 import re
 
+from evals.math.formulas.words import spelled_number
+
 _NAMES = {
     "cm": "centimeter centimeters centimetre centimetres cms",
     "mm": "millimeter millimeters",
@@ -26,21 +28,22 @@ _NAMES = {
     "percent": "percentage %",
 }  # fmt: skip
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
-NUMBER_WORDS = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
-    "nineteen", "twenty",
-)  # fmt: skip
 _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
+_ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
+"""The degrees of an angle whose sine is taken are no unit of the value."""
 _TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
 # Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
-    r"(?<=[\d)}!°%])\s*"
+    r"(?<=[\d)}!°%])\s*(?:/\s*(?=[A-Za-z]{2}))?"
     r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
+    r"|(?<=\})\s*\\cdot\s*[A-Za-z]{1,3}(?:\s*\^\s*\{?-?\d\}?)?$"
     r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
 )
+_OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
-    r"^\s*(?:\\text\{\s*\(?([A-E])\)?[.:)]?\s*\}|\(([A-E])\)|([A-E])\s*[).:])\s*[:.,]?\s*(.*)$",
+    rf"^\s*{_OPTION}(?:\\text\{{\s*{_OPTION}\(?([A-E])\)?[.:)]?\s*\}}|\(([A-E])\)|([A-E])\s*[).:])"
+    r"\s*[:.,]?\s*(.*)$"
+    rf"|^\s*\\text\{{\s*{_OPTION}(?:\(([A-E])\)|([A-E])[).:])\s*([^{{}}]*)\}}$",
     re.DOTALL,
 )
 
@@ -55,11 +58,15 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
         match = _TEXT.search(text)
         if match and match.start() and text[match.start() - 1] not in "_^":
             found.insert(0, match.group(1))
-            text = text[: match.start()].rstrip(" \\").rstrip("/").strip()
+            text = text[: match.start()].rstrip(" \\").rstrip("/").removesuffix("\\cdot").strip()
             continue
-        if text.endswith("°") and len(text) > 1:
+        if text.endswith("°") and len(text) > 1 and not _ANGLE.search(text):
             found.insert(0, "°")
             text = text[:-1].strip()
+            continue
+        if marks := re.search(r"(?<=[\d}])\s*(?:'{1,2}|\")$", text):
+            found.insert(0, marks.group().strip())
+            text = text[: marks.start()]
             continue
         plain = _WORDS.search(text) if words else None
         if plain and plain.start():
@@ -71,13 +78,13 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
 
 
 def only_number(text: str) -> str | None:
-    """The number in words and numbers that are one text: its start, its end, or its one word."""
+    """The number in words and numbers that are one text: spelled out, at its start, at its end."""
     inner = re.fullmatch(r"\\text\{\s*(\d[^{}]*)\}", text)
     if inner:
         return inner.group(1)
+    if spelled := spelled_number(text):
+        return spelled
     bare = re.sub(r"\\text|[{}]", " ", text).strip(" .!")
-    if bare.lower() in NUMBER_WORDS:
-        return str(NUMBER_WORDS.index(bare.lower()))
     match = re.fullmatch(r"[A-Za-z][A-Za-z ,':]*\s(-?[\d,]*\.?\d+)", bare)
     return match.group(1) if match else None
 
@@ -97,5 +104,7 @@ def choice(text: str) -> tuple[str | None, str]:
     """The letter A-E of a choice at the start of an answer, and what follows it."""
     match = _CHOICE.match(text)
     if match is None:
-        return (text, "") if re.fullmatch(r"[A-E]", text) else (None, text)
-    return next(group for group in match.groups()[:3] if group), match.group(4).strip()
+        letter = re.fullmatch(rf"{_OPTION}([A-E])", text)
+        return (letter.group(1), "") if letter else (None, text)
+    *letters, rest = match.groups()[:4] if match.group(4) is not None else match.groups()[4:]
+    return next(letter for letter in letters if letter), rest.strip()

@@ -1,0 +1,256 @@
+"""The answer that a sentence states, where no box, tag or heading marks it.
+
+In the last line that says something: what is in bold type; else the last formula or number of
+the main clause. Values joined by commas, "and" or "or" make one answer. "for all $x$", "after 4
+hours", "more than the $96" and the like hold circumstances, not answers.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evals.math.formulas.words import NUMBER_WORDS, TENS
+
+MATH = re.compile(
+    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
+    r"|(?<!\\)\$(?=(\s?))([^$\n]*?[^\s$\\])\4(?<!\\)\$(?!\d)",
+    re.DOTALL,
+)
+"""A formula between its marks. Two amounts of money are none: "$2 = $18"."""
+_BOLD = re.compile(r"\*\*(?!\s)([^*\n]+?)\*\*(?!\s*:)|__(?!\s)([^_\n]+?)__(?!\s*:)")
+_UNIT = "|".join((*NUMBER_WORDS, *TENS, "hundred", "thousand", "million"))
+_TIMES_TEN = (
+    r"\s*(?:[x×*·⋅]|\\times|\\cdot)\s*10"
+    r"(?:\s?\^\s?(?:\{[-+−]?\d+\}|\(?[-+−]?\d+\)?)|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)"
+)
+_NUMBER = (
+    r"(?<![\w.])(?:[-−+]\s?)?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
+    rf"(?:{_TIMES_TEN}|/\d+)?%?"
+)
+_GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
+_RUN = (
+    r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^_().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
+    r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
+)
+_PLAIN = re.compile(
+    rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*(?!\s*(?:[x×*·]\s*10|,\d))|{_NUMBER}"
+)
+_VALUE = re.compile(r"[\dπ√½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
+_AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
+_ASIDE = re.compile(
+    r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
+    r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
+    r"|\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])"
+    r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
+    r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
+    r"|\$\s*\((?:about|approximately|roughly)\b"
+    r"|\s—\s|,\s*(?:who|whose)\b"
+    r"|(?:,[^,]*)?\b\d+\s+\w+\s+(?:younger|older|taller|shorter|longer|earlier|later)\b"
+    r"|,\s*or\s+\d[\d,.]*\s+[a-z]{3}"
+    r"|,\s*(?:which is\s+)?\$?\d[\d,.]*%?\s+(?:\w+\s+)?(?:more|less|fewer|greater) than\b"
+    r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) (?:\w+ )?than\b"
+    r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
+    r"(?=[$\\(]|\w+\s*\$))"
+)
+_ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
+_NUMBER_WORDS = re.compile(
+    rf"\b(?:{_UNIT})\b(?:[\s-](?:{_UNIT}|and (?={_UNIT}|a half)|(?:a )?half|halves|\w+ths?|thirds?"
+    r"|quarters?)\b)*",
+    re.IGNORECASE,
+)
+_PREDICATE = re.compile(r"(?:\b(?:is|are|equals|be)|:)\s+((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$")
+"""What a line ends with after its last verb."""
+_CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
+_CIRCUMSTANCE = re.compile(
+    r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
+    r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
+    r"(?:(?:other|next|first|last|remaining)\s+)?$"
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
+    r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
+    re.IGNORECASE,
+)
+_NOTE = re.compile(
+    r"^\W*(?:note|remark|explanation|verification|check|source|hint)s?\b\W", re.IGNORECASE
+)
+_EQUATION = re.compile(
+    r"(?:^|[\s:])((?:[A-Za-zα-ω]\w{0,2}'*(?:\([a-z](?:,\s?[a-z])*\))?|d[a-z]/d[a-z])\s*=[^=]+)$"
+)
+_PROSE = re.compile(
+    r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|ln|pi)[a-z]*\b)[A-Za-z]{3,}"
+)
+_CLOSING = re.compile(
+    r"\b(?:hope|let me know|feel free|any questions|glad|happy to|thank|good luck)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A value in a line. kind: "formula" or "number"."""
+
+    start: int
+    end: int
+    text: str
+    kind: str
+
+
+def stated(tail: str) -> tuple[str, str] | None:
+    """The answer at the end of a text and the name of the rule; None where there is none."""
+    lines = [line for line in tail.splitlines() if line.strip(" *_#-")]
+    while len(lines) > 1 and (
+        _NOTE.match(lines[-1]) or (_CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]))
+    ):
+        lines.pop()
+    if not lines:
+        return None
+    line = lines[-1]
+    if bold := _bold(line):
+        return bold
+    if "$$" in line or "\\]" in line:
+        line = tail
+    return last_value(line.replace("**", ""))
+
+
+def _bold(line: str) -> tuple[str, str] | None:
+    """What stands in bold type, with what is joined to it, unless values come after words."""
+    found = [
+        match
+        for match in _BOLD.finditer(line)
+        if not (match.group(1) or match.group(2)).rstrip().endswith(":")
+    ]
+    if not found:
+        return None
+    last = found[-1]
+    text = last.group(1) or last.group(2)
+    if _has_value(text):
+        parts = [text]
+        for earlier, later in zip(found[-2::-1], found[:0:-1], strict=True):
+            if not _AND.fullmatch(line[earlier.end() : later.start()]):
+                break
+            parts.insert(0, earlier.group(1) or earlier.group(2))
+        if len(parts) == 1 and _PROSE.search(text) and not re.match(r"[-−$\\\d(]", text):
+            return last_value(text) or (text, "bold")
+        return ", ".join(map(trim, parts)), "bold"
+    rest = line[last.end() :]
+    if _has_value(rest) or rest.lstrip().startswith(","):
+        return None
+    if re.fullmatch(r"\(?[A-E]\)?", text) and (said := last_value(line[: last.start()])):
+        return f"({text.strip('()')}) {said[0]}", "bold"
+    return trim(text), "bold"
+
+
+def _has_value(text: str) -> bool:
+    return _VALUE.search(text) is not None or MATH.search(text) is not None or "=" in text
+
+
+def last_value(line: str) -> tuple[str, str] | None:
+    """The last value of the main clause of a line; of the last conclusion, where it has one."""
+    for clause in list(_CONCLUSION.finditer(line))[:-4:-1]:
+        if found := _clause_value(line[clause.end() :]):
+            return found
+    return _clause_value(line)
+
+
+def _clause_value(line: str) -> tuple[str, str] | None:
+    values = list(_values(line))
+    asides = [match.span() for match in _ASIDE_BRACKETS.finditer(line)]
+    values = [v for v in values if not any(a <= v.start < b for a, b in asides)]
+    if not values:
+        words = list(_NUMBER_WORDS.finditer(line))
+        return (words[-1].group(), "number in words") if words else None
+    if not any(value.kind == "formula" for value in values):
+        if predicate := _predicate(line):
+            return trim(predicate), "last formula"
+        equation = _EQUATION.search(line.strip().rstrip("."))
+        if equation and not _PROSE.search(equation.group(1).partition("=")[2]):
+            return trim(equation.group(1)), "last formula"
+        equals = line.rfind("=")
+        said = re.search(r"(?:i\.e\.|that is|namely),?\s", line[equals:]) if equals >= 0 else None
+        equals += said.end() if said else 0
+        after = [value for value in values if value.start > equals >= 0]
+        if after:
+            return trim(after[0].text), "last number"
+    main = list(_central(line, values)) or values
+    for aside in _ASIDE.finditer(line):
+        before = [value for value in main if value.end <= aside.start() + 1]
+        main = before if any(not re.fullmatch(r"\s*[A-Za-z]\s*", v.text) for v in before) else main
+    last = len(main) - 1
+    parts = [main[last].text]
+    while last and _AND.fullmatch(line[main[last - 1].end : main[last].start]):
+        last -= 1
+        parts.insert(0, main[last].text)
+    return ", ".join(map(trim, parts)), f"last {main[-1].kind}"
+
+
+def _predicate(line: str) -> str | None:
+    """The mathematics that a line ends with after its last verb; None where words are in it."""
+    found = _PREDICATE.search(line.strip().rstrip("."))
+    if found is None or _ASIDE.search(line[: found.start(1)]):
+        return None
+    text = re.split(r"\bi\.e\.,?", found.group(1))[-1]
+    bare = re.sub(r"\b(?:and|or)\b", "", text)
+    return text if _VALUE.search(bare) and not _PROSE.search(bare) else None
+
+
+def _central(line: str, values: list[Stated]) -> Iterator[Stated]:
+    """Values that are no circumstance; what "and" joins to a circumstance is one too."""
+    before, outside = 0, False
+    for value in values:
+        between = line[max(before, value.start - 60) : value.start].rstrip() + " "
+        joined = outside and re.search(r"\band\s$", between) is not None
+        outside = (
+            value.kind == "number"
+            and "$" not in value.text
+            and (joined or _CIRCUMSTANCE.search(between) is not None)
+        )
+        before = value.end
+        if not outside:
+            yield value
+
+
+def _values(line: str) -> Iterator[Stated]:
+    """Formulas, and between them numbers and what is written of them in plain signs."""
+    place = 0
+    for match in MATH.finditer(line):
+        yield from _numbers(line, place, match.start())
+        text = next(group for group in (*match.groups()[:3], match.group(5)) if group is not None)
+        yield Stated(match.start(), match.end(), text, "formula")
+        place = match.end()
+    yield from _numbers(line, place, len(line))
+
+
+def _numbers(line: str, start: int, end: int) -> Iterator[Stated]:
+    for match in _PLAIN.finditer(line, start, end):
+        text = match.group().rstrip(".,;:")
+        amount = re.fullmatch(r"\((\\?\$[\d,.]+|[\d.]+)\)", text)
+        text = amount.group(1) if amount else text
+        if _VALUE.search(text):
+            yield Stated(match.start(), match.start() + len(text), text, "number")
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is a sentence, not a value with or without a unit."""
+    words = len(_PROSE.findall(text))
+    return words > 3 or (words > 1 and not re.match(r"\s*[-$\\(\[]?\s*\d", text))
+
+
+def has_words(text: str) -> bool:
+    """Whether there are words of three letters and more that are no functions."""
+    return _PROSE.search(text) is not None
+
+
+def marked(text: str) -> str:
+    """Bold type of HTML and inline code in the marks that are looked for."""
+    text = re.sub(r"[∎■□▪✓✔✅☑️]|\\blacksquare|\\qed\b", "", text)
+    text = re.sub(r"</?(?:b|strong)>", "**", text)
+    return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
+
+
+def trim(text: str) -> str:
+    """Without the marks of mathematics mode, bold type and the full stop around an answer."""
+    text = text.strip().strip("*").strip().rstrip("。")
+    for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
+        if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
+            inner = text[len(left) : -len(right)]
+            if left not in inner:
+                text = inner.strip()
+    return text if text.endswith(("\\.", "...")) else text.rstrip(".").strip()
