@@ -148,3 +148,46 @@ def test_texts_of_values_read_back() -> None:
         assert read_value(repr(value)) == value
     assert read_value("-inf") == float("-inf")
     assert repr(read_value("[nan, 1]")) == "[nan, 1]"
+
+
+DUMPS_ITS_HEAP = """
+import sys
+frame = sys._getframe()
+while "confine" not in frame.f_globals:
+    frame = frame.f_back
+ctypes, libc = frame.f_globals["confine"].ctypes, frame.f_globals["confine"].libc
+libc.sbrk.restype = ctypes.c_void_p
+at = libc.sbrk(0) & ~4095
+while libc.write(1, ctypes.c_void_p(at := at - 4096), 4096) == 4096:
+    pass
+"""
+ASKS_TO_BE_SIGNALLED = """
+import fcntl, os, sys
+def f(x):
+    frame = sys._getframe(1)
+    while not hasattr(frame.f_locals.get("self"), "pid"):
+        frame = frame.f_back
+    for command, value in ((8, frame.f_locals["self"].pid), (10, 9), (4, 0o20001)):
+        try:
+            fcntl.fcntl(3, command, value)
+        except PermissionError:
+            pass
+    os.write(3, b" " * 65536)
+"""
+
+
+def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ModuleRunner) -> None:
+    note = "".join(f"# the solution, line {number}\n" for number in range(200))
+    marker = b"the solution, line 17"
+    for _ in range(3):
+        call(runner, note + "def f(x): return x")
+        runner.run_script(note, "", cpu_s=1.0)
+    own = runner.run_script(note + DUMPS_ITS_HEAP, "", cpu_s=3.0, output_bytes=1 << 28)
+    later = runner.run_script(DUMPS_ITS_HEAP, "", cpu_s=3.0, output_bytes=1 << 28)
+    assert marker in own.output  # the dump works
+    assert len(later.output) > 1 << 20
+    assert marker not in later.output
+
+
+def test_no_program_has_its_server_signalled(runner: ModuleRunner) -> None:
+    assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).ending != "fault"
