@@ -44,7 +44,9 @@ def test_the_standard_library_is_there(runner: ModuleRunner) -> None:
 def test_numpy_is_there(runner: ModuleRunner) -> None:
     pytest.importorskip("numpy")
     calls = call(runner, "import numpy as np\ndef f(x): return np.arange(x + 2).sum() / 2")
-    assert (calls.values[0].type_name, calls.values[0].text) == ("float64", "1.5")
+    value = calls.values[0]
+    assert (value.type_name, value.text) == ("float64", "numpy('<f8', None, [1.5])")
+    assert read_value(value.text) == 1.5
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,17 @@ def test_endings(runner: ModuleRunner, program: str, ending: str, reason: str) -
 def test_values_before_an_end_are_kept(runner: ModuleRunner) -> None:
     calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
     assert (len(calls.values), calls.ending, calls.call) == (2, "exception", 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["numpy('<f4', (2,), [1.5])", "numpy('V9', (1,), [b''])", "numpy('<U99999999', (9,), [''] * 9)",
+     "numpy('O', (1,), [open('/')])", "Decimal('x')", "Fraction(1, 0)", "numpy('<u1', None, [999])",
+     "numpy()", "numpy('<f8', (-1,), [])"],
+)  # fmt: skip
+def test_a_forged_foreign_value_is_refused(text: str) -> None:
+    with pytest.raises(LiteralError):
+        read_value(text)
 
 
 def test_methods_and_preludes(runner: ModuleRunner) -> None:

@@ -83,6 +83,7 @@ class ModuleRunner:
         full: Sequence[int] = (),
         text_chars: int = 1 << 14,
         output_bytes: int = 32 * _MIB,
+        deep: bool = False,
     ) -> Calls:
         """Values of `entry(*input)` for each input, in one process, up to the first exception.
 
@@ -90,7 +91,8 @@ class ModuleRunner:
         a program that takes the others away. prelude: a trusted program that is executed before it
         in the same module. owner: where the module has a class of this name, `entry` is a method
         of an instance of it. recursion: the recursion limit. draw: see `values.describe`. Texts of
-        more than `text_chars` are left out, but for the inputs at the places `full`.
+        more than `text_chars` are left out, but for inputs at the places `full`. deep: the stack
+        may grow as the memory.
         """
         order = {
             "kind": "calls",
@@ -98,6 +100,7 @@ class ModuleRunner:
             "hard_s": total_s,
             "output_bytes": output_bytes,
             "stdin": b"",
+            "deep": deep,
         }
         task = {
             "program": program,
@@ -140,6 +143,7 @@ class ModuleRunner:
             "hard_s": cpu_s,
             "output_bytes": output_bytes,
             "stdin": stdin.encode("utf-8", "surrogateescape"),
+            "deep": False,
         }
         task = {"program": program, "prelude": prelude, "recursion": recursion}
         ending, _, spent, reason, data = self._ask(order, task)

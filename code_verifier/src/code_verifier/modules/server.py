@@ -126,6 +126,8 @@ class Server:
                 os.closerange(2, 16)
             most = int(order["hard_s"]) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+            if order["deep"]:
+                confine.grow_stack()
             signal.setitimer(signal.ITIMER_PROF, order["cpu_s"])
             if not self.filters:
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from code_verifier.errors import LiteralError
+from code_verifier.modules.foreign import MARKS
 from code_verifier.modules.reading import read_value
 from code_verifier.modules.reports import Value
 from evals.functions import oracles
@@ -89,8 +90,16 @@ class Pair:
         return read_value(wanted), read_value(found)
 
     def equal(self) -> bool:
-        """Under Python's `==`."""
-        return self.wanted.digest == self.found.digest != ""
+        """Under Python's `==`. Raises as `values`, and what a comparison of numpy's raises."""
+        if self.wanted.digest == self.found.digest != "":
+            return True
+        if not any(
+            mark in (side.text or "") for side in (self.wanted, self.found) for mark in MARKS
+        ):
+            return False
+        wanted, found = self.values()
+        with np.errstate(all="ignore"):
+            return bool(found == wanted)
 
 
 def _is_right(
@@ -122,7 +131,7 @@ def _found(pair: Pair) -> Any:
 
 def _is_present(pair: Pair) -> bool:
     wanted = pair.wanted.type_name != "NoneType"
-    if pair.found.type_name == "bool":
+    if pair.found.type_name == "bool" and pair.found.text in ("True", "False"):  # and not numpy's
         return wanted == (pair.found.text == "True")
     return wanted == (pair.found.type_name != "NoneType")
 

@@ -193,6 +193,7 @@ class FunctionGrader:
             total_s=total,
             draw=compares_sets(problem),
             full=[place - start for place in full],
+            deep=True,
         )
 
     def _first_wrong(

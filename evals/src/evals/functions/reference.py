@@ -72,6 +72,7 @@ def run_reference(
         draw=compares_sets(problem),
         full=full,
         text_chars=_TEXT_CHARS,
+        deep=True,
     )
 
 
