@@ -78,7 +78,7 @@ def foreign_text(value: Any, write: Callable[[Any], str]) -> str | None:
         return None
     items = array.reshape(-1).tolist()
     if items and is_numpy(type(items[0])):  # wider than a Python float
-        items = [complex(item) if array.dtype.kind == "c" else float(item) for item in items]
+        items = [complex(item) if array.dtype.kind == "c" else str(item) for item in items]
         if not bool((numpy.array(items, array.dtype) == array.reshape(-1)).all()):
             return None
     shape = array.shape if isinstance(value, numpy.ndarray) else None
