@@ -95,6 +95,30 @@ def test_a_forged_foreign_value_is_refused(text: str) -> None:
         read_value(text)
 
 
+ASYNC = """
+import asyncio, time
+async def slow(x, s):
+    await asyncio.sleep(s)
+    return x
+async def all_of(x):
+    late = asyncio.wait_for(slow(0, 9), 0.01)
+    found = await asyncio.gather(slow(x, 0.02), slow(x + 1, 0.01), asyncio.to_thread(abs, -x), late,
+                                 return_exceptions=True)
+    return found[:3] + [type(found[3]).__name__]
+def f(x): return asyncio.run(all_of(x))
+"""
+
+
+def test_event_loops_run_without_descriptors(runner: ModuleRunner) -> None:
+    calls = call(runner, ASYNC, (1,), (2,), module_s=1.0)
+    assert [value.text for value in calls.values] == [
+        "[1, 2, 1, 'TimeoutError']",
+        "[2, 3, 2, 'TimeoutError']",
+    ]
+    program = f"{ASYNC}\nprint(f(1))\nasyncio.run(asyncio.sleep(99))"
+    assert runner.run_script(program, "", cpu_s=1.0).reason == "slept longer than the limit of time"
+
+
 def test_methods_and_preludes(runner: ModuleRunner) -> None:
     program = "class Solution:\n    def f(self, x): return [x, base]"
     calls = call(runner, program, owner="Solution", prelude="base = 7")

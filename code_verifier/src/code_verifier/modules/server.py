@@ -19,7 +19,7 @@ import time
 
 from code_verifier.jail import confine
 from code_verifier.jail.protocol import READ, RESULT_FD, receive, send
-from code_verifier.modules import calls, libraries, script
+from code_verifier.modules import calls, libraries, loops, script
 from code_verifier.modules.wire import receive_bytes, receive_order, send_reply
 
 TYPE_CHECKING = False
@@ -52,6 +52,7 @@ class Server:
     def __init__(self, config: dict[str, Any]) -> None:
         sys.set_int_max_str_digits(4300)
         libraries.preload(config["numpy"])
+        loops.install()
         self.idle_s: float = config["idle_s"]
         self.layers = confine.confine(config["jail_dir"], config["memory"])
         loaded = {kind: confine.load_filter(filter) for kind, filter in config["filters"].items()}
