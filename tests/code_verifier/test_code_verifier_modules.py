@@ -226,5 +226,16 @@ def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ModuleRunner) 
     assert marker not in later.output
 
 
+def test_no_program_leaves_a_note_for_a_later_one(runner: ModuleRunner) -> None:
+    find = "import sys\nframe = sys._getframe()\n"
+    find += "while 'progress' not in frame.f_locals: frame = frame.f_back\n"
+    find += "page = frame.f_locals['progress']\n"
+    runner.run_script(find + "page[:] = b'n' * len(page)", "", cpu_s=1.0)
+    assert (
+        runner.run_script(find + "print(bytes(page).strip(b'\\0'))", "", cpu_s=1.0).output
+        == b"b''\n"
+    )
+
+
 def test_no_program_has_its_server_signalled(runner: ModuleRunner) -> None:
     assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).ending != "fault"

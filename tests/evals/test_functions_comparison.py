@@ -44,7 +44,8 @@ def test_equal_enough(expected: Any, found: Any) -> None:
         ([1], (1,)), (1.0, 1.1), (1.5, "1.5"), ([0.1], (0.1,)), ([0.1], [0.1, 0.2]), (NAN, NAN),
         ([1.5, NAN], [1.5, NAN]), ("a", "b"), (1, None), ([1, 2.5], [1, 2.5 + 1e-9]), ({}, set()),
         (5, 5.0000001), (2.5, object()), ([], ()), (0, ""), ("1", 1),
-        ({1: 2}, {1: 3}), (1.5, [1.5]),
+        ({1: 2}, {1: 3}), (1.5, [1.5]), ([1.5], [[]]), ([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]]),
+        (1.5, type("float", (list,), {})()), ([1.5], type("list", (list,), {})([[]])),
     ],
 )  # fmt: skip
 def test_not_equal_enough(expected: Any, found: Any) -> None:
@@ -81,6 +82,8 @@ def test_numpy_by_rule() -> None:
     assert not right([1, 2], np.array([1, 2]))
     assert right(0.1, np.float32(0.1))  # numpy rounds the Python float too
     assert right([0.1, 2], [np.float16(0.1), 2])
+    assert not right(1e300, np.float32("inf"))
+    assert right(float("inf"), np.float32("inf"))
     assert right(2.5, np.longdouble(2.5))
     one = np.array([3])
     assert all(right(*pair) for pair in (([3], one), ([3], np.int64(3)), ((3,), np.array([[3]]))))

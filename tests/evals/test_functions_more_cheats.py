@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from function_tasks import SECRET, problem
+from function_tasks import HALF, SECRET, problem, row
 
 from evals.functions.grader import FunctionGrader
 
@@ -121,6 +121,25 @@ CHEATS = {
 }
 
 
+HALVES = row("HumanEval/1006", "halves", "(x):\n    return [x / 2]\n",
+             base_input=[[1], [3]], plus_input=[[5]])  # fmt: skip
+SPREAD = {
+    "a list named float": "class float(list): pass\ndef half(x): return float()",
+    "an array named float": "import numpy as np\n"
+    "class float(np.ndarray): pass\ndef half(x): return float(0)",
+    "a list that is no float": "import os\ndef half(x):\n"
+    '    os.write(3, b\'["float", "", "[]", 2, true, 0.0]\\n\' * 2 + b\'["done", ""]\\n\')\n'
+    "    os._exit(0)",
+    "an array that is no float": 'import os\nline = b\'["float", "", "[]", 2, true, 0.0]\\n\'\n'
+    "line = line.replace(b'[]', b\"numpy('<f8', (0,), [])\")\n"
+    'def half(x):\n    os.write(3, line * 2 + b\'["done", ""]\\n\')\n    os._exit(0)',
+    "an empty list inside": "def halves(x): return [[]]",
+    "an empty tuple inside": "def halves(x): return [()]",
+    "an empty array inside": "import numpy as np\ndef halves(x): return [np.array([])]",
+    "an empty array of one row": "import numpy as np\ndef halves(x): return np.zeros((1, 0))",
+}
+
+
 @pytest.fixture(scope="module")
 def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]:
     with FunctionGrader(cache=tmp_path_factory.mktemp("expected"), min_time_s=0.2) as opened:
@@ -133,6 +152,13 @@ def test_no_cheat_passes(grader: FunctionGrader, name: str) -> None:
     verdict = grader.grade(TASK, CHEATS[name])
     assert verdict.base in ("fail", "timeout"), verdict
     assert verdict.plus in ("fail", "timeout"), verdict
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_nothing_is_close_to_a_float_but_a_float(grader: FunctionGrader, name: str) -> None:
+    for source in (HALF, HALVES):
+        verdict = grader.grade(problem(source), SPREAD[name])
+        assert "pass" not in (verdict.base, verdict.plus), verdict
 
 
 def test_the_grader_works_after_all_of_that(grader: FunctionGrader) -> None:

@@ -70,6 +70,9 @@ def _numpy(dtype: str, shape: tuple[int, ...] | None, items: list[Any]) -> Any:
     array = numpy.empty(len(items), kind)
     for place, item in enumerate(items):
         array[place] = item
+    narrow = kind.kind in "fc" and kind.itemsize < (8 if kind.kind == "f" else 16)
+    if narrow and not numpy.isfinite(array).all():
+        raise ValueError("an infinity that every large number is rounded to")
     return array[0] if shape is None else array.reshape(shape)
 
 

@@ -79,7 +79,7 @@ class Server:
 
     def execute(self, order: dict[str, Any], size: int) -> None:
         """Fork a child that reads its task of `size` bytes, and send what came of it."""
-        self.progress[:256] = bytes(256)
+        self.progress[:] = bytes(_PAGE)  # nothing of an earlier child's
         stdin: bytes = order["stdin"]
         source, feed = os.pipe()
         result, sink = os.pipe()

@@ -43,7 +43,7 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool
     draw: an iterator or view counts as the list of what it yields, as under `set(value)`.
     The text is None for what is not data; the name is then all there is.
     """
-    name = str(_name_of(type(value)))
+    name = _named(type(value))
     coded: str | None = None
     try:
         kinds = _kinds(value)
@@ -69,6 +69,13 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, bool
         type(value) in _SEQUENCES and set(map(type, value)) == {float}
     )
     return name, "" if holds_nan else digest(normal), text, floats
+
+
+def _named(kind: type) -> str:
+    """The name of a type; another type with the name of a built-in one gets one of its own."""
+    name = str(_name_of(kind))
+    builtin = kind is _NONE or any(kind is base for base in _BASES)
+    return name if builtin or name not in _BASE_NAMES else f"another {name}"
 
 
 def digest(text: str) -> str:
@@ -100,6 +107,7 @@ def _kinds(value: Any) -> set[type] | None:
 
 
 _NONE = type(None)
+_BASE_NAMES = frozenset([_name_of(base) for base in (*_BASES, _NONE)])
 _CONTAINERS = frozenset((*_SEQUENCES, *_SETS, dict))
 
 
