@@ -44,7 +44,9 @@ def test_the_standard_library_is_there(runner: ModuleRunner) -> None:
 def test_numpy_is_there(runner: ModuleRunner) -> None:
     pytest.importorskip("numpy")
     calls = call(runner, "import numpy as np\ndef f(x): return np.arange(x + 2).sum() / 2")
-    assert (calls.values[0].type_name, calls.values[0].text) == ("float64", "1.5")
+    value = calls.values[0]
+    assert (value.type_name, value.text) == ("float64", "numpy('<f8', None, [1.5])")
+    assert read_value(value.text) == 1.5
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,41 @@ def test_endings(runner: ModuleRunner, program: str, ending: str, reason: str) -
 def test_values_before_an_end_are_kept(runner: ModuleRunner) -> None:
     calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
     assert (len(calls.values), calls.ending, calls.call) == (2, "exception", 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["numpy('<f4', (2,), [1.5])", "numpy('V9', (1,), [b''])", "numpy('<U99999999', (9,), [''] * 9)",
+     "numpy('O', (1,), [open('/')])", "Decimal('x')", "Fraction(1, 0)", "numpy('<u1', None, [999])",
+     "numpy()", "numpy('<f8', (-1,), [])"],
+)  # fmt: skip
+def test_a_forged_foreign_value_is_refused(text: str) -> None:
+    with pytest.raises(LiteralError):
+        read_value(text)
+
+
+ASYNC = """
+import asyncio, time
+async def slow(x, s):
+    await asyncio.sleep(s)
+    return x
+async def all_of(x):
+    late = asyncio.wait_for(slow(0, 9), 0.01)
+    found = await asyncio.gather(slow(x, 0.02), slow(x + 1, 0.01), asyncio.to_thread(abs, -x), late,
+                                 return_exceptions=True)
+    return found[:3] + [type(found[3]).__name__]
+def f(x): return asyncio.run(all_of(x))
+"""
+
+
+def test_event_loops_run_without_descriptors(runner: ModuleRunner) -> None:
+    calls = call(runner, ASYNC, (1,), (2,), module_s=1.0)
+    assert [value.text for value in calls.values] == [
+        "[1, 2, 1, 'TimeoutError']",
+        "[2, 3, 2, 'TimeoutError']",
+    ]
+    program = f"{ASYNC}\nprint(f(1))\nasyncio.run(asyncio.sleep(99))"
+    assert runner.run_script(program, "", cpu_s=1.0).reason == "slept longer than the limit of time"
 
 
 def test_methods_and_preludes(runner: ModuleRunner) -> None:
@@ -148,3 +185,57 @@ def test_texts_of_values_read_back() -> None:
         assert read_value(repr(value)) == value
     assert read_value("-inf") == float("-inf")
     assert repr(read_value("[nan, 1]")) == "[nan, 1]"
+
+
+DUMPS_ITS_HEAP = """
+import sys
+frame = sys._getframe()
+while "confine" not in frame.f_globals:
+    frame = frame.f_back
+ctypes, libc = frame.f_globals["confine"].ctypes, frame.f_globals["confine"].libc
+libc.sbrk.restype = ctypes.c_void_p
+at = libc.sbrk(0) & ~4095
+while libc.write(1, ctypes.c_void_p(at := at - 4096), 4096) == 4096:
+    pass
+"""
+ASKS_TO_BE_SIGNALLED = """
+import fcntl, os, sys
+def f(x):
+    frame = sys._getframe(1)
+    while not hasattr(frame.f_locals.get("self"), "pid"):
+        frame = frame.f_back
+    for command, value in ((8, frame.f_locals["self"].pid), (10, 9), (4, 0o20001)):
+        try:
+            fcntl.fcntl(3, command, value)
+        except PermissionError:
+            pass
+    os.write(3, b" " * 65536)
+"""
+
+
+def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ModuleRunner) -> None:
+    note = "".join(f"# the solution, line {number}\n" for number in range(200))
+    marker = b"the solution, line 17"
+    for _ in range(3):
+        call(runner, note + "def f(x): return x")
+        runner.run_script(note, "", cpu_s=1.0)
+    own = runner.run_script(note + DUMPS_ITS_HEAP, "", cpu_s=3.0, output_bytes=1 << 28)
+    later = runner.run_script(DUMPS_ITS_HEAP, "", cpu_s=3.0, output_bytes=1 << 28)
+    assert marker in own.output  # the dump works
+    assert len(later.output) > 1 << 20
+    assert marker not in later.output
+
+
+def test_no_program_leaves_a_note_for_a_later_one(runner: ModuleRunner) -> None:
+    find = "import sys\nframe = sys._getframe()\n"
+    find += "while 'progress' not in frame.f_locals: frame = frame.f_back\n"
+    find += "page = frame.f_locals['progress']\n"
+    runner.run_script(find + "page[:] = b'n' * len(page)", "", cpu_s=1.0)
+    assert (
+        runner.run_script(find + "print(bytes(page).strip(b'\\0'))", "", cpu_s=1.0).output
+        == b"b''\n"
+    )
+
+
+def test_no_program_has_its_server_signalled(runner: ModuleRunner) -> None:
+    assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).ending != "fault"

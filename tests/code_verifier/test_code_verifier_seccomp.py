@@ -205,3 +205,14 @@ def test_jumps_stay_inside_and_end(machine: str) -> None:
 def test_other_machines_get_no_filter() -> None:
     assert build(3, machine="riscv64") is None
     assert set(TABLES) == {"x86_64", "aarch64"}
+
+
+@machines
+def test_an_ordinary_program_names_no_owner_of_a_descriptor(machine: str) -> None:
+    program = build(3, machine=machine, mild=True)
+    assert program is not None
+    number = REFUSED[machine]["fcntl"]
+    for command in (*range(40), 1024, 1030, 2**31, 2**32 - 1):
+        expected = ALLOW if command <= 4 else FAIL  # F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL
+        for high in (0, 1 << 32):
+            assert decide(program, ARCHES[machine], number, 3, command | high) == expected

@@ -51,6 +51,12 @@ def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> N
         "threading.Thread(target=f).start()",
         "import os\nfor x in os.read(0, 99).split()[1:]:\n    os.write(1, b'%d\\n' % (2 * int(x)))",
         "import sys\nprint('note', file=sys.stderr)\n" + LOOP,
+        LOOP + "\nreturn",
+        "def main():\n    nonlocal n\n    n = int(input())\nn = 0\nmain()\n"
+        "for _ in range(n):\n    print(2 * int(input()))",
+        "input()\nwhile True:\n    try:\n        print(2 * int(input()))\n"
+        "    except EOFError:\n        break",
+        "def depth(n): return n and 1 + depth(n - 1)\nassert depth(40_000)\n" + LOOP,
         "assert pow(2, 3, 5) == 3 and gcd(4, 6) == 2 and Counter('aa')['a'] == 2\n" + LOOP,
     ],
 )
@@ -93,6 +99,13 @@ def test_scripts_that_do_not(
         (METHOD + "return (sum(a) + b, b)", "pass", None),
         (METHOD + "return [float(sum(a) + b), b]", "pass", None),
         ("def add(a, b):\n    return [sum(a) + b, b]", "pass", None),
+        ("from fractions import Fraction as F\ndef add(a, b): return [F(sum(a) + b), b]", "pass",
+         None),
+        ("import numpy as np\ndef add(a, b): return [np.int64(sum(a) + b), np.float32(b)]", "pass",
+         None),
+        ("import numpy as np\ndef add(a, b): return np.array([sum(a) + b, b])", "fail", 0),
+        ("from unittest.mock import ANY\ndef add(a, b): return [ANY, ANY]", "fail", 0),
+        (METHOD + "return [(sum(a) + b,), b]", "fail", 0),
         (METHOD + "return [sum(a) + b, 3]", "fail", 1),
         (METHOD + "return [[sum(a) + b, b]]", "fail", 0),
         (METHOD + "return 1 / 0", "fail", 0),
@@ -114,13 +127,17 @@ def test_the_official_quirks_reject_what_is_right(grader: ContestGrader) -> None
         "import sys\nread = sys.stdin.buffer.readline\na = read(), read()\n"
         "print(int(a[0]) + int(read()))",
         "n = 0\ndef f():\n    global n\n    n = 3\nf()\nprint(n)",
-        "a = input()\ninput()\nprint(int(a) + int(input()))",
+        "import sys\nsys.stdout.buffer.write(b'3')",
+        "class Solution:\n    def sum(self): return 3\nprint(Solution().sum())",
+        "def main(): print(3)\nif '__main__' == __name__: main()",
+        "print(sum(map(int, open(0).read().split())))",
+        "from __future__ import annotations\nprint(3)",
     ]
     with ContestGrader(lcb_compat=True, timeout_s=1.0) as compat:
         assert compat.grade(DOUBLE, LOOP).status == "pass"
         assert compat.grade(SUM, METHOD + "return [sum(a) + b, b]").status == "pass"
         statuses = [compat.grade(empty, program).status for program in rejected]
-    assert statuses == ["fail"] * 4
+    assert statuses == ["fail"] * len(rejected)
     assert {grader.grade(empty, program).status for program in rejected} == {"pass"}
 
 

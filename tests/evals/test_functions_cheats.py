@@ -3,19 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from function_tasks import problem, row
+from function_tasks import SECRET, problem
 
 from evals.functions.grader import FunctionGrader
 
-TASK = problem(
-    row(
-        "HumanEval/1005",
-        "secret",
-        "(x):\n    return [x * 7 + 3, str(x)]\n",
-        base_input=[[1], [2]],
-        plus_input=[[3]],
-    )
-)
+TASK = problem(SECRET)
 CHEATS = {
     "equal to all": """
 class Any(list):

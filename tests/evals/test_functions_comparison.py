@@ -56,7 +56,8 @@ def test_equal_enough(expected: Any, found: Any) -> None:
         ([1], (1,)), (1.0, 1.1), (1.5, "1.5"), ([0.1], (0.1,)), ([0.1], [0.1, 0.2]), (NAN, NAN),
         ([1.5, NAN], [1.5, NAN]), ("a", "b"), (1, None), ([1, 2.5], [1, 2.5 + 1e-9]), ({}, set()),
         (5, 5.0000001), (2.5, object()), ([], ()), (0, ""), ("1", 1),
-        ({1: 2}, {1: 3}), (1.5, [1.5]),
+        ({1: 2}, {1: 3}), (1.5, [1.5]), ([1.5], [[]]), ([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]]),
+        (1.5, type("float", (list,), {})()), ([1.5], type("list", (list,), {})([[]])),
     ],
 )  # fmt: skip
 def test_not_equal_enough(expected: Any, found: Any) -> None:
@@ -91,8 +92,40 @@ def test_numpy_by_rule() -> None:
     assert right([1, 2], [np.int64(1), np.float32(2)])
     assert right(3, np.array([3]))
     assert not right([1, 2], np.array([1, 2]))
+    assert right(0.1, np.float32(0.1))  # numpy rounds the Python float too
+    assert right([0.1, 2], [np.float16(0.1), 2])
+    assert not right(1e300, np.float32("inf"))
+    assert right(float("inf"), np.float32("inf"))
+    assert right(2.5, np.longdouble(2.5))
+    one = np.array([3])
+    assert all(right(*pair) for pair in (([3], one), ([3], np.int64(3)), ((3,), np.array([[3]]))))
+    assert right(10**30, np.array([10**30]))
+    assert right("a", np.array("a", dtype=object))
+    assert right([[1], 2], [np.array([1]), 2])
+    assert not right([[1, 1], 2], [np.array([1, 1]), 2])
+    assert not any(right(*pair) for pair in (([], np.array([])), ([5], one)))
+    assert right(True, np.False_, SEEK)  # no bool, and so not None
     assert not right(2.5, np.float64(2.5 + 1e-9))  # close, but of another type
     assert not right(1, np.datetime64("2020-01-01"))
+
+
+def test_numbers_and_views_of_the_standard_library() -> None:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    half, big = Fraction(1, 2), 10**30 + 1
+    same = [
+        (0.5, half), (0.5, Decimal("0.5")), ([0.5, 1], [half, Decimal(1)]), ((half,), (0.5,)),
+        (big, Decimal(big)), (float("inf"), Decimal("inf")), ({1, 2}, {1: 0, 2: 0}.keys()),
+        ({(1, 2)}, {1: 2}.items()),
+    ]  # fmt: skip
+    other = [
+        (0.25, half), (1 / 3, Fraction(1, 3)), (0.1, Decimal("0.1")), (1, Decimal("nan")),
+        (1, Decimal("sNaN")), (1, Decimal("1e999999")), ([1], {1: 0}.keys()),
+        ({1}, {1: 0}.values()), ({1}, {1: []}.items()),
+    ]  # fmt: skip
+    assert [pair for pair in same if not right(*pair)] == []
+    assert [pair for pair in other if right(*pair)] == []
 
 
 def test_the_tolerance_stays_on_after_the_first_float() -> None:

@@ -32,6 +32,9 @@ SHARED = row("Mbpp/2", "similar_elements", "(a, b):\n    return tuple(set(a) & s
 SEEK = row("Mbpp/2001", "text_match_three", "(s):\n    import re\n    return re.search('ab', s)\n",
            base_input=[["cab"], ["x"]])  # fmt: skip
 
+SECRET = row("HumanEval/1005", "secret", "(x):\n    return [x * 7 + 3, str(x)]\n",
+             base_input=[[1], [2]], plus_input=[[3]])  # fmt: skip
+
 
 def problem(source: dict[str, Any]) -> FunctionProblem:
     """The problem of a row, of the benchmark that its id names."""

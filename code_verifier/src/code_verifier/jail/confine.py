@@ -85,6 +85,12 @@ def install_filter(program: Filter) -> bool:
     return prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 
+def grow_stack() -> None:
+    """Let the stack grow as far as the address space allows and nobody forbade it."""
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+
+
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends."""
     libc.prctl(*_DEATH)

@@ -14,10 +14,11 @@ from itertools import groupby
 
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _LOAD, _JEQ, _JGE, _JSET, _JUMP, _RET = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
-_NUMBER, _ARCH, _ARG0, _ARG2 = 0, 4, 16, 32  # offsets in struct seccomp_data
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32  # offsets in struct seccomp_data
 _PROT_EXEC = 4
 _CLONE_THREAD = 0x10000
 _X32_BIT = 0x40000000
+_F_SETFL = 4
 _LAST = 1024
 _INSTRUCTION = struct.Struct("<HBBI")
 
@@ -38,6 +39,7 @@ class Calls:
     """EPERM."""
     ordinary: tuple[int, ...]
     """What a mild filter allows beyond that."""
+    fcntl: int
     clone: int
     clone3: int
 
@@ -56,6 +58,7 @@ TABLES = {
         refused=(3, 5, 7, 8, 16, 72, 13, 131, 96, 201, 228, 229),
         # getitimer setitimer getpid gettid sched_getaffinity set_robust_list rseq
         ordinary=(36, 38, 39, 186, 204, 273, 334),
+        fcntl=72,
         clone=56,
         clone3=435,
     ),
@@ -72,6 +75,7 @@ TABLES = {
         refused=(57, 80, 73, 62, 29, 25, 134, 132, 169, 113, 114),
         # getitimer setitimer getpid gettid sched_getaffinity set_robust_list rseq
         ordinary=(102, 103, 172, 178, 123, 99, 293),
+        fcntl=25,
         clone=220,
         clone3=435,
     ),
@@ -101,6 +105,7 @@ def build(
     if mild:
         leaves |= {number: [(_RET, 0, 0, _ALLOW)] for number in calls.refused + calls.ordinary}
         leaves |= {calls.clone: _THREAD, calls.clone3: [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
+        leaves[calls.fcntl] = _FLAGS
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCH),
         (_JEQ, 1, 0, calls.arch),
@@ -127,6 +132,16 @@ _THREAD: list[_Line] = [
     (_JSET, 0, 1, _CLONE_THREAD),
     (_RET, 0, 0, _ALLOW),
     (_RET, 0, 0, _ERRNO | errno.EPERM),
+]
+
+
+# F_DUPFD to F_SETFL. The commands above name an owner of the descriptor, a process of the program's
+# choice that the kernel then sends signals of its choice.
+_FLAGS: list[_Line] = [
+    (_LOAD, 0, 0, _ARG1),
+    (_JGE, 0, 1, _F_SETFL + 1),
+    (_RET, 0, 0, _ERRNO | errno.EPERM),
+    (_RET, 0, 0, _ALLOW),
 ]
 
 

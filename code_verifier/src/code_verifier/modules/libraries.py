@@ -15,17 +15,18 @@ from pathlib import Path
 _STANDARD = """
     __future__ _strptime abc argparse array ast asyncio base64 bdb binascii bisect builtins bz2
     calendar cmath cmd code codecs collections collections.abc colorsys concurrent.futures
-    configparser contextlib contextvars copy copyreg csv dataclasses datetime decimal difflib dis
-    doctest email enum errno fileinput fnmatch fractions functools gc getopt getpass gettext glob
-    graphlib gzip hashlib heapq hmac html html.entities html.parser http importlib importlib.util
-    inspect io ipaddress itertools json json.decoder keyword linecache locale logging lzma
-    marshal math mimetypes multiprocessing multiprocessing.pool numbers opcode operator os os.path
-    pathlib pickle pickletools platform pprint profile cProfile pstats queue quopri random re
-    reprlib resource sched secrets select selectors shelve shlex shutil signal socket sqlite3 stat
+    concurrent.futures.process concurrent.futures.thread configparser contextlib contextvars
+    copy copyreg csv dataclasses datetime decimal difflib dis doctest email enum errno fileinput
+    fnmatch fractions functools gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac
+    html html.entities html.parser http http.server importlib importlib.util inspect io
+    ipaddress itertools json json.decoder keyword linecache locale logging lzma marshal math
+    mimetypes multiprocessing multiprocessing.pool numbers opcode operator os os.path pathlib
+    pickle pickletools platform pprint profile cProfile pstats queue quopri random re reprlib
+    resource sched secrets select selectors shelve shlex shutil signal socket sqlite3 stat
     statistics string stringprep struct subprocess symtable sys sysconfig tempfile textwrap
     threading time timeit token tokenize trace traceback tracemalloc types typing unicodedata
-    unittest unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zipfile zlib
-    zoneinfo
+    unittest unittest.mock urllib.parse urllib.request uuid warnings weakref xml.dom.minidom
+    xml.etree.ElementTree zipfile zlib zoneinfo
     encodings.ascii encodings.latin_1 encodings.idna encodings.utf_8 encodings.utf_8_sig
     encodings.utf_16 encodings.utf_32 encodings.cp1252 encodings.cp437 encodings.rot_13
     encodings.hex_codec encodings.base64_codec encodings.unicode_escape encodings.punycode
@@ -60,6 +61,13 @@ def preload(numpy_from: str | None) -> None:
         for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[variable] = "1"  # a thread would not survive the fork
         sys.path.append(numpy_from)
-        for name in ("numpy", "numpy.linalg", "numpy.random", "numpy.fft", "numpy.polynomial"):
+        for name in (
+            "numpy",
+            "numpy.linalg",
+            "numpy.random",
+            "numpy.fft",
+            "numpy.polynomial",
+            "numpy.testing",
+        ):
             importlib.import_module(name)
     sys.path.clear()

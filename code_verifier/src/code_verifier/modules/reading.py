@@ -1,6 +1,9 @@
-"""Reading the text of a value, which may be forged: literals, `nan` and `inf`."""
+"""Reading the text of a value, which may be forged: literals, `nan`, `inf` and `foreign` values."""
 
 import ast
+import math
+from decimal import Decimal, DecimalException
+from fractions import Fraction
 from typing import Any
 
 from code_verifier.errors import LiteralError
@@ -8,14 +11,14 @@ from code_verifier.literals.syntax import parse_expression
 
 _FLOATS = {"nan": float("nan"), "inf": float("inf")}
 _IMAGINARY = {f"{name}j": complex(0.0, value) for name, value in _FLOATS.items()}
-_MAKERS: dict[str, Any] = {"set": set, "frozenset": frozenset, "bytearray": bytearray}
+_MOST_BYTES = 1 << 28
 
 
 def read_value(text: str) -> Any:
     """The value of a text that `values.describe` wrote. Raises LiteralError."""
     try:
         return _value(parse_expression(text))
-    except (SyntaxError, TypeError, ValueError, RecursionError) as error:
+    except (SyntaxError, TypeError, ValueError, RecursionError, *_FOREIGN) as error:
         raise LiteralError(f"not the text of a value: {error}") from None
 
 
@@ -42,7 +45,7 @@ def _value(node: Any) -> Any:
         return left + right if isinstance(node.op, ast.Add) else left - right
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         make = _MAKERS.get(node.func.id)
-        if make is not None and len(node.args) < 2 and not node.keywords:
+        if make is not None and not node.keywords:
             return make(*map(_value, node.args))
     raise ValueError(f"{type(node).__name__} is an expression")
 
@@ -52,3 +55,33 @@ def _number(node: Any) -> Any:
     if not isinstance(value, int | float | complex):
         raise TypeError("an operator applied to no number")
     return value
+
+
+def _numpy(dtype: str, shape: tuple[int, ...] | None, items: list[Any]) -> Any:
+    """An array, or the scalar without a shape."""
+    import numpy
+
+    kind = numpy.dtype(dtype)
+    whole = (1,) if shape is None else shape
+    if kind.kind not in "biufcUSO" or math.prod(whole) != len(items):
+        raise ValueError("no array of numbers or texts")
+    if kind.itemsize * len(items) > _MOST_BYTES:
+        raise ValueError("an array of too many bytes")
+    array = numpy.empty(len(items), kind)
+    for place, item in enumerate(items):
+        array[place] = item
+    narrow = kind.kind in "fc" and kind.itemsize < (8 if kind.kind == "f" else 16)
+    if narrow and not numpy.isfinite(array).all():
+        raise ValueError("an infinity that every large number is rounded to")
+    return array[0] if shape is None else array.reshape(shape)
+
+
+_MAKERS: dict[str, Any] = {
+    "set": set,
+    "frozenset": frozenset,
+    "bytearray": bytearray,
+    "numpy": _numpy,
+    "Decimal": Decimal,
+    "Fraction": Fraction,
+}
+_FOREIGN = (DecimalException, ZeroDivisionError, OverflowError, ImportError)

@@ -19,7 +19,7 @@ from code_verifier.jail import seccomp
 from code_verifier.jail.protocol import RESULT_FD
 from code_verifier.modules import libraries
 from code_verifier.modules.reports import Calls, ScriptRun, read_report
-from code_verifier.modules.wire import ENDINGS, HEAD
+from code_verifier.modules.wire import ENDINGS, HEAD, pack_request
 from code_verifier.sandbox.pool import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.sandbox.process import Process, ProcessLost
 
@@ -83,6 +83,7 @@ class ModuleRunner:
         full: Sequence[int] = (),
         text_chars: int = 1 << 14,
         output_bytes: int = 32 * _MIB,
+        deep: bool = False,
     ) -> Calls:
         """Values of `entry(*input)` for each input, in one process, up to the first exception.
 
@@ -90,25 +91,30 @@ class ModuleRunner:
         a program that takes the others away. prelude: a trusted program that is executed before it
         in the same module. owner: where the module has a class of this name, `entry` is a method
         of an instance of it. recursion: the recursion limit. draw: see `values.describe`. Texts of
-        more than `text_chars` are left out, but for the inputs at the places `full`.
+        more than `text_chars` are left out, but for inputs at the places `full`. deep: the stack
+        may grow as the memory.
         """
-        request = {
+        order = {
             "kind": "calls",
-            "program": program.encode("utf-8", "replace").decode(),
+            "cpu_s": module_s,
+            "hard_s": total_s,
+            "output_bytes": output_bytes,
+            "stdin": b"",
+            "deep": deep,
+        }
+        task = {
+            "program": program,
             "entry": entry,
             "prelude": prelude,
             "owner": owner,
             "recursion": recursion,
             "inputs": marshal.dumps([tuple(item) for item in inputs]),
             "limits": [float(limit) for limit in limits_s],
-            "cpu_s": module_s,
-            "hard_s": total_s,
             "draw": draw,
             "full": tuple(full),
             "text_chars": text_chars,
-            "output_bytes": output_bytes,
         }
-        ending, call, spent, reason, data = self._ask(request)
+        ending, call, spent, reason, data = self._ask(order, task)
         values, end = read_report(data, len(inputs))
         if ending == "left" and end is not None:
             ending, reason = end
@@ -131,25 +137,26 @@ class ModuleRunner:
 
         prelude, recursion: as in `call`.
         """
-        request = {
+        order = {
             "kind": "script",
-            "program": program.encode("utf-8", "replace").decode(),
-            "prelude": prelude,
-            "stdin": stdin.encode("utf-8", "surrogateescape"),
-            "recursion": recursion,
             "cpu_s": cpu_s,
             "hard_s": cpu_s,
             "output_bytes": output_bytes,
+            "stdin": stdin.encode("utf-8", "surrogateescape"),
+            "deep": False,
         }
-        ending, _, spent, reason, data = self._ask(request)
+        task = {"program": program, "prelude": prelude, "recursion": recursion}
+        ending, _, spent, reason, data = self._ask(order, task)
         done = ending == "left" and not reason
         return ScriptRun(data, "done" if done else ending, reason, spent)
 
-    def _ask(self, request: dict[str, Any]) -> tuple[str, int, float, str, bytes]:
+    def _ask(
+        self, order: dict[str, Any], task: dict[str, Any]
+    ) -> tuple[str, int, float, str, bytes]:
         """The reply of a fork server, asked again in a new one if it is lost."""
-        body = marshal.dumps(request)
-        tier = libraries.tier(request["program"])
-        grace = _GRACE_S + _GRACE_FACTOR * (request["cpu_s"] + request["hard_s"])
+        body = pack_request(order, task)
+        tier = libraries.tier(task["program"])
+        grace = _GRACE_S + _GRACE_FACTOR * (order["cpu_s"] + order["hard_s"])
         lost = ""
         for _ in range(2):
             process = self._take(tier)

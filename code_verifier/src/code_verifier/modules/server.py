@@ -1,8 +1,8 @@
 """The fork server of ordinary modules: one child per request, under the walls of the jail.
 
-It serves until its standard input ends; a child never outlives it. Requests are dicts (marshal):
-`kind` is "calls" or "script", the rest is for the child of that kind. A reply is `wire.HEAD`, a
-reason, and the bytes that the child wrote, which are not to be believed.
+It serves until its standard input ends; a child never outlives it. See `wire` for the requests:
+the `kind` of an order is "calls" or "script", its task is for the child of that kind. A reply is
+`wire.HEAD`, a reason, and the bytes that the child wrote, which are not to be believed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import time
 
 from code_verifier.jail import confine
 from code_verifier.jail.protocol import READ, RESULT_FD, receive, send
-from code_verifier.modules import calls, libraries, script
-from code_verifier.modules.wire import ENDINGS, HEAD
+from code_verifier.modules import calls, libraries, loops, script
+from code_verifier.modules.wire import receive_bytes, receive_order, send_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def main() -> None:
         return
     server = Server(marshal.loads(body))
     send(marshal.dumps(server.layers))
-    while (request := receive()) is not None:
-        server.execute(marshal.loads(request))
+    while (request := receive_order()) is not None:
+        server.execute(*request)
 
 
 class Server:
@@ -52,6 +52,7 @@ class Server:
     def __init__(self, config: dict[str, Any]) -> None:
         sys.set_int_max_str_digits(4300)
         libraries.preload(config["numpy"])
+        loops.install()
         self.idle_s: float = config["idle_s"]
         self.layers = confine.confine(config["jail_dir"], config["memory"])
         loaded = {kind: confine.load_filter(filter) for kind, filter in config["filters"].items()}
@@ -76,24 +77,23 @@ class Server:
             os._exit(0 if confine.install_filter(program) else 1)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
-    def execute(self, request: dict[str, Any]) -> None:
-        """Fork a child for the request, and send what came of it."""
-        self.progress[:256] = bytes(256)
-        stdin: bytes | None = request.pop("stdin", None)
+    def execute(self, order: dict[str, Any], size: int) -> None:
+        """Fork a child that reads its task of `size` bytes, and send what came of it."""
+        self.progress[:] = bytes(_PAGE)  # nothing of an earlier child's
+        stdin: bytes = order["stdin"]
         source, feed = os.pipe()
         result, sink = os.pipe()
         pid = confine.libc.fork()
         if pid == 0:
-            self._become_child(request, source, sink)
+            self._become_child(order, size, source, sink)
         os.close(source)
         os.close(sink)
-        if pid < 0:
-            os.close(feed)
-            os.close(result)
-            _reply("fault", 0, 0.0, "the fork server could not fork", b"")
-            return
-        limit = request["output_bytes"]
-        data, seen = self._exchange(pid, feed, stdin or b"", result, request["hard_s"], limit)
+        if pid < 0 or not os.read(result, 1):
+            os._exit(1)  # nobody read the task: the caller makes a new server
+        hard_s: float = order["hard_s"]
+        # Unmapped before the next fork, so that no later child finds what this one returned.
+        room = mmap.mmap(-1, order["output_bytes"] + READ)
+        size, seen = self._exchange(pid, feed, stdin, result, hard_s, room)
         os.close(result)
         if seen == "left" and not _ended(pid, self.idle_s):
             seen = "idle"
@@ -101,17 +101,22 @@ class Server:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
         spent = usage.ru_utime + usage.ru_stime
-        ending, reason = self._ending(status, seen, spent, request["hard_s"])
+        ending, reason = self._ending(status, seen, spent, hard_s)
         call = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
-        _reply(ending, call, spent, reason, data)
+        with room, memoryview(room) as whole, whole[:size] as data:
+            send_reply(ending, call, spent, reason, data)
 
-    def _become_child(self, request: dict[str, Any], source: int, sink: int) -> NoReturn:
-        kind = request["kind"]
+    def _become_child(self, order: dict[str, Any], size: int, source: int, sink: int) -> NoReturn:
+        kind = order["kind"]
         try:
             os.setsid()
             confine.die_with_parent()
             if os.getppid() != self.pid:
                 os._exit(1)
+            data = receive_bytes(size)
+            if data is None:
+                os._exit(1)
+            os.write(sink, b"\0")
             os.dup2(source, 0)
             os.dup2(sink, 1)
             if kind == "calls":
@@ -120,9 +125,11 @@ class Server:
                 os.closerange(RESULT_FD + 1, 16)
             else:
                 os.closerange(2, 16)
-            most = int(request["hard_s"]) + 1
+            most = int(order["hard_s"]) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-            signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
+            if order["deep"]:
+                confine.grow_stack()
+            signal.setitimer(signal.ITIMER_PROF, order["cpu_s"])
             if not self.filters:
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             elif not confine.install_filter(self.filters[kind]):
@@ -131,14 +138,16 @@ class Server:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            (calls.serve if kind == "calls" else script.serve)(request, self.progress)
+            task = marshal.loads(data)
+            (calls.serve if kind == "calls" else script.serve)(task, self.progress)
         finally:
             os._exit(1)
 
     def _exchange(
-        self, pid: int, feed: int, stdin: bytes, result: int, hard_s: float, limit: int
-    ) -> tuple[bytes, str]:
-        """Feed the child and collect what it writes, until it leaves or is to be killed."""
+        self, pid: int, feed: int, stdin: bytes, result: int, hard_s: float, room: mmap.mmap
+    ) -> tuple[int, str]:
+        """Feed the child and collect what it writes, until it leaves or is to be killed; the
+        bytes that were written to `room`."""
         poller = select.poll()
         poller.register(0, 0)  # hang-up only: the caller is gone
         poller.register(result, select.POLLIN)
@@ -149,7 +158,7 @@ class Server:
         else:
             os.close(feed)
             feed = -1
-        data = bytearray()
+        size = 0
         clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
         started = moved = time.monotonic()
         cpu = 0.0
@@ -157,7 +166,7 @@ class Server:
             while True:
                 for which, _ in poller.poll(_BEAT_S * 1000.0):
                     if which == 0:
-                        return b"", "idle"
+                        return 0, "idle"
                     if which == feed:
                         try:
                             view = view[os.write(feed, view[:READ]) :]
@@ -170,12 +179,13 @@ class Server:
                             os.close(feed)
                             feed = -1
                     elif which == result:
-                        chunk = os.read(result, READ)
-                        data += chunk
-                        if not chunk:
-                            return bytes(data), "left"
-                        if len(data) > limit:
-                            return b"", "flood"
+                        with memoryview(room) as whole, whole[size : size + READ] as place:
+                            count = os.readv(result, [place])
+                        size += count
+                        if not count:
+                            return size, "left"
+                        if size > len(room) - READ:
+                            return 0, "flood"
                 now = time.monotonic()
                 if now - moved < _BEAT_S:
                     continue
@@ -183,7 +193,7 @@ class Server:
                 if spent - cpu > _PROGRESS_S:
                     cpu, moved = spent, now
                 if now - moved > self.idle_s or now - started > _WALL_S + _WALL_FACTOR * hard_s:
-                    return bytes(data), "idle"
+                    return size, "idle"
         finally:
             if feed >= 0:
                 os.close(feed)
@@ -210,11 +220,6 @@ class Server:
             text = bytes(self.progress[8:208]).rstrip(b"\0").decode("utf-8", "replace")
             return "raised", text
         return "left", "" if code == 0 else f"left with exit code {code}"
-
-
-def _reply(ending: str, call: int, spent: float, reason: str, data: bytes) -> None:
-    text = reason.encode("utf-8", "replace")
-    send(HEAD.pack(ENDINGS.index(ending), call, spent, len(text)) + text + data)
 
 
 def _ended(pid: int, within_s: float) -> bool:

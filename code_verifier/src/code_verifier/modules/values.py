@@ -1,8 +1,9 @@
 """A returned value as data, described inside the child: its type's name, its text and its digest.
 
 No method of the program's own is called. Values of built-in types are written as `repr` writes
-them; subclasses of these, as named tuples or counters, and scalars and arrays of numpy by the
-data that they hold, under their own type's name; anything else has a name only. The digest is
+them; subclasses of these, as named tuples or counters, by the data that they hold, under their own
+type's name; keys and items of a dict as sets; numpy's values, decimals and fractions as `foreign`
+says; anything else has a name only. The digest is
 one of a normal form that is equal for values that Python holds equal (1, 1.0 and True), so that
 a value too large to send can still be compared. A value that holds a NaN equals nothing.
 """
@@ -13,6 +14,8 @@ import hashlib
 import marshal
 from itertools import chain, islice
 from operator import ne
+
+from code_verifier.modules import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,16 +47,22 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
     The text is None for what is not data, of length -1; the name is then all there is. It is also
     None where the normal form has over four million bytes, whose number stands for its length.
     """
-    name = str(_name_of(type(value)))
+    name = _named(type(value))
+    coded: str | None = None
     try:
         kinds = _kinds(value)
         if kinds is None:
-            value = _plain(_drawn(value) if draw else value, _MAX_DEPTH)
+            value = _drawn(value) if draw else value
+            coded = _coded(value, _MAX_DEPTH)
+            try:
+                value = _plain(value, _MAX_DEPTH)
+            except Opaque:
+                return name, "", coded, -1 if coded is None else len(coded), False
             kinds = _kinds(value)
         if kinds is None:
             raise Opaque
         found, size = _digest(value, normal=kinds <= _EXACT | set(_SEQUENCES))
-        text = _text(value) if size < _HUGE else None
+        text = coded or (_text(value) if size < _HUGE else None)
     except (Opaque, RecursionError, ValueError):
         return name, "", None, -1, False
     floats = type(value) is float or (
@@ -78,6 +87,13 @@ def _digest(value: Any, normal: bool) -> tuple[str, int]:
         found.update(data)
         size += len(data)
     return found.hexdigest()[:32], size
+
+
+def _named(kind: type) -> str:
+    """The name of a type; another type with the name of a built-in one gets one of its own."""
+    name = str(_name_of(kind))
+    builtin = kind is _NONE or any(kind is base for base in _BASES)
+    return name if builtin or name not in _BASE_NAMES else f"another {name}"
 
 
 def _kinds(value: Any) -> set[type] | None:
@@ -114,6 +130,7 @@ def _members(container: Any) -> Iterable[Any]:
 
 
 _NONE = type(None)
+_BASE_NAMES = frozenset([_name_of(base) for base in (*_BASES, _NONE)])
 _CONTAINERS = frozenset((*_SEQUENCES, *_SETS, dict))
 
 
@@ -134,10 +151,17 @@ def _plain(value: Any, depth: int) -> Any:
         return value
     if depth <= 0:
         raise Opaque
-    if _is_numpy(kind):
-        return _of_numpy(value)
+    if foreign.is_foreign(value):
+        value = foreign.plain_number(value)
+        if value is NotImplemented:
+            raise Opaque
+        return value
+    if foreign.is_view(value):
+        return _plain_set(set, value, depth)
     for base in _mro_of(kind):
-        if base in _SEQUENCES or base in _SETS:
+        if base in _SETS:
+            return _plain_set(base, base.__iter__(value), depth)
+        if base in _SEQUENCES:
             return base(_plain(item, depth - 1) for item in base.__iter__(value))
         if base is dict:
             pairs = dict.items(value)
@@ -155,30 +179,48 @@ def _plain(value: Any, depth: int) -> Any:
     raise Opaque
 
 
-def _is_numpy(kind: type) -> bool:
-    """Whether values of the type are numpy's scalars or arrays."""
-    numpy = _numpy()
-    return numpy is not None and any(
-        base is numpy.generic or base is numpy.ndarray for base in _mro_of(kind)
-    )
+def _plain_set(make: Any, items: Any, depth: int) -> Any:
+    try:
+        return make([_plain(item, depth - 1) for item in items])
+    except TypeError:  # a tuple with a list in it, of a view
+        raise Opaque from None
 
 
-def _numpy() -> Any:
-    import sys
+def _coded(value: Any, depth: int) -> str | None:
+    """A text with the foreign values as they are, None where there are none. Raises Opaque."""
+    if not _holds_foreign(value, depth):
+        return None
+    return _code(value, depth)
 
-    return sys.modules.get("numpy")
+
+def _holds_foreign(value: Any, depth: int) -> bool:
+    if foreign.is_foreign(value):
+        return True
+    kind = type(value)
+    if kind is dict:
+        return any(_holds_foreign(item, depth - 1) for item in value.values())
+    inner = depth > 0 and kind in _CONTAINERS
+    return inner and any(_holds_foreign(item, depth - 1) for item in value)
 
 
-def _of_numpy(value: Any) -> Any:
-    """A scalar as its Python number; an array of one element too, as a comparison of it has a
-    truth value; a larger one equals no built-in value."""
-    numpy = _numpy()
-    array = numpy.asarray(value)
-    if array.dtype.kind not in "biufcUS":
+def _code(value: Any, depth: int) -> str:
+    kind = type(value)
+    if depth <= 0:
         raise Opaque
-    if array.size != 1:
-        raise Opaque
-    return array.reshape(-1).tolist()[0]
+    if foreign.is_foreign(value):
+        text = foreign.foreign_text(value, lambda items: _code(items, depth - 1))
+        if text is None:
+            raise Opaque
+        return text
+    if kind is dict:
+        pairs = [
+            f"{_code(key, depth - 1)}: {_code(item, depth - 1)}" for key, item in value.items()
+        ]
+        return "{" + ", ".join(pairs) + "}"
+    if kind not in _CONTAINERS:
+        return _text(_plain(value, depth))
+    inner = ", ".join([_code(item, depth - 1) for item in value])
+    return _bracketed(kind, inner, len(value))
 
 
 def _text(value: Any) -> str:
@@ -196,11 +238,16 @@ def _written(value: Any) -> str:
     if kind is dict:
         pairs = [f"{_text(key)}: {_text(item)}" for key, item in value.items()]
         return "{" + ", ".join(pairs) + "}"
-    inner = ", ".join(map(_text, value))
-    if kind is tuple:
-        return f"({inner},)"
+    return _bracketed(kind, ", ".join(map(_text, value)), len(value))
+
+
+def _bracketed(kind: type, inner: str, count: int) -> str:
     if kind is list:
         return f"[{inner}]"
+    if kind is tuple:
+        return f"({inner},)" if count else "()"
+    if not count:
+        return f"{kind.__name__}()"
     return f"frozenset({{{inner}}})" if kind is frozenset else f"{{{inner}}}"
 
 

@@ -4,6 +4,9 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from code_verifier.errors import LiteralError
+from code_verifier.modules.foreign import MARKS
+from code_verifier.modules.reading import read_value
 from code_verifier.modules.reports import Value
 from code_verifier.modules.values import describe
 
@@ -26,7 +29,17 @@ def equal_value(found: Value, expected_json: str) -> bool:
     accepted = [describe(expected)[1]]
     if isinstance(expected, list):
         accepted.append(describe(tuple(expected))[1])
-    return found.digest != "" and found.digest in accepted
+    if found.digest != "" and found.digest in accepted:
+        return True
+    return any(mark in (found.text or "") for mark in MARKS) and _equal_foreign(found, expected)
+
+
+def _equal_foreign(found: Value, expected: Any) -> bool:
+    try:
+        value = read_value(found.text or "")
+        return bool((list(value) if isinstance(value, tuple) else value) == expected)
+    except (LiteralError, ArithmeticError, TypeError, ValueError):
+        return False
 
 
 def _lines(text: str) -> list[str]:

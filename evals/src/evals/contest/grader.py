@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
+from code_verifier.modules.reports import ScriptRun
 from code_verifier.modules.runner import ModuleRunner
 from code_verifier.sandbox.parallel import ordered_map
 from evals.contest import prelude
@@ -20,7 +21,7 @@ from evals.contest.tests import read_tests
 from evals.errors import EvalsError
 
 PASS, FAIL, TIMEOUT = "pass", "fail", "timeout"
-_SPARE_BYTES = 1 << 20
+_LEAST_BYTES = 1 << 24
 _LATE = frozenset({"cpu", "total", "idle"})
 
 
@@ -94,14 +95,10 @@ class ContestGrader:
         if self._compat:
             before, program = prelude.COMPAT_SCRIPT, prelude.compatible_script(program)
         for number, test in enumerate(tests):
-            run = self._runner.run_script(
-                program,
-                test.input,
-                cpu_s=self._timeout_s,
-                prelude=before,
-                recursion=prelude.RECURSION,
-                output_bytes=2 * len(test.output.encode()) + _SPARE_BYTES,
-            )
+            run = self._run(before, program, test)
+            if number == 0 and run.reason == "SyntaxError" and not self._compat:
+                program = prelude.inside_function(program)  # for `return` and `nonlocal` at the top
+                run = self._run(before, program, test)
             if run.ending == "fault":
                 return ContestVerdict(None, run.reason, None)
             if run.ending != "done":
@@ -112,12 +109,25 @@ class ContestGrader:
                 return ContestVerdict(FAIL, reason, number)
         return ContestVerdict(PASS, "", None)
 
+    def _run(self, before: str, program: str, test: ContestTest) -> ScriptRun:
+        return self._runner.run_script(
+            program,
+            test.input,
+            cpu_s=self._timeout_s,
+            prelude=before,
+            recursion=prelude.RECURSION,
+            output_bytes=_room(test.output),
+        )
+
     def _functional(
         self, problem: ContestProblem, program: str, tests: Sequence[ContestTest]
     ) -> ContestVerdict:
         if not problem.function:
             raise EvalsError(f"problem {problem.question_id} lacks func_name in its metadata")
         inputs = [_arguments(test, problem) for test in tests]
+        before = prelude.PRELUDE
+        if self._compat:
+            before, program = "", prelude.compatible_module(program)
         calls = self._runner.call(
             program,
             problem.function,
@@ -125,7 +135,7 @@ class ContestGrader:
             [self._timeout_s] * len(inputs),
             module_s=self._timeout_s,
             total_s=(self._timeout_s + 1) * len(inputs) + 5,
-            prelude=prelude.COMPAT_FUNCTION if self._compat else prelude.PRELUDE,
+            prelude=before,
             owner="Solution",
             recursion=prelude.RECURSION,
         )
@@ -146,6 +156,12 @@ class ContestGrader:
             return ContestVerdict(None, calls.reason, None)
         failed = len(calls.values) if calls.call else None
         return ContestVerdict(_status(calls.ending), calls.reason, failed)
+
+
+def _room(expected: str) -> int:
+    """Bytes that a script may write. The program can find this number in its memory, so it tells
+    nothing about the length of an expected output, and little about that of a huge one."""
+    return max(_LEAST_BYTES, 1 << (2 * len(expected.encode())).bit_length())
 
 
 def _arguments(test: ContestTest, problem: ContestProblem) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from code_verifier.errors import LiteralError
+from code_verifier.modules.foreign import MARKS
 from code_verifier.modules.reading import read_value
 from code_verifier.modules.reports import Value
 from evals.functions import oracles
@@ -89,8 +90,16 @@ class Pair:
         return read_value(wanted), read_value(found)
 
     def equal(self) -> bool:
-        """Under Python's `==`."""
-        return self.wanted.digest == self.found.digest != ""
+        """Under Python's `==`. Raises as `values`, and what a comparison of numpy's raises."""
+        if self.wanted.digest == self.found.digest != "":
+            return True
+        if not any(
+            mark in (side.text or "") for side in (self.wanted, self.found) for mark in MARKS
+        ):
+            return False
+        wanted, found = self.values()
+        with np.errstate(all="ignore"):
+            return bool(found == wanted)
 
 
 def _is_right(
@@ -122,7 +131,7 @@ def _found(pair: Pair) -> Any:
 
 def _is_present(pair: Pair) -> bool:
     wanted = pair.wanted.type_name != "NoneType"
-    if pair.found.type_name == "bool":
+    if pair.found.type_name == "bool" and pair.found.text in ("True", "False"):  # and not numpy's
         return wanted == (pair.found.text == "True")
     return wanted == (pair.found.type_name != "NoneType")
 
@@ -133,10 +142,11 @@ def _equal_sets(pair: Pair) -> bool:
 
 
 def _is_close(pair: Pair, atol: float) -> bool:
+    """Of one type and one shape: an empty list is close to anything that it is spread over."""
     if pair.wanted.type_name != pair.found.type_name or pair.wanted.type_name == "str":
         return False
     wanted, found = pair.values()
-    if isinstance(wanted, list | tuple) and len(wanted) != len(found):
+    if type(wanted) is not type(found) or np.shape(wanted) != np.shape(found):
         return False
     with np.errstate(all="ignore"):
         return bool(np.allclose(found, wanted, rtol=_RTOL, atol=atol))

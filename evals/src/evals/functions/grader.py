@@ -33,6 +33,7 @@ COMPAT = (None, "0.3.1")
 _RUN_S = 60.0
 _LONGEST_S = 1e6
 _PIECE_S = 2.0
+_RECURSION = 976  # leaves as many calls as 1000 does below the frames of `evalplus.evaluate`
 _REMEMBERED = 8
 _LATE = frozenset({"left", "crash", "idle", "total", "memory"})
 
@@ -193,6 +194,8 @@ class FunctionGrader:
             total_s=total,
             draw=compares_sets(problem),
             full=[place - start for place in full],
+            deep=True,
+            recursion=_RECURSION,
         )
 
     def _first_wrong(

@@ -20,7 +20,7 @@ from evals.atomic import appearing
 from evals.functions.oracles import compares_sets
 from evals.functions.problem import Arguments, FunctionProblem
 
-_FORMAT = 3
+_FORMAT = 4
 _TEXT_CHARS = 2048
 _CALL_S, _TOTAL_S = 1800.0, 7200.0
 _TYPES = (str, str, str | None, int, bool, float)
@@ -72,6 +72,7 @@ def run_reference(
         draw=compares_sets(problem),
         full=full,
         text_chars=_TEXT_CHARS,
+        deep=True,
     )
 
 
