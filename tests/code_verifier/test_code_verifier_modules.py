@@ -88,7 +88,7 @@ def test_values_before_an_end_are_kept(runner: ModuleRunner) -> None:
     "text",
     ["numpy('<f4', (2,), [1.5])", "numpy('V9', (1,), [b''])", "numpy('<U99999999', (9,), [''] * 9)",
      "numpy('O', (1,), [open('/')])", "Decimal('x')", "Fraction(1, 0)", "numpy('<u1', None, [999])",
-     "numpy()", "numpy('<f8', (-1,), [])"],
+     "numpy()", "numpy('<f8', (-1,), [])", "Fraction('1e99999999')", "Decimal('1e99999999')"],
 )  # fmt: skip
 def test_a_forged_foreign_value_is_refused(text: str) -> None:
     with pytest.raises(LiteralError):
