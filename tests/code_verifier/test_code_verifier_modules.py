@@ -43,7 +43,10 @@ def test_the_standard_library_is_there(runner: ModuleRunner) -> None:
 
 def test_numpy_is_there(runner: ModuleRunner) -> None:
     pytest.importorskip("numpy")
-    calls = call(runner, "import numpy as np\ndef f(x): return np.arange(x + 2).sum() / 2")
+    calls = call(
+        runner,
+        "import numpy as np, numpy.ma, numpy.testing\ndef f(x): return np.arange(x + 2).sum() / 2",
+    )
     value = calls.values[0]
     assert (value.type_name, value.text) == ("float64", "numpy('<f8', None, [1.5])")
     assert read_value(value.text) == 1.5
