@@ -43,7 +43,10 @@ def test_the_standard_library_is_there(runner: ModuleRunner) -> None:
 
 def test_numpy_is_there(runner: ModuleRunner) -> None:
     pytest.importorskip("numpy")
-    calls = call(runner, "import numpy as np\ndef f(x): return np.arange(x + 2).sum() / 2")
+    calls = call(
+        runner,
+        "import numpy as np, numpy.ma, numpy.testing\ndef f(x): return np.arange(x + 2).sum() / 2",
+    )
     value = calls.values[0]
     assert (value.type_name, value.text) == ("float64", "numpy('<f8', None, [1.5])")
     assert read_value(value.text) == 1.5
@@ -88,7 +91,7 @@ def test_values_before_an_end_are_kept(runner: ModuleRunner) -> None:
     "text",
     ["numpy('<f4', (2,), [1.5])", "numpy('V9', (1,), [b''])", "numpy('<U99999999', (9,), [''] * 9)",
      "numpy('O', (1,), [open('/')])", "Decimal('x')", "Fraction(1, 0)", "numpy('<u1', None, [999])",
-     "numpy()", "numpy('<f8', (-1,), [])"],
+     "numpy()", "numpy('<f8', (-1,), [])", "Fraction('1e99999999')", "Decimal('1e99999999')"],
 )  # fmt: skip
 def test_a_forged_foreign_value_is_refused(text: str) -> None:
     with pytest.raises(LiteralError):

@@ -67,6 +67,7 @@ def preload(numpy_from: str | None) -> None:
             "numpy.random",
             "numpy.fft",
             "numpy.polynomial",
+            "numpy.ma",
             "numpy.testing",
         ):
             importlib.import_module(name)

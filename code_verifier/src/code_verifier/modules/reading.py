@@ -12,6 +12,7 @@ from code_verifier.literals.syntax import parse_expression
 _FLOATS = {"nan": float("nan"), "inf": float("inf")}
 _IMAGINARY = {f"{name}j": complex(0.0, value) for name, value in _FLOATS.items()}
 _MOST_BYTES = 1 << 28
+_MOST_DIGITS = 5000
 
 
 def read_value(text: str) -> Any:
@@ -76,12 +77,25 @@ def _numpy(dtype: str, shape: tuple[int, ...] | None, items: list[Any]) -> Any:
     return array[0] if shape is None else array.reshape(shape)
 
 
+def _decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    if value.is_finite() and abs(value.adjusted()) > _MOST_DIGITS:
+        raise ValueError("a number that takes too long to compute with")
+    return value
+
+
+def _fraction(numerator: int, denominator: int) -> Fraction:
+    if type(numerator) is not int or type(denominator) is not int:
+        raise TypeError("a fraction of no integers")
+    return Fraction(numerator, denominator)
+
+
 _MAKERS: dict[str, Any] = {
     "set": set,
     "frozenset": frozenset,
     "bytearray": bytearray,
     "numpy": _numpy,
-    "Decimal": Decimal,
-    "Fraction": Fraction,
+    "Decimal": _decimal,
+    "Fraction": _fraction,
 }
 _FOREIGN = (DecimalException, ZeroDivisionError, OverflowError, ImportError)
