@@ -177,7 +177,8 @@ class _Comparer:
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
-            return any(self.same(gold, shape(side)) for side in values_said(answer))
+            sides = answer.sides if isinstance(gold, Based) else values_said(answer)
+            return any(self.same(gold, shape(side)) for side in sides)
         if not isinstance(answer, Relation):
             said = named_value(gold)
             if said is None or not (is_name(gold.sides[0]) or is_name(gold.sides[-1])):

@@ -73,6 +73,7 @@ _SYNONYMS = (
     (r"√\s*(\d+|[A-Za-z])", r"\\sqrt{\1}"),
     (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\approxeq", r"\\approx "),
+    (r"(?<=\d)\{\s*\}(?=\d)", " "),
     (r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\cdot "),
     (r"(10\s*\^)\s*\(\s*(-?\d+)\s*\)", r"\1{\2}"),
 )  # fmt: skip
@@ -90,6 +91,7 @@ _GAP = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|ex|em|mm|cm)\s*\]")
 _POWERS = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _BELOW = re.compile(r"[₀₁₂₃₄₅₆₇₈₉ₙ]+")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:,\s?\d{3})+)(?![\d,]|\s*,\s*\d)")
+_SPACED = re.compile(r"(?<![\d.,/])\d{1,3}(?: \d{3})+(?![\d/])")
 _LARGE = (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
 _LARGE_WORDS = re.compile(
     r"(?<=\d)\s*(\\text\{\s*)?(thousand|million|billion|trillion)\b\s*(\})?", re.IGNORECASE
@@ -145,9 +147,10 @@ def _repeated(match: re.Match[str]) -> str:
 
 
 def without_thousands(text: str) -> str:
-    """Commas between groups of three digits removed: 1,234,567 is one number, (1,234) is none."""
+    """Separators of groups of three digits removed: 1,234,567 is one number, (1,234) is none."""
     if text.startswith(("(", "[", "\\{")):
         return text
+    text = _SPACED.sub(lambda match: match.group().replace(" ", ""), text)
     return _THOUSANDS.sub(lambda match: match.group(1) + re.sub(r"\D", "", match.group(2)), text)
 
 
