@@ -78,6 +78,10 @@ _SYNONYMS = (
     (r"(10\s*\^)\s*\(\s*(-?\d+)\s*\)", r"\1{\2}"),
 )  # fmt: skip
 _RULES = tuple((re.compile(pattern), put) for pattern, put in _SYNONYMS)
+_BARE_RULES = tuple(
+    rule for rule in _RULES if "|" in rule[0].pattern or not rule[0].pattern.startswith(r"\\")
+)
+"""For a text without commands."""
 _FONT = re.compile(_FONTS)
 _PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
@@ -101,6 +105,8 @@ _LARGE_WORDS = re.compile(
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """`text` in the one spelling; at most a few times as long."""
+    if text.isascii() and text.isdigit():
+        return text
     text = _POWERS.sub(lambda match: "^{" + match.group().translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda match: "_{" + match.group().translate(_SUBSCRIPTS) + "}", text)
     text = unicodedata.normalize("NFKC", text.translate(_SIGN_TABLE)).translate(_SIGN_TABLE)
@@ -122,7 +128,7 @@ def plain(text: str) -> str:
 
 def _apply(text: str) -> str:
     text = _FONT.sub(r"\\text", text)
-    for pattern, put in _RULES:
+    for pattern, put in _RULES if "\\" in text else _BARE_RULES:
         text = pattern.sub(put, text)
     return _PLAIN_TEXT.sub(r"\1", text)
 
