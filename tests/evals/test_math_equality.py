@@ -60,6 +60,10 @@ def test_own_rules_agree_with_the_labels() -> None:
         ("I(0)", "0"),
         ("0", "x^2 - 1 = 0"),
         ("1", r"\frac{0}{0}"),
+        (r"\frac{37}{4} m", r"\frac{37}{4m}"),
+        (r"\frac{11}{2}", "1 1/2"),
+        (r"5.4 \text{ cents}", r"\$5.4"),
+        (r"\text{even}", r"\text{neither even nor odd}"),
     ],
 )
 def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
@@ -83,6 +87,15 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         ("0.333333", r"\frac{1}{3}"),
         ("10.816654", r"3\sqrt{13}"),
         ("12", r"\frac{24}{2} = 12"),
+        (r"I e^{-\frac{t}{R C}}", "I e^{-t/RC}"),
+        ("c e^{-2t}", "A e^{-2t}"),
+        (r"(0,9) \cup (9,36)", r"(0,36) \setminus \{9\}"),
+        (
+            r"\begin{pmatrix} 1/3 \\ 2/3 \end{pmatrix}",
+            r"\frac{1}{3}\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+        ),
+        ("105", r"\text{one hundred and five}"),
+        ("40_9", "40₉"),
     ],
 )
 def test_what_strict_graders_refuse_is_right(gold: str, answer: str) -> None:

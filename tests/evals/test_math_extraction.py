@@ -31,6 +31,14 @@ from evals.math.extraction import extract
         ("Evelyn", "Evelyn", "whole text"),
         ("It costs 4.\nIn all she pays $5 + 3 = $8 every day.", "$8", "last number"),
         (r"We find that the root is \(x = 9\).", "x = 9", "last formula"),
+        ("She is 45 miles from home after 4 hours of driving.", "45", "last number"),
+        ("The values are **69** and **84**.", "69, 84", "bold"),
+        ("He pays $91, saving $9.\n\nLet me know if this helps!", "$91", "last number"),
+        ("So $f(x) = 2x$ for all $x$.", "f(x) = 2x", "last formula"),
+        ("It takes a total of three bolts.", "three", "number in words"),
+        ('{"answer": 113, "unit": "min"}', "113", "field"),
+        (r"In base 5: $\boxed{204}_5$", "204_{5}", "box"),
+        (r"So $a=\boxed{6}$ and $b=\boxed{5}$.", "a = 6, b = 5", "boxes"),
     ],
 )
 def test_the_answer_is_found(response: str, text: str, rule: str) -> None:

@@ -99,23 +99,22 @@ class _Comparer:
         wanted = shape(plain(self.gold.text))
         letter, rest = choice(answer)
         asked = self.symbolic
-        forms = [
-            shape(reading)
-            for text in (
-                *((rest,) if letter and rest else ()),
-                answer,
-                only_number(answer) or answer,
-                _REMARK.sub("", answer) or answer,
-                _SPELLED.sub("", answer),
-                _APPROXIMATELY.sub("", answer) or answer,
-            )
-            for reading in dict.fromkeys((text, without_thousands(text)))
-        ]
+        texts = (
+            *((rest,) if letter and rest else ()),
+            answer,
+            only_number(answer) or answer,
+            _REMARK.sub("", answer) or answer,
+            _SPELLED.sub("", answer),
+            _APPROXIMATELY.sub("", answer) or answer,
+        )
+        readings = dict.fromkeys(
+            reading for text in dict.fromkeys(texts) for reading in (text, without_thousands(text))
+        )
         # Every reading is tried by the own rules before Math-Verify is asked about any.
         self.symbolic = self.postpone
         for _ in range(2):
-            for form in forms:
-                if self.same(wanted, form):
+            for reading in readings:
+                if self.same(wanted, shape(reading)):
                     return Comparison(True, self.rule)
             if not self.postponed:
                 break
@@ -177,7 +176,8 @@ class _Comparer:
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
-            return any(self.same(gold, shape(side)) for side in values_said(answer))
+            sides = answer.sides if isinstance(gold, Based) else values_said(answer)
+            return any(self.same(gold, shape(side)) for side in sides)
         if not isinstance(answer, Relation):
             said = named_value(gold)
             if said is None or not (is_name(gold.sides[0]) or is_name(gold.sides[-1])):

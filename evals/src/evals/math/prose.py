@@ -44,7 +44,7 @@ _ASIDE = re.compile(
     r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
     r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
     r"|\$\s*\((?:about|approximately|roughly)\b"
-    r"|\s—\s|,\s*(?:who|whose)\b"
+    r"|\s—\s|,\s*where\b|:\s+\$?\d[^:]*\band\s+\$?\d|,\s*(?:who|whose)\b"
     r"|(?:,[^,]*)?\b\d+\s+\w+\s+(?:younger|older|taller|shorter|longer|earlier|later)\b"
     r"|,\s*or\s+\d[\d,.]*\s+[a-z]{3}"
     r"|,\s*(?:which is\s+)?\$?\d[\d,.]*%?\s+(?:\w+\s+)?(?:more|less|fewer|greater) than\b"
@@ -157,22 +157,25 @@ def _clause_value(line: str) -> tuple[str, str] | None:
     if not values:
         words = list(_NUMBER_WORDS.finditer(line))
         return (words[-1].group(), "number in words") if words else None
+    main = list(_central(line, values)) or values
+    ends = len(line)
+    for aside in _ASIDE.finditer(line):
+        before = [value for value in main if value.end <= aside.start() + 1]
+        holds = any(not re.fullmatch(r"\s*[A-Za-z]\s*", v.text) for v in before)
+        if holds:
+            main, ends = before, min(ends, aside.start())
     if not any(value.kind == "formula" for value in values):
         if predicate := _predicate(line):
             return trim(predicate), "last formula"
         equation = _EQUATION.search(line.strip().rstrip("."))
         if equation and not _PROSE.search(equation.group(1).partition("=")[2]):
             return trim(equation.group(1)), "last formula"
-        equals = line.rfind("=")
+        equals = line.rfind("=", 0, ends)
         said = re.search(r"(?:i\.e\.|that is|namely),?\s", line[equals:]) if equals >= 0 else None
         equals += said.end() if said else 0
-        after = [value for value in values if value.start > equals >= 0]
+        after = [value for value in values if ends > value.start > equals >= 0]
         if after:
             return trim(after[0].text), "last number"
-    main = list(_central(line, values)) or values
-    for aside in _ASIDE.finditer(line):
-        before = [value for value in main if value.end <= aside.start() + 1]
-        main = before if any(not re.fullmatch(r"\s*[A-Za-z]\s*", v.text) for v in before) else main
     last = len(main) - 1
     parts = [main[last].text]
     while last and _AND.fullmatch(line[main[last - 1].end : main[last].start]):

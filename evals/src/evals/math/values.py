@@ -49,8 +49,8 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
 
 
 def squeezed(text: str) -> str:
-    """Without white space and braces."""
-    return re.sub(r"[\s{}]", "", text)
+    """Without white space, but for what keeps two numbers or a command and a letter apart."""
+    return re.sub(r"(?<![\dA-Za-z])\s+|\s+(?![\dA-Za-z])", "", text)
 
 
 @lru_cache(maxsize=1024)

@@ -73,10 +73,15 @@ _SYNONYMS = (
     (r"√\s*(\d+|[A-Za-z])", r"\\sqrt{\1}"),
     (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
     (r"\\approxeq", r"\\approx "),
+    (r"(?<=\d)\{\s*\}(?=\d)", " "),
     (r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", r"\\cdot "),
     (r"(10\s*\^)\s*\(\s*(-?\d+)\s*\)", r"\1{\2}"),
 )  # fmt: skip
 _RULES = tuple((re.compile(pattern), put) for pattern, put in _SYNONYMS)
+_BARE_RULES = tuple(
+    rule for rule in _RULES if "|" in rule[0].pattern or not rule[0].pattern.startswith(r"\\")
+)
+"""For a text without commands."""
 _FONT = re.compile(_FONTS)
 _PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
@@ -90,6 +95,7 @@ _GAP = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|ex|em|mm|cm)\s*\]")
 _POWERS = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _BELOW = re.compile(r"[₀₁₂₃₄₅₆₇₈₉ₙ]+")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3})((?:,\s?\d{3})+)(?![\d,]|\s*,\s*\d)")
+_SPACED = re.compile(r"(?<![\d.,/])\d{1,3}(?: \d{3})+(?![\d/])")
 _LARGE = (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
 _LARGE_WORDS = re.compile(
     r"(?<=\d)\s*(\\text\{\s*)?(thousand|million|billion|trillion)\b\s*(\})?", re.IGNORECASE
@@ -99,6 +105,8 @@ _LARGE_WORDS = re.compile(
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """`text` in the one spelling; at most a few times as long."""
+    if text.isascii() and text.isdigit():
+        return text
     text = _POWERS.sub(lambda match: "^{" + match.group().translate(_SUPERSCRIPTS) + "}", text)
     text = _BELOW.sub(lambda match: "_{" + match.group().translate(_SUBSCRIPTS) + "}", text)
     text = unicodedata.normalize("NFKC", text.translate(_SIGN_TABLE)).translate(_SIGN_TABLE)
@@ -120,7 +128,7 @@ def plain(text: str) -> str:
 
 def _apply(text: str) -> str:
     text = _FONT.sub(r"\\text", text)
-    for pattern, put in _RULES:
+    for pattern, put in _RULES if "\\" in text else _BARE_RULES:
         text = pattern.sub(put, text)
     return _PLAIN_TEXT.sub(r"\1", text)
 
@@ -145,9 +153,10 @@ def _repeated(match: re.Match[str]) -> str:
 
 
 def without_thousands(text: str) -> str:
-    """Commas between groups of three digits removed: 1,234,567 is one number, (1,234) is none."""
+    """Separators of groups of three digits removed: 1,234,567 is one number, (1,234) is none."""
     if text.startswith(("(", "[", "\\{")):
         return text
+    text = _SPACED.sub(lambda match: match.group().replace(" ", ""), text)
     return _THOUSANDS.sub(lambda match: match.group(1) + re.sub(r"\D", "", match.group(2)), text)
 
 

@@ -12,7 +12,7 @@ from evals.math.formulas.tokens import Unreadable
 from evals.math.formulas.units import units_differ, without_unit
 
 _NAME = re.compile(
-    r"(?:\\(?:text|angle|triangle|overline|vec|dot|ddot|max|min)|\\?[A-Za-z]+)"
+    r"(?!\\(?:frac|sqrt|binom|sin|cos|tan|ln|log|exp))(?:\\(?:text|angle|triangle|overline|vec|dot|ddot|max|min)|\\?[A-Za-z]+)"
     r"(?:\{[^{}=]*\}|[A-Z])*(?:_(?:\{[^=]*?\}|\w))?'*(?:\([^()=]*\))?"
 )
 _APPLIED = re.compile(r"(.+)\(([A-Za-z])\)")
