@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evals import EvalsError, HFEngine, Request
@@ -28,8 +27,9 @@ def _refused(model: Path, adapter: Path) -> str:
 
 def test_an_adapter_saved_by_peft_itself_loads(model_folder: Path, tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(model_folder)
-    tuned = get_peft_model(
-        model, LoraConfig(r=3, lora_alpha=6, target_modules=["v_proj"], task_type="CAUSAL_LM")
+    peft = pytest.importorskip("peft")
+    tuned = peft.get_peft_model(
+        model, peft.LoraConfig(r=3, lora_alpha=6, target_modules=["v_proj"], task_type="CAUSAL_LM")
     )
     for name, weight in tuned.named_parameters():
         if "lora_B" in name:
@@ -86,8 +86,11 @@ def test_adapters_of_other_ranks_and_modules_share_a_model(
     model_folder: Path, make_adapter: Maker, tmp_path: Path
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(model_folder)
-    config = LoraConfig(r=7, lora_alpha=3, target_modules=["o_proj", "v_proj"], use_rslora=True)
-    tuned = get_peft_model(model, config)
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        r=7, lora_alpha=3, target_modules=["o_proj", "v_proj"], use_rslora=True
+    )
+    tuned = peft.get_peft_model(model, config)
     for name, weight in tuned.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(weight)

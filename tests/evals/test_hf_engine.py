@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
 
 from evals import EvalsError, HFEngine, Request
@@ -27,7 +26,9 @@ def test_greedy_equals_generate_of_transformers_and_peft(
     model = AutoModelForCausalLM.from_pretrained(model_folder)
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     if name is not None:
-        model = PeftModel.from_pretrained(model, str(adapter_folders[name]))
+        model = pytest.importorskip("peft").PeftModel.from_pretrained(
+            model, str(adapter_folders[name])
+        )
     got = engine.generate([Request(p, name, max_tokens=24) for p in PROMPTS])
     for prompt, completion in zip(PROMPTS, got, strict=True):
         assert list(completion.token_ids) == _greedy(model, tokenizer, prompt, 24)
@@ -55,7 +56,7 @@ def test_a_model_with_sliding_windows_is_read_by_transformers_itself(
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     engine = HFEngine(str(tmp_path), {"one": adapter_folders["one"]}, device="cpu", any_base=True)
-    peft = PeftModel.from_pretrained(model, str(adapter_folders["one"]))
+    peft = pytest.importorskip("peft").PeftModel.from_pretrained(model, str(adapter_folders["one"]))
     requests = [Request(p, name, 16) for p in PROMPTS for name in (None, "one")]
     for request, completion in zip(requests, engine.generate(requests), strict=True):
         if request.adapter:

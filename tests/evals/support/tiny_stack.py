@@ -3,7 +3,6 @@
 import copy
 from types import SimpleNamespace
 
-import peft
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -55,6 +54,7 @@ def shake(adapters):
 
 def peft_twin(base, adapters):
     """A PEFT model on a copy of `base` with adapters equal to the stacked members."""
+    peft = pytest.importorskip("peft")
     config = peft.LoraConfig(
         r=adapters.r, lora_alpha=adapters.lora_alpha, target_modules=list(TARGET_MODULES)
     )
