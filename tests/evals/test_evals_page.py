@@ -91,7 +91,7 @@ def test_the_command_writes_it_and_says_what_is_wrong(home: Path, tmp_path: Path
     done = CliRunner().invoke(main, ["report", str(home), "--html", str(tmp_path / "page.html")])
     assert done.exit_code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
-    assert "nano_code_o*" in done.stdout
+    assert "0.0* (0.0-24.2)" in done.stdout
     nowhere = tmp_path / "no" / "page.html"
     for place, words in ((tmp_path, "is a folder"), (nowhere, "cannot write")):
         with pytest.raises(EvalsError, match=words):

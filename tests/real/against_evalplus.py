@@ -77,7 +77,9 @@ def generate(base: Path, tasks: list[dict[str, str]]) -> list[str]:
     tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     template = RECIPES["evalplus"].template(NAME)
-    prompts = [render(RECIPES["evalplus"], NAME, task, tokenizer) for task in tasks]
+    prompts = [
+        render(RECIPES["evalplus"], NAME, {"prompt": task["prompt"]}, tokenizer) for task in tasks
+    ]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     found = [""] * len(prompts)
     for start in range(0, len(order), ROWS):

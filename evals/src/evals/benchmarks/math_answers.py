@@ -24,8 +24,9 @@ DESCRIPTIONS = {
 
 def load(name: str, data: Data) -> Benchmark:
     """Read one of `DESCRIPTIONS`. Raises EvalsError, also when Math-Verify is not installed."""
+    file = undated(data, name).file
     symbolic.require()
-    source = load_source(name, undated(data, name).file)
+    source = load_source(name, file)
     questions = tuple(
         Question(problem.id, {"question": problem.question}, problem, problem.level or 0)
         for problem in load_math(name, source.rows)
