@@ -45,7 +45,7 @@ def test_shipped_plans_can_be_read_and_spelt_out(name):
 def test_the_paper_plan_has_every_arm_with_its_control():
     runs = planned_runs(open_plan("nano-paper"))
     assert len(runs) == 5 * 2 * 5
-    assert {run.config.steps for run in runs} == {100}
+    assert {run.config.steps for run in runs} == {60}
     still = [run for run in runs if run.control]
     assert {run.config.learner.learning_rate_of("teacher") for run in still} == {0.0}
     assert len({run.folder for run in runs}) == 50
