@@ -187,6 +187,10 @@ def test_the_members_of_a_run_are_evaluated_on_their_own_base(
     run = tmp_path / "run"
     for i, name in enumerate(("s10", "s2", "t0")):
         make_adapter(run / "members" / name, i + 1, base=str(model_folder))
+    make_adapter(run / "members" / "s0", 8, base=str(model_folder))
+    (run / "league").mkdir()
+    replaced = {"event": "member_replaced", "member": "s0", "child": "s2"}
+    (run / "league" / "events.jsonl").write_text(json.dumps(replaced) + '\n{"event": "memb')
     (run / "members" / ".s3.part").mkdir()
     asked = ("--benchmark", "nano_code_o", "--limit", 1, "--max-tokens", 4, "--device", "cpu")
     done = _run("run", "--run", run, *asked, "--out", tmp_path / "out", "--json")

@@ -1,5 +1,6 @@
 """Adapters on a base model: named, checked against the base, attached, and checked again."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,7 +49,8 @@ def members_of(run: Path) -> tuple[dict[str, Path], str]:
     Raises EvalsError for a folder that is no run, and for members of different bases.
     """
     folders = [path.parent for path in (run / "members").glob("*/adapter_config.json")]
-    folders = [folder for folder in folders if not folder.name.startswith(".")]
+    gone = _replaced(run)
+    folders = [f for f in folders if not f.name.startswith(".") and f.name not in gone]
     if not folders:
         raise EvalsError(
             f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
@@ -63,6 +65,20 @@ def members_of(run: Path) -> tuple[dict[str, Path], str]:
     if others:
         raise EvalsError(f"the members of {run} name different base models: {base}, {others[0]}")
     return {folder.name: folder for folder in folders}, base
+
+
+def _replaced(run: Path) -> set[str]:
+    """Members that gave way to a child, by the record of the run's league; none without one."""
+    record = run / "league" / "events.jsonl"
+    names = set()
+    for line in record.read_text(encoding="utf-8").splitlines() if record.is_file() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:  # the last line of a run that was killed
+            break
+        if isinstance(event, dict) and event.get("event") == "member_replaced":
+            names.add(str(event.get("member")))
+    return names
 
 
 def put_saved(
