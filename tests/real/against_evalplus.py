@@ -16,12 +16,12 @@ from pathlib import Path
 
 import torch
 from evalplus.sanitize import sanitize
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 
 from evals import RECIPES
 from evals.recipes.render import render
 
-ROWS = 16
+ROWS = 32
 NAME = "humaneval_plus"
 
 
@@ -34,11 +34,7 @@ def main() -> None:
     tasks = [json.loads(line) for line in gzip.decompress(data.read_bytes()).splitlines()]
     samples = out / "samples.jsonl"
     raw = out / "raw.jsonl"
-    if not raw.exists():
-        texts = generate(base, tasks)
-        write(
-            raw, [{"task_id": t["task_id"], "text": x} for t, x in zip(tasks, texts, strict=True)]
-        )
+    generate(base, tasks, raw)
     plain = {row["task_id"]: row["text"] for row in map(json.loads, raw.open())}
     write(
         samples,
@@ -72,39 +68,52 @@ def main() -> None:
     print(f"{len(other)} of {len(texts)} texts of our engine differ from transformers': {other}")
 
 
-def generate(base: Path, tasks: list[dict[str, str]]) -> list[str]:
-    """Greedy continuations, each cut at the first stop text of the recipe."""
+def generate(base: Path, tasks: list[dict[str, str]], raw: Path) -> None:
+    """Greedy continuations, each cut at the first stop text of the recipe; `raw` grows by batches,
+    and what is in it is not made again."""
+    done = {row["task_id"] for row in map(json.loads, raw.open())} if raw.exists() else set()
     tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     template = RECIPES["evalplus"].template(NAME)
-    prompts = [
-        render(RECIPES["evalplus"], NAME, {"prompt": task["prompt"]}, tokenizer) for task in tasks
-    ]
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    found = [""] * len(prompts)
+    prompts = {
+        task["task_id"]: render(RECIPES["evalplus"], NAME, {"prompt": task["prompt"]}, tokenizer)
+        for task in tasks
+        if task["task_id"] not in done
+    }
+    order = sorted(prompts, key=lambda task: len(prompts[task]))
     for start in range(0, len(order), ROWS):
         chosen = order[start : start + ROWS]
-        batch = tokenizer(
-            [prompts[i] for i in chosen],
-            return_tensors="pt",
-            padding=True,
-            add_special_tokens=False,
-        )
+        texts = [prompts[task] for task in chosen]
+        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        width = batch["input_ids"].shape[1]
         with torch.inference_mode():
             whole = model.generate(
                 **batch,
                 do_sample=False,
                 max_new_tokens=template.max_tokens,
-                stop_strings=list(template.stop),
-                tokenizer=tokenizer,
+                stopping_criteria=[Stops(tokenizer, template.stop, width)],
                 pad_token_id=tokenizer.pad_token_id,
             )
-        for i, row in zip(chosen, whole, strict=True):
-            text = tokenizer.decode(row[batch["input_ids"].shape[1] :], skip_special_tokens=True)
-            cuts = [text.index(stop) for stop in template.stop if stop in text]
-            found[i] = text[: min(cuts)] if cuts else text
+        with raw.open("a") as file:
+            for task, row in zip(chosen, whole, strict=True):
+                text = tokenizer.decode(row[width:], skip_special_tokens=True)
+                cuts = [text.index(stop) for stop in template.stop if stop in text]
+                text = text[: min(cuts)] if cuts else text
+                file.write(json.dumps({"task_id": task, "text": text}) + "\n")
         print(f"{start + len(chosen)} of {len(order)}", flush=True)
-    return found
+
+
+class Stops(StoppingCriteria):
+    """Ends a row whose newest tokens hold a stop text."""
+
+    def __init__(self, tokenizer, stops: tuple[str, ...], width: int) -> None:
+        self.tokenizer, self.stops, self.width = tokenizer, stops, width
+
+    def __call__(self, input_ids, scores, **options) -> torch.Tensor:
+        tails = self.tokenizer.batch_decode(
+            input_ids[:, max(self.width, input_ids.shape[1] - 16) :]
+        )
+        return torch.tensor([any(stop in tail for stop in self.stops) for tail in tails])
 
 
 def unzipped(data: Path, out: Path) -> Path:
