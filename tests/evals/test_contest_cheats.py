@@ -41,7 +41,7 @@ CHEATS = {
     "the server": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
     "its process group": "import os, signal\nos.killpg(0, signal.SIGKILL)",
     "a fork": "import os\nif os.fork(): print('YES')\nelse: print('NO')",
-    "a file": "print(open('/work/tests.json').read())",
+    "a file": "print(open('/etc/hostname').read())",
     "memory": "print(open('/proc/self/mem', 'rb').read(9))",
     "the progress": FRAMES + "frame.f_locals.get('progress', {})",
     "names outside": FRAMES + "print(list(frame.f_globals))",

@@ -105,7 +105,7 @@ RESULTS = {
     "bytes": "[x * 7 + 3, str(x).encode()]",
     "proc": "open('/proc/self/mem', 'r+b').read(1)",
     "environment": "[__import__('os').environ.get('HOME'), __import__('os').getppid()]",
-    "cache": "__import__('glob').glob('/root/.cache/populab/evals/*')",
+    "cache": "__import__('glob').glob('/*/*/.cache/populab/evals/*')",
     "expected by gc": "next((o for o in __import__('gc').get_objects() if o == [10, '1']), 0)",
     "expected in frames": "[v for f in __import__('sys')._current_frames().values() "
     "for v in f.f_back.f_locals.values()]",

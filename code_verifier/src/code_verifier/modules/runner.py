@@ -11,7 +11,6 @@ import marshal
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from code_verifier.errors import SandboxUnavailable
@@ -20,6 +19,7 @@ from code_verifier.jail.protocol import RESULT_FD
 from code_verifier.modules import libraries
 from code_verifier.modules.reports import Calls, ScriptRun, read_report
 from code_verifier.modules.wire import ENDINGS, HEAD, pack_request
+from code_verifier.sandbox.closing import Closing
 from code_verifier.sandbox.pool import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.sandbox.process import Process, ProcessLost
 
@@ -29,7 +29,7 @@ _MIB = 1 << 20
 _RECURSION = 1000
 
 
-class ModuleRunner:
+class ModuleRunner(Closing):
     """Fork servers for ordinary programs; a context manager, and safe to use by many threads.
 
     memory_mb: MiB of address space that a program may use. Raises SandboxUnavailable where the
@@ -43,17 +43,6 @@ class ModuleRunner:
         self._idle: dict[int, list[Process]] = {}
         self._busy: set[Process] = set()
         self._closed = False
-
-    def __enter__(self) -> ModuleRunner:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all processes; a call that still waits for one ends with `fault`."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from code_verifier.modules.reports import ScriptRun
 from code_verifier.modules.runner import ModuleRunner
+from code_verifier.sandbox.closing import Closing
 from code_verifier.sandbox.parallel import ordered_map
 from evals.contest import prelude
 from evals.contest.answers import equal_output, equal_value
@@ -34,7 +34,7 @@ class ContestVerdict:
     failed_test: int | None
 
 
-class ContestGrader:
+class ContestGrader(Closing):
     """A context manager that grades programs against problems.
 
     workers: programs that run at a time. timeout_s: processor seconds of a test. lcb_compat: run
@@ -58,17 +58,6 @@ class ContestGrader:
         self._timeout_s = timeout_s
         self._compat = lcb_compat
         self._runner = ModuleRunner(memory_mb, allow_weak)
-
-    def __enter__(self) -> ContestGrader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all processes."""

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from code_verifier.modules.reports import Calls, Value
 from code_verifier.modules.runner import ModuleRunner
+from code_verifier.sandbox.closing import Closing
 from code_verifier.sandbox.parallel import ordered_map
 from evals.errors import EvalsError
 from evals.functions.comparison import WHOLE_CHARS, first_wrong
@@ -60,7 +60,7 @@ class _Outcome:
     failed_test: int | None = None
 
 
-class FunctionGrader:
+class FunctionGrader(Closing):
     """A context manager that grades programs against problems.
 
     workers: programs that run at a time. compat: "0.3.1" repeats the error of that version of
@@ -98,17 +98,6 @@ class FunctionGrader:
         self._lock = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._expected: dict[int, tuple[FunctionProblem, tuple[tuple[Value, ...], ...]]] = {}
-
-    def __enter__(self) -> FunctionGrader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all processes."""

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 
+from code_verifier.sandbox.closing import Closing
 from evals.errors import EvalsError
 from evals.math import symbolic
 from evals.math.golds import Gold
@@ -29,7 +29,7 @@ class MathVerdict:
     reason: str
 
 
-class MathGrader:
+class MathGrader(Closing):
     """A context manager that owns the grading processes.
 
     workers: processes for the own rules; one more starts when Math-Verify is first needed.
@@ -70,14 +70,3 @@ class MathGrader:
     def close(self) -> None:
         """End all processes."""
         self._stack.close()
-
-    def __enter__(self) -> "MathGrader":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

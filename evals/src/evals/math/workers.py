@@ -12,9 +12,9 @@ import sys
 from collections import deque
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import IO, Any
 
+from code_verifier.sandbox.closing import Closing
 from evals.errors import EvalsError
 from evals.math.golds import Gold
 
@@ -35,7 +35,7 @@ class Reply:
     deferred: bool = False
 
 
-class Worker:
+class Worker(Closing):
     """One process that is started when it is first needed.
 
     symbolic: whether it has Math-Verify, which takes seconds to start.
@@ -87,17 +87,6 @@ class Worker:
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _restart(self) -> list[dict[str, Any]] | None:
         """What a new process replies, where the server itself was killed."""
