@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -268,6 +268,7 @@ def put_on(
 ) -> StackedAdapters:
     """Freeze the model and put members whose A and B are 0 on these of its layers, in place."""
     model.requires_grad_(False)
+    _keep_soft_caps(model)
     routing = Routing()
     layers: dict[str, StackedLoRALinear] = {}
     for path, linear in linears.items():
@@ -276,3 +277,13 @@ def put_on(
         setattr(model.get_submodule(parent), name, layer)
         layers[path] = layer
     return StackedAdapters(model, layers, members, r, lora_alpha, routing)
+
+
+def _keep_soft_caps(model: Any) -> None:
+    """Choose the attention that caps its scores where the model's are capped (Gemma 2).
+
+    transformers' default, torch's scaled_dot_product_attention, leaves the cap out silently.
+    """
+    config = getattr(model, "config", None)
+    if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")

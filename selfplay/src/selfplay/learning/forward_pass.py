@@ -1,7 +1,6 @@
 """One micro-batch of all members through the model: padded rows in, weighted loss out."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,12 +73,11 @@ class ForwardPass:
         if self._loss.beta > 0.0:
             with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
                 (reference,) = self.output.scores(self._hidden(padded), padded.targets)
-        layers = self.model.get_decoder().layers
+        saving = self.config.gradient_checkpointing
+        layers = self.model.get_decoder().layers if saving else []
         with (
             self.adapters.route([row.member for row in batch]),
-            checkpointed(layers, self.adapters)
-            if self.config.gradient_checkpointing
-            else nullcontext(),
+            checkpointed(layers, self.adapters),
         ):
             hidden = self._hidden(padded)
         logprobs, *entropy = self.output.scores(

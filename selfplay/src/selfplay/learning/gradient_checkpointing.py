@@ -6,7 +6,7 @@ its result is as small as the layer's input, so that it is not worth computing t
 the stacked adapters is put back for each recomputation.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -27,7 +27,7 @@ KEPT = [
 
 
 @contextmanager
-def checkpointed(layers: nn.ModuleList, adapters: StackedAdapters) -> Iterator[None]:
+def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iterator[None]:
     """Run these layers with gradient checkpointing inside the block.
 
     Layers must not draw random numbers: none are put back for the second time.
