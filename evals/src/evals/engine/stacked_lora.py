@@ -284,6 +284,6 @@ def _keep_soft_caps(model: Any) -> None:
 
     transformers' default, torch's scaled_dot_product_attention, leaves the cap out silently.
     """
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
         model.set_attn_implementation("eager")

@@ -149,7 +149,8 @@ class Learner:
             for member in sorted({row.member for row in chosen}):
                 own = list(self.adapters.parameters_of(member).values())
                 gradient = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-                found[member, role].add(group, gradient)
+                offload = self.config.optimizer_offload
+                found[member, role].add(group, [g.cpu() for g in gradient] if offload else gradient)
                 if member in totals:
                     torch._foreach_add_(totals[member], gradient)
                 else:

@@ -77,7 +77,7 @@ class LearnerConfig:
     gradient_checkpointing: bool = False
     """Compute each layer again in the backward pass instead of keeping its activations."""
     optimizer_offload: bool = False
-    """Keep the optimiser's states in main memory between updates; no difference on a CPU."""
+    """Keep optimiser states, and gradients by noise group, in main memory; no use on a CPU."""
     noise_groups: int = 4
     """Parts of a batch whose gradients are compared to tell signal from noise; 0: not measured."""
 
