@@ -7,6 +7,7 @@ import torch
 from tiny_families import family, tiny_model
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from selfplay.learning.output_layer import OutputLayer, chunk_tokens
 
@@ -104,6 +105,27 @@ def test_logits_of_every_family_are_the_models_own(family):
         (found,) = output.scores(hidden, ids[0, 1:])
         table = torch.log_softmax(model(input_ids=ids).logits[0, :-1] / 0.5, -1)
     assert torch.allclose(found, table.gather(1, ids[0, 1:, None])[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "scale"),
+    [("granite", {"logits_scaling": 8.0}, 0.125), ("cohere", {"logit_scale": 0.25}, 0.25)],
+)
+def test_factors_of_logits_are_found(kind, factor, scale):
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        pad_token_id=0,
+        **factor,
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = AutoModelForCausalLM.from_config(config).eval()
+    assert OutputLayer.of(model).scale == scale
 
 
 def test_a_model_with_logits_of_its_own_is_refused():
