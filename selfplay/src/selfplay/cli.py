@@ -15,7 +15,7 @@ from selfplay.commands.experiment import compare, experiment
 from selfplay.commands.nano import nano
 from selfplay.commands.retention import retention
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
-from selfplay.run.preset import preset_names, preset_text, read_preset
+from selfplay.run.preset import extended, preset_names, preset_text, read_preset
 
 RUN = click.Path(path_type=Path)
 
@@ -57,7 +57,7 @@ def train(
     with one_line_errors(out):
         from selfplay.run.config import override, read_config
 
-        data = read_yaml(config_file) if config_file else read_preset(preset)
+        data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
         for assignment in assignments:
             override(data, assignment)
