@@ -42,10 +42,10 @@ def extended(data: Mapping[str, Any]) -> dict[str, Any]:
     return _over(read_preset(name), own)
 
 
-def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    both = below | above
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {**below, **above}
     for name, section in above.items():
-        if isinstance(section, Mapping) and isinstance(below.get(name), dict):
+        if isinstance(section, Mapping) and isinstance(below.get(name), Mapping):
             both[name] = _over(below[name], section)
     return both
 
