@@ -24,27 +24,22 @@ from selfplay.planning.workload import Rows, workload
 from selfplay.run.config import RunConfig, override, read_config
 from selfplay.run.preset import read_preset
 
+ALONE = ("learner.noise_groups=0",)
+"""Without groups a micro-batch is as full as its budget allows."""
 NANO = (
-    ("nano", "learning", ()),
-    ("nano", "learning", ("learner.micro_batch_tokens=32768", "rollout.proposals=64")),
+    ("nano", "learning", ALONE),
+    ("nano", "learning", (*ALONE, "learner.micro_batch_tokens=16384")),
     ("nano", "sampling", ()),
 )
+LONG = ("rollout.kinds=[code_o]", "rollout.max_completion_length=900")
 SMOL = (
-    ("smol", "learning", ()),
-    ("smol", "learning", ("learner.noise_groups=0", "learner.micro_batch_tokens=1024")),
-    ("smol", "learning", ("dtype=bfloat16",)),
-    ("smol", "learning", ("rollout.max_completion_length=900", "rollout.kinds=[code_o]")),
-    ("smol", "sampling", ()),
-    ("smol", "sampling", ("rollout.max_completion_length=400",)),
+    ("smol", "learning", (*ALONE, "learner.micro_batch_tokens=1024")),
+    ("smol", "learning", ALONE),
+    ("smol", "learning", (*ALONE, "dtype=bfloat16")),
+    ("smol", "learning", (*ALONE, *LONG)),
+    ("smol", "sampling", ("rollout.max_rows=8",)),
 )
-THRIFTY = (
-    ("smol", "learning", ("learner.gradient_checkpointing=true",)),
-    (
-        "smol",
-        "learning",
-        ("learner.gradient_checkpointing=true", "rollout.max_completion_length=2048"),
-    ),
-)
+THRIFTY = (("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),)
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ def do(phase: str, config: RunConfig) -> float:
         samples = []
         for rows in step.parts:
             tokens, _ = micro_batch(rows, config.learner.micro_batch_tokens)
-            for i in range(2 * tokens // rows.longest):
+            for i in range(tokens // rows.longest):
                 samples.append(sample(TrainingSample, learner.members, rows, i))
         learner.update(samples)
     else:

@@ -15,6 +15,7 @@ from selfplay.commands.experiment import compare, experiment
 from selfplay.commands.nano import nano
 from selfplay.commands.plan import plan
 from selfplay.commands.retention import retention
+from selfplay.commands.warmup import warmup
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.run.preset import extended, preset_names, preset_text, read_preset
 
@@ -33,6 +34,7 @@ main.add_command(retention)
 main.add_command(experiment)
 main.add_command(compare)
 main.add_command(plan)
+main.add_command(warmup)
 
 
 @main.command()
