@@ -91,7 +91,8 @@ def do(phase: str, config: RunConfig) -> float:
     else:
         from evals.engine.rollout import TokenRequest
 
-        rows = max(step.parts, key=lambda rows: rows.longest)
+        together = config.rollout.max_rows
+        rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
         count = min(config.rollout.max_rows, rows.count)
         requests = [
             TokenRequest(

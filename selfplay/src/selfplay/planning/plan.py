@@ -11,7 +11,7 @@ from selfplay.planning.sampler_memory import sampler_memory
 from selfplay.planning.workload import Workload, workload
 from selfplay.run.config import RunConfig
 
-_LIBRARIES = {True: 0.7e9, False: 0.55e9}
+_LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""
 _ACCURACY = 0.15
 """By which a real peak may differ from the estimate."""

@@ -53,9 +53,10 @@ def sampler_memory(
         fit = int(cache / (token * longest * max(step.fill, 0.05)))
         together = max(1, min(fit, sum(rows.count for rows in step.parts), 256))
         return SamplerMemory(weights, cache, 0.0 if sleeps else cache, together, True)
+    positions = [min(r.max_rows, rows.count) * rows.longest for rows in step.parts]
     together = min(r.max_rows, max(rows.count for rows in step.parts))
     per_member = max(rows.count for rows in step.parts) / max(1, step.members)
     merged = 0 < r.merge_rows <= per_member
     weights = model.targets(config.learner.target_modules) * BYTES[config.dtype] if merged else 0
-    cache = _GROWING * token * longest * together
+    cache = _GROWING * token * max(positions)
     return SamplerMemory(weights, cache, 0.0, together, False)

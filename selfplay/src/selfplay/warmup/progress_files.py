@@ -43,7 +43,7 @@ def open_folder(folder: Path, settings: dict[str, Any]) -> None:
         name = odd[0]
         raise RunDirectoryError(
             f"{folder} was begun with {name} {found.get(name)!r}, and now it is "
-            f"{settings[name]!r}; give the same settings to go on, or remove {folder} to start again"
+            f"{settings[name]!r}; to go on give the same settings, to start again remove the folder"
         )
 
 

@@ -1,6 +1,7 @@
 """A warm start: supervised steps on known tasks, so that a base writes some valid ones itself."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from evals.atomic import appearing
+from evals.atomic import write_text
 from evals.engine.sampling import derive_seed, stream
 from lora_evo import save_adapter
 from selfplay.errors import RunDirectoryError, SelfplayError
@@ -56,25 +57,28 @@ def warm_up(config: RunConfig, settings: WarmupSettings, out: Path, say: Say) ->
             losses = _train(learner, examples, config, settings, work, say)
         finally:
             engine.close()
-        _finish(learner, out, chosen, losses)
+        _finish(learner, work, out, chosen, losses)
     shutil.rmtree(work)
     return losses
 
 
 def _chosen(config: RunConfig, settings: WarmupSettings) -> dict[str, Any]:
-    """What the result depends on, for JSON."""
-    learner = msgspec.to_builtins(asdict(config.learner))
-    plain = asdict(settings) | {"data": settings.data.name}
-    return {
+    """What the result depends on, as plain as JSON."""
+    learner = {f"learner.{name}": value for name, value in asdict(config.learner).items()}
+    own = asdict(settings) | {"data": settings.data.name}
+    del own["save_every"]
+    rollout = config.rollout
+    chosen = {
         "base": config.base,
         "template": config.template,
         "dtype": config.dtype,
-        "kinds": list(config.rollout.kinds),
-        "num_references": config.rollout.num_references,
-        "learner": learner,
-        **{k: v for k, v in plain.items() if k not in ("save_every", "eval_every")},
-        "eval_every": settings.eval_every,
+        "kinds": rollout.kinds,
+        "num_references": rollout.num_references,
+        **own,
+        **learner,
     }
+    plain: dict[str, Any] = json.loads(json.dumps(chosen))
+    return plain
 
 
 def _examples(config: RunConfig, settings: WarmupSettings, tokenizer: Any, say: Say) -> Examples:
@@ -144,12 +148,16 @@ def _drawn(count: int, settings: WarmupSettings, step: int) -> list[int]:
     return found
 
 
-def _finish(learner: Learner, out: Path, chosen: dict[str, Any], losses: list[Loss]) -> None:
+def _finish(
+    learner: Learner, work: Path, out: Path, chosen: dict[str, Any], losses: list[Loss]
+) -> None:
     """Let the adapter appear, whole, with its record."""
-    with appearing(out) as draft:
-        save_adapter(learner.export(learner.members[0]), draft)
-        record = chosen | {"losses": msgspec.to_builtins(losses)}
-        (draft / RECORD).write_text(json.dumps(record, indent=1))
+    draft = work / "adapter"
+    shutil.rmtree(draft, ignore_errors=True)
+    save_adapter(learner.export(learner.members[0]), draft)
+    record = chosen | {"losses": msgspec.to_builtins(losses)}
+    write_text(draft / RECORD, json.dumps(record, indent=1))
+    os.replace(draft, out)
 
 
 def _minutes(seconds: float) -> str:
