@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
 from selfplay.prompts.azr import NUM_INPUTS, AzrTemplate
-from selfplay.prompts.fence import Fence, fenced, fences
 from selfplay.prompts.frame import chat_frame, plain_frame
 from selfplay.prompts.template import TEMPLATES, template_named
 
@@ -141,67 +140,6 @@ def test_a_chat_template_that_cannot_be_used_is_refused_at_once(tokenizer, words
 def test_the_built_in_model_has_no_chat_template():
     with pytest.raises(ConfigError, match="the tokenizer of nano has no chat template"):
         template_named("azr-chat", "nano")
-
-
-# fences -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name", ["py", "Python3", "PYTHON", "python title=a", "ipython", "{python}"]
-)
-def test_every_spelling_of_python_is_python(name):
-    assert fences(block(name, "x = 1")) == [Fence("python", "x = 1")]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("~~~input\n3\n~~~", [Fence("input", "3")]),
-        ("````python\na = '```'\n```\nb\n````", [Fence("python", "a = '```'\n```\nb")]),
-        ("  ```output\n  4\n  ```", [Fence("output", "4")]),
-        ("1. So:\n   ```output\n   4\n   ```\nDone.", [Fence("output", "4")]),
-        ("```output\n4```", [Fence("output", "4")]),
-        ("```output 4```", [Fence("output", "4")]),
-        ("```input_1\n1\n```\n```Inputs\n2\n```", [Fence("input", "1"), Fence("input", "2")]),
-        ("```\n4\n```", [Fence("", "4")]),
-        ("```markdown\n```python\nx\n```\n```", [Fence("python", "x")]),
-        (
-            "```\n```python\nx\n```\n```input\n3\n```\n```",
-            [Fence("python", "x"), Fence("input", "3")],
-        ),
-        ("~~~\n```output\n4\n```\n~~~", [Fence("output", "4")]),
-        ("```python\n```python\nx\n```\n```", [Fence("python", "x")]),
-        ("```python\n```python\nx\n```", [Fence("python", "x")]),
-        ("use ```x``` here", []),
-        ("```output\n4", []),
-        ("```python\nx = 1\n```input\n3\n```", [Fence("input", "3")]),
-        ("```python\nx = 1\n``` and so on", [Fence("python", "x = 1")]),
-        ("```python\nx = 1\n``` \nthat is all", [Fence("python", "x = 1")]),
-    ],
-)
-def test_fences_are_those_of_markdown_and_of_models(text, found):
-    assert fences(text) == found
-
-
-DOCUMENTED = '''def f(a):
-    """Adds.
-
-    ```python
-    f(1)
-    ```
-    """
-    return a + 1'''
-
-
-def test_fences_in_a_docstring_do_not_end_the_program():
-    assert fences(block("python", DOCUMENTED)) == [Fence("python", DOCUMENTED)]
-
-
-@given(st.text(st.sampled_from("`~ab \n")), st.sampled_from(["python", "input", "message"]))
-def test_what_is_fenced_comes_back(content, name):
-    content = content.replace("~", "-")
-    found = fences(f"before\n{fenced(name, content)}\nafter")
-    assert found == [Fence(name, content)]
 
 
 # answers ----------------------------------------------------------------------------------------
