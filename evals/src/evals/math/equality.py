@@ -50,7 +50,7 @@ _APPROXIMATELY = re.compile(
 )
 """A rounded value after the exact one."""
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
-_MONEY = re.compile(r"\s*\\?\$\s*\d")
+_MONEY = re.compile(r"\s*\\?\$\s*(\d[\d,.]*)")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
 """15 (fifteen) miles."""
 
@@ -67,8 +67,9 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
     """Compare one extracted answer. `symbolic` may raise to hand the pair on."""
     try:
         check_length(answer)
-        if _MONEY.match(answer) and units_differ(gold.unit, "dollar"):
-            return Comparison(False, "unit")
+        money = _MONEY.match(answer)
+        if money and units_differ(gold.unit, "dollar"):
+            answer = rf"{money.group(1)}\text{{ dollars}}"
         found = plain(answer)
         if not found or _SIGNS.search(found):
             return Comparison(False, "signs without a value" if found else "empty")

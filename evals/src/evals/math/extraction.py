@@ -113,7 +113,7 @@ def _box(body: str) -> Extraction | None:
     name = _NAMED.search(body, max(0, start - 40), start)
     names = [name.group(1) if name else ""]
     below = _BELOW.match(body, body.find("{", start) + len(last) + 2)
-    base = f"_{{{below.group(1) or below.group(2)}}}" if below else ""
+    base = f"_{{{below.group(1) or below.group(2)}}}" if below and "_" not in last else ""
     boxes, window = [last + base], max(0, start - MAX_BOX)
     earlier = list(_BOX.finditer(body, window, start))
     for match in reversed(earlier[-16:]):

@@ -25,7 +25,7 @@ _TIMES_TEN = (
 )
 _NUMBER = (
     r"(?<![\w.])(?:[-−+]\s?)?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
-    rf"(?:{_TIMES_TEN}|/\d+)?%?"
+    rf"(?:{_TIMES_TEN}|/\d+|\s(?:hundred|thousand|million|billion|trillion)\b)?%?"
 )
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
@@ -41,6 +41,8 @@ _ASIDE = re.compile(
     r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
     r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
     r"|\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])"
+    r"|\b(?:after|before|by|without)\s+\w+ing\b"
+    r"|\bat (?=\\?\$[\d.,]+ (?:an?|per|each|apiece)\b)"
     r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
     r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
     r"|\$\s*\((?:about|approximately|roughly)\b"
@@ -70,8 +72,19 @@ _CIRCUMSTANCE = re.compile(
     re.IGNORECASE,
 )
 _NOTE = re.compile(
-    r"^\W*(?:note|remark|explanation|verification|check|source|hint)s?\b\W", re.IGNORECASE
+    r"^\W*(?:(?:to |let(?:'s| us| me) )?(?:double[- ]?)?(?:check|verify|confirm)\b"
+    r"|(?:note|remark|explanation|verification|source|hint)s?\b\W)",
+    re.IGNORECASE,
 )
+_BROKEN_OFF = re.compile(
+    r"(?:\b(?:the|an?|of|in|which|we|he|she|they|is|are|and|or|that|then|so|with|to|for|by|from)"
+    r"|[=+×,(])\s*$"
+)
+"""The end of a line that was cut."""
+_EVERYWHERE = re.compile(
+    r"\s*,?\s*for (?:all|every|any|each)\s+(?:[a-z]+\s){0,3}\$[a-z]\$(?=,?\s+(?:and|or)\s)"
+)
+"""The domain of a function before the next function."""
 _EQUATION = re.compile(
     r"(?:^|[\s:])((?:[A-Za-zα-ω]\w{0,2}'*(?:\([a-z](?:,\s?[a-z])*\))?|d[a-z]/d[a-z])\s*=[^=]+)$"
 )
@@ -100,14 +113,14 @@ def stated(tail: str) -> tuple[str, str] | None:
         _NOTE.match(lines[-1]) or (_CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]))
     ):
         lines.pop()
-    if not lines:
+    if not lines or _BROKEN_OFF.search(lines[-1]):
         return None
     line = lines[-1]
     if bold := _bold(line):
         return bold
     if "$$" in line or "\\]" in line:
         line = tail
-    return last_value(line.replace("**", ""))
+    return last_value(_EVERYWHERE.sub("", line.replace("**", "")))
 
 
 def _bold(line: str) -> tuple[str, str] | None:

@@ -88,7 +88,8 @@ _DOMAIN = re.compile(r"^[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?(?:[_^]\S{1,8})?
 _MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
 _BUILDER = re.compile(
-    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*(.*)\\\}$"
+    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*"
+    r"((?:(?!\\\}.*\\\{).)*)\\\}$"
 )
 _ABOUT = re.compile(
     r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
@@ -96,7 +97,8 @@ _ABOUT = re.compile(
 _SCOPE = re.compile(
     r"[\s,(]*(?:\\text\{[\s,(]*)?"
     r"(?:,\s*[A-Za-z]\s*\\in\s*\\mathbb|\\forall"
-    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b).*$",
+    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b)"
+    r".*?(?=(?:[,;]|and|or)[\s}]*[A-Za-z]\([A-Za-z]\)\s*=|$)",
     re.DOTALL,
 )
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")

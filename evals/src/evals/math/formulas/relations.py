@@ -16,6 +16,8 @@ _NAME = re.compile(
     r"(?:\{[^{}=]*\}|[A-Z])*(?:_(?:\{[^=]*?\}|\w))?'*(?:\([^()=]*\))?"
 )
 _APPLIED = re.compile(r"(.+)\(([A-Za-z])\)")
+_APPLIES = r"(?<=[A-Za-z}'])\s*\(\s*"
+_ARGUMENT = re.compile(rf"{_APPLIES}([a-z])\s*\)")
 _UPWARD, _DOWNWARD = {"<": "(", "\\leq": "["}, {">": ")", "\\geq": "]"}
 
 
@@ -127,6 +129,23 @@ def equivalent(gold: Relation, answer: Relation) -> bool:
         return False
     if all(re.fullmatch(r"[A-Z]{2,6}", side) for side in gold.sides):  # acronyms, not products
         return sorted(gold.sides) == sorted(answer.sides)
+    return _alike(gold, answer) or _alike(*_unapplied(gold, answer))
+
+
+def _unapplied(*relations: Relation) -> tuple[Relation, ...]:
+    """y' = r x(t) as y' = r x, where a letter is nothing but the argument of functions."""
+    text = "\n".join("=".join(relation.sides) for relation in relations)
+    for letter in set(_ARGUMENT.findall(text)):
+        bare = re.sub(rf"{_APPLIES}{letter}\s*\)", "", text)
+        if not re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])", re.sub(r"d\s*[a-z]\b", "", bare)):
+            text = bare
+    return tuple(
+        Relation(tuple(part.split("=")), relation.signs)
+        for part, relation in zip(text.split("\n"), relations, strict=True)
+    )
+
+
+def _alike(gold: Relation, answer: Relation) -> bool:
     try:
         first, second = (_difference(relation) for relation in (gold, answer))
     except Unreadable:

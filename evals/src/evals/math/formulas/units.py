@@ -23,6 +23,7 @@ _NAMES = {
     "dollar": "dollars usd bucks",
     "cent": "cents",
     "degree": "degrees deg °",
+    "radian": "radians rad rads",
     "g": "gram grams",
     "kg": "kilogram kilograms",
     "percent": "percentage %",
