@@ -131,7 +131,7 @@ class _Comparer:
             if isinstance(gold, Bracketed):
                 answer = _point(answer) or punctured(answer) or answer
             else:
-                answer = punctured(answer) or answer
+                answer = punctured(answer) or _derived(answer) or answer
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -255,6 +255,17 @@ def _point(listing: Listing) -> Form | None:
     if not all(map(is_name, names)):
         return None
     return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
+
+
+def _derived(listing: Listing) -> Form | None:
+    """The last of a = 3, b = 4, a + b = 7: what is computed from the values before it."""
+    items = [item for item in listing.items if isinstance(item, Relation) and "=" in item.signs]
+    names = [item.sides[0] for item in items[:-1]]
+    if not names or len(items) < len(listing.items) or not all(map(is_name, names)):
+        return None
+    last = items[-1].sides[0]
+    bare = re.sub(r"\\cdot|[-+*/^\s\d(){}]", "", last)
+    return items[-1] if not is_name(last) and set(bare) == set("".join(names)) else None
 
 
 def _based(form: Form) -> tuple[str, int] | None:

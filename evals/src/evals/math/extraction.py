@@ -23,12 +23,17 @@ _BETWEEN = re.compile(
     r"[\s$.,;]*(?:\\\)|\\\]|\\text\{)?[\s$,;]*(?:(?:and|or|,)[\s}$]*)"
     r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w)?\s*=\s*)?[\s$]*"
 )
+_SPACE = re.compile(r"\\q?quad(?![A-Za-z])|\\[,;:! ]|\\text\{(?=\s*,?\s*(?:and|or)\s*\})")
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
 """The letter whose value a box holds."""
 _BELOW = re.compile(
     r"_\{?(\d+|[a-z]+)\}?|(?:\$|\\\))?[\s~]*(?:\\text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)"
 )
 """The base of a number in a box, after the box."""
+_ORDERS = re.compile(
+    r"(?:\$|\\\))?[\s,]*((?:\\text\{)?\s*(?:and|with|plus) (?:[a-z]+ ){0,3}permutations)"
+)
+"""Tuples that are meant in every order, after a box."""
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
@@ -42,6 +47,7 @@ _FIELD = re.compile(
 )
 _LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
 """The end of a line that the next line completes."""
+_AS_ASKED = re.compile(r",?\s+as (?:required|desired|claimed|expected|needed|wanted|asked)\W*$")
 _REMARK = re.compile(r"\s+\([^()]*[A-Za-z]{3}[^()]*\)\s*$")
 _PRAISE = re.compile(
     r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
@@ -54,7 +60,7 @@ _REFUSAL = re.compile(
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
-    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where)\b|\s[—–]\s(?=[a-z])"
+    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where|if|when|while|unless|assuming|given)\b|\s[—–]\s(?=[a-z])"
 )
 
 
@@ -114,14 +120,16 @@ def _box(body: str) -> Extraction | None:
     names = [name.group(1) if name else ""]
     below = _BELOW.match(body, body.find("{", start) + len(last) + 2)
     base = f"_{{{below.group(1) or below.group(2)}}}" if below and "_" not in last else ""
-    boxes, window = [last + base], max(0, start - MAX_BOX)
+    orders = _ORDERS.match(body, body.find("{", start) + len(last) + 2)
+    boxes, window = [last + base + (orders.group(1) if orders else "")], max(0, start - MAX_BOX)
     earlier = list(_BOX.finditer(body, window, start))
     for match in reversed(earlier[-16:]):
         content = _content(body, match.start())
         end = None if content is None else match.end() + len(content) + 2
         if content is None or end is None or end > start:
             break
-        if not _BETWEEN.fullmatch(body[end:start]):
+        between = body[end:start] if start - end < 120 else "-"
+        if not _BETWEEN.fullmatch(_SPACE.sub(" ", between)):
             break
         boxes.insert(0, content)
         start = match.start()
@@ -216,6 +224,7 @@ def _line(body: str) -> Extraction | None:
 
 def _whole(body: str) -> Extraction | None:
     text = re.sub(r"^(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", "", body.strip().strip("*"))
+    text = _AS_ASKED.sub("", text)
     if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
     formula = MATH.search(text)

@@ -8,7 +8,9 @@ hours", "more than the $96" and the like hold circumstances, not answers.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
+from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 
 MATH = re.compile(
@@ -37,45 +39,24 @@ _PLAIN = re.compile(
 )
 _VALUE = re.compile(r"[\dπ√½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
 _AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
-_ASIDE = re.compile(
-    r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
-    r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
-    r"|\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])"
-    r"|\b(?:after|before|by|without)\s+\w+ing\b"
-    r"|\bat (?=\\?\$[\d.,]+ (?:an?|per|each|apiece)\b)"
-    r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
-    r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
-    r"|\$\s*\((?:about|approximately|roughly)\b"
-    r"|\s—\s|,\s*where\b|:\s+\$?\d[^:]*\band\s+\$?\d|,\s*(?:who|whose)\b"
-    r"|(?:,[^,]*)?\b\d+\s+\w+\s+(?:younger|older|taller|shorter|longer|earlier|later)\b"
-    r"|,\s*or\s+\d[\d,.]*\s+[a-z]{3}"
-    r"|,\s*(?:which is\s+)?\$?\d[\d,.]*%?\s+(?:\w+\s+)?(?:more|less|fewer|greater) than\b"
-    r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) (?:\w+ )?than\b"
-    r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
-    r"(?=[$\\(]|\w+\s*\$))"
-)
-_ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
+_AMOUNT_IN_BRACKETS = re.compile(r"(?<=\s)[a-z]+\s\(([-−]?\d[^()]*)\)")
+"""a week (7 days)"""
 _NUMBER_WORDS = re.compile(
-    rf"\b(?:{_UNIT})\b(?:[\s-](?:{_UNIT}|and (?={_UNIT}|a half)|(?:a )?half|halves|\w+ths?|thirds?"
-    r"|quarters?)\b)*",
+    rf"\b(?:{_UNIT})\b(?:[\s-](?:{_UNIT}|and(?=\s(?:{_UNIT}|a half))|(?:a )?half|halves|\w+ths?"
+    r"|thirds?|quarters?)\b)*",
     re.IGNORECASE,
 )
 _PREDICATE = re.compile(r"(?:\b(?:is|are|equals|be)|:)\s+((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$")
 """What a line ends with after its last verb."""
 _CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
-_CIRCUMSTANCE = re.compile(
-    r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
-    r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
-    r"(?:(?:other|next|first|last|remaining)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
-    r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
-    re.IGNORECASE,
-)
 _NOTE = re.compile(
     r"^\W*(?:(?:to |let(?:'s| us| me) )?(?:double[- ]?)?(?:check|verify|confirm)\b"
     r"|(?:note|remark|explanation|verification|source|hint)s?\b\W)",
     re.IGNORECASE,
 )
+_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s")
+_EXPLAINED = re.compile(r"\*\*[^*]*\d[^*]*\*\*[^*]*:\W*$")
+"""A line with a value in bold type that a list explains."""
 _BROKEN_OFF = re.compile(
     r"(?:\b(?:the|an?|of|in|which|we|he|she|they|is|are|and|or|that|then|so|with|to|for|by|from)"
     r"|[=+×,(])\s*$"
@@ -113,6 +94,9 @@ def stated(tail: str) -> tuple[str, str] | None:
         _NOTE.match(lines[-1]) or (_CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]))
     ):
         lines.pop()
+    items = sum(1 for _ in takewhile(_ITEM.match, reversed(lines)))
+    if items and len(lines) > items and _EXPLAINED.search(lines[-1 - items]):
+        del lines[-items:]
     if not lines or _BROKEN_OFF.search(lines[-1]):
         return None
     line = lines[-1]
@@ -164,15 +148,18 @@ def last_value(line: str) -> tuple[str, str] | None:
 
 
 def _clause_value(line: str) -> tuple[str, str] | None:
-    values = list(_values(line))
-    asides = [match.span() for match in _ASIDE_BRACKETS.finditer(line)]
-    values = [v for v in values if not any(a <= v.start < b for a, b in asides)]
+    bare = ASIDE_BRACKETS.sub(lambda match: " " * len(match.group()), line)
+    values = list(_values(bare))
     if not values:
-        words = list(_NUMBER_WORDS.finditer(line))
-        return (words[-1].group(), "number in words") if words else None
+        words = list(_NUMBER_WORDS.finditer(bare))
+        if words:
+            return words[-1].group(), "number in words"
+        named = _AMOUNT_IN_BRACKETS.search(line)
+        return (named.group(1), "number in brackets") if named else None
+    line = bare
     main = list(_central(line, values)) or values
     ends = len(line)
-    for aside in _ASIDE.finditer(line):
+    for aside in ASIDE.finditer(line):
         before = [value for value in main if value.end <= aside.start() + 1]
         holds = any(not re.fullmatch(r"\s*[A-Za-z]\s*", v.text) for v in before)
         if holds:
@@ -200,7 +187,7 @@ def _clause_value(line: str) -> tuple[str, str] | None:
 def _predicate(line: str) -> str | None:
     """The mathematics that a line ends with after its last verb; None where words are in it."""
     found = _PREDICATE.search(line.strip().rstrip("."))
-    if found is None or _ASIDE.search(line[: found.start(1)]):
+    if found is None or ASIDE.search(line[: found.start(1)]):
         return None
     text = re.split(r"\bi\.e\.,?", found.group(1))[-1]
     bare = re.sub(r"\b(?:and|or)\b", "", text)
@@ -216,7 +203,7 @@ def _central(line: str, values: list[Stated]) -> Iterator[Stated]:
         outside = (
             value.kind == "number"
             and "$" not in value.text
-            and (joined or _CIRCUMSTANCE.search(between) is not None)
+            and (joined or CIRCUMSTANCE.search(between) is not None)
         )
         before = value.end
         if not outside:
