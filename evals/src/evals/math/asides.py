@@ -4,6 +4,8 @@ import re
 
 _ASIDES = (
     r"\b(?:because|since|given (?:that|the)|out of|rather than|instead of)\b",
+    r"\b(?:left|remaining) (?:out )?of\b|\bwhether\b|,\s*as\s",
+    r"\band (?:(?:s?he|they|it) )?(?:has|have|had)\s[^,;]{0,60}\bleft\b",
     r"\b(?:compared (?:to|with)|as opposed to)\b|\bnot\s+(?=[$\d])|,\s*not\b",
     r"\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])",
     r"\b(?:by|without)\s+\w+ing\b|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b",
@@ -12,7 +14,7 @@ _ASIDES = (
     r"(?![^,;]{0,160}\b(?:is|are|was|were|has|have|had|will|would|there|remain\w*|left)\b(?!,))[^,;]{0,160}$",
     # "to carry 350 students", but not what has to be paid and what a calculation gets
     r"(?<!need )(?<!needs )(?<!has )(?<!have )(?<!had )(?<!able )(?<!wants )(?<!required )"
-    r"\bto (?!(?:get|give|make|obtain|find|yield|reach|total|have|be|become|earn|an?|the)\b)"
+    r"\bto (?!(?:get|give|make|obtain|find|yield|reach|total|have|be(?! able)|become|earn|an?|the)\b)"
     r"[a-z]+\s[^,;]{0,160}$",
     r"\bat (?=\\?\$[\d.,]+ (?:an?|per|each|apiece)\b)",
     r",\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈",
@@ -28,13 +30,19 @@ _ASIDES = (
 )
 ASIDE = re.compile(rf",?\s*(?:{'|'.join(_ASIDES)})")
 """Where a sentence leaves its main clause."""
-ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
+ASIDE_BRACKETS = re.compile(r"(?<=\s)\((?:[^()]*[A-Za-z]{3}|\s*=)[^()]*\)")
 CIRCUMSTANCE = re.compile(
-    r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
+    r"\b(?:for|after|in|over|within|during|every|each|per|on|at|among|between|from"
+    r"|(?<!left )(?<!up )(?<!ing her )(?<!ing him )(?<!ing them )with)\s+"
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
-    r"(?:(?:other|next|first|last|remaining)\s+)?$"
+    r"(?:(?:other|next|first|last|remaining|original|initial|usual)\s+)?$"
     r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,
 )
 """What a number of a circumstance follows: "in the first 3", "a week of"."""
+NAMED_AMOUNT = re.compile(
+    r"\b(?:the|an?|his|their|this|that|its|original)\s+\\?\$[\d,.]*\d\s+"
+    r"(?!in|for|on|at|to|and|or|more|less|from|as|by|each|per|left|that|which|when|if|is|of|a|an)[a-z]+"
+)
+"""An amount of money that only names a thing: "the $40 discount"."""

@@ -34,6 +34,7 @@ _ORDERS = re.compile(
     r"(?:\$|\\\))?[\s,]*((?:\\text\{)?\s*(?:and|with|plus) (?:[a-z]+ ){0,3}permutations)"
 )
 """Tuples that are meant in every order, after a box."""
+_QUESTION = re.compile(r"\n\s*(?:Q|Question|Problem|Human|User)\s*\d*\s*:")
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
@@ -84,6 +85,7 @@ def extract(response: str) -> Extraction:
             return Extraction(None, "only thoughts")
     if not body.strip():
         return Extraction(None, "only thoughts" if closed >= 0 else "empty")
+    body = _before_next_question(body)
     tag = body.rfind("<answer>")
     if tag >= 0:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
@@ -105,6 +107,15 @@ def extract(response: str) -> Extraction:
         or _short(body)
         or Extraction(None, "no answer")
     )
+
+
+def _before_next_question(body: str) -> str:
+    """A text that answers, and then makes up the next question, without what comes after."""
+    for match in _QUESTION.finditer(body[:TAIL], 1):
+        head = body[: match.start()]
+        if head.strip() and (_box(head) or _hashes(head) or _phrase(head)):
+            return head
+    return body
 
 
 def _box(body: str) -> Extraction | None:

@@ -28,7 +28,7 @@ class Gold:
 
 _E_NOTATION = re.compile(r"^([-+]?)(\d+(?:\.\d+)?)[eE]([-+]?)0*(\d+)$")
 _ASKS_PERCENT = re.compile(
-    r"(?:what|how many|as an?|which|determine the|find the|compute the)\b[^.?!]*"
+    r"(?:what|how many|how much|as an?|which|determine the|find the|compute the)\b[^.?!]*"
     r"percent(?:age)?s?\b",
     re.IGNORECASE,
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE
+from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, NAMED_AMOUNT
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 
 MATH = re.compile(
@@ -52,6 +52,11 @@ _CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;
 _NOTE = re.compile(
     r"^\W*(?:(?:to |let(?:'s| us| me) )?(?:double[- ]?)?(?:check|verify|confirm)\b"
     r"|(?:note|remark|explanation|verification|source|hint)s?\b\W)",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"\bsorry\b|\b(?:not enough|insufficient) information\b"
+    r"|\b(?:unable to|cannot|can't|could not|couldn't) (?:be )?(?:determin|solv|answer|comput|find)",
     re.IGNORECASE,
 )
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s")
@@ -97,7 +102,7 @@ def stated(tail: str) -> tuple[str, str] | None:
     items = sum(1 for _ in takewhile(_ITEM.match, reversed(lines)))
     if items and len(lines) > items and _EXPLAINED.search(lines[-1 - items]):
         del lines[-items:]
-    if not lines or _BROKEN_OFF.search(lines[-1]):
+    if not lines or _BROKEN_OFF.search(lines[-1]) or _REFUSAL.search(lines[-1]):
         return None
     line = lines[-1]
     if bold := _bold(line):
@@ -197,14 +202,15 @@ def _predicate(line: str) -> str | None:
 def _central(line: str, values: list[Stated]) -> Iterator[Stated]:
     """Values that are no circumstance; what "and" joins to a circumstance is one too."""
     before, outside = 0, False
+    named = list(NAMED_AMOUNT.finditer(line))
     for value in values:
         between = line[max(before, value.start - 60) : value.start].rstrip() + " "
         joined = outside and re.search(r"\band\s$", between) is not None
-        outside = (
-            value.kind == "number"
-            and "$" not in value.text
-            and (joined or CIRCUMSTANCE.search(between) is not None)
-        )
+        if "$" in value.text:
+            outside = any(match.start() < value.start < match.end() for match in named)
+        else:
+            circumstance = joined or CIRCUMSTANCE.search(between) is not None
+            outside = value.kind == "number" and circumstance
         before = value.end
         if not outside:
             yield value

@@ -61,8 +61,18 @@ def values_said(relation: Relation) -> Iterator[str]:
     if units_differ(before, after):
         yield relation.sides[-2]
     for side, sign in zip(relation.sides, relation.signs, strict=False):
-        if sign == "\\approx" or (re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]):
+        rounded = re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]
+        if (sign == "\\approx" or rounded) and _may_round(side, last):
             yield side
+
+
+def _may_round(side: str, rounded: str) -> bool:
+    """Whether one side can be a rounding of the other; so it is where either cannot be read."""
+    try:
+        exact, decimal = (complex(value(read(text), {})) for text in (side, rounded))
+    except (Unreadable, Undefined):
+        return True
+    return abs(exact - decimal) <= 0.02 * abs(exact)
 
 
 def _has_letters(side: str) -> bool:
