@@ -14,8 +14,8 @@ _ASIDES = (
     r"(?![^,;]{0,160}\b(?:is|are|was|were|has|have|had|will|would|there|remain\w*|left)\b(?!,))[^,;]{0,160}$",
     # "to carry 350 students", but not what has to be paid and what a calculation gets
     r"(?<!need )(?<!needs )(?<!has )(?<!have )(?<!had )(?<!able )(?<!wants )(?<!required )"
-    r"\bto (?!(?:get|give|make|obtain|find|yield|reach|total|have|be(?! able)|become|earn|an?|the)\b)"
-    r"[a-z]+\s[^,;]{0,160}$",
+    r"\bto (?!(?:get|give|make|obtain|find|yield|reach|total|have|be(?! able)|become|earn|an?|the)"
+    r"\b)[a-z]+\s[^,;]{0,160}$",
     r"\bat (?=\\?\$[\d.,]+ (?:an?|per|each|apiece)\b)",
     r",\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈",
     r"\$\s*\((?:about|approximately|roughly)\b",

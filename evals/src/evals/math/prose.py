@@ -56,7 +56,7 @@ _NOTE = re.compile(
 )
 _REFUSAL = re.compile(
     r"\bsorry\b|\b(?:not enough|insufficient) information\b"
-    r"|\b(?:unable to|cannot|can't|could not|couldn't) (?:be )?(?:determin|solv|answer|comput|find)",
+    r"|\b(?:unable to|cannot|can't|could not|couldn't) (?:be )?(?:determin|solv|answer|find)",
     re.IGNORECASE,
 )
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s")
