@@ -42,7 +42,8 @@ Symbolic: TypeAlias = Callable[[str, str], bool]
 """Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
 
 _REMARK = re.compile(
-    r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)(?=[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
+    r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)"
+    r"(?=\s*or\b|[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
 )
 """Words in brackets after a value."""
 _APPROXIMATELY = re.compile(

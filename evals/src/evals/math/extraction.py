@@ -10,7 +10,7 @@ box or phrase inside an answer tag counts before the tag's other text.
 import re
 from dataclasses import dataclass
 
-from evals.math.prose import MATH, has_words, is_prose, marked, stated, trim
+from evals.math.prose import BROKEN_OFF, MATH, has_words, is_prose, marked, stated, trim
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -36,7 +36,7 @@ _ORDERS = re.compile(
 """Tuples that are meant in every order, after a box."""
 _QUESTION = re.compile(r"\n\s*(?:Q|Question|Problem|Human|User)\s*\d*\s*:")
 _PHRASE = re.compile(
-    r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
+    r"(?:final\s+answer|answer|\bans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
     r"|comes out (?:to|as)(?: be)?\b)+"
     r"\s*(?:therefore|thus|simply|just|then|indeed|exactly|given by)?\s*:?\s*(?:\*\*)?"
@@ -255,4 +255,5 @@ def _short(body: str) -> Extraction | None:
     """The words of a short last line, for answers that are words."""
     lines = body[-TAIL:].strip().splitlines()
     text = trim(lines[-1].replace("**", ""))
-    return Extraction(text, "words") if len(text) <= 120 and not _REFUSAL.search(text) else None
+    unfit = len(text) > 120 or _REFUSAL.search(text) or BROKEN_OFF.search(text)
+    return None if unfit else Extraction(text, "words")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, NAMED_AMOUNT
+from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, LEADING_CLAUSE, NAMED_AMOUNT
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 
 MATH = re.compile(
@@ -25,9 +25,10 @@ _TIMES_TEN = (
     r"\s*(?:[x×*·⋅]|\\times|\\cdot)\s*10"
     r"(?:\s?\^\s?(?:\{[-+−]?\d+\}|\(?[-+−]?\d+\)?)|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)"
 )
+_LARGE = r"\s(?:hundred|thousand|million|billion|trillion)\b"
 _NUMBER = (
     r"(?<![\w.])(?:[-−+]\s?)?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
-    rf"(?:{_TIMES_TEN}|/\d+|\s(?:hundred|thousand|million|billion|trillion)\b)?%?"
+    rf"(?:{_TIMES_TEN}|/\d+|{_LARGE})?%?"
 )
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
@@ -35,7 +36,8 @@ _RUN = (
     r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
 )
 _PLAIN = re.compile(
-    rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*(?!\s*(?:[x×*·]\s*10|,\d))|{_NUMBER}"
+    rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*"
+    rf"(?!\s*(?:[x×*·]\s*10|,\d)|{_LARGE})|{_NUMBER}"
 )
 _VALUE = re.compile(r"[\dπ√½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
 _AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
@@ -48,7 +50,12 @@ _NUMBER_WORDS = re.compile(
 )
 _PREDICATE = re.compile(r"(?:\b(?:is|are|equals|be)|:)\s+((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$")
 """What a line ends with after its last verb."""
-_CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
+_SENTENCES = re.compile(r"(?<=[a-z\d$)%*][.!?])(?<!\bMrs\.)(?<!\b[MD][rs]\.)\s+(?=[A-Z])")
+_COMMENT = re.compile(r"(?:This|That|It|These|Here|Note|Notice|Remember|Check|Verif\w+)\b")
+"""What begins a sentence about the answer before it."""
+_CONCLUSION = re.compile(
+    r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;|\bso\b(?! that| far| much| many))\s"
+)
 _NOTE = re.compile(
     r"^\W*(?:(?:to |let(?:'s| us| me) )?(?:double[- ]?)?(?:check|verify|confirm)\b"
     r"|(?:note|remark|explanation|verification|source|hint)s?\b\W)",
@@ -62,7 +69,7 @@ _REFUSAL = re.compile(
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s")
 _EXPLAINED = re.compile(r"\*\*[^*]*\d[^*]*\*\*[^*]*:\W*$")
 """A line with a value in bold type that a list explains."""
-_BROKEN_OFF = re.compile(
+BROKEN_OFF = re.compile(
     r"(?:\b(?:the|an?|of|in|which|we|he|she|they|is|are|and|or|that|then|so|with|to|for|by|from)"
     r"|[=+×,(])\s*$"
 )
@@ -102,13 +109,15 @@ def stated(tail: str) -> tuple[str, str] | None:
     items = sum(1 for _ in takewhile(_ITEM.match, reversed(lines)))
     if items and len(lines) > items and _EXPLAINED.search(lines[-1 - items]):
         del lines[-items:]
-    if not lines or _BROKEN_OFF.search(lines[-1]) or _REFUSAL.search(lines[-1]):
+    if not lines or BROKEN_OFF.search(lines[-1]) or _REFUSAL.search(lines[-1]):
         return None
     line = lines[-1]
     if bold := _bold(line):
         return bold
-    if "$$" in line or "\\]" in line:
-        line = tail
+    for left, right in (("$$", "$$"), ("\\[", "\\]")):
+        end = tail.rfind(right)
+        if right in line and (start := tail.rfind(left, 0, end)) >= 0:
+            line = tail[start:]
     return last_value(_EVERYWHERE.sub("", line.replace("**", "")))
 
 
@@ -133,7 +142,11 @@ def _bold(line: str) -> tuple[str, str] | None:
             return last_value(text) or (text, "bold")
         return ", ".join(map(trim, parts)), "bold"
     rest = line[last.end() :]
-    if _has_value(rest) or rest.lstrip().startswith(","):
+    if (
+        _has_value(rest)
+        or rest.lstrip().startswith(",")
+        or line[: last.start()].rstrip()[-1:].isdigit()
+    ):
         return None
     if re.fullmatch(r"\(?[A-E]\)?", text) and (said := last_value(line[: last.start()])):
         return f"({text.strip('()')}) {said[0]}", "bold"
@@ -146,10 +159,18 @@ def _has_value(text: str) -> bool:
 
 def last_value(line: str) -> tuple[str, str] | None:
     """The last value of the main clause of a line; of the last conclusion, where it has one."""
+    *before, last = _SENTENCES.split(line[-2_000:])
+    if before and not _COMMENT.match(last) and (found := _sentence_value(last)):
+        return found
+    return _sentence_value(line)
+
+
+def _sentence_value(line: str) -> tuple[str, str] | None:
     for clause in list(_CONCLUSION.finditer(line))[:-4:-1]:
         if found := _clause_value(line[clause.end() :]):
             return found
-    return _clause_value(line)
+    main = LEADING_CLAUSE.sub("", line)
+    return _clause_value(main) or _clause_value(line)
 
 
 def _clause_value(line: str) -> tuple[str, str] | None:

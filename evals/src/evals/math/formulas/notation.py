@@ -84,7 +84,9 @@ _BARE_RULES = tuple(
 )
 """For a text without commands."""
 _FONT = re.compile(_FONTS)
-_PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}")
+_PLAIN_TEXT = re.compile(
+    r"\\text\{\s*([-+]?[\d.,/]+|\(\s*\d[\d.,]*\s*\)|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}"
+)
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
 _GOES_ON = re.compile(r"(?<![\d.])(\d{1,40}\.\d{0,12}?)(?:(\d)\2{2,12}|(\d{2,9})\3{1,4})\s*\.{3}")
 """0.1666... and 0.142857142857..."""

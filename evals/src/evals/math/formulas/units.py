@@ -38,7 +38,7 @@ _TEXT = re.compile(
 # Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
     r"(?:(?<=[\d)}!°%])|(?<=\\pi)|(?<=\\pi\s))\s*(?:/\s*(?=[A-Za-z]{2}))?"
-    r"(?:(?:\\Omega|\\mu|[LMR]\s*_\s*\{?\s*\\odot\s*\}?|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
+    r"(?:(?:\\Omega|\\mu|[LMR]\s*_\s*\{?\s*\\odot\s*\}?|[A-Za-z][A-Za-z&']*+)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
     r"|(?<=\})\s*\\cdot\s*[A-Za-z]{1,3}(?:\s*\^\s*\{?-?\d\}?)?$"
     r"|\s*\\frac\{\s*(?:\\text\{)?[A-Za-z]+\s*\}{1,2}\{\s*(?:\\text\{)?[A-Za-z]+\s*\}{1,2}$|\s*°\s*[CFK]$"
 )
