@@ -79,6 +79,15 @@ class StackedEngine(RolloutEngine):
         self.adapters.index(name)
         raise EvalsError(f"{name!r} has a place in the stack, which can only be given another one")
 
+    def release(self) -> None:
+        """Nothing to give: caches live within a call."""
+
+    def restore(self) -> None:
+        """Nothing to take back."""
+
+    def close(self) -> None:
+        """Nothing to free: the model belongs to the caller."""
+
     @torch.inference_mode()
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order."""

@@ -61,12 +61,15 @@ class RolloutEngine(ABC):
     def drop_adapter(self, name: str) -> None:
         """Forget an adapter. Raises EvalsError when there is none of this name."""
 
+    @abstractmethod
     def release(self) -> None:
         """Give memory that only sampling needs to somebody else, where there is any."""
 
+    @abstractmethod
     def restore(self) -> None:
         """Take the memory back; adapters are as they were."""
 
+    @abstractmethod
     def close(self) -> None:
         """Free what the engine alone holds; it cannot be used any more."""
 
