@@ -4,7 +4,6 @@ import fcntl
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -37,7 +36,7 @@ def adapter(path=PATH, inputs=6, outputs=4, r=2, value=1.0):
 
 
 def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch, tmp_path):
-    monkeypatch.setattr(installed.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
     with pytest.raises(EvalsError, match=r"not installed; type: pip install 'vllm>=0.30,<0.34'"):
         installed.require_vllm()
     command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "nano_o")

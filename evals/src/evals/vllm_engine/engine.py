@@ -11,6 +11,7 @@ another batch, which turns a draw now and then.
 
 import gc
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -246,7 +247,9 @@ class VLLMRolloutEngine(RolloutEngine):
             torch.set_num_threads(self._threads)  # the engine's own, once it is built, stay
         preload = os.environ.get("LD_PRELOAD")
         try:
-            return self._vllm.LLM(**llm_arguments(self._serving, self._options))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # those of vLLM's own files
+                return self._vllm.LLM(**llm_arguments(self._serving, self._options))
         except Exception as error:
             raise EvalsError(
                 f"vLLM cannot serve {self._serving.model}: {first_line(error)}; see docs/vllm.md, "

@@ -1,11 +1,12 @@
 """vLLM itself: whether it is here, in a version whose calls are known, and imported our way."""
 
 import importlib
-import importlib.util
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 from evals.errors import EvalsError, first_line
@@ -22,7 +23,7 @@ def require_vllm() -> str:
 
     Raises EvalsError, with what to type, when there is none or one of unknown calls.
     """
-    if importlib.util.find_spec("vllm") is None:
+    if find_spec("vllm") is None:
         raise EvalsError(
             f"the vllm engine needs vLLM, which is not installed; type: pip install "
             f"'vllm>={VERSIONS[0]},<0.34' (on a machine without a GPU see docs/vllm.md), or use "
@@ -71,9 +72,11 @@ def import_vllm(multiprocess: bool) -> VLLM:
     ):
         os.environ.setdefault(name, value)
     try:
-        vllm = importlib.import_module("vllm")
-        engine = importlib.import_module("vllm.v1.engine.llm_engine").LLMEngine
-        request = importlib.import_module("vllm.lora.request").LoRARequest
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of vLLM's own files, which the user cannot mend
+            vllm = importlib.import_module("vllm")
+            engine = importlib.import_module("vllm.v1.engine.llm_engine").LLMEngine
+            request = importlib.import_module("vllm.lora.request").LoRARequest
     except Exception as error:  # whatever a broken installation makes it raise
         raise EvalsError(
             f"vLLM {_installed()} cannot be imported: {first_line(error)}; install it again in an "

@@ -73,6 +73,7 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
         "generation_config": "vllm",
         "enforce_eager": options.enforce_eager or on_cpu,
         "disable_log_stats": True,
+        "use_tqdm_on_load": False,
         "seed": 0,
     }
     if serving.max_adapters:

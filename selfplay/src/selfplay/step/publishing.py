@@ -1,6 +1,7 @@
 """Members from the learner to an engine of its own: what changed, and whether it arrived."""
 
-from evals.engine.generation import StackedEngine
+import torch
+
 from evals.engine.rollout import TokenRequest
 from lora_evo import adapter_hash
 from selfplay.errors import SelfplayError
@@ -8,8 +9,7 @@ from selfplay.run.run import Run
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5, "float16": 0.1}
 """Largest difference of the log-probability of one token that arithmetic explains, by the base's
-number type: about 5 to 100 times what was measured with vLLM on a CPU (float32 1e-5, bfloat16
-0.1)."""
+number type: 5 to 100 times what was measured with vLLM on a CPU (float32 1e-5, bfloat16 0.1)."""
 _PROBE_TOKENS = 8
 
 
@@ -34,20 +34,26 @@ def publish(run: Run, step: int) -> None:
     check_agreement(run)
 
 
+@torch.no_grad()
 def check_agreement(run: Run) -> None:
-    """The engine gives a token of every member, and of the base, the learner's log-probability."""
-    vocabulary = run.learner.model.config.vocab_size
-    ids = tuple(i % vocabulary for i in range(1, _PROBE_TOKENS + 1))
-    requests = [
-        TokenRequest(name, ids, 1, temperature=0.0) for name in (None, *run.learner.members)
-    ]
-    learner = StackedEngine(run.learner.adapters, run.engine.tokenizer)
+    """The engine gives a token of every member, and of the base, the learner's log-probability.
+
+    Raises SelfplayError when it does not.
+    """
+    model, adapters = run.learner.model, run.learner.adapters
+    ids = tuple(i % model.config.vocab_size for i in range(1, _PROBE_TOKENS + 1))
+    names = (None, *run.learner.members)
+    sampled = run.engine.rollouts([TokenRequest(name, ids, 1, temperature=0.0) for name in names])
+    device = next(model.parameters()).device
+    with adapters.route([adapters.index(name) for name in names]):
+        logits = model(input_ids=torch.tensor([ids] * len(names), device=device)).logits[:, -1]
+    expected = torch.log_softmax(logits.float(), dim=-1).tolist()
     tolerance = TOLERANCE[run.config.dtype]
-    for one, other in zip(run.engine.rollouts(requests), learner.rollouts(requests), strict=True):
-        difference = abs(one.logprobs[0] - other.logprobs[0])
-        if not difference <= tolerance:
+    for rollout, table in zip(sampled, expected, strict=True):
+        found, own = rollout.logprobs[0], table[rollout.completion_ids[0]]
+        if not abs(found - own) <= tolerance:
             raise SelfplayError(
-                f"{one.adapter or 'the base'} in the engine is not the learner's: log-probability "
-                f"{one.logprobs[0]:.4f}, expected {other.logprobs[0]:.4f} within {tolerance}; go "
-                "on with `selfplay resume`, and with --engine hf if it comes back"
+                f"{rollout.adapter or 'the base'} in the engine is not the learner's: "
+                f"log-probability {found:.4f} of a token, expected {own:.4f} within {tolerance}; "
+                "go on with `selfplay resume`, and with --engine hf if it comes back"
             )
