@@ -14,7 +14,7 @@ from synthetic_run import make_run
 
 def run_with(home, engine, divergences):
     """A run whose student s0 has these divergences, step by step."""
-    make_run(home, steps=len(divergences))
+    make_run(home, steps=len(divergences), births=0)
     config = yaml.safe_load((home / "config.yaml").read_text())
     (home / "config.yaml").write_text(yaml.safe_dump(config | {"engine": engine}))
     rows = [json.loads(line) for line in (home / "metrics.jsonl").read_text().splitlines()]
