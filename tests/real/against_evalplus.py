@@ -4,7 +4,8 @@
 
 Plain transformers continues evalplus' chat prompts of a model folder BASE greedily, evalplus
 sanitises them, and `evalplus.evaluate` and `evals grade` judge the same file: pass@1 of both, and
-the tasks on
+the tasks on which they differ. Then `evals run` with the same recipe makes texts of its own, and
+those that differ from transformers' are counted. What OUT holds already is not made again.
 """
 
 import gzip
@@ -21,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 from evals import RECIPES
 from evals.recipes.render import render
 
-ROWS = 32
+ROWS = 8
 NAME = "humaneval_plus"
 
 

@@ -9,6 +9,7 @@ from evals.benchmarks.catalog import BENCHMARKS, load_benchmark
 from evals.benchmarks.data import Data
 from evals.engine.request import Completion, Engine, Request
 from evals.errors import EvalsError, SettingsChanged
+from evals.frames.results import Results, read_results
 from evals.metrics.estimate import Estimate, estimate
 from evals.metrics.paired import Comparison, compare
 from evals.recipes.plain import plain
@@ -39,6 +40,7 @@ __all__ = [
     "Recipe",
     "Request",
     "Result",
+    "Results",
     "Sample",
     "Score",
     "SettingsChanged",
@@ -53,6 +55,7 @@ __all__ = [
     "evaluate_together",
     "load_benchmark",
     "plain",
+    "read_results",
 ]
 
 
