@@ -21,6 +21,7 @@ from evals.tables.table import Table, build_table
 
 if TYPE_CHECKING:
     from evals.engine.hf import HFEngine as HFEngine
+    from evals.vllm_engine.saved import VLLMEngine as VLLMEngine
 
 __all__ = [
     "BENCHMARKS",
@@ -45,6 +46,7 @@ __all__ = [
     "SettingsChanged",
     "Table",
     "Template",
+    "VLLMEngine",
     "__version__",
     "build_table",
     "compare",
@@ -58,9 +60,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the engine, and with it torch and transformers, only when it is asked for."""
+    """Import an engine, and with it torch and transformers, only when it is asked for."""
     if name == "HFEngine":
         from evals.engine.hf import HFEngine
 
         return HFEngine
+    if name == "VLLMEngine":
+        from evals.vllm_engine.saved import VLLMEngine
+
+        return VLLMEngine
     raise AttributeError(f"module 'evals' has no attribute {name!r}")
