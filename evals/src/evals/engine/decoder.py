@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evals.engine.base_model import first_line
 from evals.engine.general_decoder import GeneralDecoder
-from evals.errors import EvalsError
+from evals.errors import EvalsError, first_line
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that this decoder knows, unless a layer has a sliding window."""
