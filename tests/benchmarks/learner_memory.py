@@ -27,9 +27,9 @@ from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 WHOLE = {"logits_chunk_tokens": 1 << 30}
 VARIANTS = {
     "plain": WHOLE,
+    "fitting": {"gradient_checkpointing": True},
     "chunks only": {},
     "checkpointing only": WHOLE | {"gradient_checkpointing": True},
-    "fitting": {"gradient_checkpointing": True},
 }
 
 
@@ -87,7 +87,7 @@ def table(a: argparse.Namespace, heap: bool) -> dict[str, dict[str, float]]:
     surroundings = dict(os.environ) if heap else os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144"}
     found: dict[str, dict[str, float]] = {}
     for _ in range(a.rounds):
-        for name in VARIANTS:
+        for name in dict.fromkeys(["plain", *a.variants]):
             done = subprocess.run(
                 [*command, "--variant", name],
                 env=surroundings,
@@ -96,9 +96,10 @@ def table(a: argparse.Namespace, heap: bool) -> dict[str, dict[str, float]]:
                 text=True,
             )
             row = json.loads(done.stdout.splitlines()[-1])
+            print(name, row, file=sys.stderr, flush=True)
             best = found.setdefault(name, row)
             found[name] = {key: min(best[key], row[key]) for key in row}
-    plain = found["plain"]
+    plain = dict(found["plain"])
     for row in found.values():
         row["memory of plain"] = row["MB"] / plain["MB"]
         row["speed of plain"] = plain["CPU s"] / row["CPU s"]
@@ -116,6 +117,9 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("--r", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="plain always runs"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--heap", action="store_true", help="leave the C library's allocator alone")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
