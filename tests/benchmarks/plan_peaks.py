@@ -96,7 +96,7 @@ def do(phase: str, config: RunConfig) -> float:
         count = min(config.rollout.max_rows, rows.count)
         requests = [
             TokenRequest(
-                i % len(learner.members),
+                i % max(1, len(learner.members) // 2),  # those of one role
                 tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest_prompt)),
                 rows.limit,
                 8.0,  # noise: hardly any row ends by itself

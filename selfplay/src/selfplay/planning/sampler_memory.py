@@ -7,8 +7,8 @@ from selfplay.planning.learner_memory import BYTES
 from selfplay.planning.workload import Workload
 from selfplay.run.config import RunConfig
 
-_GROWING = 1.5
-"""A cache that grows is copied, keys before values."""
+_GROWING = 2.25
+"""A cache that is full doubles, and what it was stays until keys and values are copied."""
 _SHARE = 0.45
 """Of a GPU's memory for vLLM, where nothing else is set."""
 
@@ -53,10 +53,19 @@ def sampler_memory(
         fit = int(cache / (token * longest * max(step.fill, 0.05)))
         together = max(1, min(fit, sum(rows.count for rows in step.parts), 256))
         return SamplerMemory(weights, cache, 0.0 if sleeps else cache, together, True)
-    positions = [min(r.max_rows, rows.count) * rows.longest for rows in step.parts]
-    together = min(r.max_rows, max(rows.count for rows in step.parts))
-    per_member = max(rows.count for rows in step.parts) / max(1, step.members)
-    merged = 0 < r.merge_rows <= per_member
-    weights = model.targets(config.learner.target_modules) * BYTES[config.dtype] if merged else 0
-    cache = _GROWING * token * max(positions)
-    return SamplerMemory(weights, cache, 0.0, together, False)
+    # Half of the members take part in a role; one with many rows samples them alone, merged.
+    active = max(1, step.members // 2)
+    merging = [0 < r.merge_rows <= rows.count // active for rows in step.parts]
+    counts = [
+        min(r.max_rows, rows.count // active if merged else rows.count)
+        for rows, merged in zip(step.parts, merging, strict=True)
+    ]
+    positions = [count * rows.longest for rows, count in zip(step.parts, counts, strict=True)]
+    dense = model.targets(config.learner.target_modules) * BYTES[config.dtype]
+    return SamplerMemory(
+        weights=dense if any(merging) else 0.0,
+        cache=_GROWING * token * max(positions),
+        kept_cache=0.0,
+        rows=max(counts),
+        kept_weights=False,
+    )
