@@ -247,11 +247,11 @@ def tiny(gib):
 
 
 def test_changes_make_it_fit_and_the_cheapest_come_first():
-    config = settings("7b-4t4s", "engine=hf", "rollout.merge_rows=64")
+    config = settings("7b-4t4s", "engine=hf", "learner.noise_groups=4")
     reckon = reckoner(config.base, tiny(78))
     assert not reckon(config).fits
     changes = remedies(config, reckon)
-    assert changes[0] == "learner.noise_groups=0" or changes[0].startswith("learner.gradient")
+    assert changes[0] == "learner.noise_groups=0"
     assert reckon(adjusted(config, changes)).fits
     assert not reckon(adjusted(config, changes[:-1])).fits, "the last one was needed"
 
