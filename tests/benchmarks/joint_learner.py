@@ -135,9 +135,9 @@ def peft_generate(model: peft.PeftModel, asked: list[TokenRequest]) -> Callable[
     """transformers' generate, one adapter after the other."""
 
     def generate() -> None:
-        for index, member in enumerate(MEMBERS):
+        for member in MEMBERS:
             model.set_adapter(member)
-            ids = torch.tensor([r.prompt_ids for r in asked if r.member_index == index])
+            ids = torch.tensor([r.prompt_ids for r in asked if r.adapter == member])
             with torch.inference_mode():
                 model.generate(
                     input_ids=ids,
@@ -182,11 +182,11 @@ def measure(layers: int, rows: int, prompt: int, completion: int, budget: int, r
 
     def ask(members: int) -> list[TokenRequest]:
         return [
-            TokenRequest(i % members, s.prompt_ids, completion, 1.0, i)
+            TokenRequest(MEMBERS[i % members], s.prompt_ids, completion, 1.0, i)
             for i, s in enumerate(batch8)
         ]
 
-    base_rows = [TokenRequest(-1, r.prompt_ids, completion, 1.0, r.seed) for r in ask(1)]
+    base_rows = [TokenRequest(None, r.prompt_ids, completion, 1.0, r.seed) for r in ask(1)]
     generate = best_of(
         rounds,
         {

@@ -147,7 +147,6 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     end = ("--benchmark", "nano_code_o", "--out", tmp_path / "out")
     _fails(2, "no adapter folder", *start, "--adapter", tmp_path / "absent", *end)
     _fails(2, "did you mean 'nano_code_f'", *start, "--benchmark", "nano_cod_f", "--out", tmp_path)
-    _fails(2, "--engine hf", *start, "--engine", "vllm", *end)
     _fails(2, "--n", *start, "--n", -1, *end)
     _fails(2, "add --temperature", *start, "--n", 2, *end)
     file = tmp_path / "file"

@@ -15,7 +15,7 @@ from transformers import (
 
 from evals.engine.generation import StackedEngine, TokenRequest
 from evals.engine.request import Request
-from evals.engine.stacked_lora import BASE, stack_adapters
+from evals.engine.stacked_lora import stack_adapters
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def requests(tiny, count, **changes):
     limits = (3, 40, 17, 1, 40, 26)
     return [
         TokenRequest(
-            i % 4 - 1,
+            (None, *tiny.members)[i % 4],
             prompt(tiny, i),
             changes.get("max_tokens", limits[i % 6]),
             changes.get("temperature", 1.0),
@@ -65,10 +65,10 @@ def test_greedy_equals_peft_with_transformers_generate(tiny, stack, engine):
     asked = requests(tiny, 12, temperature=0.0, max_tokens=24)
     twin = tiny.peft_twin(base, adapters)
     for request, rollout in zip(asked, engine.rollouts(asked), strict=True):
-        if request.member_index == BASE:
+        if request.adapter is None:
             model = base
         else:
-            twin.set_adapter(adapters.members[request.member_index])
+            twin.set_adapter(request.adapter)
             model = twin
         ids = torch.tensor([request.prompt_ids])
         with torch.no_grad():
@@ -87,7 +87,7 @@ def test_logprobs_equal_a_plain_forward_pass(tiny, stack, engine, temperature):
     _, adapters = stack
     for rollout in engine.rollouts(requests(tiny, 8, temperature=temperature)):
         whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
-        with torch.no_grad(), adapters.route([rollout.member_index]):
+        with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
             logits = adapters.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
         table = torch.log_softmax(logits / (temperature or 1.0), -1)
         wanted = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
@@ -124,7 +124,7 @@ def test_a_merged_member_samples_what_the_stacked_one_does(tiny, stack, tokenize
 
 
 def test_equal_prompts_are_sampled_independently(tiny, engine):
-    same = [TokenRequest(1, prompt(tiny, 3), 20, 1.0, seed) for seed in (1, 2, 1)]
+    same = [TokenRequest("t1", prompt(tiny, 3), 20, 1.0, seed) for seed in (1, 2, 1)]
     one, two, again = engine.rollouts(same)
     assert one.completion_ids == again.completion_ids
     assert one.completion_ids != two.completion_ids
@@ -139,7 +139,7 @@ def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
         lambda self, ids, *rest: widths.append(len(ids)) or step(self, ids, *rest),
     )
     limits = (2, 2, 2, 2, 4, 4, 30, 30)
-    asked = [TokenRequest(0, prompt(tiny, 1), n, 1.0, seed) for seed, n in enumerate(limits)]
+    asked = [TokenRequest("t0", prompt(tiny, 1), n, 1.0, seed) for seed, n in enumerate(limits)]
     lengths = [len(r.completion_ids) for r in engine.rollouts(asked)]
     assert len(widths) == max(lengths) - 1
     assert widths == sorted(widths, reverse=True)
@@ -197,7 +197,7 @@ def test_stop_texts_end_the_text_before_them(engine):
     ],
 )
 def test_wrong_requests(engine, change, message):
-    arguments = {"member_index": 0, "prompt_ids": (3,), "max_tokens": 2} | change
+    arguments = {"adapter": "t0", "prompt_ids": (3,), "max_tokens": 2} | change
     with pytest.raises(ValueError, match=message):
         engine.rollouts([TokenRequest(**arguments)])
 
@@ -229,7 +229,7 @@ def test_the_rest_of_the_family(tiny, tokenizer, config, kind):
     tiny.shake(adapters)
     for rollout in StackedEngine(adapters, tokenizer).rollouts(requests(tiny, 6, max_tokens=8)):
         whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
-        with torch.no_grad(), adapters.route([rollout.member_index]):
+        with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
             logits = model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
         wanted = torch.log_softmax(logits, -1).gather(1, whole[0, len(rollout.prompt_ids) :, None])
         assert torch.tensor(rollout.logprobs) == pytest.approx(wanted[:, 0], abs=2e-5)
@@ -242,7 +242,9 @@ def test_models_of_other_families_draw_the_same_through_transformers(
     twin.model.config.model_type = "another"
     general = StackedEngine(twin, tokenizer, max_rows=5)
     requests = [
-        TokenRequest(i % 4 - 1, prompt(tiny, i), 3 + 5 * (i % 5), float(i % 3), seed=i)
+        TokenRequest(
+            (None, *tiny.members)[i % 4], prompt(tiny, i), 3 + 5 * (i % 5), float(i % 3), seed=i
+        )
         for i in range(24)
     ]
     mine, theirs = engine.rollouts(requests), general.rollouts(requests)

@@ -4,7 +4,8 @@
 
 Plain transformers continues evalplus' chat prompts of a model folder BASE greedily, evalplus
 sanitises them, and `evalplus.evaluate` and `evals grade` judge the same file: pass@1 of both, and
-the tasks on
+the tasks on which they differ. Then `evals run` with the same recipe makes texts of its own, and
+those that differ from transformers' are counted. What OUT holds already is not made again.
 """
 
 import gzip
@@ -93,6 +94,8 @@ def generate(base: Path, tasks: list[dict[str, str]], raw: Path) -> None:
                 max_new_tokens=template.max_tokens,
                 stopping_criteria=[Stops(tokenizer, template.stop, width)],
                 pad_token_id=tokenizer.pad_token_id,
+                # The default cache is copied whole at every token.
+                cache_implementation="static",
             )
         with raw.open("a") as file:
             for task, row in zip(chosen, whole, strict=True):

@@ -17,7 +17,7 @@ MATCH = Match("t0", "s0")
 
 def rollout(n, reason="stop"):
     """A sample that its first token tells from all others."""
-    return Rollout(0, (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason)
+    return Rollout("s0", (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason)
 
 
 def solved(n, scores, *, match=MATCH, kind="code_o", status="ok"):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from evals.vllm_engine import installed
 from selfplay import __version__
 from selfplay.cli import main
 from selfplay.run.preset import preset_names
@@ -86,7 +87,8 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
         (("--seed", -1), ("seed",)),
         (("--mode", "solo"), ("mode is 'solo'", "populora, azr")),
         (("--engine", "vlm"), ("engine is 'vlm'", "did you mean vllm?")),
-        (("--engine", "vllm"), ("vllm", "--engine hf")),
+        (("--set", "vllm.gpu_memory_utilization=2"), ("vllm.gpu_memory_utilization is 2",)),
+        (("--set", "vllm.max_model_length=9"), ("did you mean vllm.max_model_len?",)),
         (("--set", "learner.learning_rat=1"), ("did you mean learner.learning_rate?",)),
         (("--set", "learner"), ("--set", "KEY=VALUE")),
         (("--set", "base=/no/such/model"), ("/no/such/model",)),
@@ -97,6 +99,14 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
 def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
     home = tmp_path / "run"
     refused(command("train", "--out", home, "--quiet", *flags), *words)
+    assert not home.exists()
+
+
+def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
+    home = tmp_path / "run"
+    words = ("vLLM, which is not installed", "pip install 'vllm>=0.30", "--engine hf")
+    refused(command("train", "--out", home, "--quiet", "--engine", "vllm"), *words)
     assert not home.exists()
 
 

@@ -9,6 +9,7 @@ from evals.benchmarks.catalog import BENCHMARKS, load_benchmark
 from evals.benchmarks.data import Data
 from evals.engine.request import Completion, Engine, Request
 from evals.errors import EvalsError, SettingsChanged
+from evals.frames.results import Results, read_results
 from evals.metrics.estimate import Estimate, estimate
 from evals.metrics.paired import Comparison, compare
 from evals.recipes.plain import plain
@@ -20,6 +21,7 @@ from evals.tables.table import Table, build_table
 
 if TYPE_CHECKING:
     from evals.engine.hf import HFEngine as HFEngine
+    from evals.vllm_engine.saved import VLLMEngine as VLLMEngine
 
 __all__ = [
     "BENCHMARKS",
@@ -38,11 +40,13 @@ __all__ = [
     "Recipe",
     "Request",
     "Result",
+    "Results",
     "Sample",
     "Score",
     "SettingsChanged",
     "Table",
     "Template",
+    "VLLMEngine",
     "__version__",
     "build_table",
     "compare",
@@ -51,13 +55,18 @@ __all__ = [
     "evaluate_together",
     "load_benchmark",
     "plain",
+    "read_results",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Import the engine, and with it torch and transformers, only when it is asked for."""
+    """Import an engine, and with it torch and transformers, only when it is asked for."""
     if name == "HFEngine":
         from evals.engine.hf import HFEngine
 
         return HFEngine
+    if name == "VLLMEngine":
+        from evals.vllm_engine.saved import VLLMEngine
+
+        return VLLMEngine
     raise AttributeError(f"module 'evals' has no attribute {name!r}")

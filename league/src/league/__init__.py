@@ -7,6 +7,7 @@ from league.basics.errors import (
     UnknownMember,
     UnreadableLeague,
 )
+from league.history.frames import LeagueFrames, read_league
 from league.history.rescore import Rescored, rescore
 from league.history.tuning import calibrate
 from league.league import League
@@ -38,6 +39,7 @@ __all__ = [
     "League",
     "LeagueConfig",
     "LeagueError",
+    "LeagueFrames",
     "LeagueLocked",
     "Outcome",
     "Pair",
@@ -60,6 +62,7 @@ __all__ = [
     "predict",
     "quality",
     "rate_matches",
+    "read_league",
     "rescore",
     "scheme_of",
     "simulate",

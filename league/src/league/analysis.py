@@ -17,6 +17,7 @@ from league.games.interaction import Interaction, interaction
 from league.games.nash import Exploitability, Nash, exploitability, nash
 from league.history.calibration import Calibration, calibration
 from league.history.drift import Drift, drift
+from league.history.frames import LeagueFrames, frames
 from league.history.generations import Generations, generations
 from league.history.history import History, Life, Match, history, history_of
 from league.history.ranks import RankInterval, rank_intervals
@@ -32,6 +33,7 @@ __all__ = [
     "Generations",
     "History",
     "Interaction",
+    "LeagueFrames",
     "Life",
     "Match",
     "Nash",
@@ -42,6 +44,7 @@ __all__ = [
     "diversity",
     "drift",
     "exploitability",
+    "frames",
     "game",
     "generations",
     "history",

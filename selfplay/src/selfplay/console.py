@@ -9,6 +9,7 @@ from typing import Any
 import click
 import yaml
 
+from evals.errors import EngineStopped
 from selfplay.errors import SelfplayError
 
 
@@ -28,8 +29,10 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
     except ValueError as error:
         if not isinstance(error, SelfplayError) and type(error) is ValueError:
             raise
-        if not isinstance(error, SelfplayError) and isinstance(error.__cause__, OSError):
-            # A part of ours that says in its own words what the system refused.
+        if isinstance(error, EngineStopped) or (
+            not isinstance(error, SelfplayError) and isinstance(error.__cause__, OSError)
+        ):
+            # A part of ours that says in its own words what died, or what the system refused.
             _stop(f"{error}{_resume_hint(directory)}", 1)
         _stop(str(error), 2)
 

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 import click
 
 from code_verifier import CodeVerifierError, SandboxUnavailable
-from evals.errors import EvalsError
+from evals.errors import EngineStopped, EvalsError
 
 _P = ParamSpec("_P")
 
@@ -27,7 +27,7 @@ def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
         except SandboxUnavailable as error:
             code = _fail(str(error), 1)
         except (EvalsError, CodeVerifierError) as error:
-            code = _fail(str(error), 2)
+            code = _fail(str(error), 1 if isinstance(error, EngineStopped) else 2)
         except KeyboardInterrupt:
             code = _fail("interrupted; finished samples are kept, the same command goes on", 130)
         except OSError as error:

@@ -1,6 +1,7 @@
 """`evals run`: adapters on benchmarks."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from evals.commands.showing import show
 from evals.errors import EvalsError
 from evals.runs.evaluation import BASE, choose, choose_recipe, evaluate_together
 from evals.runs.result import Result
+from evals.vllm_engine.installed import require_vllm
 
 
 @click.command()
@@ -60,7 +62,7 @@ def run(
 ) -> int:
     """Evaluate adapters on benchmarks; the same command goes on where a run stopped."""
     if engine == "vllm":
-        raise EvalsError("this version has no vllm engine yet; use --engine hf")
+        require_vllm()
     found = where(files, release, since, until).load(_names(benchmarks))
     recipes = [choose_recipe(benchmark, recipe) for benchmark in found]
     for benchmark, chosen in zip(found, recipes, strict=True):
@@ -74,6 +76,7 @@ def run(
         name_adapters,
     )
     from evals.engine.hf import HFEngine
+    from evals.vllm_engine.saved import VLLMEngine
 
     named = name_adapters(adapters)
     if population is not None:
@@ -87,9 +90,15 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
     results: list[Result] = []
-    with Sandbox(allow_weak=allow_weak) as sandbox:
-        loaded = HFEngine(
-            model, named, device=device, dtype=dtype, max_rows=max_rows, any_base=any_base
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(allow_weak=allow_weak))
+        opened = VLLMEngine if engine == "vllm" else HFEngine
+        loaded = stack.enter_context(
+            closing(
+                opened(
+                    model, named, device=device, dtype=dtype, max_rows=max_rows, any_base=any_base
+                )
+            )
         )
         for benchmark, chosen in zip(found, recipes, strict=True):
             total = (n or chosen.n) * len(choose(benchmark, limit)) * len(everyone)
@@ -111,7 +120,6 @@ def run(
                     allow_weak=allow_weak,
                     progress=progress,
                 )
-        loaded.close()
     return show(results, [out], as_json)
 
 

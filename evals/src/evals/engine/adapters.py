@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -81,28 +82,51 @@ def _replaced(run: Path) -> set[str]:
     return names
 
 
+@dataclass(frozen=True)
+class SavedAdapters:
+    """Adapters as they were saved, all fitting one base."""
+
+    adapters: dict[str, Adapter]
+    hashes: dict[str, str]
+    """Content hash of each."""
+    linears: dict[str, torch.nn.Linear]
+    """The layers of the base, by path, that any of them has factors for."""
+
+
+def load_saved(base: BaseModel, folders: Mapping[str, Path], any_base: bool) -> SavedAdapters:
+    """Load adapters and check them against the base, whose weights are not looked at.
+
+    any_base: accept an adapter whose configuration names another base model. Raises EvalsError when
+    one is damaged or belongs to another base.
+    """
+    found = SavedAdapters({}, {}, {})
+    for name, folder in folders.items():
+        try:
+            found.adapters[name] = load_adapter(folder)
+            found.hashes[name] = content_hash(folder)
+        except LoraEvoError as error:
+            raise EvalsError(str(error)) from error
+        found.linears.update(_fitting(base, found.adapters[name], folder, any_base))
+    return found
+
+
 def put_saved(
     base: BaseModel, folders: Mapping[str, Path], any_base: bool
 ) -> tuple[StackedAdapters, dict[str, str]]:
     """Put the adapters in these folders on the base; return them and their content hashes.
 
-    any_base: accept an adapter whose configuration names another base model. Raises EvalsError when
-    one is damaged, belongs to another base, or does not take hold.
+    Raises EvalsError as `load_saved` does, and when an adapter does not take hold.
     """
-    saved: dict[str, Adapter] = {}
-    hashes: dict[str, str] = {}
-    linears: dict[str, torch.nn.Linear] = {}
-    for name, folder in folders.items():
-        try:
-            saved[name] = load_adapter(folder)
-            hashes[name] = content_hash(folder)
-        except LoraEvoError as error:
-            raise EvalsError(str(error)) from error
-        linears |= _fitting(base, saved[name], folder, any_base)
-    adapters = stack_saved(base.model, linears, saved)
-    for name, adapter in saved.items():
+    saved = load_saved(base, folders, any_base)
+    adapters = stack_saved(base.model, saved.linears, saved.adapters)
+    for name, adapter in saved.adapters.items():
         _check_hold(base, adapters, adapter, name, folders[name])
-    return adapters, hashes
+    return adapters, saved.hashes
+
+
+def is_zero(adapter: Adapter) -> bool:
+    """Whether the adapter's update is 0 in every module, so that it says what the base says."""
+    return not any(bool(slot.B.any()) and bool(slot.A.any()) for slot in adapter.slots.values())
 
 
 def _fitting(
@@ -157,7 +181,7 @@ def _check_hold(
 
     An adapter that silently does not take hold would be evaluated as the base model.
     """
-    if not any(bool(slot.B.any()) and bool(slot.A.any()) for slot in adapter.slots.values()):
+    if is_zero(adapter):
         return
     ids = torch.arange(1, 9, device=base.model.device)[None] % base.model.config.vocab_size
     plain = base.model(input_ids=ids).logits

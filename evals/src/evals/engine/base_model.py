@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evals.errors import EvalsError
+from evals.errors import EvalsError, first_line
 
 NANO = "nano"
 _SAMPLED = 4096
@@ -125,12 +125,6 @@ def choose_device(device: str) -> torch.device:
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise EvalsError("device cuda: torch finds no GPU here; use --device cpu")
     return chosen
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type's name."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
 
 
 def _nano_folder() -> Path:

@@ -8,7 +8,6 @@ batches. What a request samples depends on its prompt, its adapter and its seed;
 batch can only change the last bits of the arithmetic.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -16,10 +15,18 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from evals.engine.adapter_exchange import import_adapter
 from evals.engine.decoder import KVCache, decoder_of, left_pad
 from evals.engine.general_decoder import GeneralCache
-from evals.engine.request import Completion, Request
 from evals.engine.rollout import Rollout, SampleTable, TokenRequest
+from evals.engine.rollout_engine import (
+    AdapterSource,
+    RolloutEngine,
+    check_request,
+    end_tokens,
+    read_adapter,
+    stop_width,
+)
 from evals.engine.stacked_lora import StackedAdapters
 from evals.errors import EvalsError
 
@@ -30,12 +37,14 @@ _COMPACT_BELOW = 0.9
 """Finished rows are dropped when at most this share of the rows is still open."""
 
 
-class StackedEngine:
-    """Implements `evals.engine.Engine` on a model with stacked adapters.
+class StackedEngine(RolloutEngine):
+    """Samples on a model with stacked adapters, which belongs to the caller.
 
     tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together;
     merge_rows: rows of one adapter from which on it is merged to sample them, 0 for never.
     """
+
+    shares_parameters = True
 
     def __init__(
         self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128, merge_rows: int = 0
@@ -48,48 +57,44 @@ class StackedEngine:
         self.tokenizer = tokenizer
         self.max_rows = max_rows
         self.merge_rows = merge_rows
-        self._decoder: Any = decoder_of(adapters.model)
-        self.end_tokens = _end_tokens(adapters.model, tokenizer)
+        model: Any = adapters.model
+        self._decoder: Any = decoder_of(model)
+        self._versions: dict[str, int] = {}
+        self.context = getattr(model.config, "max_position_embeddings", None)
+        generation_config = getattr(model, "generation_config", None)
+        self.end_tokens = end_tokens(model.config, generation_config, tokenizer)
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one completion per request, in the same order."""
-        rollouts = self.rollouts([self.tokenise(request) for request in requests])
-        return [
-            self.completion(rollout, request.stop)
-            for rollout, request in zip(rollouts, requests, strict=True)
-        ]
+    @property
+    def versions(self) -> dict[str, int]:
+        """Names of the members, and the version that was last put in their place."""
+        return {name: self._versions.get(name, 0) for name in self.adapters.members}
+
+    def put_adapter(self, name: str, version: int, adapter: AdapterSource) -> None:
+        """Copy an adapter into the member's place; the stack has the same places for ever."""
+        import_adapter(self.adapters, self.adapters.index(name), read_adapter(adapter))
+        self._versions[name] = version
+
+    def drop_adapter(self, name: str) -> None:
+        """Refused: the places belong to the stack."""
+        self.adapters.index(name)
+        raise EvalsError(f"{name!r} has a place in the stack, which can only be given another one")
+
+    def release(self) -> None:
+        """Nothing to give: caches live within a call."""
+
+    def restore(self) -> None:
+        """Nothing to take back."""
 
     def close(self) -> None:
         """Nothing to free: the model belongs to the caller."""
 
-    def tokenise(self, request: Request) -> TokenRequest:
-        """Return the request by token ids; the prompt is taken as it is, no tokens added."""
-        ids = self.tokenizer.encode(request.prompt, add_special_tokens=False)
-        return TokenRequest(
-            self.adapters.index(request.adapter),
-            tuple(ids),
-            request.max_tokens,
-            request.temperature,
-            request.seed,
-            request.stop,
-        )
-
-    def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
-        """Decode a rollout; the text ends before the end token and before any stop text."""
-        ids = rollout.completion_ids
-        text = self.decode(ids[:-1] if ids and ids[-1] in self.end_tokens else ids)
-        found = [at for s in stop if (at := text.find(s)) >= 0]
-        text = text[: min(found)] if found else text
-        return Completion(text, ids, rollout.logprobs, rollout.finish_reason)
-
     @torch.inference_mode()
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order."""
-        for request in requests:
-            _check(request)
         by_member: dict[int, list[int]] = defaultdict(list)
         for i, request in enumerate(requests):
-            by_member[request.member_index].append(i)
+            check_request(request)
+            by_member[self._place(request)].append(i)
         shared: list[int] = []
         results: dict[int, Rollout] = {}
         for member, mine in sorted(by_member.items()):
@@ -107,12 +112,12 @@ class StackedEngine:
         """Sample the chosen requests in chunks of similar prompt length."""
         order = sorted(
             chosen,
-            key=lambda i: (len((r := requests[i]).prompt_ids), r.member_index, r.prompt_ids),
+            key=lambda i: (len((r := requests[i]).prompt_ids), self._place(r), r.prompt_ids),
         )
         results: dict[int, Rollout] = {}
         for start in range(0, len(order), self.max_rows):
             chunk = order[start : start + self.max_rows]
-            chunk.sort(key=lambda i: requests[i].member_index)
+            chunk.sort(key=lambda i: self._place(requests[i]))
             rows = [requests[i] for i in chunk]
             results.update(zip(chunk, self._sample(rows), strict=True))
         return results
@@ -130,7 +135,7 @@ class StackedEngine:
                 live, tokens = live[keep], tokens[keep]
                 mask = None if mask is None else mask[keep]
             positions = table.prompt_lengths[live]
-            with self.adapters.route([requests[i].member_index for i in live.tolist()]):
+            with self.adapters.route([self._place(requests[i]) for i in live.tolist()]):
                 enough = int(_COMPACT_BELOW * len(live))
                 while int((table.lengths[live] == 0).sum()) > enough:
                     at = positions + table.drawn - 1
@@ -141,7 +146,7 @@ class StackedEngine:
 
     def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor | None]:
         """Read each different (member, prompt) once and spread the result over the requests."""
-        keys = [(r.member_index, r.prompt_ids) for r in requests]
+        keys = [(self._place(r), r.prompt_ids) for r in requests]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         device = self._decoder.device
         ids, real = left_pad([prompt for _, prompt in place], device)
@@ -161,38 +166,10 @@ class StackedEngine:
         for row in table.rows_with_stops:
             if int(table.lengths[row]) in (0, table.drawn):
                 stops = requests[row].stop
-                # A text of b bytes lies within its last b tokens: each has at least one byte.
-                width = max(len(s.encode()) for s in stops)
-                tail = table.tokens[row, max(0, table.drawn - width) : table.drawn].tolist()
-                text = self.decode(tail)
+                start = max(0, table.drawn - stop_width(stops))
+                text = self.decode(table.tokens[row, start : table.drawn].tolist())
                 if any(s in text for s in stops):
                     table.close(row)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of these tokens, special ones included."""
-        text: str = self.tokenizer.decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        return text
-
-
-def _check(request: TokenRequest) -> None:
-    if not request.prompt_ids:
-        raise EvalsError("a prompt is empty, expected at least one token")
-    if request.max_tokens < 1:
-        raise EvalsError(f"max_tokens is {request.max_tokens}; expected 1 or more")
-    if not 0.0 <= request.temperature < math.inf:
-        raise EvalsError(f"temperature is {request.temperature}; expected 0 or more")
-    if "" in request.stop:
-        raise EvalsError("a stop text is empty")
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The end tokens of the tokenizer, the model and its generation settings."""
-    ends: set[int] = set()
-    for part in (tokenizer, model.config, getattr(model, "generation_config", None)):
-        named = getattr(part, "eos_token_id", None)
-        ends |= set(named if isinstance(named, list) else () if named is None else (named,))
-    if not ends:
-        raise EvalsError("the tokenizer names no end token: set its eos_token")
-    return tuple(sorted(ends))
+    def _place(self, request: TokenRequest) -> int:
+        return self.adapters.index(request.adapter)

@@ -1,7 +1,8 @@
 """What a generation engine is: text in, tokens and log-probabilities out, one adapter per request.
 
-An engine is anything with `generate` and `close`; `evals.engine.hf` and `evals.engine.generation`
-have one each, for saved adapters and for those that a learner holds.
+For evaluation an engine is anything with `generate` and `close`, so that one of your own will do.
+Those of the project are `evals.engine.rollout_engine`'s: they take token ids as well, and adapters
+that change.
 """
 
 from collections.abc import Sequence

@@ -13,9 +13,10 @@ from evals.errors import EvalsError
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """A request by token ids and member index; see `evals.engine.Request`."""
+    """A request by token ids; see `evals.engine.request.Request`."""
 
-    member_index: int
+    adapter: str | None
+    """Name of an adapter that the engine holds; None is the base model."""
     prompt_ids: tuple[int, ...]
     max_tokens: int
     temperature: float = 1.0
@@ -27,7 +28,7 @@ class TokenRequest:
 class Rollout:
     """A sampled continuation by token ids, as the learner needs it."""
 
-    member_index: int
+    adapter: str | None
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     """Sampled tokens, the end token included when it was sampled."""
@@ -94,7 +95,7 @@ class SampleTable:
         ):
             found.append(
                 Rollout(
-                    request.member_index,
+                    request.adapter,
                     request.prompt_ids,
                     tuple(tokens[row][:length]),
                     tuple(logprobs[row][:length]),

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
-from evals.engine.base_model import first_line, public_name, resolve
+from evals.engine.base_model import public_name, resolve
+from evals.errors import first_line
 from selfplay.errors import ConfigError
 
 _QWEN25 = re.compile(r"Qwen2\.5(?:-Coder)?-(0\.5|1\.5|3|7|14)B(?:-Instruct)?")

@@ -55,7 +55,8 @@ def template_named(name: str, base: str) -> Template:
 def _tokenizer(base: str) -> Any:
     from transformers import AutoTokenizer
 
-    from evals.engine.base_model import first_line, resolve
+    from evals.engine.base_model import resolve
+    from evals.errors import first_line
 
     source = resolve(base)
     try:

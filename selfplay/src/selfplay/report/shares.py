@@ -9,7 +9,7 @@ from selfplay.report.plot_frame import Frame, axes, drawing, panel, value_range
 from selfplay.report.reading.run_data import RHO_BINS, Run
 
 COLUMNS = 40
-PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "save")
+PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "publish", "save")
 
 
 def rejected_panel(run: Run) -> str:

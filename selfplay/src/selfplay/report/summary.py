@@ -6,6 +6,7 @@ from pathlib import Path
 
 from selfplay.report.markup import duration, figure, visible
 from selfplay.report.measures import Measure, moved_measures, solve_rates
+from selfplay.report.reading.drift import drift_sentence
 from selfplay.report.reading.lineage import lives
 from selfplay.report.reading.run_data import Run, read_run
 from selfplay.report.reading.standing import conclusion, standing_lines
@@ -128,7 +129,8 @@ def summary_text(run: Path) -> str:
     rates = {measure.title for measure in solve_rates(data.kinds)}
     wanted = {"Student reward", "Teacher reward", "Valid share", "AST depth"} | rates
     wanted.add("Students minus frozen base")
-    lines = [headline(data), costs(data), "", *standing_lines(data.standings), ""]
+    told = filter(None, (headline(data), costs(data), drift_sentence(data)))
+    lines = [*told, "", *standing_lines(data.standings), ""]
     lines.append(f"{'':{WIDTH}}{'first quarter':>18}{'last quarter':>18}")
     for measure, change in moved(data):
         if measure.title in wanted:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from selfplay.report.markup import element, escape, figure
+from selfplay.report.reading.drift import drift_sentence
 from selfplay.report.reading.run_data import Run
 from selfplay.report.summary import board, costs, headline, moved, quarter_text, reading
 
@@ -52,7 +53,7 @@ def guide() -> str:
 
 def _run_summary(run: Run, named: bool) -> str:
     parts = [element("h3", escape(run.name))] if named else []
-    words = " ".join(filter(None, (headline(run), costs(run), reading(run))))
+    words = " ".join(filter(None, (headline(run), costs(run), drift_sentence(run), reading(run))))
     parts.append(element("p", escape(words), class_="lead"))
     parts.append(element("div", _moved_table(run) + _board_table(run), class_="tables"))
     return "".join(parts)

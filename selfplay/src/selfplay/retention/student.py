@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from code_verifier import Sandbox, Task
-from evals.engine.generation import StackedEngine
 from evals.engine.rollout import Rollout, TokenRequest
+from evals.engine.rollout_engine import RolloutEngine
 from evals.engine.sampling import derive_seed, stream
 from lora_evo import Adapter
 from selfplay.errors import SelfplayError
@@ -44,7 +44,7 @@ class FixedTaskLearner:
     def __init__(
         self,
         learner: Learner,
-        engine: StackedEngine,
+        engine: RolloutEngine,
         template: Template,
         sandbox: Sandbox,
         tasks: FixedTasks,
@@ -129,11 +129,10 @@ class FixedTaskLearner:
     def _attempt(
         self, rows: Sequence[tuple[int, Task, int]], temperature: float
     ) -> tuple[list[Rollout], list[str | None], list[float]]:
+        names, length = self.learner.members, self._lesson.max_tokens
         rollouts = self._engine.rollouts(
             [
-                TokenRequest(
-                    place, self._prompts[task.id], self._lesson.max_tokens, temperature, seed
-                )
+                TokenRequest(names[place], self._prompts[task.id], length, temperature, seed)
                 for place, task, seed in rows
             ]
         )

@@ -114,7 +114,7 @@ def _request(
 ) -> TokenRequest:
     ids = run.engine.tokenizer.encode(prompt, add_special_tokens=False)
     return TokenRequest(
-        member_index=run.learner.adapters.index(member),
+        adapter=member,
         prompt_ids=tuple(ids),
         max_tokens=length,
         temperature=temperature,

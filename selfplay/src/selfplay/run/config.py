@@ -12,7 +12,7 @@ from selfplay.errors import ConfigError
 from selfplay.learning.reward import StudentRewards
 from selfplay.learning.settings import LearnerConfig
 from selfplay.records.ranges import AtLeastOne, Count
-from selfplay.run.sections import EvolutionConfig, RolloutConfig, SandboxConfig
+from selfplay.run.sections import EvolutionConfig, RolloutConfig, SandboxConfig, VLLMConfig
 from selfplay.run.settings import one_of, read_settings
 from selfplay.run.yardstick_settings import YardstickConfig
 
@@ -30,7 +30,7 @@ class RunConfig:
     mode: Literal["populora", "azr"] = "populora"
     """`populora`, or `azr`: one adapter in both roles with AZR's reward."""
     engine: Literal["hf", "vllm"] = "hf"
-    """Generation engine: `hf` (the learner's own module) or `vllm`."""
+    """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/vllm.md)."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
     threads: Count = 0
@@ -50,6 +50,7 @@ class RunConfig:
     keep_checkpoints: AtLeastOne = 2
     """Newest checkpoints that stay on disk."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    vllm: VLLMConfig = field(default_factory=VLLMConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward: StudentRewards = field(default_factory=StudentRewards)
     league: LeagueConfig = field(default_factory=LeagueConfig)

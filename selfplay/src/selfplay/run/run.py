@@ -1,7 +1,7 @@
 """An open run: everything a step works with."""
 
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -9,13 +9,16 @@ import torch
 from code_verifier import Limits, Sandbox
 from evals.engine.base_model import choose_device, load_base_model
 from evals.engine.generation import StackedEngine
+from evals.engine.rollout_engine import RolloutEngine
 from evals.engine.sampling import derive_seed
+from evals.vllm_engine.adapter_check import linear_shapes
+from evals.vllm_engine.installed import require_vllm
 from league import League
-from selfplay.errors import ConfigError
 from selfplay.learning.learner import Learner
 from selfplay.prompts.template import Template, template_named
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.config import RunConfig
+from selfplay.run.vllm_sampling import open_vllm
 from selfplay.run.yardstick_state import Yardstick
 
 
@@ -27,7 +30,8 @@ class Run:
     directory: Path
     template: Template
     learner: Learner
-    engine: StackedEngine
+    engine: RolloutEngine
+    """Samples the members' rollouts."""
     sandbox: Sandbox
     league: League | None
     """None in mode azr: one agent has nobody to be matched with."""
@@ -40,13 +44,16 @@ class Run:
     """What members are measured on."""
     step: int = 0
     """Steps done."""
+    published: dict[str, str] = field(default_factory=dict)
+    """Content hash of what the engine holds of each member, where it does not share them."""
 
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""
         return derive_seed(self.config.seed, *keys)
 
     def close(self) -> None:
-        """End the sandbox's processes and release the league."""
+        """End the sandbox's processes and the engine, and release the league."""
+        self.engine.close()
         self.sandbox.close()
         if self.league is not None:
             self.league.close()
@@ -74,21 +81,19 @@ def open_sandbox(config: RunConfig) -> Sandbox:
     return Sandbox(workers=s.workers, limits=limits, runs=s.runs)
 
 
-def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
-    """Load the base model and put a fresh adapter for every founder on it."""
+def open_learner(config: RunConfig) -> tuple[Learner, RolloutEngine]:
+    """Load the base model, put a fresh adapter for every founder on it, and open the engine."""
     if config.engine == "vllm":
-        raise ConfigError(
-            "engine is 'vllm', which this version does not have yet; use --engine hf, "
-            "the learner's own module"
-        )
+        require_vllm()
     if config.threads:
         torch.set_num_threads(config.threads)
     base = load_base_model(config.base, choose_device(config.device), config.dtype)
-    model, tokenizer = base.model, base.tokenizer
+    shapes = linear_shapes(base.model)
+    tokenizer = base.tokenizer
     teachers, students = founders(config)
     members = list(dict.fromkeys(teachers + students))
     learner = Learner(
-        model,
+        base.model,
         tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
         members,
         config.learner,
@@ -97,9 +102,11 @@ def open_learner(config: RunConfig) -> tuple[Learner, StackedEngine]:
         roles=[role_of(member) for member in members],
     )
     rollout = config.rollout
-    engine = StackedEngine(
+    engine: RolloutEngine = StackedEngine(
         learner.adapters, tokenizer, max_rows=rollout.max_rows, merge_rows=rollout.merge_rows
     )
+    if config.engine == "vllm":
+        engine = open_vllm(config, base, shapes, len(members))
     gc.collect()
     return learner, engine
 

@@ -1,4 +1,4 @@
-"""Sections of a run's configuration: what is sampled, how members are replaced, who judges."""
+"""Sections of a run's configuration: what is sampled and by what, who is replaced, who judges."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -38,6 +38,22 @@ class RolloutConfig:
     """Rows decoded together; changes speed and memory."""
     merge_rows: Count = 64
     """Rows from which on a member samples through merged weights; 0 for never."""
+
+
+@dataclass(frozen=True)
+class VLLMConfig:
+    """The engine of `engine: vllm`; names as in vLLM."""
+
+    gpu_memory_utilization: Annotated[float, Meta(gt=0, le=1)] = 0.45
+    """Share of the GPU's memory for vLLM's weights and cache; the learner needs the rest."""
+    max_model_len: AtLeastOne | None = None
+    """Longest prompt and completion together, in tokens; null: from the lengths of rollout."""
+    enforce_eager: bool = False
+    """Do without CUDA graphs: slower, a shorter start, less memory."""
+    kv_cache_memory_bytes: AtLeastOne | None = None
+    """Memory of the cache; null: what the share leaves, on a CPU 1 GiB."""
+    sleep: bool = True
+    """Give the cache's memory to the learner between sampling and sampling; nothing on a CPU."""
 
 
 @dataclass(frozen=True)

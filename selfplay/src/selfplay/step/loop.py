@@ -44,6 +44,7 @@ from selfplay.step.credit import assign_credit
 from selfplay.step.evolution import evolve
 from selfplay.step.phases import match, propose, sampled_tokens, solve, verify
 from selfplay.step.progress import Progress
+from selfplay.step.publishing import publish
 from selfplay.step.step_record import memory_mb, metrics_row, task_rows
 from selfplay.yardstick.measurement import is_due, measure_members
 
@@ -61,6 +62,7 @@ def train_step(run: Run, progress: Progress) -> None:
         verified = verify(run, proposed)
     with clock("solve"):
         solved = solve(run, verified, step)
+    run.engine.release()
     with clock("update"):
         credit = assign_credit(solved, run.config)
         factor = run.config.learner.schedule(step, run.config.steps)
@@ -71,6 +73,10 @@ def train_step(run: Run, progress: Progress) -> None:
     if run.league is not None and _evolves(run, step):
         with clock("evolve"):
             births = evolve(run, run.league, step)
+    run.engine.restore()
+    if not run.engine.shares_parameters:
+        with clock("publish"):
+            publish(run, step)
 
     new = _remember(run, solved)
     row = metrics_row(
@@ -119,6 +125,7 @@ def resume(directory: Path, progress: Progress) -> None:
         restore_run(run, checkpoint, state)
         if config.mode == "populora":
             run.league = open_league(directory)
+        publish(run, run.step)
         _train_until_done(run, progress)
 
 
@@ -132,6 +139,7 @@ def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
             run.league = League(
                 directory / "league", teachers=teachers, students=students, config=config.league
             )
+        publish(run, 0)
         if is_due(run, 0):
             append_rows(directory / YARDSTICK, measure_members(run, 0))
         save_checkpoint(run)

@@ -1,0 +1,272 @@
+"""Rollouts by vLLM: every version of an adapter is served under a name of its own.
+
+vLLM tells cached keys and values apart by an adapter's name and path, so a version that reuses
+either is answered from the cache of the one before. Here `t0@v17` is written, added, and only then
+is `t0@v16` removed and, last, deleted. Only vLLM's public calls are used.
+
+A sample depends on its request's seed and not on its neighbours as far as the arithmetic does not:
+on a CPU with one thread it is the same to the last bit; on a GPU sums are taken in another order in
+another batch, which turns a draw now and then.
+"""
+
+import gc
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evals.engine.rollout import Rollout, TokenRequest
+from evals.engine.rollout_engine import AdapterSource, RolloutEngine, check_request, read_adapter
+from evals.errors import EngineStopped, EvalsError, first_line
+from evals.vllm_engine.adapter_check import Shapes, check_adapter, zero_adapter
+from evals.vllm_engine.adapter_folder import AdapterFolder, say
+from evals.vllm_engine.conversion import rollout_of, sampling_arguments
+from evals.vllm_engine.installed import import_vllm
+from evals.vllm_engine.options import Serving, VLLMOptions, llm_arguments
+
+_BASE = "base@zero"
+"""Label of the zero adapter that the base's rows use."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """One version of an adapter as vLLM knows it."""
+
+    label: str
+    number: int
+    """vLLM's id; never given twice."""
+    folder: Path
+    version: int
+
+
+class VLLMRolloutEngine(RolloutEngine):
+    """Samples through `vllm.LLM`.
+
+    serving, options: what is served, and how. tokenizer: a transformers tokenizer. end_tokens:
+    those of the base. shapes: the base's linear layers by path, for checking adapters. threads:
+    torch's, on a CPU; 0 leaves them. folder: where adapters are written. multiprocess: whether the
+    engine gets a process of its own; None: on a GPU, where an engine that dies would take this
+    process's memory along.
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        options: VLLMOptions,
+        tokenizer: Any,
+        end_tokens: Sequence[int],
+        shapes: Shapes,
+        *,
+        threads: int = 0,
+        folder: AdapterFolder | None = None,
+        multiprocess: bool | None = None,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.end_tokens = tuple(end_tokens)
+        self.context = serving.length(options)
+        self.max_rows = options.max_rows
+        self._serving, self._options, self._shapes = serving, options, shapes
+        self._threads = threads
+        self._on_cpu = serving.device.type == "cpu"
+        own_process = not self._on_cpu if multiprocess is None else multiprocess
+        self._vllm = import_vllm(own_process)
+        self._held: dict[str, _Held] = {}
+        self._labels: set[str] = set()
+        self._count = 0
+        self._asleep: list[str] = []
+        self._folder = AdapterFolder() if folder is None else folder
+        self._llm: Any = self._built()
+        if serving.max_adapters:
+            try:
+                self._zero = self._add(_BASE, 0, zero_adapter(shapes))
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """Names of the adapters that requests may name, and the version that is in force."""
+        return {name: held.version for name, held in self._held.items()}
+
+    def put_adapter(self, name: str, version: int, adapter: AdapterSource) -> None:
+        """Serve this version from the next call on; the one before goes when this one is there."""
+        found = read_adapter(adapter)
+        check_adapter(name, found, self._shapes, self._serving.max_rank)
+        before = self._held.get(name)
+        if before is None and len(self._held) == self._serving.max_adapters:
+            raise EvalsError(
+                f"the engine has room for {self._serving.max_adapters} adapters, all taken; drop "
+                f"one before {name!r} is put"
+            )
+        self._held[name] = self._add(f"{name}@v{version}", version, found)
+        if before is not None:
+            self._remove(before)
+
+    def drop_adapter(self, name: str) -> None:
+        """Serve this adapter no longer."""
+        self._known(name)
+        self._remove(self._held.pop(name))
+
+    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        """Sample every request; results in the same order.
+
+        An engine that dies is started again once, its adapters put back, and asked again: seeds
+        belong to requests, so the samples are the same. Raises EngineStopped when it dies again.
+        """
+        for request in requests:
+            self._check(request)
+        if not requests:
+            return []
+        self.restore()
+        try:
+            return self._sampled(requests)
+        except Exception as error:  # a dead engine raises whatever it died of
+            say(f"vLLM's engine died ({first_line(error)}); it is started again")
+            self._restart()
+        try:
+            return self._sampled(requests)
+        except Exception as error:
+            raise EngineStopped(
+                f"vLLM's engine died again when it was asked the same: {first_line(error)}; try "
+                "fewer rows (max_rows), a shorter max_model_len or another gpu_memory_utilization"
+            ) from error
+
+    def release(self) -> None:
+        """Give the cache's memory back; the weights stay where that can be told apart."""
+        if self._asleep or not self._options.sleep or self._on_cpu:
+            return
+        if hasattr(self._llm, "release_kv_cache_memory"):
+            self._llm.sleep(level=0)
+            self._llm.release_kv_cache_memory()
+            self._asleep = ["kv_cache", "scheduling"]
+        else:
+            self._llm.sleep(level=1)
+            self._asleep = ["weights", "kv_cache", "scheduling"]
+
+    def restore(self) -> None:
+        """Wake up, and add every adapter again: sleep may have lost them without a word."""
+        if self._asleep:
+            self._llm.wake_up(tags=self._asleep)
+            self._asleep = []
+            self._add_again()
+
+    def close(self) -> None:
+        """End the engine and delete its adapters."""
+        self._shut_down()
+        self._folder.close()
+
+    def _check(self, request: TokenRequest) -> None:
+        """Refuse what would kill the engine while it samples."""
+        check_request(request)
+        if request.adapter is not None:
+            self._known(request.adapter)
+        length = len(request.prompt_ids) + request.max_tokens
+        if self.context is not None and length > self.context:
+            raise EvalsError(
+                f"a prompt of {len(request.prompt_ids)} tokens and {request.max_tokens} to sample "
+                f"are {length}, the engine was opened for {self.context}: raise max_model_len (in "
+                "a run: --set vllm.max_model_len=N), or sample fewer"
+            )
+
+    def _known(self, name: str) -> None:
+        if name not in self._held:
+            raise EvalsError(f"no adapter named {name!r}; loaded: {', '.join(self._held)}")
+
+    def _sampled(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": list(request.prompt_ids)} for request in requests],
+            [
+                self._vllm.SamplingParams(**sampling_arguments(request, self.end_tokens))
+                for request in requests
+            ],
+            lora_request=[self._lora(request.adapter) for request in requests],
+            use_tqdm=False,
+        )
+        return [
+            rollout_of(request, output.outputs[0], self.end_tokens, self.decode)
+            for request, output in zip(requests, outputs, strict=True)
+        ]
+
+    def _lora(self, name: str | None) -> Any:
+        """The adapter of a row as vLLM is asked for it; the base's rows have the zero adapter."""
+        if not self._serving.max_adapters:
+            return None
+        return self._request(self._zero if name is None else self._held[name])
+
+    def _request(self, held: _Held) -> Any:
+        return self._vllm.LoRARequest(held.label, held.number, str(held.folder))
+
+    def _add(self, label: str, version: int, adapter: Any) -> _Held:
+        """Write a version under a label that no other ever had, and register it."""
+        self._count += 1
+        if label in self._labels:
+            label = f"{label}.{self._count}"
+        self._labels.add(label)
+        held = _Held(label, self._count, self._folder.write(label, adapter), version)
+        try:
+            self._register(held)
+        except BaseException:
+            self._folder.remove(held.folder)
+            raise
+        return held
+
+    def _register(self, held: _Held) -> None:
+        try:
+            added = self._llm.llm_engine.add_lora(self._request(held))
+        except Exception as error:
+            raise EvalsError(
+                f"vLLM refuses the adapter {held.label}: {first_line(error)}; use --engine hf"
+            ) from error
+        if not added:
+            raise EvalsError(f"vLLM did not take the adapter {held.label}; use --engine hf")
+
+    def _remove(self, held: _Held) -> None:
+        """Take a version out; its folder goes last, for an engine that cannot find one dies."""
+        self._llm.llm_engine.remove_lora(held.number)
+        self._folder.remove(held.folder)
+
+    def _add_again(self) -> None:
+        if self._serving.max_adapters:
+            for held in (self._zero, *self._held.values()):
+                self._register(held)
+
+    def _restart(self) -> None:
+        self._shut_down()
+        self._llm = self._built()
+        self._asleep = []
+        self._add_again()
+
+    def _built(self) -> Any:
+        """A new `vllm.LLM`. Raises EvalsError in one line."""
+        if self._threads:
+            torch.set_num_threads(self._threads)  # the engine's own, once it is built, stay
+        preload = os.environ.get("LD_PRELOAD")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # those of vLLM's own files
+                return self._vllm.LLM(**llm_arguments(self._serving, self._options))
+        except Exception as error:
+            raise EvalsError(
+                f"vLLM cannot serve {self._serving.model}: {first_line(error)}; see docs/vllm.md, "
+                "or use --engine hf"
+            ) from error
+        finally:
+            # It asks for libraries in the processes to come, which include those that judge.
+            os.environ.pop("LD_PRELOAD", None)
+            if preload is not None:
+                os.environ["LD_PRELOAD"] = preload
+
+    def _shut_down(self) -> None:
+        llm, self._llm = getattr(self, "_llm", None), None
+        if llm is not None:
+            with suppress(Exception):  # what is dead need not be ended
+                llm.llm_engine.engine_core.shutdown()
+            del llm
+            gc.collect()
+            if not self._on_cpu:
+                torch.cuda.empty_cache()

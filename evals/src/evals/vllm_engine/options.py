@@ -1,0 +1,112 @@
+"""What a vLLM engine is built with, and the keywords of `vllm.LLM` that follow from it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from evals.errors import EvalsError
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM sets room aside for; an adapter uses the next that holds it."""
+CPU_CACHE_BYTES = 2**30
+"""Keys and values on a CPU, where there is no share of a GPU to take."""
+_CPU_BLOCK = 32
+"""Tokens of a cache block on a CPU: the fastest multiple of 32 there, with the same results."""
+
+
+@dataclass(frozen=True)
+class VLLMOptions:
+    """Names as in vLLM."""
+
+    gpu_memory_utilization: float = 0.9
+    """Share of the GPU's memory for weights and cache; a learner beside it needs the rest."""
+    max_model_len: int | None = None
+    """Longest prompt and completion together, in tokens; None is what the model reads."""
+    enforce_eager: bool = False
+    """Do without CUDA graphs: slower, a shorter start, less memory."""
+    kv_cache_memory_bytes: int | None = None
+    """Memory of the cache; None is the rest of the share, on a CPU 1 GiB."""
+    sleep: bool = False
+    """Whether `release` gives the memory of the cache back; on a CPU there is nothing to give."""
+    max_rows: int = 256
+    """Sequences sampled together."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is served: the base model, and room for adapters on it."""
+
+    model: str
+    """Folder or hub name."""
+    dtype: str
+    """float32, bfloat16 or float16."""
+    device: torch.device
+    context: int | None
+    """Longest text that the model reads, in tokens."""
+    max_adapters: int = 0
+    """Adapters that are held at the same time; 0 serves the base alone."""
+    max_rank: int = 1
+    """Highest rank of an adapter."""
+
+    def length(self, options: VLLMOptions) -> int | None:
+        """Longest prompt and completion together, in tokens."""
+        lengths = [n for n in (self.context, options.max_model_len) if n is not None]
+        return min(lengths, default=None)
+
+
+def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
+    """Return the keywords of `vllm.LLM`.
+
+    Log-probabilities are those of the distribution sampled from, and the model's own sampling
+    defaults stay out. One slot more than adapters holds the zero adapter of the base's rows, and
+    the CPU's cache holds every adapter twice, so that a new version is added before the old goes.
+    """
+    on_cpu = serving.device.type == "cpu"
+    length = serving.length(options)
+    arguments: dict[str, Any] = {
+        "model": serving.model,
+        "dtype": serving.dtype,
+        "max_model_len": length,
+        "max_num_seqs": options.max_rows,
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",
+        "enforce_eager": options.enforce_eager or on_cpu,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "seed": 0,
+    }
+    if serving.max_adapters:
+        slots = serving.max_adapters + 1
+        arguments |= {
+            "enable_lora": True,
+            "max_loras": slots,
+            "max_cpu_loras": 2 * slots,
+            "max_lora_rank": rounded_rank(serving.max_rank),
+        }
+    if on_cpu:
+        # A chunk of a prompt with a seeded request kills the engine on a CPU.
+        arguments |= {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(4096, length or 4096),
+            "block_size": _CPU_BLOCK,
+            "kv_cache_memory_bytes": options.kv_cache_memory_bytes or CPU_CACHE_BYTES,
+        }
+    else:
+        arguments |= {
+            "gpu_memory_utilization": options.gpu_memory_utilization,
+            "kv_cache_memory_bytes": options.kv_cache_memory_bytes,
+            "enable_sleep_mode": options.sleep,
+        }
+    return arguments
+
+
+def rounded_rank(rank: int) -> int:
+    """The smallest rank that vLLM knows and that holds this one. Raises EvalsError."""
+    for known in RANKS:
+        if rank <= known:
+            return known
+    raise EvalsError(
+        f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf, or a lower "
+        "rank (`lora-evo resize`)"
+    )

@@ -1,0 +1,102 @@
+"""Tests that need vLLM: run by `make test-vllm`, skipped with a reason where there is none."""
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from evals.engine.base_model import load_base_model
+from evals.engine.generation import StackedEngine
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.learner import Learner
+from selfplay.run.config import override, read_config
+from selfplay.run.preset import read_preset
+
+REASON = "vLLM is not installed here; `make test-vllm` makes an environment that has it"
+MEMBERS = ("t0", "t1", "s0", "s1")
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    if importlib.util.find_spec("vllm") is None:
+        for item in items:
+            if here in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=REASON))
+
+
+def config(*assignments):
+    data = read_preset("nano")
+    for assignment in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *assignments):
+        override(data, assignment)
+    return read_config(data)
+
+
+def open_both(settings):
+    """A learner on nano, its own engine, and the vLLM engine of the same members."""
+    from evals.vllm_engine.adapter_check import linear_shapes
+    from selfplay.run.vllm_sampling import open_vllm
+
+    torch.set_num_threads(1)
+    base = load_base_model("nano", torch.device("cpu"), "float32")
+    shapes = linear_shapes(base.model)
+    learner = Learner(base.model, 0, MEMBERS, settings.learner, seed=1, base_model="nano")
+    own = StackedEngine(learner.adapters, base.tokenizer, max_rows=64)
+    served = open_vllm(settings, base, shapes, len(MEMBERS))
+    return SimpleNamespace(learner=learner, own=own, served=served, config=settings)
+
+
+@pytest.fixture(scope="session")
+def both():
+    opened = open_both(config())
+    yield opened
+    opened.served.close()
+
+
+def shake(learner, seed):
+    """An update that moves every member far, each in its own direction."""
+    rng = Random(seed)
+    samples = [
+        TrainingSample(
+            member,
+            tuple(rng.randrange(2, 400) for _ in range(12)),
+            (completion := tuple(rng.randrange(2, 400) for _ in range(10))),
+            (-6.0,) * len(completion),
+            rng.choice((-1.0, 1.0)),
+            False,
+        )
+        for member in learner.members
+        for _ in range(3)
+    ]
+    for _ in range(4):
+        learner.update(samples, lr_factor=20.0)
+
+
+@pytest.fixture(scope="session")
+def tools():
+    return SimpleNamespace(config=config, open_both=open_both, shake=shake, members=MEMBERS)
+
+
+@pytest.fixture
+def environment():
+    """For commands: one thread, and this checkout's packages first."""
+    root = Path(__file__).parents[2]
+    parts = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
+    paths = [str(root / part / "src") for part in parts]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def command():
+    """The command line that runs one of our packages."""
+    return lambda package, *words: [sys.executable, "-m", package, *map(str, words)]
+
+
+@pytest.fixture
+def rows():
+    return lambda path: [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,0 +1,145 @@
+"""One engine, four adapters, three updates: the engine always says what the learner says."""
+
+from random import Random
+
+import pytest
+import torch
+
+from evals import EvalsError
+from evals.engine.rollout import TokenRequest
+
+PROMPT = 70
+"""Longer than two blocks of the cache, so that a block could be taken from an earlier version."""
+
+
+def asked(tools, temperature, seed=0, count=3, prompt=PROMPT):
+    rng = Random(seed)
+    prompts = [tuple(rng.randrange(2, 400) for _ in range(prompt)) for _ in range(count)]
+    return [
+        TokenRequest(name, ids, 16, temperature, seed=97 * i + 5)
+        for i, ids in enumerate(prompts)
+        for name in (None, *tools.members)
+    ]
+
+
+def publish(both, version):
+    for member in both.learner.members:
+        both.served.put_adapter(member, version, both.learner.export(member))
+
+
+def furthest(learner, rollouts):
+    """The largest difference between a rollout's log-probabilities and the learner's own."""
+    most = 0.0
+    for rollout in rollouts:
+        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
+        with torch.no_grad(), learner.adapters.route([learner.adapters.index(rollout.adapter)]):
+            logits = learner.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
+        table = torch.log_softmax(logits, -1)
+        own = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
+        most = max(most, float((own - torch.tensor(rollout.logprobs)).abs().max()))
+    return most
+
+
+def test_three_updates_with_hot_swap(both, tools):
+    before = None
+    for version in range(4):
+        publish(both, version)
+        assert both.served.versions == dict.fromkeys(tools.members, version)
+        greedy = both.served.rollouts(asked(tools, 0.0))
+        own = both.own.rollouts(asked(tools, 0.0))
+        assert [r.completion_ids for r in greedy] == [r.completion_ids for r in own]
+        assert furthest(both.learner, greedy) < 1e-4
+        assert furthest(both.learner, both.served.rollouts(asked(tools, 1.0))) < 1e-4
+        mine = [r.logprobs for r in greedy if r.adapter is not None]
+        if before is not None:
+            assert all(one != other for one, other in zip(mine, before, strict=True))
+        base = {r.logprobs for r in greedy if r.adapter is None}
+        assert version == 0 or not base & set(mine)
+        before = mine
+        tools.shake(both.learner, version)
+
+
+def test_the_naive_swap_is_answered_from_the_cache_of_the_version_before(both, tools):
+    """The same name and path for new weights: what this engine does not do, and why."""
+    member = tools.members[0]
+    publish(both, 50)
+    requests = [r for r in asked(tools, 0.0, seed=3) if r.adapter == member]
+    engine = both.served
+    naive = engine._add("naive", 50, both.learner.export(member))
+    known = engine._held[member]
+    engine._held[member] = naive
+    engine.rollouts(requests)
+    with torch.no_grad():
+        for layer in both.learner.adapters.layers.values():
+            layer.lora_B[0].add_(
+                torch.linspace(-0.2, 0.2, layer.lora_B[0].numel()).view_as(layer.lora_B[0])
+            )
+    engine._folder.remove(naive.folder)
+    engine._llm.llm_engine.remove_lora(naive.number)
+    assert engine._folder.write("naive", both.learner.export(member)) == naive.folder
+    again = type(naive)("naive", naive.number + 1000, naive.folder, 51)
+    engine._register(again)
+    engine._held[member] = again
+    stale = furthest(both.learner, engine.rollouts(requests))
+    engine._held[member] = known
+    engine._remove(again)
+    publish(both, 51)
+    right = furthest(both.learner, engine.rollouts(requests))
+    assert right < 1e-4
+    assert stale > 100 * max(right, 1e-4)
+
+
+def test_a_sample_depends_on_its_seed_and_not_on_the_batch(both, tools):
+    publish(both, 60)
+    requests = asked(tools, 1.0, seed=4, count=5)
+    whole = both.served.rollouts(requests)
+    assert both.served.rollouts(requests[::-1])[::-1] == whole
+    for i in (0, 7, 13):
+        assert both.served.rollouts([requests[i]]) == [whole[i]]
+    other = [TokenRequest(r.adapter, r.prompt_ids, 16, 1.0, r.seed + 1) for r in requests]
+    assert [r.completion_ids for r in both.served.rollouts(other)] != [
+        r.completion_ids for r in whole
+    ]
+
+
+def test_the_temperature_is_in_the_log_probabilities(both, tools):
+    publish(both, 65)
+    requests = [TokenRequest(None, tuple(range(2, 20)), 12, 0.7, seed=s) for s in range(4)]
+    for rollout in both.served.rollouts(requests):
+        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
+        with torch.no_grad():
+            logits = both.learner.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
+        table = torch.log_softmax(logits / 0.7, -1)
+        own = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
+        assert torch.tensor(rollout.logprobs) == pytest.approx(own, abs=1e-4)
+
+
+def test_what_would_kill_the_engine_is_refused_and_it_lives_on(both, tools):
+    publish(both, 70)
+    requests = asked(tools, 0.0, seed=5, count=1)
+    before = both.served.rollouts(requests)
+    ids = requests[0].prompt_ids
+    for request, message in (
+        (TokenRequest("gone", ids, 4), "no adapter named 'gone'; loaded: t0, t1, s0, s1"),
+        (TokenRequest("t0", ids, 5000), "raise max_model_len"),
+        (TokenRequest("t0", (), 4), "a prompt is empty"),
+    ):
+        with pytest.raises(EvalsError, match=message):
+            both.served.rollouts([request])
+    with pytest.raises(EvalsError, match="room for 4 adapters, all taken"):
+        both.served.put_adapter("t9", 1, both.learner.export("t0"))
+    both.served.drop_adapter("t1")
+    with pytest.raises(EvalsError, match="no adapter named 't1'"):
+        both.served.rollouts(requests)
+    both.served.put_adapter("t1", 71, both.learner.export("t1"))
+    assert both.served.rollouts(requests) == before
+
+
+def test_many_versions_leave_nothing_behind(both, tools):
+    for version in range(100, 130):
+        publish(both, version)
+    engine = both.served
+    assert len(engine._llm.llm_engine.list_loras()) == len(tools.members) + 1
+    home = engine._zero.folder.parent
+    assert len([p for p in home.iterdir() if p.is_dir()]) == len(tools.members) + 1
+    assert furthest(both.learner, engine.rollouts(asked(tools, 0.0, seed=6, count=1))) < 1e-4

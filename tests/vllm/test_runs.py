@@ -1,0 +1,131 @@
+"""`--engine vllm`: training that is killed and goes on, evaluation, an engine that dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+SMALL = (
+    *("seed=1", "steps=3", "sandbox.workers=1", "rollout.proposals=2", "rollout.seed_tasks=4"),
+    *("rollout.num_generations=2", "rollout.max_proposal_length=64", "rollout.kinds=[code_o]"),
+    *("rollout.max_completion_length=48", "rollout.max_rows=64", "learner.r=2"),
+    *("learner.lora_alpha=4", "evolution.evolve_every=2", "league.grace_matches=1"),
+    *("yardstick.eval_every=3", "yardstick.tasks=4", "yardstick.samples=1"),
+    *("yardstick.proposals=1", "yardstick.attempts=1", "yardstick.same_tasks=1"),
+)
+
+
+def outcome(home, rows):
+    """What equal runs have in common: bytes by file, metrics without their seconds."""
+    files = [home / name for name in ("config.yaml", "tasks.jsonl", "yardstick.jsonl")]
+    files += [p for name in ("members", "ancestors") for p in (home / name).rglob("*")]
+    found = {str(p.relative_to(home)): p.read_bytes() for p in sorted(files) if p.is_file()}
+    measured = rows(home / "metrics.jsonl")
+    for row in measured:
+        row.pop("seconds")
+    return found | {"metrics": measured}
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, environment, command, rows):
+    flags = [part for a in SMALL for part in ("--set", a)]
+
+    def train(home):
+        return command("selfplay", "train", "--engine", "vllm", "--quiet", "--out", home, *flags)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = subprocess.run(train(whole), env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    started = subprocess.Popen(train(killed), env=environment, stderr=subprocess.DEVNULL)
+    metrics = killed / "metrics.jsonl"
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
+        assert started.poll() is None
+        time.sleep(0.02)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    assert len(rows(metrics)) < 3, "killed too late to test anything"
+    resumed = subprocess.run(
+        command("selfplay", "resume", killed, "--quiet"),
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert resumed.returncode == 0, resumed.stderr[-2000:]
+    mine, theirs = outcome(killed, rows), outcome(whole, rows)
+    assert mine == theirs
+    moved = [m for row in mine["metrics"] for m in row["members"].values() if "mismatch_kl" in m]
+    assert max(m["logp_difference_max"] for m in moved) < 1e-4
+    assert any(m["stepped"] for m in moved)
+    assert any(row["evolution"] for row in mine["metrics"])
+    summary = subprocess.run(
+        command("selfplay", "report", killed), env=environment, capture_output=True, text=True
+    )
+    assert "Sampler against learner: KL divergence at most" in summary.stdout
+
+
+def test_evals_gives_the_greedy_answers_of_hf(tmp_path, environment, command, both, tools):
+    from lora_evo import save_adapter
+
+    tools.shake(both.learner, 9)
+    for name in ("t0", "s0"):
+        save_adapter(both.learner.export(name), tmp_path / name)
+    adapters = [part for n in ("t0", "s0") for part in ("--adapter", tmp_path / n)]
+    asked = ["--benchmark", "nano_code_o", "--limit", "6"]
+    answers = {}
+    for engine in ("hf", "vllm"):
+        out = tmp_path / engine
+        done = subprocess.run(
+            command(
+                *("evals", "run", "--model", "nano", "--base", *adapters),
+                *("--engine", engine, *asked, "--out", out),
+            ),
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        answers[engine] = {
+            str(path.relative_to(out)): path.read_text() for path in out.rglob("samples.jsonl")
+        }
+    assert len(answers["hf"]) == 3
+    assert answers["hf"] == answers["vllm"]
+
+
+DYING = """
+import json, os, signal, sys
+from conftest import config, open_both
+from evals.engine.rollout import TokenRequest
+from evals.vllm_engine import engine as module
+import evals.vllm_engine.engine
+
+first = module.import_vllm
+module.import_vllm = lambda own: first(True)
+
+if __name__ == "__main__":
+    both = open_both(config("learner.r=2"))
+    engine = both.served
+    for name in both.learner.members:
+        engine.put_adapter(name, 1, both.learner.export(name))
+    asked = [TokenRequest(n, (5, 6, 7), 12, 1.0, i) for i, n in enumerate((None, "t0", "s1"))]
+    before = engine.rollouts(asked)
+    core = engine._llm.llm_engine.engine_core.resources.engine_manager.processes[0]
+    os.kill(core.pid, signal.SIGKILL)
+    core.join()
+    print(json.dumps([engine.rollouts(asked) == before, sorted(engine.versions)]))
+    engine.close()
+"""
+
+
+def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path, environment):
+    script = tmp_path / "dying.py"
+    script.write_text(DYING)
+    here = os.path.dirname(__file__)
+    paths = environment | {"PYTHONPATH": f"{here}{os.pathsep}{environment['PYTHONPATH']}"}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=paths, capture_output=True, text=True, timeout=1500
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [True, ["s0", "s1", "t0", "t1"]]
+    assert "vLLM's engine died" in done.stderr
+    assert "it is started again" in done.stderr
