@@ -37,9 +37,9 @@ SMOL = (
     ("smol", "learning", ALONE),
     ("smol", "learning", (*ALONE, "dtype=bfloat16")),
     ("smol", "learning", (*ALONE, *LONG)),
+    ("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),
     ("smol", "sampling", ("rollout.max_rows=8",)),
 )
-THRIFTY = (("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),)
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,6 @@ def main() -> None:
         print(json.dumps(do(arguments.phase, config)))
         return
     cases = [*NANO, *(SMOL if arguments.base and Path(arguments.base).is_dir() else ())]
-    config = read_config({})
-    if hasattr(config.learner, "gradient_checkpointing") and arguments.base:
-        cases += THRIFTY
     end, bar = (" |", "| ") if arguments.markdown else ("", "")
     print(f"{bar}{'what':78} | {'estimated':>9} | {'measured':>9} | ratio{end}")
     if arguments.markdown:

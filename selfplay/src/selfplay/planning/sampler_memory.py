@@ -9,8 +9,6 @@ from selfplay.run.config import RunConfig
 
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""
-_SHARE = 0.45
-"""Of a GPU's memory for vLLM, where nothing else is set."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,12 @@ def sampler_memory(
     longest = max(rows.longest for rows in step.parts)
     token = cache_bytes(model, config.dtype)
     if config.engine == "vllm":
-        settings = getattr(config, "vllm", None)
         adapters = model.adapter_parameters(config.learner.r, config.learner.target_modules)
         weights = (model.parameters + (step.members + 1) * adapters) * BYTES[config.dtype]
-        given = getattr(settings, "kv_cache_memory_bytes", None)
-        share = getattr(settings, "gpu_memory_utilization", _SHARE) * memory
+        given = config.vllm.kv_cache_memory_bytes
+        share = config.vllm.gpu_memory_utilization * memory
         room = float(given if given else max(share - weights, 0.0) if is_gpu else 2**30)
-        sleeps = is_gpu and getattr(settings, "sleep", True)
+        sleeps = is_gpu and config.vllm.sleep
         cache = max(room, token * longest)
         fit = int(cache / (token * longest * max(step.fill, 0.05)))
         together = max(1, min(fit, sum(rows.count for rows in step.parts), 256))
