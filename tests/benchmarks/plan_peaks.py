@@ -37,9 +37,9 @@ SMOL = (
     ("smol", "learning", ALONE),
     ("smol", "learning", (*ALONE, "dtype=bfloat16")),
     ("smol", "learning", (*ALONE, *LONG)),
+    ("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),
     ("smol", "sampling", ("rollout.max_rows=8",)),
 )
-THRIFTY = (("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def do(phase: str, config: RunConfig) -> float:
         count = min(config.rollout.max_rows, rows.count)
         requests = [
             TokenRequest(
-                i % len(learner.members),
+                i % max(1, len(learner.members) // 2),  # those of one role
                 tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest_prompt)),
                 rows.limit,
                 8.0,  # noise: hardly any row ends by itself
@@ -136,9 +136,6 @@ def main() -> None:
         print(json.dumps(do(arguments.phase, config)))
         return
     cases = [*NANO, *(SMOL if arguments.base and Path(arguments.base).is_dir() else ())]
-    config = read_config({})
-    if hasattr(config.learner, "gradient_checkpointing") and arguments.base:
-        cases += THRIFTY
     end, bar = (" |", "| ") if arguments.markdown else ("", "")
     print(f"{bar}{'what':78} | {'estimated':>9} | {'measured':>9} | ratio{end}")
     if arguments.markdown:

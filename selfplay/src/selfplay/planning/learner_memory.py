@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+from selfplay.learning.output_layer import chunk_tokens
 from selfplay.learning.settings import LearnerConfig
 from selfplay.planning.architecture import Architecture
 from selfplay.planning.workload import Rows, Workload
 
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_CHUNK_ENTRIES, _LEAST_CHUNK = 1 << 24, 256
 _WHOLE_TABLES, _CHUNK_TABLES = 3, 4
 """Float32 tables [tokens, vocabulary] that live at a time: in the backward pass of a log-softmax
 (its result, the gradient before it and behind it), and of a chunk (its logits, too)."""
@@ -25,14 +25,11 @@ class Thrift:
 
     @classmethod
     def of(cls, learner: LearnerConfig, vocabulary: int) -> "Thrift":
-        """Return those of a configuration; a learner without such a setting does not save so."""
-        chunk = getattr(learner, "logits_chunk_tokens", None)
-        if chunk == 0:
-            chunk = max(_LEAST_CHUNK, _CHUNK_ENTRIES // vocabulary)
+        """Return those of a configuration."""
         return cls(
-            chunk,
-            getattr(learner, "gradient_checkpointing", False),
-            getattr(learner, "optimizer_offload", False),
+            learner.logits_chunk_tokens or chunk_tokens(vocabulary),
+            learner.gradient_checkpointing,
+            learner.optimizer_offload,
         )
 
 
@@ -86,7 +83,10 @@ def learner_parts(
         layer = activations(model, learner, dtype, tokens)
         whole = model.layers * layer
         if thrift.gradient_checkpointing:
-            whole = layer + model.layers * tokens * model.hidden * BYTES[dtype]
+            # The input of every layer stays, and the result of its attention.
+            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
+            kept_a_token = input_and_attention + FLOAT32 * model.heads
+            whole = layer + model.layers * tokens * kept_a_token
         # Gradients on their way back through the widest part of a layer.
         moving = 2 * tokens * model.inner * BYTES[dtype]
         output = output_layer(model, dtype, answered, thrift.output_chunk)

@@ -7,10 +7,8 @@ from selfplay.planning.learner_memory import BYTES
 from selfplay.planning.workload import Workload
 from selfplay.run.config import RunConfig
 
-_GROWING = 1.5
-"""A cache that grows is copied, keys before values."""
-_SHARE = 0.45
-"""Of a GPU's memory for vLLM, where nothing else is set."""
+_GROWING = 2.25
+"""A cache that is full doubles, and what it was stays until keys and values are copied."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +40,29 @@ def sampler_memory(
     longest = max(rows.longest for rows in step.parts)
     token = cache_bytes(model, config.dtype)
     if config.engine == "vllm":
-        settings = getattr(config, "vllm", None)
         adapters = model.adapter_parameters(config.learner.r, config.learner.target_modules)
         weights = (model.parameters + (step.members + 1) * adapters) * BYTES[config.dtype]
-        given = getattr(settings, "kv_cache_memory_bytes", None)
-        share = getattr(settings, "gpu_memory_utilization", _SHARE) * memory
+        given = config.vllm.kv_cache_memory_bytes
+        share = config.vllm.gpu_memory_utilization * memory
         room = float(given if given else max(share - weights, 0.0) if is_gpu else 2**30)
-        sleeps = is_gpu and getattr(settings, "sleep", True)
+        sleeps = is_gpu and config.vllm.sleep
         cache = max(room, token * longest)
         fit = int(cache / (token * longest * max(step.fill, 0.05)))
         together = max(1, min(fit, sum(rows.count for rows in step.parts), 256))
         return SamplerMemory(weights, cache, 0.0 if sleeps else cache, together, True)
-    positions = [min(r.max_rows, rows.count) * rows.longest for rows in step.parts]
-    together = min(r.max_rows, max(rows.count for rows in step.parts))
-    per_member = max(rows.count for rows in step.parts) / max(1, step.members)
-    merged = 0 < r.merge_rows <= per_member
-    weights = model.targets(config.learner.target_modules) * BYTES[config.dtype] if merged else 0
-    cache = _GROWING * token * max(positions)
-    return SamplerMemory(weights, cache, 0.0, together, False)
+    # Half of the members take part in a role; one with many rows samples them alone, merged.
+    active = max(1, step.members // 2)
+    merging = [0 < r.merge_rows <= rows.count // active for rows in step.parts]
+    counts = [
+        min(r.max_rows, rows.count // active if merged else rows.count)
+        for rows, merged in zip(step.parts, merging, strict=True)
+    ]
+    positions = [count * rows.longest for rows, count in zip(step.parts, counts, strict=True)]
+    dense = model.targets(config.learner.target_modules) * BYTES[config.dtype]
+    return SamplerMemory(
+        weights=dense if any(merging) else 0.0,
+        cache=_GROWING * token * max(positions),
+        kept_cache=0.0,
+        rows=max(counts),
+        kept_weights=False,
+    )
