@@ -38,7 +38,12 @@ class Pair:
 def labelled(path: Path) -> list[Pair]:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return [
-        Pair(row["gold"], canonical_gold(row["gold"]), row["response"], row["correct"])
+        Pair(
+            row["gold"],
+            canonical_gold(row["gold"], row.get("question", "")),
+            row["response"],
+            row["correct"],
+        )
         for row in rows
     ]
 

@@ -80,7 +80,10 @@ def measured(
             for i, t in enumerate(asked)
         ]
     )
-    answers = [parse_answer(c.text) if c.finish_reason == "stop" else None for c in completions]
+    answers = [
+        parse_answer(t, c.text) if c.finish_reason == "stop" else None
+        for t, c in zip(asked, completions, strict=True)
+    ]
     grades = sandbox.grade_many([(t, a) for t, a in zip(asked, answers, strict=True) if a])
     scores = [float(next(grades).score >= 1.0) if a else 0.0 for a in answers]
     thinks = [float(not c.text.startswith("<|answer|>")) for c in completions]

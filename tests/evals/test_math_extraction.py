@@ -37,6 +37,10 @@ from evals.math.extraction import extract
         ("So $f(x) = 2x$ for all $x$.", "f(x) = 2x", "last formula"),
         ("It takes a total of three bolts.", "three", "number in words"),
         ('{"answer": 113, "unit": "min"}', "113", "field"),
+        ("If Ann has 2 fewer than Bo, she has 25 - 2 = 23.", "23", "last number"),
+        ("It will take 7 buses to carry 350 people.", "7", "last number"),
+        ("A: 28.\n\nQ: How many?\nA: 5", "28", "phrase"),
+        ("He is 9. This is because 3 of the 12 years count twice.", "9", "last number"),
         (r"In base 5: $\boxed{204}_5$", "204_{5}", "box"),
         (r"So $a=\boxed{6}$ and $b=\boxed{5}$.", "a = 6, b = 5", "boxes"),
     ],
@@ -57,6 +61,7 @@ def test_the_answer_is_found(response: str, text: str, rule: str) -> None:
         (r"\boxed{5} and then \boxed{}", "empty box"),
         ("<answer> </answer>", "empty answer tag"),
         ("####", "nothing after ####"),
+        ("Let me count them. In the first case x = 106, in which", "no answer"),
         ("I could not find it.\nSorry about that, it was too hard for me to see it.", "no answer"),
     ],
 )
@@ -78,6 +83,8 @@ def test_there_is_no_answer(response: str, rule: str) -> None:
         "(" * 100_000 + "=" * 100_000,
         " " * 1_000_000,
         "and, " * 100_000 + r"\boxed{5}",
+        "5 after 3 to carry " * 5_000,
+        "\nQ: the answer is 5" * 20_000,
     ],
 )
 def test_long_responses_take_linear_time(response: str) -> None:

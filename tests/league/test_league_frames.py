@@ -19,6 +19,6 @@ def test_columns_hold_lives_matches_and_ratings(tmp_path):
     assert set(found.matches["solved"]) == {6}
     for table in (found.members, found.matches, found.ratings):
         assert len({len(column) for column in table.values()}) == 1
-    last = {m: mu for m, mu in zip(found.ratings["member"], found.ratings["mu"], strict=True)}
+    last = dict(zip(found.ratings["member"], found.ratings["mu"], strict=True))
     expected = dict(zip(found.members["name"], found.members["mu"], strict=True))
     assert all(math.isclose(last[name], expected[name]) for name in ("t1", "t2", "s0", "s1"))

@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 from evals import RECIPES
 from evals.recipes.render import render
 
-ROWS = 8
+ROWS = 32
 NAME = "humaneval_plus"
 
 
@@ -94,6 +94,8 @@ def generate(base: Path, tasks: list[dict[str, str]], raw: Path) -> None:
                 max_new_tokens=template.max_tokens,
                 stopping_criteria=[Stops(tokenizer, template.stop, width)],
                 pad_token_id=tokenizer.pad_token_id,
+                # The default cache is copied whole at every token.
+                cache_implementation="static",
             )
         with raw.open("a") as file:
             for task, row in zip(chosen, whole, strict=True):

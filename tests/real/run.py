@@ -2,8 +2,8 @@
 
     python tests/real/run.py OUT --tasks TASKS.jsonl [--data FOLDER]
 
-Makes, in OUT: the small model (`small_model.py`), a LoRA on it (`warm_start.py`), two children by
-`lora-evo mutate`, HumanEval+ and MBPP+ greedy, the first 100 questions of GSM8K and of MATH-500,
+Makes, in OUT: the small model (`small_model.py`), a LoRA on it (`selfplay warmup`), two children
+by `lora-evo mutate`, HumanEval+ and MBPP+ greedy, the first 100 questions of GSM8K and of MATH-500,
 and the report. What is done already is kept, so that the same command goes on. TASKS: rows
 {"snippet", "input", "output"}, such as the seed tasks of Absolute Zero's public repository. DATA: a
 folder with a file of each benchmark, `humaneval_plus/*.jsonl.gz` and so on; without it they are
@@ -54,7 +54,9 @@ def main() -> None:
 
     python, tool = sys.executable, Path(sys.executable).parent
     part("model", python, HERE / "small_model.py", base)
-    part("warm start", python, HERE / "warm_start.py", base, arguments.tasks, parent)
+    warm = ("--base", base, "--template", "azr-chat", "--data", arguments.tasks, "--out", parent)
+    warm = (*warm, "--steps", "20", "--r", "8", "--lora-alpha", "16", "--seed", "1")
+    part("warm start", tool / "selfplay", "warmup", *warm)
     adapters: list[object] = []
     for name, (operator, strength) in CHILDREN.items():
         child = out / "adapters" / name

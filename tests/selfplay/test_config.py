@@ -7,7 +7,7 @@ import yaml
 
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run.config import RunConfig, config_text, override, read_config
-from selfplay.run.preset import preset_names, preset_text, read_preset
+from selfplay.run.preset import extended, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "yardstick")
 
@@ -34,7 +34,31 @@ def test_every_preset_reads_and_comes_back_from_its_own_text(name):
 
 
 def test_the_presets_are_the_documented_ones():
-    assert {"nano", "7b-4t4s"} <= set(preset_names())
+    sizes = {"7b-1t1s": (1, 1), "7b-4t4s": (4, 4), "7b-8t8s": (8, 8)}
+    assert set(preset_names()) == {"nano", "smol", "7b-azr", *sizes}
+    for name, members in sizes.items():
+        config = read_config(read_preset(name))
+        assert (config.teachers, config.students) == members
+        assert (config.learner.r, config.learner.learning_rate) == (32, 1e-5)
+    assert read_config(read_preset("7b-azr")).mode == "azr"
+
+
+def test_a_file_that_extends_a_preset_holds_what_differs():
+    data = extended({"extends": "7b-8t8s", "steps": 3, "learner": {"r": 16}})
+    expected = read_preset("7b-8t8s")
+    expected |= {"steps": 3, "learner": {**expected["learner"], "r": 16}}
+    assert data == expected
+    assert data["teachers"] == 8
+    assert data["learner"]["lora_alpha"] == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("7b-4t4", "did you mean 7b-4t4s?"), ([1], "extends is \\[1\\]; expected a")],
+)
+def test_a_preset_to_extend_that_is_none_is_named(name, words):
+    with pytest.raises(ConfigError, match=words):
+        extended({"extends": name})
 
 
 def test_an_empty_configuration_is_the_default_one():
@@ -148,7 +172,7 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "league.tournament_size=0",
         "mode=solo",
         "engine=sglang",
-        "template=chat",
+        "template=chatty",
         "dtype=float8",
     ],
 )

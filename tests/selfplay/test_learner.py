@@ -68,10 +68,10 @@ def grads(learner, member):
 
 
 def numbers(stats):
-    """All but the noise scale, a quotient that no tolerance fits."""
+    """All but the noise scale, a quotient that no tolerance fits, and what is None."""
     row = dataclasses.asdict(stats)
     row.pop("noise_scale")
-    return row
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def weights(learner, member):

@@ -180,7 +180,8 @@ def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
             kind = f"code_{role[-1]}"
             if role.startswith("solve"):
                 run = Random(1).choice(row.runs)
-                graded.append((task_of(row, kind, run), parse_answer(text)))
+                task = task_of(row, kind, run)
+                graded.append((task, parse_answer(task, text)))
             else:
                 proposed.append(parse_proposal(kind, [task_of(row, kind, row.runs[0])], text))
     assert all(answer is not None for _, answer in graded)

@@ -13,9 +13,11 @@ from evals.atomic import write_text
 from selfplay import __version__
 from selfplay.commands.experiment import compare, experiment
 from selfplay.commands.nano import nano
+from selfplay.commands.plan import plan
 from selfplay.commands.retention import retention
+from selfplay.commands.warmup import warmup
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
-from selfplay.run.preset import preset_names, preset_text, read_preset
+from selfplay.run.preset import extended, preset_names, preset_text, read_preset
 
 RUN = click.Path(path_type=Path)
 
@@ -31,6 +33,8 @@ main.add_command(nano)
 main.add_command(retention)
 main.add_command(experiment)
 main.add_command(compare)
+main.add_command(plan)
+main.add_command(warmup)
 
 
 @main.command()
@@ -44,12 +48,14 @@ main.add_command(compare)
 @click.option("--seed", type=int, help="Seed of every random choice.")
 @click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Any other key.")
 @click.option("--out", type=RUN, help="Run directory, new. Default: runs/PRESET-MODE-seedN.")
+@click.option("--force", is_flag=True, help="Try even what `selfplay plan` says cannot fit.")
 @click.option("--quiet", is_flag=True, help="No progress display.")
 def train(
     preset: str,
     config_file: Path | None,
     assignments: tuple[str, ...],
     out: Path | None,
+    force: bool,
     quiet: bool,
     **given: Any,
 ) -> None:
@@ -57,17 +63,20 @@ def train(
     with one_line_errors(out):
         from selfplay.run.config import override, read_config
 
-        data = read_yaml(config_file) if config_file else read_preset(preset)
+        data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
         for assignment in assignments:
             override(data, assignment)
         config = read_config(data)
         home = out or Path("runs") / f"{preset}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
+        from selfplay.planning.check import refuse_what_cannot_fit
         from selfplay.step.loop import train as run_train
         from selfplay.step.progress import Progress
 
         silence_transformers()
+        if not force:
+            refuse_what_cannot_fit(config)
         run_train(config, home, Progress(quiet=quiet))
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 

@@ -2,7 +2,8 @@
 
 It calls the model's own modules (projections, norms, rotary embedding), the stacked LoRA layers
 among them, without the bookkeeping around them, which costs more than the arithmetic of a small
-model. Works for the Llama family: Llama, Qwen2, Qwen3.
+model. Works for the Llama family without sliding windows: Llama, Mistral, Qwen2, Qwen3. Other
+models decode as transformers does; those that no test knows are tried on a short text first.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evals.engine.general_decoder import GeneralDecoder
+from evals.errors import EvalsError, first_line
 
-FAMILIES = ("llama", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types that this decoder knows, unless a layer has a sliding window."""
+GENERAL_FAMILIES = ("gemma", "gemma2", "gemma3_text")
+"""Model types that the general decoder is tested with, beside those above with their windows."""
+_TOLERANCE = 0.05
+"""Relative difference of logits that rounding in half precision may make on a short text."""
 
 
 class KVCache:
@@ -164,10 +171,49 @@ def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def decoder_of(model: Any) -> Decoder | GeneralDecoder:
-    """Return the fast decoder where it knows the model's family, else the general one."""
-    kinds = getattr(model.config, "layer_types", None) or ()
-    known = model.config.model_type in FAMILIES and "sliding_attention" not in kinds
-    return Decoder(model) if known else GeneralDecoder(model)
+    """Return the fast decoder where it knows the model's family, else the general one.
+
+    Raises EvalsError for another model that does not decode as it reads.
+    """
+    config = model.config
+    if config.model_type in FAMILIES and not _has_windows(config):
+        return Decoder(model)
+    general = GeneralDecoder(model)
+    if config.model_type not in FAMILIES + GENERAL_FAMILIES:
+        _try_out(general)
+    return general
+
+
+def _has_windows(config: Any) -> bool:
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        return getattr(config, "sliding_window", None) is not None
+    return "sliding_attention" in kinds
+
+
+@torch.inference_mode()
+def _try_out(decoder: GeneralDecoder) -> None:
+    """Compare the last logits of two short texts, decoded with padding, with those of one pass."""
+    model, texts = decoder.model, [(1, 2, 3, 4), (3, 2)]
+    try:
+        ids, real = left_pad([text[:-1] for text in texts], decoder.device)
+        _, cache = decoder.prefill(ids, real)
+        ends = torch.tensor([text[-1] for text in texts], device=decoder.device)
+        mask = torch.zeros(real.shape[0], real.shape[1] + 1, device=decoder.device)
+        mask[:, :-1].masked_fill_(~real, float("-inf"))
+        found = decoder.step(ends, real.sum(1), mask, cache).float()
+        inputs = [torch.tensor([text], device=decoder.device) for text in texts]
+        wanted = torch.cat([model(input_ids=one).logits[:, -1] for one in inputs]).float()
+        error = float((found - wanted).abs().max() / wanted.abs().max())
+        fault = f"its logits are off by {error:.0%}" if not error < _TOLERANCE else ""
+    except Exception as failure:  # whatever a model without keys and values raises
+        fault = first_line(failure)
+    if fault:
+        known = ", ".join(FAMILIES + GENERAL_FAMILIES)
+        raise EvalsError(
+            f"cannot decode a model of type {model.config.model_type}: {fault}; "
+            f"known types: {known}"
+        )
 
 
 def left_pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

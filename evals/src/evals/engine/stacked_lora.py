@@ -8,9 +8,9 @@ set for the extent of a `with adapters.route(...)` block; outside of one the mod
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -53,6 +53,15 @@ class Routing:
 
     def __init__(self) -> None:
         self.current: Route | None = None
+
+    @contextmanager
+    def fixed(self, route: Route | None) -> Iterator[None]:
+        """Have this route in force inside the block."""
+        before, self.current = self.current, route
+        try:
+            yield
+        finally:
+            self.current = before
 
 
 class StackedLoRALinear(nn.Module):
@@ -167,14 +176,16 @@ class StackedAdapters:
     @contextmanager
     def route(self, rows: Sequence[int]) -> Iterator[None]:
         """Send row i of every batch inside the block through member rows[i]."""
-        before = self._routing.current
-        self._routing.current = Route.of(rows)
         try:
-            yield
+            with self._routing.fixed(Route.of(rows)):
+                yield
         finally:
-            self._routing.current = before
             for layer in self.layers.values():
                 layer.forget_gathered()
+
+    def same_route(self) -> AbstractContextManager[None]:
+        """Return a block in which the route in force at this call is in force once more."""
+        return self._routing.fixed(self._routing.current)
 
     @contextmanager
     @torch.no_grad()
@@ -257,6 +268,7 @@ def put_on(
 ) -> StackedAdapters:
     """Freeze the model and put members whose A and B are 0 on these of its layers, in place."""
     model.requires_grad_(False)
+    _keep_soft_caps(model)
     routing = Routing()
     layers: dict[str, StackedLoRALinear] = {}
     for path, linear in linears.items():
@@ -265,3 +277,13 @@ def put_on(
         setattr(model.get_submodule(parent), name, layer)
         layers[path] = layer
     return StackedAdapters(model, layers, members, r, lora_alpha, routing)
+
+
+def _keep_soft_caps(model: Any) -> None:
+    """Choose the attention that caps its scores where the model's are capped (Gemma 2).
+
+    transformers' default, torch's scaled_dot_product_attention, leaves the cap out silently.
+    """
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")

@@ -42,7 +42,8 @@ Symbolic: TypeAlias = Callable[[str, str], bool]
 """Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
 
 _REMARK = re.compile(
-    r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)(?=[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
+    r"(?:\\text\{)?\s*\((?!\s*(?:base|mod|in base)\b)"
+    r"(?=\s*or\b|[^()]*[a-z]{3})[^()]*[a-z ][^()]*\)\}?$"
 )
 """Words in brackets after a value."""
 _APPROXIMATELY = re.compile(
@@ -50,7 +51,7 @@ _APPROXIMATELY = re.compile(
 )
 """A rounded value after the exact one."""
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
-_MONEY = re.compile(r"\s*\\?\$\s*\d")
+_MONEY = re.compile(r"\s*\\?\$\s*(\d[\d,.]*)")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
 """15 (fifteen) miles."""
 
@@ -67,8 +68,9 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
     """Compare one extracted answer. `symbolic` may raise to hand the pair on."""
     try:
         check_length(answer)
-        if _MONEY.match(answer) and units_differ(gold.unit, "dollar"):
-            return Comparison(False, "unit")
+        money = _MONEY.match(answer)
+        if money and units_differ(gold.unit, "dollar"):
+            answer = rf"{money.group(1)}\text{{ dollars}}"
         found = plain(answer)
         if not found or _SIGNS.search(found):
             return Comparison(False, "signs without a value" if found else "empty")
@@ -130,7 +132,7 @@ class _Comparer:
             if isinstance(gold, Bracketed):
                 answer = _point(answer) or punctured(answer) or answer
             else:
-                answer = punctured(answer) or answer
+                answer = punctured(answer) or _derived(answer) or answer
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -254,6 +256,17 @@ def _point(listing: Listing) -> Form | None:
     if not all(map(is_name, names)):
         return None
     return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
+
+
+def _derived(listing: Listing) -> Form | None:
+    """The last of a = 3, b = 4, a + b = 7: what is computed from the values before it."""
+    items = [item for item in listing.items if isinstance(item, Relation) and "=" in item.signs]
+    names = [item.sides[0] for item in items[:-1]]
+    if not names or len(items) < len(listing.items) or not all(map(is_name, names)):
+        return None
+    last = items[-1].sides[0]
+    bare = re.sub(r"\\cdot|[-+*/^\s\d(){}]", "", last)
+    return items[-1] if not is_name(last) and set(bare) == set("".join(names)) else None
 
 
 def _based(form: Form) -> tuple[str, int] | None:

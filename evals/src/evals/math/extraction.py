@@ -10,7 +10,7 @@ box or phrase inside an answer tag counts before the tag's other text.
 import re
 from dataclasses import dataclass
 
-from evals.math.prose import MATH, has_words, is_prose, marked, stated, trim
+from evals.math.prose import BROKEN_OFF, MATH, has_words, is_prose, marked, stated, trim
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -23,14 +23,20 @@ _BETWEEN = re.compile(
     r"[\s$.,;]*(?:\\\)|\\\]|\\text\{)?[\s$,;]*(?:(?:and|or|,)[\s}$]*)"
     r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w)?\s*=\s*)?[\s$]*"
 )
+_SPACE = re.compile(r"\\q?quad(?![A-Za-z])|\\[,;:! ]|\\text\{(?=\s*,?\s*(?:and|or)\s*\})")
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
 """The letter whose value a box holds."""
 _BELOW = re.compile(
     r"_\{?(\d+|[a-z]+)\}?|(?:\$|\\\))?[\s~]*(?:\\text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)"
 )
 """The base of a number in a box, after the box."""
+_ORDERS = re.compile(
+    r"(?:\$|\\\))?[\s,]*((?:\\text\{)?\s*(?:and|with|plus) (?:[a-z]+ ){0,3}permutations)"
+)
+"""Tuples that are meant in every order, after a box."""
+_QUESTION = re.compile(r"\n\s*(?:Q|Question|Problem|Human|User)\s*\d*\s*:")
 _PHRASE = re.compile(
-    r"(?:final\s+answer|answer|ans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
+    r"(?:final\s+answer|answer|\bans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
     r"|comes out (?:to|as)(?: be)?\b)+"
     r"\s*(?:therefore|thus|simply|just|then|indeed|exactly|given by)?\s*:?\s*(?:\*\*)?"
@@ -42,6 +48,7 @@ _FIELD = re.compile(
 )
 _LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
 """The end of a line that the next line completes."""
+_AS_ASKED = re.compile(r",?\s+as (?:required|desired|claimed|expected|needed|wanted|asked)\W*$")
 _REMARK = re.compile(r"\s+\([^()]*[A-Za-z]{3}[^()]*\)\s*$")
 _PRAISE = re.compile(
     r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
@@ -54,7 +61,7 @@ _REFUSAL = re.compile(
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
-    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where)\b|\s[—–]\s(?=[a-z])"
+    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where|if|when|while|unless|assuming|given)\b|\s[—–]\s(?=[a-z])"
 )
 
 
@@ -78,6 +85,7 @@ def extract(response: str) -> Extraction:
             return Extraction(None, "only thoughts")
     if not body.strip():
         return Extraction(None, "only thoughts" if closed >= 0 else "empty")
+    body = _before_next_question(body)
     tag = body.rfind("<answer>")
     if tag >= 0:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
@@ -101,6 +109,15 @@ def extract(response: str) -> Extraction:
     )
 
 
+def _before_next_question(body: str) -> str:
+    """A text that answers, and then makes up the next question, without what comes after."""
+    for match in _QUESTION.finditer(body[:TAIL], 1):
+        head = body[: match.start()]
+        if head.strip() and (_box(head) or _hashes(head) or _phrase(head)):
+            return head
+    return body
+
+
 def _box(body: str) -> Extraction | None:
     start = max(body.rfind("\\boxed"), body.rfind("\\fbox"), body.rfind("\\framebox"))
     if start < 0:
@@ -113,15 +130,17 @@ def _box(body: str) -> Extraction | None:
     name = _NAMED.search(body, max(0, start - 40), start)
     names = [name.group(1) if name else ""]
     below = _BELOW.match(body, body.find("{", start) + len(last) + 2)
-    base = f"_{{{below.group(1) or below.group(2)}}}" if below else ""
-    boxes, window = [last + base], max(0, start - MAX_BOX)
+    base = f"_{{{below.group(1) or below.group(2)}}}" if below and "_" not in last else ""
+    orders = _ORDERS.match(body, body.find("{", start) + len(last) + 2)
+    boxes, window = [last + base + (orders.group(1) if orders else "")], max(0, start - MAX_BOX)
     earlier = list(_BOX.finditer(body, window, start))
     for match in reversed(earlier[-16:]):
         content = _content(body, match.start())
         end = None if content is None else match.end() + len(content) + 2
         if content is None or end is None or end > start:
             break
-        if not _BETWEEN.fullmatch(body[end:start]):
+        between = body[end:start] if start - end < 120 else "-"
+        if not _BETWEEN.fullmatch(_SPACE.sub(" ", between)):
             break
         boxes.insert(0, content)
         start = match.start()
@@ -216,6 +235,7 @@ def _line(body: str) -> Extraction | None:
 
 def _whole(body: str) -> Extraction | None:
     text = re.sub(r"^(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", "", body.strip().strip("*"))
+    text = _AS_ASKED.sub("", text)
     if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
     formula = MATH.search(text)
@@ -235,4 +255,5 @@ def _short(body: str) -> Extraction | None:
     """The words of a short last line, for answers that are words."""
     lines = body[-TAIL:].strip().splitlines()
     text = trim(lines[-1].replace("**", ""))
-    return Extraction(text, "words") if len(text) <= 120 and not _REFUSAL.search(text) else None
+    unfit = len(text) > 120 or _REFUSAL.search(text) or BROKEN_OFF.search(text)
+    return None if unfit else Extraction(text, "words")

@@ -28,10 +28,15 @@ class Gold:
 
 _E_NOTATION = re.compile(r"^([-+]?)(\d+(?:\.\d+)?)[eE]([-+]?)0*(\d+)$")
 _ASKS_PERCENT = re.compile(
-    r"(?:what|how many|as an?|which|determine the|find the|compute the)\b[^.?!]*"
+    r"(?:what|how many|how much|as an?|which|determine the|find the|compute the)\b[^.?!]*"
     r"percent(?:age)?s?\b",
     re.IGNORECASE,
 )
+_ASKS_UNIT = re.compile(
+    r"\b(?:how many(?: more| total)?|in) (cents|dollars|seconds|minutes|hours|days)\b",
+    re.IGNORECASE,
+)
+"""Units that an answer can be converted from: money and time."""
 _CHOICE = re.compile(r"^\\text\{\s*\(([A-E])\)\s*\}$")
 _TEXT = re.compile(r"^\\text\{([^{}]*[A-Za-z]{2,}[^{}]*)\}$")
 
@@ -47,6 +52,13 @@ def _e_notation(text: str) -> str:
 def _dollars(text: str) -> str:
     """Mathematics signs around and inside a gold; an escaped one is money."""
     return re.sub(r"(?<!\\)\$", " ", text).strip()
+
+
+def _last_sentence(question: str) -> str:
+    """The last question of a text, or its last sentence."""
+    asked = question.rfind("?")
+    end = asked if asked >= 0 else len(question.rstrip(" ."))
+    return question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
 
 
 Rule = tuple[str, Callable[[str], str]]
@@ -102,6 +114,9 @@ def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
     elif _ASKS_PERCENT.search(question):
         used.append("percentage asked for")
         unit = "percent"
+    elif len(asked := set(_ASKS_UNIT.findall(_last_sentence(question)))) == 1:
+        used.append("unit asked for")
+        unit = canonical_unit(asked.pop())
     else:
         value, unit = without_unit(spelled, words=False)
         if unit and "," not in spelled and value:

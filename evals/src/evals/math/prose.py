@@ -8,7 +8,9 @@ hours", "more than the $96" and the like hold circumstances, not answers.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
+from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, LEADING_CLAUSE, NAMED_AMOUNT
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 
 MATH = re.compile(
@@ -23,9 +25,10 @@ _TIMES_TEN = (
     r"\s*(?:[x×*·⋅]|\\times|\\cdot)\s*10"
     r"(?:\s?\^\s?(?:\{[-+−]?\d+\}|\(?[-+−]?\d+\)?)|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)"
 )
+_LARGE = r"\s(?:hundred|thousand|million|billion|trillion)\b"
 _NUMBER = (
     r"(?<![\w.])(?:[-−+]\s?)?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
-    rf"(?:{_TIMES_TEN}|/\d+)?%?"
+    rf"(?:{_TIMES_TEN}|/\d+|{_LARGE})?%?"
 )
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
@@ -33,45 +36,48 @@ _RUN = (
     r"|(?<![A-Za-z])[A-Za-z](?![A-Za-z]))+"
 )
 _PLAIN = re.compile(
-    rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*(?!\s*(?:[x×*·]\s*10|,\d))|{_NUMBER}"
+    rf"{_GROUP}|{_RUN}(?=[,.;:!?]?(?:\s|$))(?:\s[-+*/·×]\s\S+)*"
+    rf"(?!\s*(?:[x×*·]\s*10|,\d)|{_LARGE})|{_NUMBER}"
 )
 _VALUE = re.compile(r"[\dπ√½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]")
 _AND = re.compile(r"[\s.*]*(?:,|;|\band\b|\bor\b|,\s*(?:and|or)\b)[\s*]*")
-_ASIDE = re.compile(
-    r",?\s*(?:\b(?:because|since|rather than|instead of|compared (?:to|with)|as opposed to)\b"
-    r"|\bout of\b|\bnot\s+(?=[$\d])|,\s*not\b"
-    r"|\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])"
-    r"|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b"
-    r"|,\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈"
-    r"|\$\s*\((?:about|approximately|roughly)\b"
-    r"|\s—\s|,\s*where\b|:\s+\$?\d[^:]*\band\s+\$?\d|,\s*(?:who|whose)\b"
-    r"|(?:,[^,]*)?\b\d+\s+\w+\s+(?:younger|older|taller|shorter|longer|earlier|later)\b"
-    r"|,\s*or\s+\d[\d,.]*\s+[a-z]{3}"
-    r"|,\s*(?:which is\s+)?\$?\d[\d,.]*%?\s+(?:\w+\s+)?(?:more|less|fewer|greater) than\b"
-    r"|(?:which is\s+)?\b(?:more|less|fewer|greater|larger|higher) (?:\w+ )?than\b"
-    r"|\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
-    r"(?=[$\\(]|\w+\s*\$))"
-)
-_ASIDE_BRACKETS = re.compile(r"(?<=\s)\([^()]*[A-Za-z]{3}[^()]*\)")
+_AMOUNT_IN_BRACKETS = re.compile(r"(?<=\s)[a-z]+\s\(([-−]?\d[^()]*)\)")
+"""a week (7 days)"""
 _NUMBER_WORDS = re.compile(
-    rf"\b(?:{_UNIT})\b(?:[\s-](?:{_UNIT}|and (?={_UNIT}|a half)|(?:a )?half|halves|\w+ths?|thirds?"
-    r"|quarters?)\b)*",
+    rf"\b(?:{_UNIT})\b(?:[\s-](?:{_UNIT}|and(?=\s(?:{_UNIT}|a half))|(?:a )?half|halves|\w+ths?"
+    r"|thirds?|quarters?)\b)*",
     re.IGNORECASE,
 )
 _PREDICATE = re.compile(r"(?:\b(?:is|are|equals|be)|:)\s+((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$")
 """What a line ends with after its last verb."""
-_CONCLUSION = re.compile(r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;)\s")
-_CIRCUMSTANCE = re.compile(
-    r"\b(?:for|after|in|over|within|during|every|each|per|on|at|with|among|between|from)\s+"
-    r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
-    r"(?:(?:other|next|first|last|remaining)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
-    r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
-    re.IGNORECASE,
+_SENTENCES = re.compile(r"(?<=[a-z\d$)%*][.!?])(?<!\bMrs\.)(?<!\b[MD][rs]\.)\s+(?=[A-Z])")
+_COMMENT = re.compile(r"(?:This|That|It|These|Here|Note|Notice|Remember|Check|Verif\w+)\b")
+"""What begins a sentence about the answer before it."""
+_CONCLUSION = re.compile(
+    r"(?:[,.]\s*(?:so|therefore|thus|hence|which means)\b|;|\bso\b(?! that| far| much| many))\s"
 )
 _NOTE = re.compile(
-    r"^\W*(?:note|remark|explanation|verification|check|source|hint)s?\b\W", re.IGNORECASE
+    r"^\W*(?:(?:to |let(?:'s| us| me) )?(?:double[- ]?)?(?:check|verify|confirm)\b"
+    r"|(?:note|remark|explanation|verification|source|hint)s?\b\W)",
+    re.IGNORECASE,
 )
+_REFUSAL = re.compile(
+    r"\bsorry\b|\b(?:not enough|insufficient) information\b"
+    r"|\b(?:unable to|cannot|can't|could not|couldn't) (?:be )?(?:determin|solv|answer|find)",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s")
+_EXPLAINED = re.compile(r"\*\*[^*]*\d[^*]*\*\*[^*]*:\W*$")
+"""A line with a value in bold type that a list explains."""
+BROKEN_OFF = re.compile(
+    r"(?:\b(?:the|an?|of|in|which|we|he|she|they|is|are|and|or|that|then|so|with|to|for|by|from)"
+    r"|[=+×,(])\s*$"
+)
+"""The end of a line that was cut."""
+_EVERYWHERE = re.compile(
+    r"\s*,?\s*for (?:all|every|any|each)\s+(?:[a-z]+\s){0,3}\$[a-z]\$(?=,?\s+(?:and|or)\s)"
+)
+"""The domain of a function before the next function."""
 _EQUATION = re.compile(
     r"(?:^|[\s:])((?:[A-Za-zα-ω]\w{0,2}'*(?:\([a-z](?:,\s?[a-z])*\))?|d[a-z]/d[a-z])\s*=[^=]+)$"
 )
@@ -100,14 +106,19 @@ def stated(tail: str) -> tuple[str, str] | None:
         _NOTE.match(lines[-1]) or (_CLOSING.search(lines[-1]) and not _VALUE.search(lines[-1]))
     ):
         lines.pop()
-    if not lines:
+    items = sum(1 for _ in takewhile(_ITEM.match, reversed(lines)))
+    if items and len(lines) > items and _EXPLAINED.search(lines[-1 - items]):
+        del lines[-items:]
+    if not lines or BROKEN_OFF.search(lines[-1]) or _REFUSAL.search(lines[-1]):
         return None
     line = lines[-1]
     if bold := _bold(line):
         return bold
-    if "$$" in line or "\\]" in line:
-        line = tail
-    return last_value(line.replace("**", ""))
+    for left, right in (("$$", "$$"), ("\\[", "\\]")):
+        end = tail.rfind(right)
+        if right in line and (start := tail.rfind(left, 0, end)) >= 0:
+            line = tail[start:]
+    return last_value(_EVERYWHERE.sub("", line.replace("**", "")))
 
 
 def _bold(line: str) -> tuple[str, str] | None:
@@ -131,7 +142,11 @@ def _bold(line: str) -> tuple[str, str] | None:
             return last_value(text) or (text, "bold")
         return ", ".join(map(trim, parts)), "bold"
     rest = line[last.end() :]
-    if _has_value(rest) or rest.lstrip().startswith(","):
+    if (
+        _has_value(rest)
+        or rest.lstrip().startswith(",")
+        or line[: last.start()].rstrip()[-1:].isdigit()
+    ):
         return None
     if re.fullmatch(r"\(?[A-E]\)?", text) and (said := last_value(line[: last.start()])):
         return f"({text.strip('()')}) {said[0]}", "bold"
@@ -144,22 +159,33 @@ def _has_value(text: str) -> bool:
 
 def last_value(line: str) -> tuple[str, str] | None:
     """The last value of the main clause of a line; of the last conclusion, where it has one."""
+    *before, last = _SENTENCES.split(line[-2_000:])
+    if before and not _COMMENT.match(last) and (found := _sentence_value(last)):
+        return found
+    return _sentence_value(line)
+
+
+def _sentence_value(line: str) -> tuple[str, str] | None:
     for clause in list(_CONCLUSION.finditer(line))[:-4:-1]:
         if found := _clause_value(line[clause.end() :]):
             return found
-    return _clause_value(line)
+    main = LEADING_CLAUSE.sub("", line)
+    return _clause_value(main) or _clause_value(line)
 
 
 def _clause_value(line: str) -> tuple[str, str] | None:
-    values = list(_values(line))
-    asides = [match.span() for match in _ASIDE_BRACKETS.finditer(line)]
-    values = [v for v in values if not any(a <= v.start < b for a, b in asides)]
+    bare = ASIDE_BRACKETS.sub(lambda match: " " * len(match.group()), line)
+    values = list(_values(bare))
     if not values:
-        words = list(_NUMBER_WORDS.finditer(line))
-        return (words[-1].group(), "number in words") if words else None
+        words = list(_NUMBER_WORDS.finditer(bare))
+        if words:
+            return words[-1].group(), "number in words"
+        named = _AMOUNT_IN_BRACKETS.search(line)
+        return (named.group(1), "number in brackets") if named else None
+    line = bare
     main = list(_central(line, values)) or values
     ends = len(line)
-    for aside in _ASIDE.finditer(line):
+    for aside in ASIDE.finditer(line):
         before = [value for value in main if value.end <= aside.start() + 1]
         holds = any(not re.fullmatch(r"\s*[A-Za-z]\s*", v.text) for v in before)
         if holds:
@@ -187,7 +213,7 @@ def _clause_value(line: str) -> tuple[str, str] | None:
 def _predicate(line: str) -> str | None:
     """The mathematics that a line ends with after its last verb; None where words are in it."""
     found = _PREDICATE.search(line.strip().rstrip("."))
-    if found is None or _ASIDE.search(line[: found.start(1)]):
+    if found is None or ASIDE.search(line[: found.start(1)]):
         return None
     text = re.split(r"\bi\.e\.,?", found.group(1))[-1]
     bare = re.sub(r"\b(?:and|or)\b", "", text)
@@ -197,14 +223,15 @@ def _predicate(line: str) -> str | None:
 def _central(line: str, values: list[Stated]) -> Iterator[Stated]:
     """Values that are no circumstance; what "and" joins to a circumstance is one too."""
     before, outside = 0, False
+    named = list(NAMED_AMOUNT.finditer(line))
     for value in values:
         between = line[max(before, value.start - 60) : value.start].rstrip() + " "
         joined = outside and re.search(r"\band\s$", between) is not None
-        outside = (
-            value.kind == "number"
-            and "$" not in value.text
-            and (joined or _CIRCUMSTANCE.search(between) is not None)
-        )
+        if "$" in value.text:
+            outside = any(match.start() < value.start < match.end() for match in named)
+        else:
+            circumstance = joined or CIRCUMSTANCE.search(between) is not None
+            outside = value.kind == "number" and circumstance
         before = value.end
         if not outside:
             yield value

@@ -8,6 +8,7 @@ from evals.math.formulas.expressions import Tree, read
 from evals.math.formulas.numeric import equal, variables
 from evals.math.formulas.tokens import Unreadable
 from evals.math.formulas.units import units_differ, without_unit
+from evals.math.quantities import converted, has_pi
 
 _INFINITIES = {"\\infty": 1, "+\\infty": 1, "-\\infty": -1, "infty": 1, "oo": 1, "-oo": -1}
 """Ends of intervals, by their signs."""
@@ -30,9 +31,13 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
     unread = True
     for words in (False, True) if numeric else (False,):
         found, answer_unit = without_unit(answer, words)
-        if units_differ(gold_unit or unit, answer_unit):
-            return False, "unit"
         other = _tree(found + "%" if answer_unit == "percent" else found)
+        asked, given = gold_unit or unit, answer_unit
+        if asked == "degree" and not given and other is not None and has_pi(other):
+            given = "radian"
+        if units_differ(asked, given):
+            turned = None if other is None else converted(other, given, asked)
+            return bool(tree and turned and equal(tree, turned)), "unit"
         if tree is None or other is None:
             continue
         if unit == "percent":

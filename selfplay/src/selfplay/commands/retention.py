@@ -7,7 +7,7 @@ import click
 from evals.atomic import write_text
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import SelfplayError
-from selfplay.run.preset import read_preset
+from selfplay.run.preset import extended, read_preset
 
 PATH = click.Path(path_type=Path)
 
@@ -64,7 +64,7 @@ def retention(
         )
         from selfplay.run.config import override, read_config
 
-        data = read_yaml(config_file) if config_file else read_preset(preset)
+        data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         for assignment in assignments:
             override(data, assignment)
         values: dict[str, object] = {k: v for k, v in counts.items() if v is not None}

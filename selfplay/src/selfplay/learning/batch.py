@@ -51,8 +51,8 @@ class Row:
         return len(self.sample.prompt_ids) + len(self.sample.completion_ids)
 
     @property
-    def teaches(self) -> bool:
-        """Whether the row has a gradient."""
+    def has_signal(self) -> bool:
+        """Whether the row's advantage moves its member."""
         return self.weight > 0.0 and abs(self.sample.advantage) > NO_ADVANTAGE
 
     @property
@@ -87,13 +87,20 @@ def batch_rows(
     return [row for row in rows if row.sample.completion_ids]
 
 
-def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
-    """Cut rows, longest first, so that rows times longest stays within the token budget."""
-    batch: list[Row] = []
-    for row in sorted(rows, key=lambda r: (-r.length, r.member)):
-        if batch and (len(batch) + 1) * batch[0].length > tokens:
-            yield sorted(batch, key=lambda r: r.member)
-            batch = []
-        batch.append(row)
-    if batch:
+def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterator[list[Row]]:
+    """Cut rows, longest first, so that rows times longest stays within the token budget.
+
+    members: most members in a batch, 0 for any number. A row longer than the budget is a batch.
+    """
+    places = sorted({row.member for row in rows})
+    width = members or max(1, len(places))
+    for start in range(0, len(places), width):
+        share = set(places[start : start + width])
+        batch: list[Row] = []
+        mine = [row for row in rows if row.member in share]
+        for row in sorted(mine, key=lambda r: (-r.length, r.member)):
+            if batch and (len(batch) + 1) * batch[0].length > tokens:
+                yield sorted(batch, key=lambda r: r.member)
+                batch = []
+            batch.append(row)
         yield sorted(batch, key=lambda r: r.member)

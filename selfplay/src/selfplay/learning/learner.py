@@ -2,15 +2,16 @@
 
 Rows of similar length from all members share micro-batches of a bounded number of tokens. The loss
 of every member is normalised over that member's own batch, so neither the cut into micro-batches
-nor the other members change its gradient.
+nor the other members change its gradient. When a GPU's memory does not suffice, the passes are done
+again in smaller micro-batches.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from evals.engine.adapter_exchange import export_adapter, import_adapter
@@ -18,9 +19,10 @@ from evals.engine.stacked_lora import StackedAdapters, stack_adapters
 from lora_evo import Adapter
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
+from selfplay.learning.forward_pass import ForwardPass
 from selfplay.learning.gradient_noise import GroupGradients, NoiseAverage, restored
+from selfplay.learning.memory_limit import smaller_budget
 from selfplay.learning.optimizer import MemberAdamW
-from selfplay.learning.policy_loss import token_losses
 from selfplay.learning.settings import LearnerConfig
 from selfplay.learning.update_stats import StatsSum, UpdateStats
 
@@ -49,8 +51,6 @@ class Learner:
         self.model = model
         self.config = config
         self.base_model = base_model
-        self._pad = tokenizer_pad_id
-        self._seed = seed
         self.adapters: StackedAdapters = stack_adapters(
             model,
             members,
@@ -63,7 +63,11 @@ class Learner:
             [self.adapters.parameters_of(m) for m in range(len(members))],
             config.adamw_options(),
             [config.learning_rate_of(role) for role in roles or [""] * len(members)],
+            offload=config.optimizer_offload,
         )
+        self._forward = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
+        self.micro_batch_tokens = config.micro_batch_tokens
+        """Padded tokens per forward pass; halved where memory does not suffice."""
         self._noise: dict[str, NoiseAverage] = {}
 
     @property
@@ -76,14 +80,15 @@ class Learner:
     ) -> dict[str, UpdateStats]:
         """Take `num_iterations` steps for every member with a sample that says something.
 
-        lr_factor scales every member's learning rate. Samples without advantage or weight are left
-        out of the passes; a member that has no other is left as it is. Returns the statistics of
-        each member with samples: of the first iteration, the clip ratio of the last.
+        lr_factor scales every member's learning rate. Samples without weight are left out of the
+        passes, and without beta and entropy_coef those without advantage; a member that has no
+        other is left as it is. Returns the statistics of each member with samples: of the first
+        iteration, the clip ratio of the last. Raises SelfplayError when a single row does not fit
+        into a GPU's memory; the members that had stepped before keep their step.
         """
-        rows = batch_rows(
-            samples, self.adapters, self.config.loss_options(), self.config.noise_groups
-        )
-        teaching = [row for row in rows if row.teaches]
+        loss = self.config.loss_options()
+        rows = batch_rows(samples, self.adapters, loss, self.config.noise_groups)
+        teaching = [row for row in rows if row.has_signal or (loss.regularises and row.weight > 0)]
         learning = sorted({row.member for row in teaching})
         first = {m: StatsSum() for m in sorted({row.member for row in rows})}
         for row in rows:
@@ -94,7 +99,7 @@ class Learner:
         for iteration in range(self.config.num_iterations):
             last = {m: StatsSum() for m in first} if iteration else first
             self.optimizer.zero_grad()
-            gradients = self.backward(teaching, last)
+            gradients = self._backward_that_fits(teaching, last)
             if iteration == 0:
                 noise = self._measure_noise(rows, gradients)
             for member in learning:
@@ -106,6 +111,25 @@ class Learner:
             sums.clipped = last[member].clipped
         return {self.members[m]: s.stats(*outcomes[m], noise.get(m, {})) for m, s in first.items()}
 
+    def _backward_that_fits(
+        self, rows: Sequence[Row], sums: dict[int, StatsSum]
+    ) -> dict[tuple[int, str], GroupGradients]:
+        """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
+        before, olds = deepcopy(sums), [row.old for row in rows]
+        while True:
+            try:
+                return self.backward(rows, sums)
+            except torch.OutOfMemoryError:
+                pass  # outside of this block the failed pass's tensors are free
+            self.optimizer.zero_grad()
+            torch.cuda.empty_cache()
+            self.micro_batch_tokens = smaller_budget(
+                rows, self.micro_batch_tokens, self.config.micro_batch_members
+            )
+            sums |= deepcopy(before)
+            for row, old in zip(rows, olds, strict=True):
+                row.old = old
+
     def backward(
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
     ) -> dict[tuple[int, str], GroupGradients]:
@@ -115,19 +139,18 @@ class Learner:
             cut[row.sample.role, row.group].append(row)
         groups = sorted(cut) if self.config.noise_groups else []
         if not groups:
-            for batch in micro_batches(rows, self.config.micro_batch_tokens):
-                self._forward(batch, sums).backward()  # type: ignore[no-untyped-call]
+            self._accumulate(rows, sums)
             return {}
         found: dict[tuple[int, str], GroupGradients] = defaultdict(GroupGradients)
         totals: dict[int, list[Tensor]] = {}
         for role, group in groups:
             chosen = cut[role, group]
-            for batch in micro_batches(chosen, self.config.micro_batch_tokens):
-                self._forward(batch, sums).backward()  # type: ignore[no-untyped-call]
+            self._accumulate(chosen, sums)
             for member in sorted({row.member for row in chosen}):
                 own = list(self.adapters.parameters_of(member).values())
                 gradient = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-                found[member, role].add(group, gradient)
+                offload = self.config.optimizer_offload
+                found[member, role].add(group, [g.cpu() for g in gradient] if offload else gradient)
                 if member in totals:
                     torch._foreach_add_(totals[member], gradient)
                 else:
@@ -138,6 +161,11 @@ class Learner:
             for p, whole in zip(parameters, total, strict=True):
                 p.grad = whole
         return found
+
+    def _accumulate(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
+        """Add the gradient of these rows' loss to the parameters', batch by batch."""
+        for batch in micro_batches(rows, self.micro_batch_tokens, self.config.micro_batch_members):
+            self._forward.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
 
     def _measure_noise(
         self, rows: Sequence[Row], gradients: Mapping[tuple[int, str], GroupGradients]
@@ -205,51 +233,3 @@ class Learner:
             p.copy_(tensors[key])
         self.adapters.members[:] = names
         self._noise = restored(values.get("noise", {}))
-
-    def _forward(self, batch: list[Row], sums: dict[int, StatsSum]) -> Tensor:
-        """Return the batch's part of the loss and add its tokens to the statistics."""
-        device = next(self.model.parameters()).device
-        T = max(row.length for row in batch) - 1
-        ids = torch.full((len(batch), T), self._pad)
-        places: list[Tensor] = []
-        targets: list[int] = []
-        rollout: list[float] = []
-        lengths: list[int] = []
-        for i, row in enumerate(batch):
-            s = row.sample
-            whole = (*s.prompt_ids, *s.completion_ids)
-            ids[i, : len(whole) - 1] = torch.tensor(whole[:-1])
-            places.append(torch.arange(len(s.prompt_ids) - 1, len(whole) - 1) + i * T)
-            targets.extend(s.completion_ids)
-            rollout.extend(s.logprobs)
-            lengths.append(len(s.completion_ids))
-        repeats = torch.tensor(lengths, device=device)
-
-        def per_token(values: list[float]) -> Tensor:
-            return torch.tensor(values, device=device).repeat_interleave(repeats)
-
-        with self.adapters.route([row.member for row in batch]):
-            # Causal attention and padding on the right: real tokens never see the padding.
-            hidden = self.model.model(input_ids=ids.to(device), use_cache=False).last_hidden_state
-        picked = hidden.reshape(-1, hidden.shape[-1])[torch.cat(places).to(device)]
-        logits = self.model.lm_head(picked).float() / self.config.temperature
-        logprobs = -F.cross_entropy(logits, torch.tensor(targets, device=device), reduction="none")
-        now = logprobs.detach()
-        for row, part in zip(batch, torch.split(now, lengths), strict=True):
-            row.old = part if row.old is None else row.old
-        old = torch.cat([row.old for row in batch if row.old is not None])
-        parts = token_losses(
-            logprobs,
-            old,
-            torch.tensor(rollout, device=device),
-            per_token([row.sample.advantage for row in batch]),
-            self.config.loss_options(),
-        )
-        weighted = parts.loss * per_token([row.weight for row in batch])
-        log_ratio = now - torch.tensor(rollout, device=device)
-        columns = (weighted.detach(), parts.clipped, parts.importance, log_ratio)
-        cap = self.config.importance_sampling_clip_max
-        split = [torch.split(column, lengths) for column in columns]
-        for row, *tokens in zip(batch, *split, strict=True):
-            sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
-        return weighted.sum()

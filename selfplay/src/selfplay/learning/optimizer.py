@@ -51,20 +51,25 @@ class MemberAdamW:
         parameters: Sequence[Mapping[str, nn.Parameter]],
         options: AdamWOptions,
         learning_rates: Sequence[float] | None = None,
+        *,
+        offload: bool = False,
     ):
         """parameters[m] are the member's matrices by name, the same names for all members.
 
         learning_rates[m] is the member's step size; without them it is that of the options.
+        offload: keep the moments in main memory, and on the parameters' device during a step only.
         """
         self.options = options
+        self._offload = offload
         self._rates = learning_rates or [options.learning_rate] * len(parameters)
         self._names = [list(p) for p in parameters]
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
         self.states = [self._fresh(m) for m in range(len(parameters))]
 
     def _fresh(self, member: int) -> MemberState:
-        zeros = [torch.zeros_like(p) for p in self._parameters[member]]
-        more = [torch.zeros_like(p) for p in self._parameters[member]]
+        home = "cpu" if self._offload else None
+        zeros = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
+        more = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
         return MemberState(0, self._rates[member], zeros, more)
 
     def reset(self, member: int) -> None:
@@ -92,19 +97,26 @@ class MemberAdamW:
             return norm, False
         if 0.0 < o.max_grad_norm < norm + 1e-6:
             grads = list(torch._foreach_mul(grads, o.max_grad_norm / (norm + 1e-6)))
+        first, second = (
+            [m.to(p.device) for m, p in zip(moments, parameters, strict=True)]
+            for moments in (state.exp_avg, state.exp_avg_sq)
+        )
         state.step += 1
         lr = state.learning_rate * lr_factor
         if o.weight_decay:
             torch._foreach_mul_(parameters, 1.0 - lr * o.weight_decay)
-        torch._foreach_lerp_(state.exp_avg, grads, 1.0 - o.adam_beta1)
-        torch._foreach_mul_(state.exp_avg_sq, o.adam_beta2)
-        torch._foreach_addcmul_(state.exp_avg_sq, grads, grads, 1.0 - o.adam_beta2)
+        torch._foreach_lerp_(first, grads, 1.0 - o.adam_beta1)
+        torch._foreach_mul_(second, o.adam_beta2)
+        torch._foreach_addcmul_(second, grads, grads, 1.0 - o.adam_beta2)
         correction1 = 1.0 - o.adam_beta1**state.step
         correction2 = 1.0 - o.adam_beta2**state.step
-        denominator = torch._foreach_sqrt(state.exp_avg_sq)
+        denominator = torch._foreach_sqrt(second)
         torch._foreach_div_(denominator, math.sqrt(correction2))
         torch._foreach_add_(denominator, o.adam_epsilon)
-        torch._foreach_addcdiv_(parameters, state.exp_avg, denominator, -lr / correction1)
+        torch._foreach_addcdiv_(parameters, first, denominator, -lr / correction1)
+        if self._offload:
+            torch._foreach_copy_(state.exp_avg, first)
+            torch._foreach_copy_(state.exp_avg_sq, second)
         return norm, True
 
     def tensors(self) -> dict[str, Tensor]:

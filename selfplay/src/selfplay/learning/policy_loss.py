@@ -8,6 +8,11 @@ over its completion tokens t. rho_t is the ratio of the policy to the policy bef
 (exactly 1 in its first iteration); c_t, the truncated importance weight against the policy that
 sampled. The weights w_t depend on the whole batch of that member and on nobody else, so any cut
 into micro-batches adds up to the same gradient.
+
+With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
+frozen base, estimates KL(p || q) without bias from tokens that p sampled (Schulman 2020,
+"Approximating KL divergence"). With entropy_coef > 0, w_t * entropy_coef * H_t is taken away, H_t
+the entropy of the policy's distribution at t.
 """
 
 from collections import Counter
@@ -41,6 +46,15 @@ class LossOptions:
     """Largest importance weight."""
     mask_truncated_completions: bool = False
     """Leave completions that ran into the length limit out of the loss."""
+    beta: float = 0.0
+    """Coefficient of the KL divergence from the frozen base; 0: not computed."""
+    entropy_coef: float = 0.0
+    """Coefficient of the entropy bonus; 0: not computed."""
+
+    @property
+    def regularises(self) -> bool:
+        """Whether tokens without advantage have a gradient, too."""
+        return self.beta > 0.0 or self.entropy_coef > 0.0
 
     def __post_init__(self) -> None:
         if self.loss_type not in LOSS_TYPES:
@@ -56,6 +70,10 @@ class LossOptions:
             raise SelfplayError(
                 "importance_sampling_clip_max must be above 0 and max_completion_length at least 1"
             )
+        if self.beta < 0.0 or self.entropy_coef < 0.0:
+            raise SelfplayError(
+                f"beta is {self.beta} and entropy_coef {self.entropy_coef}, expected 0 or more"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +81,13 @@ class TokenLosses:
     """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
 
     loss: Tensor
-    """-c * min(rho A, clip(rho) A), not yet weighted."""
+    """-c * min(rho A, clip(rho) A) and what regularises it, not yet weighted."""
     clipped: Tensor
     """Whether the clip is in force (bool)."""
     importance: Tensor
     """c, the importance weight after truncation."""
+    kl: Tensor | None = None
+    """k3, where the base's log-probabilities were given."""
 
 
 def token_weights(
@@ -102,11 +122,15 @@ def token_losses(
     rollout_logprobs: Tensor,
     advantages: Tensor,
     options: LossOptions,
+    *,
+    ref_logprobs: Tensor | None = None,
+    entropies: Tensor | None = None,
 ) -> TokenLosses:
     """Compute the clipped, importance-weighted loss of each token; all arguments [tokens].
 
     logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
-    rollout_logprobs: as reported by the sampler. Log ratios are held within +-20.
+    rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta;
+    entropies: of the policy now (with gradient), for entropy_coef. Log ratios are held within +-20.
     """
     old = old_logprobs.detach()
     log_ratio = (logprobs - old).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
@@ -118,4 +142,13 @@ def token_losses(
     if options.importance_sampling_correction:
         mismatch = (old - rollout_logprobs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
         importance = mismatch.exp().clamp(max=options.importance_sampling_clip_max)
-    return TokenLosses(-importance * surrogate, (clipped < plain).detach(), importance)
+    loss, kl = -importance * surrogate, None
+    if ref_logprobs is not None:
+        away = (ref_logprobs - logprobs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+        kl = away.expm1() - away
+        loss = loss + options.beta * kl
+    if entropies is not None:
+        loss = loss - options.entropy_coef * entropies
+    return TokenLosses(
+        loss, (clipped < plain).detach(), importance, None if kl is None else kl.detach()
+    )

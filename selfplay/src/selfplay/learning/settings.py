@@ -62,10 +62,22 @@ class LearnerConfig:
     """Largest importance weight."""
     mask_truncated_completions: bool = False
     """Leave completions that ran into the length limit out of the loss."""
+    beta: NotNegative = 0.0
+    """Coefficient of the KL divergence from the frozen base (k3 estimate); 0: not computed."""
+    entropy_coef: NotNegative = 0.0
+    """Coefficient of the entropy bonus; 0: not computed."""
     temperature: float = 1.0
     """Temperature under which log-probabilities are taken; in a run it is rollout.temperature."""
     micro_batch_tokens: int = 4096
     """Padded tokens per forward pass; changes speed and memory, not the result."""
+    micro_batch_members: Count = 0
+    """Most members that share a forward pass; 0: any number. Changes speed and memory only."""
+    logits_chunk_tokens: Count = 0
+    """Tokens that go through the output layer at a time; 0: as suits the vocabulary."""
+    gradient_checkpointing: bool = False
+    """Compute each layer again in the backward pass instead of keeping its activations."""
+    optimizer_offload: bool = False
+    """Keep optimiser states, and gradients by noise group, in main memory; no use on a CPU."""
     noise_groups: int = 4
     """Parts of a batch whose gradients are compared to tell signal from noise; 0: not measured."""
 

@@ -36,6 +36,8 @@ class UpdateStats:
     """Mean k3 estimate of KL(sampler || learner) per token: r - 1 - log r, r = learner/sampler."""
     noise_scale: Mapping[str, float | None]
     """Gradient noise scale by role, in samples; None while no signal stands out."""
+    kl: float | None = None
+    """Mean k3 estimate of KL(policy || frozen base) per token; None without beta."""
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class StatsSum:
     truncated: float = 0.0
     mismatch_kl: float = 0.0
     logp_difference_max: float = 0.0
+    kl: float | None = None
 
     def add_row(self, logprobs: Sequence[float]) -> None:
         """Count a sample by the sampler's log-probabilities of its tokens."""
@@ -63,10 +66,14 @@ class StatsSum:
         clipped: Tensor,
         importance: Tensor,
         log_ratio: Tensor,
+        kl: Tensor | None = None,
         *,
         importance_clip_max: float,
     ) -> None:
-        """Add tokens learned from, all [tokens]; log_ratio = log pi(learner) - log pi(sampler)."""
+        """Add tokens learned from, all [tokens]; log_ratio = log pi(learner) - log pi(sampler).
+
+        kl: estimates of the divergence from the frozen base, if any.
+        """
         self.learned += log_ratio.numel()
         self.loss += float(weighted_loss.sum())
         self.clipped += float(clipped.sum())
@@ -75,6 +82,8 @@ class StatsSum:
         # expm1 keeps the tiny differences that exp() - 1 would round away.
         self.mismatch_kl += float((log_ratio.double().expm1() - log_ratio.double()).sum())
         self.logp_difference_max = max(self.logp_difference_max, float(log_ratio.abs().max()))
+        if kl is not None:
+            self.kl = (self.kl or 0.0) + float(kl.sum())
 
     def stats(
         self, grad_norm: float | None, stepped: bool, noise_scale: Mapping[str, float | None]
@@ -93,4 +102,5 @@ class StatsSum:
             logp_difference_max=self.logp_difference_max,
             mismatch_kl=self.mismatch_kl / n,
             noise_scale=dict(noise_scale),
+            kl=None if self.kl is None else self.kl / n,
         )

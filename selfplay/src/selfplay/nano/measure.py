@@ -148,7 +148,10 @@ def _attempts(
             for i, t in enumerate(tried)
         ]
     )
-    answers = [parse_answer(c.text) if c.finish_reason == "stop" else None for c in completions]
+    answers = [
+        parse_answer(t, c.text) if c.finish_reason == "stop" else None
+        for t, c in zip(tried, completions, strict=True)
+    ]
     grades = sandbox.grade_many(
         [(t, a) for t, a in zip(tried, answers, strict=True) if a is not None]
     )

@@ -1,22 +1,22 @@
 """Prompts for large models in the manner of Absolute Zero (arXiv 2505.03335), in our own words.
 
 A model thinks in <think> and answers in <answer>; programs, inputs, outputs and messages come in
-fences. The prompt ends with the opening <think>, so a completion starts inside it. The last
-<answer> block counts, and a completion without one closed <think> before it is ill-formed.
+fences. How a completion is read, and what is forgiven, is in `answer_text` and `fence`.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from code_verifier import Proposal, Task
+from selfplay.prompts.answer_text import AnswerText, answer_text
+from selfplay.prompts.fence import fenced
+from selfplay.prompts.frame import Frame
+from selfplay.prompts.value_text import argument_text, defines_f, is_input, is_output, without_label
 
 NUM_INPUTS = 10
 """Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
 
-_FRAME = (
-    "A user asks and an assistant answers. The assistant first reasons inside <think> </think> and "
-    "then gives its answer inside <answer> </answer>.\nUser: {}\nAssistant: <think>"
-)
 _RULES = """Rules for the program:
 - The entry function is called f, takes at least one argument and returns a value.
 - It is deterministic: no randomness, time, files, network, printing or input.
@@ -30,88 +30,148 @@ _GOAL = {
     "code_i": "The task for the solver: given the program and the output, find an input that "
     "produces it. Make the input hard to recover, yet not impossible.",
 }
-_FENCE = re.compile(r"```(\w+)[ \t]*\n(.*?)\n?```", re.DOTALL)
+_ANSWER = {"code_o": "output", "code_i": "input", "code_f": "python"}
+"""The fence that holds the answer; no prompt shows one of this name to its solver."""
+_FITS = {"code_o": is_output, "code_i": is_input, "code_f": defines_f}
+_SHOWN = {"code_o": ("input",), "code_i": ("output",), "code_f": ("input", "output", "message")}
+"""Fences that the solver's prompt shows: never an answer."""
+OF_THE_FRAME = re.compile(
+    r"</?\s*(?:think(?:ing)?|answer|example_\d+|s|bos|eos|start_of_turn|end_of_turn)\s*>"
+    r"|<[|\uff5c][^|\uff5c\n]{1,40}[|\uff5c]>|^(?:User|Assistant):",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What frames and chat templates are made of."""
 
 
-def propose_prompt(kind: str, references: Sequence[Task]) -> str:
-    """Return the prompt that asks for a task of this kind, after reference tasks."""
-    if kind == "code_f":
-        return _FRAME.format(
-            f"Here is a Python program:\n```python\n{references[0].program}\n```\n"
-            f"Write {NUM_INPUTS} different inputs for f, each in its own ```input fence, so that "
-            "together with their outputs they tell what f does, and one hint in a ```message fence "
-            "that helps to find the function without showing its code. Half of the inputs stay "
-            "hidden from the solver and judge its function. Outputs must not all be equal."
+@dataclass(frozen=True)
+class AzrTemplate:
+    """Implements `Template` within a frame: the plain one, or a model's chat template."""
+
+    frame: Frame
+
+    def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
+        """Return the prompt that asks for a task of this kind, after reference tasks."""
+        if kind == "code_f":
+            return self.frame(
+                f"Here is a Python program:\n{fenced('python', references[0].program)}\n"
+                f"Write {NUM_INPUTS} different inputs for f, each in its own ```input fence, so "
+                "that together with their outputs they tell what f does, and one hint in a "
+                "```message fence that helps to find the function without showing its code. Half "
+                "of the inputs stay hidden from the solver and judge its function. Outputs must "
+                "not all be equal."
+            )
+        shown = "\n\n".join(
+            f"<example_{i}>\n{_pair(t)}\n{fenced('output', t.output or '')}\n</example_{i}>"
+            for i, t in enumerate(references, 1)
         )
-    shown = "\n\n".join(
-        f"<example_{i}>\n```python\n{t.program}\n```\n```input\n{t.input}\n```\n"
-        f"```output\n{t.output}\n```\n</example_{i}>"
-        for i, t in enumerate(references, 1)
-    )
-    return _FRAME.format(
-        "Invent a new Python program and one input for it.\n"
-        f"{_GOAL[kind]}\n{_RULES}\n"
-        "Answer with one ```python fence and one ```input fence. Be different from these "
-        f"examples:\n\n{shown}"
-    )
+        return self.frame(
+            "Invent a new Python program and one input for it.\n"
+            f"{_GOAL[kind]}\n{_RULES}\n"
+            "Answer with one ```python fence and one ```input fence. Be different from these "
+            f"examples:\n\n{shown}"
+        )
 
+    def parse_proposal(self, kind: str, references: Sequence[Task], text: str) -> Proposal | None:
+        """Read a proposal; None when it does not have the form.
 
-def parse_proposal(kind: str, references: Sequence[Task], text: str) -> Proposal | None:
-    """Read a proposal from the last answer; None when it does not have the form."""
-    body = _answer_block(text)
-    if body is None:
-        return None
-    fences = _FENCE.findall(body)
-    inputs = [content.strip() for tag, content in fences if tag == "input"]
-    if kind == "code_f":
-        messages = [content.strip() for tag, content in fences if tag == "message"]
-        if len(inputs) != NUM_INPUTS or len(messages) != 1:
+        There must be one program: two different ones, even in a draft, are none, because nobody
+        could say which was meant. A copy of an example is none, and neither is what holds marks of
+        the frame: it would end the prompt of the solver who is shown it.
+        """
+        answer = answer_text(text)
+        if kind == "code_f":
+            proposal = _function_proposal(answer, references[0].program)
+        else:
+            proposal = _call_proposal(answer, kind, references)
+        if proposal is None:
             return None
-        return Proposal(
-            kind=kind, program=references[0].program, inputs=tuple(inputs), message=messages[0]
+        written = (proposal.program, proposal.input or "", *proposal.inputs, proposal.message)
+        return None if any(OF_THE_FRAME.search(part) for part in written) else proposal
+
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        """Write the completion that proposes a task."""
+        if task.kind == "code_f":
+            inputs = "\n".join(fenced("input", given) for given in task.inputs)
+            return _completion(f"{inputs}\n{fenced('message', task.message)}", thought)
+        return _completion(_pair(task), thought)
+
+    def solve_prompt(self, task: Task) -> str:
+        """Return the prompt that asks for a solution of the task."""
+        if task.kind == "code_o":
+            return self.frame(
+                f"{_pair(task)}\n"
+                "What does f return for this input? Answer with a literal in one ```output fence."
+            )
+        if task.kind == "code_i":
+            program = fenced("python", task.program)
+            return self.frame(
+                f"{program}\n{fenced('output', task.output or '')}\n"
+                "Find an input for which f returns this output. Answer with the arguments as "
+                "Python literals, separated by commas, in one ```input fence."
+            )
+        pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
+        shown = "\n".join(f"{fenced('input', i)}\n{fenced('output', o)}" for i, o in pairs)
+        return self.frame(
+            f"Find the function f that gives these outputs for these inputs:\n{shown}\n"
+            f"{fenced('message', task.message)}\n"
+            "It is judged on hidden inputs. Answer with the program in one ```python fence."
         )
-    programs = [content for tag, content in fences if tag == "python"]
+
+    def parse_answer(self, task: Task, text: str) -> str | None:
+        """Return the answer to the task; None when there is none.
+
+        The last fence of the answer's name counts. In an answer that is marked as one, a fence of
+        another name counts too if it can be an answer, and so does a text without any fence.
+        """
+        answer, name = answer_text(text), _ANSWER[task.kind]
+        named = [f.content for f in answer.fences if f.name == name]
+        if not named and answer.marked:
+            others = [f.content for f in answer.fences if f.name not in _SHOWN[task.kind]]
+            found = others if answer.fences else [answer.text]
+            named = [content for content in found if _FITS[task.kind](content.strip())]
+        if not named:
+            return None
+        if task.kind == "code_i":
+            return argument_text(named[-1], task.program) or None
+        if task.kind == "code_o":
+            return without_label("output", named[-1]) or None
+        return named[-1].strip() or None
+
+    def answer_text(self, task: Task, thought: str = "") -> str:
+        """Write the completion that solves a task as its proposer would."""
+        gold = {"code_o": task.output, "code_i": task.input, "code_f": task.program}[task.kind]
+        return _completion(fenced(_ANSWER[task.kind], gold or ""), thought)
+
+
+def _pair(task: Task) -> str:
+    return f"{fenced('python', task.program)}\n{fenced('input', task.input or '')}"
+
+
+def _completion(answer: str, thought: str) -> str:
+    return f"{thought}</think>\n<answer>\n{answer}\n</answer>"
+
+
+def _call_proposal(answer: AnswerText, kind: str, references: Sequence[Task]) -> Proposal | None:
+    programs = {
+        f.content.strip("\n")
+        for f in answer.fences
+        if f.name == "python" or (f.name == "" and defines_f(f.content))
+    }
+    inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
     if len(programs) != 1 or len(inputs) != 1:
         return None
-    return Proposal(kind=kind, program=programs[0], input=inputs[0])
-
-
-def solve_prompt(task: Task) -> str:
-    """Return the prompt that asks for a solution of the task."""
-    program = f"```python\n{task.program}\n```"
-    if task.kind == "code_o":
-        return _FRAME.format(
-            f"{program}\n```input\n{task.input}\n```\n"
-            "What does f return for this input? Answer with a literal in one ```output fence."
-        )
-    if task.kind == "code_i":
-        return _FRAME.format(
-            f"{program}\n```output\n{task.output}\n```\n"
-            "Find an input for which f returns this output. Answer with the arguments as Python "
-            "literals, separated by commas, in one ```input fence."
-        )
-    pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
-    shown = "\n".join(f"```input\n{i}\n```\n```output\n{o}\n```" for i, o in pairs)
-    return _FRAME.format(
-        f"Find the function f that gives these outputs for these inputs:\n{shown}\n"
-        f"```message\n{task.message}\n```\n"
-        "It is judged on hidden inputs. Answer with the program in one ```python fence."
-    )
-
-
-def parse_answer(text: str) -> str | None:
-    """Return the content of the last fence of the last answer; None when ill-formed."""
-    body = _answer_block(text)
-    if body is None:
+    program, given = programs.pop().rstrip(), inputs.pop()
+    if not program:
         return None
-    fences = _FENCE.findall(body)
-    return fences[-1][1].strip() or None if fences else None
+    given = argument_text(given, program)
+    copied = any((r.program.strip(), r.input) == (program.strip(), given) for r in references)
+    return None if copied else Proposal(kind=kind, program=program, input=given)
 
 
-def _answer_block(text: str) -> str | None:
-    thought, closed, rest = text.partition("</think>")
-    if not closed or "<answer>" in thought:
+def _function_proposal(answer: AnswerText, program: str) -> Proposal | None:
+    inputs = [argument_text(f.content, program) for f in answer.fences if f.name == "input"]
+    messages = {f.content.strip() for f in answer.fences if f.name == "message"}
+    if len(inputs) != NUM_INPUTS or len(messages) != 1:
         return None
-    start = rest.rfind("<answer>")
-    end = rest.find("</answer>", start)
-    return rest[start + len("<answer>") : end] if 0 <= start < end else None
+    message = messages.pop()
+    return Proposal(kind="code_f", program=program, inputs=tuple(inputs), message=message)

@@ -80,9 +80,23 @@ def solve_prompt(task: Task) -> str:
     return f"<|solve_f|>{task.message}{shown}<|think|>"
 
 
-def parse_answer(text: str) -> str | None:
-    """Return the answer of a solution; None when it is not well formed."""
+def proposal_text(task: Task, thought: str = "") -> str:
+    """Write the completion that proposes a task; the thought is the plan."""
+    if task.kind == "code_f":
+        inputs = "".join(f"<|input|>{given}" for given in task.inputs)
+        return f"{thought}{inputs}<|message|>{task.message}"
+    return f"{thought}<|program|>{task.program}<|input|>{task.input}"
+
+
+def parse_answer(task: Task, text: str) -> str | None:
+    """Return the answer of a solution; None when it is not well formed. All kinds look alike."""
     fields = text.split("<|answer|>")
     if len(fields) != 2 or any("<|" in f for f in fields) or not fields[1].strip():
         return None
     return fields[1]
+
+
+def answer_text(task: Task, thought: str = "") -> str:
+    """Write the completion that solves a task as its proposer would."""
+    gold = {"code_o": task.output, "code_i": task.input, "code_f": task.program}[task.kind]
+    return f"{thought}<|answer|>{gold}"

@@ -1,11 +1,19 @@
-"""What a prompt template is; `prompts.nano` and `prompts.azr` are the two that exist."""
+"""What a prompt template is, and the ones that exist, by the names that a configuration has."""
 
 from collections.abc import Sequence
-from types import ModuleType
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from code_verifier import Proposal, Task
-from selfplay.prompts import azr, nano
+from selfplay.errors import ConfigError
+from selfplay.prompts import nano
+from selfplay.prompts.azr import AzrTemplate
+from selfplay.prompts.frame import chat_frame, plain_frame
+
+TEMPLATES = {
+    "nano": "the compact tokens of the built-in model",
+    "azr": "Absolute Zero's prompts in a plain frame, for base models",
+    "azr-chat": "the same requests in the chat template of the model's tokenizer",
+}
 
 
 class Template(Protocol):
@@ -19,18 +27,39 @@ class Template(Protocol):
         """Read a proposal; None when the text does not have the form."""
         ...
 
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        """Write the completion that proposes a task, for supervised steps."""
+        ...
+
     def solve_prompt(self, task: Task) -> str:
         """Return the prompt that asks for a solution."""
         ...
 
-    def parse_answer(self, text: str) -> str | None:
-        """Return the answer in a solution; None when it is not well formed."""
+    def parse_answer(self, task: Task, text: str) -> str | None:
+        """Return the answer in a solution of the task; None when it is not well formed."""
+        ...
+
+    def answer_text(self, task: Task, thought: str = "") -> str:
+        """Write the completion that solves a task, for supervised steps."""
         ...
 
 
-TEMPLATES: dict[str, ModuleType] = {"nano": nano, "azr": azr}
+def template_named(name: str, base: str) -> Template:
+    """Return the template that a configuration names; base: its model, whose tokenizer a chat
+    template is read from. Raises ConfigError where that has none that works."""
+    if name == "nano":
+        return cast(Template, nano)
+    return AzrTemplate(chat_frame(_tokenizer(base), base) if name == "azr-chat" else plain_frame)
 
 
-def template_named(name: str) -> Template:
-    """Return the template that a configuration names."""
-    return cast(Template, TEMPLATES[name])
+def _tokenizer(base: str) -> Any:
+    from transformers import AutoTokenizer
+
+    from evals.engine.base_model import resolve
+    from evals.errors import first_line
+
+    source = resolve(base)
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+        raise ConfigError(f"cannot load the tokenizer of {base}: {first_line(error)}") from error

@@ -89,6 +89,8 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     importance_sampling_clip_ratio: Maybe = UNSET
     logp_difference_max: Maybe = UNSET
     mismatch_kl: Maybe = UNSET
+    kl: Maybe = UNSET
+    """From the frozen base; of runs with beta."""
     noise_scale_propose: Maybe = UNSET
     noise_scale_solve: Maybe = UNSET
 

@@ -8,7 +8,7 @@ from lora_evo.recovery.plan import ParentPair
 from selfplay.nano.labels import LabelledProgram
 from selfplay.retention.student import FixedTaskLearner
 from selfplay.retention.tasks import nano_examples
-from selfplay.retention.warm_up import supervised_step
+from selfplay.warmup.supervised_step import supervised_step, token_pair
 
 EXAMPLES = 24
 """Worked solutions per step of the warm-up."""
@@ -57,7 +57,8 @@ def train_parent(
     for step in range(warm_up_steps):
         source = recipe.trunk if step < warm_up_steps // 2 else recipe.branch
         data = nano_examples(programs, EXAMPLES, derive_seed(seed, "warm-up", source, step))
-        supervised_step(learner, students.tokenizer, 0, data)
+        pairs = [token_pair(students.tokenizer, e.prompt, e.completion) for e in data]
+        supervised_step(learner, 0, pairs)
     students.start([learner.export(member)], derive_seed(seed, "practice", recipe.branch))
     for _ in range(practice_steps):
         students.step([0])

@@ -137,10 +137,10 @@ class FixedTaskLearner:
             ]
         )
         answers = [
-            self._template.parse_answer(self._engine.completion(rollout).text)
+            self._template.parse_answer(task, self._engine.completion(rollout).text)
             if rollout.finish_reason == "stop"
             else None
-            for rollout in rollouts
+            for (_, task, _), rollout in zip(rows, rollouts, strict=True)
         ]
         tasks = [task for _, task, _ in rows]
         self._grade(tasks, answers)

@@ -91,8 +91,8 @@ def attempt(run: Run, trials: Sequence[Trial]) -> list[Attempt]:
     rollouts = run.engine.rollouts(requests)
     texts = [run.engine.completion(rollout).text for rollout in rollouts]
     answers = [
-        run.template.parse_answer(text) if rollout.finish_reason == "stop" else None
-        for text, rollout in zip(texts, rollouts, strict=True)
+        run.template.parse_answer(t.task, text) if rollout.finish_reason == "stop" else None
+        for t, text, rollout in zip(trials, texts, rollouts, strict=True)
     ]
     grades = run.sandbox.grade_many(
         [(t.task, a) for t, a in zip(trials, answers, strict=True) if a is not None]

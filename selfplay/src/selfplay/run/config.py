@@ -23,8 +23,10 @@ class RunConfig:
 
     base: str = "nano"
     """Base model: `nano`, a directory, or a model's name on the hub."""
-    template: Literal["nano", "azr"] = "nano"
-    """Prompt template: `nano` or `azr`."""
+    template: Literal["nano", "azr", "azr-chat"] = "nano"
+    """Prompt template: `nano`, `azr` (plain frame) or `azr-chat` (the model's chat template)."""
+    warm_start: str | None = None
+    """Adapter that every member starts from, such as `selfplay warmup` makes; null: fresh ones."""
     mode: Literal["populora", "azr"] = "populora"
     """`populora`, or `azr`: one adapter in both roles with AZR's reward."""
     engine: Literal["hf", "vllm"] = "hf"

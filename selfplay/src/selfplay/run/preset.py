@@ -1,5 +1,9 @@
-"""Presets: named configurations that come with the package."""
+"""Presets: named configurations that come with the package.
 
+A preset, or a user's file, may begin with `extends: PRESET`: it then holds only what differs.
+"""
+
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any
@@ -24,8 +28,26 @@ def read_preset(name: str) -> dict[str, Any]:
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]}?" if close else ""
         raise ConfigError(f"unknown preset {name!r}; known: {', '.join(names)}. {hint}".strip())
-    data: dict[str, Any] = yaml.safe_load(preset_text(name))
-    return data
+    return extended(yaml.safe_load(preset_text(name)))
+
+
+def extended(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with what the preset that it extends has beside it."""
+    own = dict(data)
+    name = own.pop("extends", None)
+    if name is None:
+        return own
+    if not isinstance(name, str):
+        raise ConfigError(f"extends is {name!r}; expected a preset: {', '.join(preset_names())}")
+    return _over(read_preset(name), own)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {**below, **above}
+    for name, section in above.items():
+        if isinstance(section, Mapping) and isinstance(below.get(name), Mapping):
+            both[name] = _over(below[name], section)
+    return both
 
 
 def preset_text(name: str) -> str:

@@ -113,4 +113,4 @@ def open_learner(config: RunConfig) -> tuple[Learner, RolloutEngine]:
 
 def open_template(config: RunConfig) -> Template:
     """Return the run's prompt template."""
-    return template_named(config.template)
+    return template_named(config.template, config.base)

@@ -31,6 +31,7 @@ from selfplay.run.held_out import held_out_tasks
 from selfplay.run.run import Run, founders, open_learner, open_sandbox, open_template
 from selfplay.run.seeds import seed_tasks
 from selfplay.run.stages import Match, Solved
+from selfplay.run.warm_start import start_from
 from selfplay.run.yardstick_state import Yardstick
 from selfplay.step.checkpoint import (
     newest_checkpoint,
@@ -132,6 +133,7 @@ def resume(directory: Path, progress: Progress) -> None:
 def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
     with open_run(config, directory) as run:
         clear(directory)
+        start_from(run.learner, config)
         if config.mode == "populora":
             teachers, students = founders(config)
             run.league = League(

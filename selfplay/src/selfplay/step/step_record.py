@@ -168,6 +168,8 @@ def _members(
         if name in stats:
             numbers = asdict(stats[name])
             scales = numbers.pop("noise_scale")
+            if numbers["kl"] is None:
+                del numbers["kl"]
             row |= numbers | {f"noise_scale_{what}": scale for what, scale in scales.items()}
     return {name: MemberRow(**row) for name, row in rows.items()}
 

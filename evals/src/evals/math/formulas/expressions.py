@@ -29,7 +29,7 @@ Tree: TypeAlias = tuple[object, ...]
 def read(text: str, tight: bool = False) -> Tree:
     """The tree of a formula. Raises Unreadable.
 
-    tight: letters after a slash stay below it together: t/RC is t/(RC).
+    tight: letters after a slash stay below it together: t/RC is t/(RC), t/2R is t/(2R).
     """
     reader = _Reader(tokens(text), tight)
     tree = reader.sum()
@@ -89,9 +89,10 @@ class _Reader:
                 return tree
 
     def divisor(self) -> Tree:
+        named = self.peek().kind in ("letter", "command")
         tree = self.signed()
-        while self.tight and self.starts_factor(after := self.peek()) and not after.spaced:
-            if after.kind not in ("letter", "command"):
+        while self.tight and (after := self.peek()).kind in ("letter", "command"):
+            if not self.starts_factor(after) or (after.spaced and not named):
                 break
             tree = ("multiply", tree, self.power())
         return tree

@@ -7,6 +7,7 @@ closed one, and every one of several required values is asked for.
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 from typing import TypeAlias
 
 from evals.math.formulas.notation import split
@@ -88,7 +89,8 @@ _DOMAIN = re.compile(r"^[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?(?:[_^]\S{1,8})?
 _MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
 _BUILDER = re.compile(
-    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*(.*)\\\}$"
+    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*"
+    r"((?:(?!\\\}.*\\\{).)*)\\\}$"
 )
 _ABOUT = re.compile(
     r"^\s*(?:\\approx|=|\\text\{\s*(?:about|approximately)\s*\}|(?:about|approximately)\s)\s*"
@@ -96,12 +98,18 @@ _ABOUT = re.compile(
 _SCOPE = re.compile(
     r"[\s,(]*(?:\\text\{[\s,(]*)?"
     r"(?:,\s*[A-Za-z]\s*\\in\s*\\mathbb|\\forall"
-    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b).*$",
+    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b)"
+    r".*?(?=(?:[,;]|and|or)[\s}]*[A-Za-z]\([A-Za-z]\)\s*=|$)",
     re.DOTALL,
+)
+_PERMUTED = re.compile(
+    r"[\s,(]*(?:\\text\{)?[\s,(]*(?:and )?(?:all |any )*(?:of )?(?:its |their |the |these )?"
+    r"(?:cyclic )?(?:permutations?|orders|orderings)\b[^()\[\]]*\)?$"
 )
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
 _LABEL = re.compile(
-    r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*|^[A-Za-z][A-Za-z ]{2,40}:\s*(?=[-\\\d(\[])"
+    r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*|^\([A-Za-z](?:,\s*[A-Za-z])+\)\s*:\s*(?=\()"
+    r"|^[A-Za-z][A-Za-z ]{2,40}:\s*(?=[-\\\d(\[])"
 )
 
 
@@ -124,6 +132,8 @@ def shape(text: str) -> Form:
         cells = ((cell.strip() for cell in row.split("&")) for row in rows)
         left, right = (f"{factor}(", ")") if factor else ("", "")
         return Matrix(tuple(tuple(f"{left}{cell}{right}" for cell in row) for row in cells))
+    if (permuted := _PERMUTED.search(text)) is not None:
+        return _orders(shape(text[: permuted.start()].rpartition("=")[2]), "cyclic" in permuted[0])
     text = pieces(_OUTWARD.sub(_inward, text))
     items = [item for item in split(text, (",", ";")) if item]
     if len(items) > 1:
@@ -152,6 +162,20 @@ def _transposed(form: Form) -> Form:
     if isinstance(form, Matrix) and len({len(row) for row in form.rows}) == 1:
         return Matrix(tuple(zip(*form.rows, strict=True)))
     return form
+
+
+def _orders(form: Form, cyclic: bool) -> Form:
+    """Tuples in every order of their items, of at most five each; or in every rotation."""
+    found: list[Form] = []
+    for item in form.items if isinstance(form, Listing) else (form,):
+        if not isinstance(item, Bracketed) or len(item.items) > 5:
+            return form
+        items = item.items
+        orders = (
+            (items[k:] + items[:k] for k in range(len(items))) if cyclic else permutations(items)
+        )
+        found.extend(Bracketed(item.left, item.right, order) for order in dict.fromkeys(orders))
+    return Listing(tuple(dict.fromkeys(found)))
 
 
 def _factor(text: str) -> bool:

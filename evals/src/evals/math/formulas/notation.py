@@ -24,7 +24,7 @@ _SIGNS = {
     "ρ": r"\rho ", "μ": r"\mu ", "ε": r"\epsilon ", "δ": r"\delta ", "Δ": r"\Delta ",
     "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∅": r"\emptyset ",
     "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "€": "$", "£": "$",
-    "¢": r"\text{ cents}", "∖": r"\setminus ", "。": ".", "、": ",",
+    "¢": r"\text{ cents}", "Å": " angstrom ", "∖": r"\setminus ", "。": ".", "、": ",",
     **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, (top, bottom) in _VULGAR.items()},
 }  # fmt: skip
 _SIGN_TABLE = str.maketrans(_SIGNS)
@@ -43,6 +43,7 @@ _SYNONYMS = (
     (r"(?:Fraction|Rational)\(\s*(-?\d+)\s*,\s*(\d+)\s*\)", r"\\frac{\1}{\2}"),
     (r"(?<![A-Za-z\\_^])C\(([^(),]{1,20}),([^(),]{1,20})\)", r"\\binom{\1}{\2}"),
     (r"\\div(?![A-Za-z])", "/"),
+    (r"\\AA(?![A-Za-z])", " angstrom "),
     (r"\\(?:leqslant|leqq|le)(?![A-Za-z])|<=|=<", r"\\leq "),
     (r"\\(?:geqslant|geqq|ge)(?![A-Za-z])|>=", r"\\geq "),
     (r"\\ne(?![A-Za-z])|!=", r"\\neq "),
@@ -83,7 +84,9 @@ _BARE_RULES = tuple(
 )
 """For a text without commands."""
 _FONT = re.compile(_FONTS)
-_PLAIN_TEXT = re.compile(r"\\text\{\s*([-+]?[\d.,/]+|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}")
+_PLAIN_TEXT = re.compile(
+    r"\\text\{\s*([-+]?[\d.,/]+|\(\s*\d[\d.,]*\s*\)|[eE][-+]?\d+|[A-Za-z]|[A-Z]{2,6})\s*\}"
+)
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar|dot)\s*\{(\d+)\}")
 _GOES_ON = re.compile(r"(?<![\d.])(\d{1,40}\.\d{0,12}?)(?:(\d)\2{2,12}|(\d{2,9})\3{1,4})\s*\.{3}")
 """0.1666... and 0.142857142857..."""

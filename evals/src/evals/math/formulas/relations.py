@@ -16,6 +16,8 @@ _NAME = re.compile(
     r"(?:\{[^{}=]*\}|[A-Z])*(?:_(?:\{[^=]*?\}|\w))?'*(?:\([^()=]*\))?"
 )
 _APPLIED = re.compile(r"(.+)\(([A-Za-z])\)")
+_APPLIES = r"(?<=[A-Za-z}'])\s*\(\s*"
+_ARGUMENT = re.compile(rf"{_APPLIES}([a-z])\s*\)")
 _UPWARD, _DOWNWARD = {"<": "(", "\\leq": "["}, {">": ")", "\\geq": "]"}
 
 
@@ -59,8 +61,18 @@ def values_said(relation: Relation) -> Iterator[str]:
     if units_differ(before, after):
         yield relation.sides[-2]
     for side, sign in zip(relation.sides, relation.signs, strict=False):
-        if sign == "\\approx" or (re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]):
+        rounded = re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]
+        if (sign == "\\approx" or rounded) and _may_round(side, last):
             yield side
+
+
+def _may_round(side: str, rounded: str) -> bool:
+    """Whether one side can be a rounding of the other; so it is where either cannot be read."""
+    try:
+        exact, decimal = (complex(value(read(text), {})) for text in (side, rounded))
+    except (Unreadable, Undefined):
+        return True
+    return abs(exact - decimal) <= 0.02 * abs(exact)
 
 
 def _has_letters(side: str) -> bool:
@@ -127,6 +139,23 @@ def equivalent(gold: Relation, answer: Relation) -> bool:
         return False
     if all(re.fullmatch(r"[A-Z]{2,6}", side) for side in gold.sides):  # acronyms, not products
         return sorted(gold.sides) == sorted(answer.sides)
+    return _alike(gold, answer) or _alike(*_unapplied(gold, answer))
+
+
+def _unapplied(*relations: Relation) -> tuple[Relation, ...]:
+    """y' = r x(t) as y' = r x, where a letter is nothing but the argument of functions."""
+    text = "\n".join("=".join(relation.sides) for relation in relations)
+    for letter in set(_ARGUMENT.findall(text)):
+        bare = re.sub(rf"{_APPLIES}{letter}\s*\)", "", text)
+        if not re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])", re.sub(r"d\s*[a-z]\b", "", bare)):
+            text = bare
+    return tuple(
+        Relation(tuple(part.split("=")), relation.signs)
+        for part, relation in zip(text.split("\n"), relations, strict=True)
+    )
+
+
+def _alike(gold: Relation, answer: Relation) -> bool:
     try:
         first, second = (_difference(relation) for relation in (gold, answer))
     except Unreadable:

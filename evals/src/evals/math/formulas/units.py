@@ -23,6 +23,7 @@ _NAMES = {
     "dollar": "dollars usd bucks",
     "cent": "cents",
     "degree": "degrees deg °",
+    "radian": "radians rad rads",
     "g": "gram grams",
     "kg": "kilogram kilograms",
     "percent": "percentage %",
@@ -31,13 +32,15 @@ _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *n
 _IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
 _ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
 """The degrees of an angle whose sine is taken are no unit of the value."""
-_TEXT = re.compile(r"\s*\\text\{([^{}]*)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$")
+_TEXT = re.compile(
+    r"\s*\\text\{([^{}]*+(?:\{[^{}]*\}[^{}]*+)*+)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$"
+)
 # Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
-    r"(?<=[\d)}!°%])\s*(?:/\s*(?=[A-Za-z]{2}))?"
-    r"(?:(?:\\Omega|\\mu|[A-Za-z]++)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
+    r"(?:(?<=[\d)}!°%])|(?<=\\pi)|(?<=\\pi\s))\s*(?:/\s*(?=[A-Za-z]{2}))?"
+    r"(?:(?:\\Omega|\\mu|[LMR]\s*_\s*\{?\s*\\odot\s*\}?|[A-Za-z][A-Za-z&']*+)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
     r"|(?<=\})\s*\\cdot\s*[A-Za-z]{1,3}(?:\s*\^\s*\{?-?\d\}?)?$"
-    r"|\s*\\frac\{\s*[A-Za-z]+\s*\}\{\s*[A-Za-z]+\s*\}$|\s*°\s*[CFK]$"
+    r"|\s*\\frac\{\s*(?:\\text\{)?[A-Za-z]+\s*\}{1,2}\{\s*(?:\\text\{)?[A-Za-z]+\s*\}{1,2}$|\s*°\s*[CFK]$"
 )
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(

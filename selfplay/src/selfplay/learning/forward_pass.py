@@ -1,0 +1,113 @@
+"""One micro-batch of all members through the model: padded rows in, weighted loss out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evals.engine.stacked_lora import BASE, StackedAdapters
+from selfplay.learning.batch import Row
+from selfplay.learning.gradient_checkpointing import checkpointed
+from selfplay.learning.output_layer import OutputLayer
+from selfplay.learning.policy_loss import token_losses
+from selfplay.learning.settings import LearnerConfig
+from selfplay.learning.update_stats import StatsSum
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedRows:
+    """Rows as tensors, padded on the right, and where their completions are."""
+
+    ids: Tensor
+    """[rows, T], prompt and completion but for the last token."""
+    places: Tensor
+    """[tokens] of the flattened [rows * T] whose next token belongs to a completion."""
+    targets: Tensor
+    """[tokens], those next tokens."""
+    lengths: list[int]
+    """Completion tokens of each row."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], pad: int, device: torch.device) -> "PaddedRows":
+        """Lay rows out; pad may be any valid id, since no loss ever sees it."""
+        T = max(row.length for row in rows) - 1
+        ids = torch.full((len(rows), T), pad)
+        places: list[Tensor] = []
+        targets: list[int] = []
+        for i, row in enumerate(rows):
+            prompt, completion = row.sample.prompt_ids, row.sample.completion_ids
+            whole = (*prompt, *completion)
+            ids[i, : len(whole) - 1] = torch.tensor(whole[:-1])
+            places.append(torch.arange(len(prompt) - 1, len(whole) - 1) + i * T)
+            targets.extend(completion)
+        lengths = [len(row.sample.completion_ids) for row in rows]
+        goals = torch.tensor(targets, device=device)
+        return cls(ids.to(device), torch.cat(places).to(device), goals, lengths)
+
+    def per_token(self, values: Sequence[float]) -> Tensor:
+        """Repeat one value per row over the row's completion tokens."""
+        device = self.targets.device
+        repeats = torch.tensor(self.lengths, device=device)
+        return torch.tensor(values, device=device).repeat_interleave(repeats)
+
+
+class ForwardPass:
+    """Computes the loss of micro-batches under the stacked adapters."""
+
+    def __init__(self, model: Any, adapters: StackedAdapters, config: LearnerConfig, pad: int):
+        self.model = model
+        self.adapters = adapters
+        self.config = config
+        self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
+        self._loss = config.loss_options()
+        self._pad = pad
+
+    def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
+        """Return the batch's part of the loss and add its tokens to the statistics."""
+        device = next(self.model.parameters()).device
+        padded = PaddedRows.of(batch, self._pad, device)
+        rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
+        reference = None
+        if self._loss.beta > 0.0:
+            with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
+                (reference,) = self.output.scores(self._hidden(padded), padded.targets)
+        saving = self.config.gradient_checkpointing
+        layers = self.model.get_decoder().layers if saving else []
+        with (
+            self.adapters.route([row.member for row in batch]),
+            checkpointed(layers, self.adapters),
+        ):
+            hidden = self._hidden(padded)
+        logprobs, *entropy = self.output.scores(
+            hidden, padded.targets, entropy=self._loss.entropy_coef > 0.0
+        )
+        now = logprobs.detach()
+        for row, part in zip(batch, torch.split(now, padded.lengths), strict=True):
+            row.old = part if row.old is None else row.old
+        parts = token_losses(
+            logprobs,
+            torch.cat([row.old for row in batch if row.old is not None]),
+            rollout,
+            padded.per_token([row.sample.advantage for row in batch]),
+            self._loss,
+            ref_logprobs=reference,
+            entropies=entropy[0] if entropy else None,
+        )
+        weighted = parts.loss * padded.per_token([row.weight for row in batch])
+        columns = [weighted.detach(), parts.clipped, parts.importance, now - rollout]
+        if parts.kl is not None:
+            columns.append(parts.kl)
+        split = [torch.split(column, padded.lengths) for column in columns]
+        cap = self._loss.importance_sampling_clip_max
+        for row, *tokens in zip(batch, *split, strict=True):
+            sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
+        return weighted.sum()
+
+    def _hidden(self, padded: PaddedRows) -> Tensor:
+        """Return the last hidden states [tokens, hidden size] of what is learned from."""
+        # Causal attention and padding on the right: real tokens never see the padding.
+        out = self.model.get_decoder()(input_ids=padded.ids, use_cache=False)
+        hidden: Tensor = out.last_hidden_state
+        return hidden.reshape(-1, hidden.shape[-1])[padded.places]

@@ -1,0 +1,159 @@
+"""From hidden states to log-probabilities, a bounded number of tokens at a time.
+
+The table of logits [tokens, vocabulary] is the largest tensor of a training step: 16,384 tokens of
+a vocabulary of 152,000 are 10 GB in float32, and its gradient as much again. A token's values
+depend on its own hidden state alone, so their gradients with respect to it are found in the forward
+pass, chunk by chunk, and kept in place of the logits: [tokens, hidden] each. The backward pass only
+scales them; the output layer is read as often as without chunks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from selfplay.errors import SelfplayError
+
+Scores: TypeAlias = tuple[Tensor, ...]
+"""Log-probabilities (nats) of the targets and, where asked for, entropies; all [tokens]."""
+_CHUNK_ENTRIES = 1 << 24
+"""Logits of one chunk: 64 MB in float32, of which three or four copies live at a time."""
+_LEAST_CHUNK = 256
+"""Tokens below which reading the output layer's weights takes longer than multiplying by them."""
+_PROBE = 5
+"""Tokens on which our logits are compared with the model's own."""
+
+
+def chunk_tokens(vocabulary: int) -> int:
+    """Return the tokens that go through an output layer of this size together."""
+    return max(_LEAST_CHUNK, _CHUNK_ENTRIES // vocabulary)
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """The frozen last layer of a causal model, and what its family does to the logits after it."""
+
+    head: nn.Linear
+    chunk: int
+    """Most tokens at a time."""
+    temperature: float = 1.0
+    scale: float = 1.0
+    """Factor of the logits (Cohere's logit_scale, one over Granite's logits_scaling)."""
+    softcap: float | None = None
+    """Bound c of logits capped as c tanh(x / c) (Gemma's final_logit_softcapping)."""
+
+    @classmethod
+    def of(cls, model: Any, temperature: float = 1.0, chunk: int = 0) -> "OutputLayer":
+        """Find a model's output layer, and check it against the model's own logits.
+
+        chunk: most tokens at a time, 0 for as many as suit the vocabulary. Raises SelfplayError for
+        a model whose logits are made in another way.
+        """
+        head, config = model.get_output_embeddings(), model.config
+        if not isinstance(head, nn.Linear):
+            raise SelfplayError(
+                f"the output layer of this {config.model_type} is a {type(head).__name__}; "
+                "expected a plain linear layer: leave lm_head out of learner.target_modules"
+            )
+        scale = getattr(config, "logit_scale", None) or 1.0
+        found = cls(
+            head,
+            chunk or chunk_tokens(head.out_features),
+            temperature,
+            scale / (getattr(config, "logits_scaling", None) or 1.0),
+            getattr(config, "final_logit_softcapping", None),
+        )
+        found._check(model)
+        return found
+
+    @torch.no_grad()
+    def _check(self, model: Any) -> None:
+        ids = torch.arange(_PROBE, device=self.head.weight.device)[None] % self.head.out_features
+        hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        wanted = model(input_ids=ids, use_cache=False).logits.float()
+        error = float((self._logits(hidden) - wanted).abs().max())
+        if not error <= 8 * torch.finfo(hidden.dtype).eps * float(wanted.abs().max()):
+            raise SelfplayError(
+                f"a {model.config.model_type} does more to its logits than the learner knows "
+                "(scale, soft cap); known: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text"
+            )
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Return the model's logits [..., vocabulary] in float32, before the temperature."""
+        logits: Tensor = self.head(hidden)
+        if self.scale != 1.0:
+            logits = logits * self.scale
+        if self.softcap is not None:
+            logits = torch.tanh(logits / self.softcap) * self.softcap
+        return logits.float()
+
+    def _scores(self, hidden: Tensor, targets: Tensor, entropy: bool) -> Scores:
+        logits = self._logits(hidden) / self.temperature
+        if not entropy:
+            return (-F.cross_entropy(logits, targets, reduction="none"),)
+        table = torch.log_softmax(logits, -1)
+        own = table.gather(1, targets[:, None])[:, 0]
+        return own, -(table.exp() * table).sum(-1)
+
+    def scores(self, hidden: Tensor, targets: Tensor, *, entropy: bool = False) -> Scores:
+        """Return log p of the targets and, if asked for, the entropy of each token's distribution.
+
+        hidden [tokens, hidden size], targets [tokens]; under the layer's temperature, in nats. The
+        gradient reaches `hidden`; the layer's weights are frozen.
+        """
+        if len(hidden) <= self.chunk:
+            return self._scores(hidden, targets, entropy)
+
+        def part(chunk: Tensor, goals: Tensor) -> Scores:
+            return self._scores(chunk, goals, entropy)
+
+        if not (torch.is_grad_enabled() and hidden.requires_grad):
+            pairs = zip(
+                torch.split(hidden, self.chunk), torch.split(targets, self.chunk), strict=True
+            )
+            return tuple(torch.cat(c) for c in zip(*(part(*p) for p in pairs), strict=True))
+        found: Scores = _Chunked.apply(  # type: ignore[no-untyped-call]
+            hidden, targets, part, self.chunk, 1 + entropy
+        )
+        return found
+
+
+class _Chunked(torch.autograd.Function):
+    """Scores of all chunks, with the gradient of each score with respect to its hidden state."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        targets: Tensor,
+        scores: Callable[[Tensor, Tensor], Scores],
+        chunk: int,
+        columns: int,
+    ) -> Scores:
+        values = [hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(columns)]
+        slopes = [torch.empty_like(hidden) for _ in range(columns)]
+        for start in range(0, len(hidden), chunk):
+            here = slice(start, start + chunk)
+            with torch.enable_grad():
+                x = hidden[here].detach().requires_grad_()
+                found = scores(x, targets[here])
+            for i, column in enumerate(found):
+                (slopes[i][here],) = torch.autograd.grad(
+                    column, x, torch.ones_like(column), retain_graph=i + 1 < columns
+                )
+                values[i][here] = column.detach()
+        ctx.save_for_backward(*slopes)
+        return tuple(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        total = None
+        for grad, slope in zip(grads, ctx.saved_tensors, strict=True):
+            part = grad[:, None].to(slope.dtype) * slope
+            total = part if total is None else total.add_(part)
+        return total, None, None, None, None

@@ -1,0 +1,161 @@
+"""Estimated against real peaks of memory: what `selfplay plan` says, and what a process takes.
+
+    python tests/benchmarks/plan_peaks.py [BASE] [--markdown]
+
+Each row is a process of its own that does one phase at the sizes that the plan assumes: an update
+on the largest micro-batches of both roles, or samples from the longest prompts up to the longest
+completion. BASE is a folder for the preset smol (its comment says how to make one). On a GPU the
+peak is that of torch's allocator; on a CPU it is the resident memory of the process.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selfplay.planning.architecture import read_architecture
+from selfplay.planning.learner_memory import micro_batch
+from selfplay.planning.machine import GIB, found_machine
+from selfplay.planning.plan import make_plan
+from selfplay.planning.workload import Rows, workload
+from selfplay.run.config import RunConfig, override, read_config
+from selfplay.run.preset import read_preset
+
+ALONE = ("learner.noise_groups=0",)
+"""Without groups a micro-batch is as full as its budget allows."""
+NANO = (
+    ("nano", "learning", ALONE),
+    ("nano", "learning", (*ALONE, "learner.micro_batch_tokens=16384")),
+    ("nano", "sampling", ()),
+)
+LONG = ("rollout.kinds=[code_o]", "rollout.max_completion_length=900")
+SMOL = (
+    ("smol", "learning", (*ALONE, "learner.micro_batch_tokens=1024")),
+    ("smol", "learning", ALONE),
+    ("smol", "learning", (*ALONE, "dtype=bfloat16")),
+    ("smol", "learning", (*ALONE, *LONG)),
+    ("smol", "sampling", ("rollout.max_rows=8",)),
+)
+THRIFTY = (("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One process."""
+
+    what: str
+    estimated: float
+    measured: float
+
+
+def settings(preset: str, base: str, assignments: tuple[str, ...]) -> RunConfig:
+    """The preset with these values, on one thread."""
+    data: dict[str, Any] = read_preset(preset)
+    more = ("threads=1",) if preset == "nano" else ("threads=1", f"base={base}")
+    for assignment in (*more, *assignments):
+        override(data, assignment)
+    return read_config(data)
+
+
+def measured(preset: str, phase: str, base: str, assignments: tuple[str, ...]) -> float:
+    """Peak bytes of a process that does the phase."""
+    command = [sys.executable, __file__, base or "none", "--phase", phase, "--preset", preset]
+    done = subprocess.run([*command, *assignments], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def do(phase: str, config: RunConfig) -> float:
+    """Do a phase in this process, and return its peak."""
+    import resource
+
+    import torch
+
+    from selfplay.run.run import open_learner
+
+    learner, engine = open_learner(config)
+    step = workload(config)
+    if phase == "learning":
+        from selfplay.learning.learner import TrainingSample
+
+        samples = []
+        for rows in step.parts:
+            tokens, _ = micro_batch(rows, config.learner.micro_batch_tokens)
+            for i in range(tokens // rows.longest):
+                samples.append(sample(TrainingSample, learner.members, rows, i))
+        learner.update(samples)
+    else:
+        from evals.engine.rollout import TokenRequest
+
+        together = config.rollout.max_rows
+        rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
+        count = min(config.rollout.max_rows, rows.count)
+        requests = [
+            TokenRequest(
+                i % len(learner.members),
+                tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest_prompt)),
+                rows.limit,
+                8.0,  # noise: hardly any row ends by itself
+                i,
+            )
+            for i in range(count)
+        ]
+        engine.rollouts(requests)
+    if torch.cuda.is_available():
+        return float(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def sample(kind: Any, members: tuple[str, ...], rows: Rows, i: int) -> Any:
+    """A sample of the longest prompt and completion."""
+    ids = tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest))
+    return kind(
+        member=members[i % len(members)],
+        prompt_ids=ids[: rows.longest_prompt],
+        completion_ids=ids[rows.longest_prompt :],
+        logprobs=(-1.0,) * rows.limit,
+        advantage=(-1.0) ** i,
+        task=str(i),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("base", nargs="?", default="")
+    parser.add_argument("assignments", nargs="*")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--phase", choices=("learning", "sampling"))
+    parser.add_argument("--preset")
+    arguments = parser.parse_intermixed_args()
+    if arguments.phase:
+        config = settings(arguments.preset, arguments.base, tuple(arguments.assignments))
+        print(json.dumps(do(arguments.phase, config)))
+        return
+    cases = [*NANO, *(SMOL if arguments.base and Path(arguments.base).is_dir() else ())]
+    config = read_config({})
+    if hasattr(config.learner, "gradient_checkpointing") and arguments.base:
+        cases += THRIFTY
+    end, bar = (" |", "| ") if arguments.markdown else ("", "")
+    print(f"{bar}{'what':78} | {'estimated':>9} | {'measured':>9} | ratio{end}")
+    if arguments.markdown:
+        print("|---|---|---|---|")
+    for preset, phase, assignments in cases:
+        config = settings(preset, arguments.base, assignments)
+        machine = found_machine(config.device, config.threads)
+        plan = make_plan(config, read_architecture(config.base), machine)
+        estimated = plan.learning if phase == "learning" else plan.sampling
+        found = measured(preset, phase, arguments.base, assignments)
+        what = " ".join((preset, phase, *assignments))
+        print(
+            f"{bar}{what:78} | {estimated / GIB:9.2f} | {found / GIB:9.2f} | "
+            f"{estimated / found:5.2f}{end}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

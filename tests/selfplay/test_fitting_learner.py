@@ -1,0 +1,273 @@
+"""Settings that save memory change nothing else; regularisers; memory that runs out."""
+
+import copy
+import dataclasses
+import warnings
+
+import pytest
+import torch
+from tiny_families import family, tiny_model
+
+from selfplay.learning.batch import batch_rows, micro_batches
+from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
+from selfplay.learning.update_stats import StatsSum
+
+__all__ = ["family"]
+CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, noise_groups=0)
+SAVING = {
+    "chunks": {"logits_chunk_tokens": 5},
+    "checkpointing": {"gradient_checkpointing": True},
+    "members": {"micro_batch_members": 1},
+    "offload": {"optimizer_offload": True},
+    "all": {"logits_chunk_tokens": 5, "gradient_checkpointing": True, "optimizer_offload": True}
+    | {"micro_batch_members": 2, "micro_batch_tokens": 60},
+}
+REGULARISED = {"beta": 0.3, "entropy_coef": 0.2}
+
+
+def learner(tiny, model=None, **changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    found = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3)
+    tiny.shake(found.adapters)
+    return found
+
+
+def samples(tiny, count=8, longest=29):
+    found = []
+    for i in range(count):
+        ids = tiny.numbers(i, 40).mul(1000).long().abs() % tiny.vocabulary
+        cut, end = 3 + i % 5, 9 + (7 * i) % (longest - 8)
+        completion = tuple(ids[cut:end].tolist())
+        logprobs = (-4.5,) * len(completion)
+        advantage = float(tiny.numbers(500 + i, 1)) if i % 4 else 0.0
+        member = tiny.members[(0, 1, 1, 2, 0, 2)[i % 6]]
+        found.append(
+            TrainingSample(member, tuple(ids[:cut].tolist()), completion, logprobs, advantage)
+        )
+    return found
+
+
+def gradients(learner, batch):
+    """The gradients of one update's first pass and its statistics."""
+    seen = {}
+    step = learner.optimizer.step
+
+    def watched(member, lr_factor=1.0):
+        own = learner.adapters.parameters_of(member)
+        seen[learner.members[member]] = {k: p.grad.clone() for k, p in own.items()}
+        return step(member, lr_factor)
+
+    learner.optimizer.step = watched
+    stats = learner.update(batch)
+    return seen, stats
+
+
+def weights(learner):
+    return {
+        f"{m}/{k}": p.detach().clone()
+        for m in range(len(learner.members))
+        for k, p in learner.adapters.parameters_of(m).items()
+    }
+
+
+def close(one, other, rtol=1e-4, atol=2e-5):
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        assert torch.allclose(value, other[key], rtol=rtol, atol=atol * float(value.abs().max()))
+
+
+def alike(one, other):
+    for member, stats in one.items():
+        for name, value in dataclasses.asdict(stats).items():
+            if isinstance(value, float):
+                assert getattr(other[member], name) == pytest.approx(value, rel=1e-4, abs=2e-5)
+
+
+@pytest.mark.parametrize("regularised", [{}, REGULARISED], ids=["plain", "regularised"])
+@pytest.mark.parametrize("saving", SAVING.values(), ids=SAVING)
+def test_saving_memory_changes_no_gradient(tiny, saving, regularised):
+    plain, stats = gradients(learner(tiny, **regularised), samples(tiny))
+    found, others = gradients(learner(tiny, **saving, **regularised), samples(tiny))
+    assert plain.keys() == found.keys() == set(tiny.members)
+    for member in tiny.members:
+        close(plain[member], found[member])
+    alike(stats, others)
+
+
+def test_gradients_of_every_family_equal_peft_without_any_saving(tiny, family):
+    """All that saves memory, against a loss written out on PEFT's own model."""
+    model = tiny_model(family)
+    one = learner(tiny, copy.deepcopy(model), **SAVING["all"])
+    if getattr(model.config, "attn_logit_softcapping", None):
+        model.set_attn_implementation("eager")
+    twin = tiny.peft_twin(model, one.adapters)
+    batch = [s for s in samples(tiny) if s.advantage]
+    found, _ = gradients(one, batch)
+    for member in one.members:
+        twin.set_adapter(member)
+        loss = 0.0
+        mine = [s for s in batch if s.member == member]
+        for s in mine:
+            logits = twin(input_ids=torch.tensor([s.prompt_ids + s.completion_ids])).logits
+            table = torch.log_softmax(logits[0, len(s.prompt_ids) - 1 : -1], -1)
+            logps = table.gather(1, torch.tensor(s.completion_ids)[:, None])[:, 0]
+            weight = (logps.detach() + 4.5).exp().clamp(max=2.0)
+            loss = loss - s.advantage * (weight * logps).mean() / len(mine)
+        loss.backward()
+        wanted = {k: tiny.peft_parameter(twin, member, k).grad for k in found[member]}
+        close(wanted, found[member], rtol=1e-3, atol=1e-4)
+
+
+def test_checkpointing_keeps_less_and_undoes_itself(tiny):
+    def kept(one):
+        sizes = {}
+
+        def pack(tensor):
+            sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        batch = next(micro_batches(_rows(one, tiny), 4096))
+        sums = {m: StatsSum() for m in range(3)}
+        frozen = {p.untyped_storage().data_ptr() for p in one.model.parameters()}
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            one._forward.loss(batch, sums)
+        return sum(size for place, size in sizes.items() if place not in frozen)
+
+    plain, saving = learner(tiny), learner(tiny, gradient_checkpointing=True)
+    assert kept(saving) < 0.5 * kept(plain)
+    assert all("forward" not in vars(layer) for layer in saving.model.model.layers)
+
+
+def _rows(one, tiny):
+    return batch_rows(samples(tiny), one.adapters, CONFIG.loss_options(), 0)
+
+
+def test_beta_pulls_towards_the_base_and_counts_samples_without_advantage(tiny):
+    batch = [dataclasses.replace(s, advantage=0.0) for s in samples(tiny)]
+    one = learner(tiny, beta=0.5)
+    kls = [one.update(batch) for _ in range(6)]
+    for member in tiny.members:
+        course = [stats[member].kl for stats in kls]
+        assert course[0] > 0.1
+        assert course[-1] < 0.7 * course[0]
+        wanted = 0.5 * _sequence_mean_kl(tiny, batch, member)
+        assert kls[0][member].loss == pytest.approx(wanted, rel=1e-4)
+    still = learner(tiny)
+    before = weights(still)
+    assert all(stats.kl is None for stats in still.update(batch).values())
+    close(before, weights(still), rtol=0, atol=0)
+
+
+@torch.no_grad()
+def _sequence_mean_kl(tiny, batch, member):
+    """The k3 estimate written out, averaged per sequence and over sequences."""
+    one = learner(tiny)
+    mine = [s for s in batch if s.member == member]
+    total = 0.0
+    for s in mine:
+        ids = torch.tensor([s.prompt_ids + s.completion_ids])
+        goals = torch.tensor(s.completion_ids)[:, None]
+        tables = []
+        for place in (one.adapters.index(member), -1):
+            with one.adapters.route([place]):
+                logits = one.model(input_ids=ids).logits[0, len(s.prompt_ids) - 1 : -1]
+            tables.append(torch.log_softmax(logits.double(), -1).gather(1, goals)[:, 0])
+        away = tables[1] - tables[0]
+        total += float((away.exp() - 1 - away).mean()) / len(mine)
+    return total
+
+
+def test_the_entropy_bonus_raises_entropy(tiny):
+    batch = [dataclasses.replace(s, advantage=0.0) for s in samples(tiny)]
+
+    def entropy(one):
+        ids = torch.tensor([batch[1].prompt_ids + batch[1].completion_ids])
+        with torch.no_grad(), one.adapters.route([one.adapters.index(batch[1].member)]):
+            logits = one.model(input_ids=ids).logits[0, len(batch[1].prompt_ids) - 1 : -1]
+        return float(torch.distributions.Categorical(logits=logits).entropy().mean())
+
+    one = learner(tiny, entropy_coef=0.5)
+    before = entropy(one)
+    for _ in range(4):
+        one.update(batch)
+    assert entropy(one) > before + 0.05
+
+
+def test_a_bfloat16_base_keeps_adapters_gradients_and_moments_in_float32(tiny):
+    one = learner(tiny, tiny.qwen().to(torch.bfloat16), **SAVING["all"], beta=0.1)
+    found, stats = gradients(one, samples(tiny))
+    assert {p.dtype for p in one.model.model.embed_tokens.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in weights(one).values()} == {torch.float32}
+    assert {g.dtype for own in found.values() for g in own.values()} == {torch.float32}
+    moments = [m for s in one.optimizer.states for m in s.exp_avg + s.exp_avg_sq]
+    assert {m.dtype for m in moments} == {torch.float32}
+    exact, _ = gradients(learner(tiny, beta=0.1), samples(tiny))
+    for member in tiny.members:
+        assert stats[member].stepped
+        for key, wanted in exact[member].items():
+            error = (found[member][key] - wanted).norm() / wanted.norm()
+            assert float(error) < 0.2
+
+
+def run_out(one, budget):
+    """Make batches of more padded tokens than the budget fail, after their statistics are in."""
+    loss = one._forward.loss
+
+    def limited(batch, sums):
+        found = loss(batch, sums)
+        if len(batch) * max(row.length for row in batch) > budget:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return found
+
+    one._forward.loss = limited
+
+
+@pytest.mark.parametrize("groups", [0, 3])
+def test_out_of_memory_is_done_again_in_smaller_batches_with_the_same_result(tiny, groups):
+    options = {"num_iterations": 2, "noise_groups": groups} | REGULARISED
+    plain = learner(tiny, **options)
+    wanted = plain.update(samples(tiny))
+    one = learner(tiny, **options)
+    run_out(one, 40)
+    with pytest.warns(UserWarning, match=r"out of memory in an update: .*tokens=\d+$") as said:
+        found = one.update(samples(tiny))
+    alike(wanted, found)
+    close(weights(plain), weights(one), rtol=1e-3, atol=1e-3)
+    assert len(said) <= 4
+    assert one.micro_batch_tokens < one.config.micro_batch_tokens
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one.update(samples(tiny))
+
+
+def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny):
+    one = learner(tiny)
+    before = weights(one)
+    run_out(one, 10)
+    with (
+        pytest.warns(UserWarning, match="out of memory"),
+        pytest.raises(
+            ValueError, match=r"a single row of \d+ tokens does not fit; set learner.gra"
+        ),
+    ):
+        one.update(samples(tiny))
+    close(before, weights(one), rtol=0, atol=0)
+    assert [s.step for s in one.optimizer.states] == [0, 0, 0]
+    assert all(p.grad is None for p in one.adapters.parameters_of(0).values())
+
+
+def test_batches_are_cut_by_tokens_and_members(tiny):
+    rows = _rows(learner(tiny), tiny)
+    for tokens, members in ((60, 0), (60, 1), (200, 2), (1, 0)):
+        batches = list(micro_batches(rows, tokens, members))
+        assert sorted(map(id, rows)) == sorted(id(row) for batch in batches for row in batch)
+        for batch in batches:
+            assert len(batch) == 1 or len(batch) * max(r.length for r in batch) <= tokens
+            assert not members or len({r.member for r in batch}) <= members
+    assert list(micro_batches([], 60)) == []
+
+
+@pytest.mark.parametrize("change", [{"beta": -0.1}, {"entropy_coef": -1.0}])
+def test_wrong_coefficients(change):
+    with pytest.raises(ValueError, match=f"{next(iter(change))} "):
+        LearnerConfig(**change)

@@ -1,0 +1,145 @@
+"""Log-probabilities in chunks against the whole table."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_families import family, tiny_model
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from selfplay.learning.output_layer import OutputLayer, chunk_tokens
+
+__all__ = ["family"]
+TOKENS, SIZE, VOCABULARY = 23, 16, 70
+
+
+class LargestResult(TorchDispatchMode):
+    """Remembers the largest tensor that any operation returned."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        for one in found if isinstance(found, tuple | list) else (found,):
+            if isinstance(one, torch.Tensor):
+                self.entries = max(self.entries, one.numel())
+        return found
+
+
+def layer(tiny, chunk, bias=False, dtype=torch.float32, **options):
+    head = nn.Linear(SIZE, VOCABULARY, bias=bias).requires_grad_(False)
+    head.weight.copy_(tiny.numbers(1, VOCABULARY, SIZE))
+    if bias:
+        head.bias.copy_(tiny.numbers(2, VOCABULARY))
+    return OutputLayer(head.to(dtype), chunk, **options)
+
+
+def scored(tiny, output, entropy):
+    """Scores of random hidden states, and their gradients under random weights."""
+    dtype = output.head.weight.dtype
+    hidden = tiny.numbers(3, TOKENS, SIZE).to(dtype).requires_grad_()
+    targets = tiny.numbers(4, TOKENS).mul(1000).long().abs() % VOCABULARY
+    found = output.scores(hidden, targets, entropy=entropy)
+    sum((c * tiny.numbers(5 + i, TOKENS)).sum() for i, c in enumerate(found)).backward()
+    return found, hidden.grad
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 22])
+@pytest.mark.parametrize("entropy", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bias": True, "temperature": 0.7}, {"softcap": 2.0}, {"scale": 0.25, "softcap": 5.0}],
+    ids=str,
+)
+def test_chunks_equal_the_whole_table(tiny, chunk, entropy, options):
+    whole, gradient = scored(tiny, layer(tiny, TOKENS, **options), entropy)
+    parts, other = scored(tiny, layer(tiny, chunk, **options), entropy)
+    assert len(parts) == len(whole) == 1 + entropy
+    for one, another in zip(whole, parts, strict=True):
+        assert torch.allclose(one, another, atol=1e-6, rtol=1e-6)
+    assert torch.allclose(gradient, other, atol=2e-6 * float(gradient.abs().max()))
+    with torch.no_grad():
+        hidden = tiny.numbers(3, TOKENS, SIZE)
+        targets = tiny.numbers(4, TOKENS).mul(1000).long().abs() % VOCABULARY
+        frozen = layer(tiny, chunk, **options).scores(hidden, targets, entropy=entropy)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(whole, frozen, strict=True))
+
+
+def test_values_are_those_of_a_categorical_distribution(tiny):
+    output = layer(tiny, 5, temperature=0.7)
+    (logprobs, entropies), _ = scored(tiny, output, True)
+    logits = tiny.numbers(3, TOKENS, SIZE) @ output.head.weight.T / 0.7
+    wanted = torch.distributions.Categorical(logits=logits)
+    targets = tiny.numbers(4, TOKENS).mul(1000).long().abs() % VOCABULARY
+    assert torch.allclose(logprobs, wanted.log_prob(targets), atol=1e-5)
+    assert torch.allclose(entropies, wanted.entropy(), atol=1e-5)
+
+
+def test_half_precision_stays_as_exact_in_chunks(tiny):
+    exact, gradient = scored(tiny, layer(tiny, TOKENS), False)
+    parts, other = scored(tiny, layer(tiny, 7, dtype=torch.bfloat16), False)
+    assert parts[0].dtype == torch.float32
+    assert other.dtype == torch.bfloat16
+    assert torch.allclose(exact[0], parts[0], atol=0.15)
+    assert torch.allclose(gradient, other.float(), atol=0.03 * float(gradient.abs().max()))
+
+
+@pytest.mark.parametrize("entropy", [False, True])
+def test_the_whole_table_is_never_there(tiny, entropy):
+    with LargestResult() as largest:
+        scored(tiny, layer(tiny, 4), entropy)
+    assert largest.entries == max(4 * VOCABULARY, SIZE * VOCABULARY)
+    with LargestResult() as largest:
+        scored(tiny, layer(tiny, TOKENS), entropy)
+    assert largest.entries == TOKENS * VOCABULARY
+
+
+def test_logits_of_every_family_are_the_models_own(family):
+    model = tiny_model(family)
+    output = OutputLayer.of(model, temperature=0.5, chunk=2)
+    ids = torch.arange(3, 24)[None]
+    with torch.no_grad():
+        hidden = model.get_decoder()(input_ids=ids).last_hidden_state[0, :-1]
+        (found,) = output.scores(hidden, ids[0, 1:])
+        table = torch.log_softmax(model(input_ids=ids).logits[0, :-1] / 0.5, -1)
+    assert torch.allclose(found, table.gather(1, ids[0, 1:, None])[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "scale"),
+    [("granite", {"logits_scaling": 8.0}, 0.125), ("cohere", {"logit_scale": 0.25}, 0.25)],
+)
+def test_factors_of_logits_are_found(kind, factor, scale):
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        pad_token_id=0,
+        **factor,
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = AutoModelForCausalLM.from_config(config).eval()
+    assert OutputLayer.of(model).scale == scale
+
+
+def test_a_model_with_logits_of_its_own_is_refused():
+    model = tiny_model("llama")
+    forward = model.forward
+    model.forward = lambda **given: SimpleNamespace(logits=forward(**given).logits * 1.01)
+    with pytest.raises(ValueError, match="a llama does more to its logits than the learner knows"):
+        OutputLayer.of(model)
+    model.lm_head = nn.Sequential(model.lm_head)
+    with pytest.raises(ValueError, match="output layer of this llama is a Sequential"):
+        OutputLayer.of(model)
+
+
+def test_chunks_suit_the_vocabulary():
+    assert chunk_tokens(432) > 16_384
+    assert 256 <= chunk_tokens(49_152) < 512
+    assert chunk_tokens(152_064) == 256
