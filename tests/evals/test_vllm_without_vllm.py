@@ -17,7 +17,7 @@ from evals.errors import EngineStopped
 from evals.vllm_engine import installed
 from evals.vllm_engine.adapter_check import check_adapter, linear_shapes, zero_adapter
 from evals.vllm_engine.adapter_folder import AdapterFolder, sweep_dead
-from evals.vllm_engine.conversion import rollout_of, sampling_arguments, stopped_at
+from evals.vllm_engine.conversion import is_cut_short, rollout_of, sampling_arguments, stopped_at
 from evals.vllm_engine.options import Serving, VLLMOptions, llm_arguments, rounded_rank
 from lora_evo import Adapter, AdapterConfig, Slot, load_adapter
 
@@ -218,7 +218,11 @@ def test_a_request_in_the_words_of_vllm():
     assert found["seed"] == 5
     assert found["stop_token_ids"] == [3, 4]
     assert (found["detokenize"], found["skip_special_tokens"]) == (True, False)
-    assert not sampling_arguments(replace(request, stop=()), (3,))["detokenize"]
+    for unwatched in (
+        sampling_arguments(replace(request, stop=()), (3,)),
+        sampling_arguments(request, (3,), watch_text=False),
+    ):
+        assert (unwatched["detokenize"], unwatched["stop"]) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +243,8 @@ def test_samples_end_at_the_end_token_and_where_a_stop_text_is_whole(ids, stop, 
     assert rollout.completion_ids == ids[:kept]
     assert rollout.logprobs == tuple(-i for i in ids[:kept])
     assert rollout.finish_reason == why
+    assert is_cut_short(request, rollout) == (why == "length")
+    assert not is_cut_short(replace(request, max_tokens=kept), rollout)
 
 
 def test_a_stop_text_over_many_tokens_is_found_at_its_last():

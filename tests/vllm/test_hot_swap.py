@@ -1,5 +1,6 @@
 """One engine, four adapters, three updates: the engine always says what the learner says."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -100,6 +101,24 @@ def test_a_sample_depends_on_its_seed_and_not_on_the_batch(both, tools):
     assert [r.completion_ids for r in both.served.rollouts(other)] != [
         r.completion_ids for r in whole
     ]
+
+
+def test_stop_texts_end_a_row_where_they_do_in_hf(both, tools):
+    """Also after a prompt that ends within a character, as random tokens do."""
+    publish(both, 62)
+    free = asked(tools, 0.0, seed=8)
+    stopping = []
+    for request, rollout in zip(free, both.own.rollouts(free), strict=True):
+        text = both.own.decode(rollout.completion_ids)
+        stopping.append(replace(request, stop=("never there", text[4:7] or "never there")))
+    mine, theirs = both.served.rollouts(stopping), both.own.rollouts(stopping)
+    assert [r.completion_ids for r in mine] == [r.completion_ids for r in theirs]
+    assert [r.finish_reason for r in mine] == [r.finish_reason for r in theirs]
+    assert min(len(r.completion_ids) for r in mine) < 16
+    for one, other, request in zip(mine, theirs, stopping, strict=True):
+        found = both.served.completion(one, request.stop)
+        assert found.text == both.own.completion(other, request.stop).text
+        assert not any(stop in found.text for stop in request.stop)
 
 
 def test_the_temperature_is_in_the_log_probabilities(both, tools):

@@ -10,12 +10,15 @@ _SEEDS = 2**63
 """Seeds below this fit the engine's generator."""
 
 
-def sampling_arguments(request: TokenRequest, end_tokens: Sequence[int]) -> dict[str, Any]:
-    """Return the keywords of `vllm.SamplingParams`.
+def sampling_arguments(
+    request: TokenRequest, end_tokens: Sequence[int], *, watch_text: bool = True
+) -> dict[str, Any]:
+    """Return the keywords of `vllm.SamplingParams`; the seed is the request's own.
 
-    The seed is the request's own. vLLM looks at text only to end a row early at a stop text; what
-    the completion is, `rollout_of` decides by our own decoding.
+    watch_text: let vLLM end a row early at a stop text. What the completion is, `rollout_of`
+    decides by our own decoding.
     """
+    watched = bool(request.stop) and watch_text
     return {
         "temperature": request.temperature,
         "max_tokens": request.max_tokens,
@@ -23,8 +26,8 @@ def sampling_arguments(request: TokenRequest, end_tokens: Sequence[int]) -> dict
         "logprobs": 0,
         "stop_token_ids": list(end_tokens),
         "ignore_eos": True,
-        "stop": list(request.stop) or None,
-        "detokenize": bool(request.stop),
+        "stop": list(request.stop) if watched else None,
+        "detokenize": watched,
         "skip_special_tokens": False,
     }
 
@@ -45,6 +48,14 @@ def rollout_of(
     length = len(ids) if cut is None else cut
     why: Literal["stop", "length"] = "stop" if ended or cut is not None else "length"
     return Rollout(request.adapter, request.prompt_ids, ids[:length], logprobs[:length], why)
+
+
+def is_cut_short(request: TokenRequest, rollout: Rollout) -> bool:
+    """Whether vLLM ended a row at a stop text that is not there in our reading.
+
+    Where a prompt ends within a character, the first text that vLLM decodes holds the prompt's.
+    """
+    return rollout.finish_reason == "length" and len(rollout.completion_ids) < request.max_tokens
 
 
 def stopped_at(

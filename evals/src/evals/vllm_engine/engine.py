@@ -25,7 +25,7 @@ from evals.engine.rollout_engine import AdapterSource, RolloutEngine, check_requ
 from evals.errors import EngineStopped, EvalsError, first_line
 from evals.vllm_engine.adapter_check import Shapes, check_adapter, zero_adapter
 from evals.vllm_engine.adapter_folder import AdapterFolder, say
-from evals.vllm_engine.conversion import rollout_of, sampling_arguments
+from evals.vllm_engine.conversion import is_cut_short, rollout_of, sampling_arguments
 from evals.vllm_engine.installed import import_vllm
 from evals.vllm_engine.options import Serving, VLLMOptions, llm_arguments
 
@@ -178,17 +178,27 @@ class VLLMRolloutEngine(RolloutEngine):
             raise EvalsError(f"no adapter named {name!r}; loaded: {', '.join(self._held)}")
 
     def _sampled(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        rollouts = self._asked(requests, watch_text=True)
+        short = [i for i, r in enumerate(requests) if is_cut_short(r, rollouts[i])]
+        if short:
+            again = self._asked([requests[i] for i in short], watch_text=False)
+            for i, rollout in zip(short, again, strict=True):
+                rollouts[i] = rollout
+        return rollouts
+
+    def _asked(self, requests: Sequence[TokenRequest], *, watch_text: bool) -> list[Rollout]:
+        ends = self.end_tokens
         outputs = self._llm.generate(
             [{"prompt_token_ids": list(request.prompt_ids)} for request in requests],
             [
-                self._vllm.SamplingParams(**sampling_arguments(request, self.end_tokens))
-                for request in requests
+                self._vllm.SamplingParams(**sampling_arguments(r, ends, watch_text=watch_text))
+                for r in requests
             ],
             lora_request=[self._lora(request.adapter) for request in requests],
             use_tqdm=False,
         )
         return [
-            rollout_of(request, output.outputs[0], self.end_tokens, self.decode)
+            rollout_of(request, output.outputs[0], ends, self.decode)
             for request, output in zip(requests, outputs, strict=True)
         ]
 

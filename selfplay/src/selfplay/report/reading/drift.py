@@ -7,9 +7,9 @@ from selfplay.report.reading.run_data import Run
 LIMIT = 1e-3
 """KL divergence (nats a token) of sampler and learner above which they are said to drift apart.
 
-The arithmetic of bfloat16 alone gives about 5e-5, that of float32 1e-11 (vLLM on a CPU against the
-learner); a sampler with the weights of another step, or processed differently, gives 1e-2 and more.
-In between the truncated importance weights correct what there is.
+The arithmetic of bfloat16 alone gives about 5e-5 and that of float32 1e-11 (vLLM on a CPU against
+the learner): what is twenty times as much comes from something else, such as weights that did not
+arrive or another distribution. Below it the truncated importance weights correct what there is.
 """
 
 
