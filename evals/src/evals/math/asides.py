@@ -10,7 +10,7 @@ _REASONS = (
     r",\s*which\s+(?!(?:is|was|are|were|means|gives|leaves|makes|equals|totals|comes|brings)\b)\w",
     r"\bof (?:which|whom)\b|,\s*(?:who|whose|where)\b|\s—\s|:\s+\$?\d[^:]*\band\s+\$?\d",
     r"\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
-    r"(?=[$\\(]|\w+\s*\$)",
+    r"(?=[$\\(]|(?:[a-z]+\s+){1,4}\$)",
 )
 _CIRCUMSTANCES = (
     r"\bout of\b|\b(?:left|remaining) of\b",
