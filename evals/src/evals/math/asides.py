@@ -15,6 +15,7 @@ _REASONS = (
 _CIRCUMSTANCES = (
     r"\bout of\b|\b(?:left|remaining) of\b",
     r"\band (?:(?:s?he|they|it) )?(?:has|have|had)\s[^,;]{0,60}\bleft\b",
+    r"\band \\?\$?[\d.,]+ (?:[a-z]+ ){0,2}(?:remain|left)",
     r"\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])",
     r"\b(?:by|without)\s+\w+ing\b|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b",
     # "after the sale", unless a sentence goes on behind it
@@ -47,6 +48,7 @@ CIRCUMSTANCE = re.compile(
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining|original|initial|usual)\s+)?$"
     r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
+    r"|\bat (?:an?|the) (?:[a-z]+ )?(?:speed|rate|pace) of\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,
 )
