@@ -15,7 +15,7 @@ _REASONS = (
 _CIRCUMSTANCES = (
     r"\bout of\b|\b(?:left|remaining) of\b",
     r"\band (?:(?:s?he|they|it) )?(?:has|have|had)\s[^,;]{0,60}\bleft\b",
-    r"\band \\?\$?[\d.,]+ (?:[a-z]+ ){0,2}(?:remain|left)",
+    r"\band (?:there (?:is|are|will be) )?\\?\$?[\d.,]+ (?:[a-z]+ ){0,2}(?:remain|left)",
     r"\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])",
     r"\b(?:by|without)\s+\w+ing\b|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b",
     # "after the sale", unless a sentence goes on behind it

@@ -275,7 +275,7 @@ def has_words(text: str) -> bool:
 def marked(text: str) -> str:
     """Bold type of HTML, inline code, and large amounts in the marks that are looked for."""
     text = re.sub(r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3})", ",", text)
-    text = re.sub(r"(\$\d[\d.,]*)\s?[kK]\b", r"\1 thousand", text)
+    text = re.sub(r"(\$\d[\d.,]*)[kK]\b(?![^$\n]{0,200}\$(?!\d))", r"\1 thousand", text)
     text = re.sub(r"[∎■□▪✓✔✅☑️]|\\blacksquare|\\qed\b", "", text)
     text = re.sub(r"</?(?:b|strong)>", "**", text)
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
