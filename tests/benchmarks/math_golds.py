@@ -32,7 +32,8 @@ What the rules do: `leading zeros` 025 is 25; `float of a whole number` 27.0 is 
 `full stop`, `plus sign`, `letter before an interval` and `side remark` drop what is not the answer;
 `percent sign` is written as LaTeX; `words` and `letter of a choice` are compared as such;
 `unit in the gold` and `unit of the row` are kept beside the value, and another unit in the answer
-is wrong; `percentage asked for` lets 8 and 8% both pass.
+is wrong; `percentage asked for` lets 8 and 8% both pass; `unit asked for` is a unit of money or
+time in the question, into which an answer in another one is converted.
 
 OlympiadBench has 675 rows in the file that most evaluations use, 674 on the hub; the counts of a
 result say which. In golds with several values every value must be there, in any order, and no

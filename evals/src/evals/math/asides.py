@@ -10,11 +10,12 @@ _REASONS = (
     r",\s*which\s+(?!(?:is|was|are|were|means|gives|leaves|makes|equals|totals|comes|brings)\b)\w",
     r"\bof (?:which|whom)\b|,\s*(?:who|whose|where)\b|\s—\s|:\s+\$?\d[^:]*\band\s+\$?\d",
     r"\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
-    r"(?=[$\\(]|\w+\s*\$)",
+    r"(?=[$\\(]|(?:[a-z]+\s+){1,4}\$)",
 )
 _CIRCUMSTANCES = (
     r"\bout of\b|\b(?:left|remaining) of\b",
     r"\band (?:(?:s?he|they|it) )?(?:has|have|had)\s[^,;]{0,60}\bleft\b",
+    r"\band (?:there (?:is|are|will be) )?\\?\$?[\d.,]+ (?:[a-z]+ ){0,2}(?:remain|left)",
     r"\b(?:when|while|if|assuming|unless|once|until|until after)\s(?=[A-Za-z])",
     r"\b(?:by|without)\s+\w+ing\b|,\s*(?!(?:leav|mak|giv|total|yield|bring|result)ing)\w+ing\b",
     # "after the sale", unless a sentence goes on behind it
@@ -47,6 +48,7 @@ CIRCUMSTANCE = re.compile(
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining|original|initial|usual)\s+)?$"
     r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
+    r"|\bat (?:an?|the) (?:[a-z]+ )?(?:speed|rate|pace) of\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,
 )

@@ -50,6 +50,8 @@ _APPROXIMATELY = re.compile(
     r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
 )
 """A rounded value after the exact one."""
+_RESTATED = re.compile(r"^.*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*", re.DOTALL)
+"""What is said again in other words: 2 hours, i.e. 120 minutes."""
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
 _MONEY = re.compile(r"\s*\\?\$\s*(\d[\d,.]*)")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
@@ -107,6 +109,7 @@ class _Comparer:
             only_number(answer) or answer,
             _REMARK.sub("", answer) or answer,
             _SPELLED.sub("", answer),
+            _RESTATED.sub("", answer),
             _APPROXIMATELY.sub("", answer) or answer,
         )
         readings = dict.fromkeys(

@@ -30,6 +30,8 @@ _NUMBER = (
     r"(?<![\w.])(?:[-−+]\s?)?\\?\$?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))"
     rf"(?:{_TIMES_TEN}|/\d+|{_LARGE})?%?"
 )
+_COUNTED = re.compile(r"\s(?:cent|second|minute|hour|day)s?\b(?!\s+(?:and|old|later)\b)")
+"""Units that a question may ask for in another size."""
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
     r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^_().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
@@ -254,7 +256,9 @@ def _numbers(line: str, start: int, end: int) -> Iterator[Stated]:
         amount = re.fullmatch(r"\((\\?\$[\d,.]+|[\d.]+)\)", text)
         text = amount.group(1) if amount else text
         if _VALUE.search(text):
-            yield Stated(match.start(), match.start() + len(text), text, "number")
+            stop = match.start() + len(text)
+            unit = _COUNTED.match(line, stop)
+            yield Stated(match.start(), stop, text + (unit.group() if unit else ""), "number")
 
 
 def is_prose(text: str) -> bool:
@@ -269,7 +273,9 @@ def has_words(text: str) -> bool:
 
 
 def marked(text: str) -> str:
-    """Bold type of HTML and inline code in the marks that are looked for."""
+    """Bold type of HTML, inline code, and large amounts in the marks that are looked for."""
+    text = re.sub(r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3})", ",", text)
+    text = re.sub(r"(\$\d[\d.,]*)[kK]\b(?![^$\n]{0,200}\$(?!\d))", r"\1 thousand", text)
     text = re.sub(r"[∎■□▪✓✔✅☑️]|\\blacksquare|\\qed\b", "", text)
     text = re.sub(r"</?(?:b|strong)>", "**", text)
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)

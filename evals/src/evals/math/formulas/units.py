@@ -35,12 +35,14 @@ _ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
 _TEXT = re.compile(
     r"\s*\\text\{([^{}]*+(?:\{[^{}]*\}[^{}]*+)*+)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$"
 )
+_PART = r"(?:\\text\s*\{[^{}]*\}|[A-Za-z]|\^\s*(?:\{-?\d\}|-?\d)|\\cdot|[\s*/])++"
+"""One side of a unit that is a fraction."""
 # Possessive: a long answer must not be tried in every way of cutting it into words.
 _WORDS = re.compile(
     r"(?:(?<=[\d)}!°%])|(?<=\\pi)|(?<=\\pi\s))\s*(?:/\s*(?=[A-Za-z]{2}))?"
     r"(?:(?:\\Omega|\\mu|[LMR]\s*_\s*\{?\s*\\odot\s*\}?|[A-Za-z][A-Za-z&']*+)[-.]?(?:\s*\^\s*\{?-?\d\}?)?\s*[/*]?\s*)++$"
     r"|(?<=\})\s*\\cdot\s*[A-Za-z]{1,3}(?:\s*\^\s*\{?-?\d\}?)?$"
-    r"|\s*\\frac\{\s*(?:\\text\{)?[A-Za-z]+\s*\}{1,2}\{\s*(?:\\text\{)?[A-Za-z]+\s*\}{1,2}$|\s*°\s*[CFK]$"
+    rf"|\s*\\frac\s*\{{{_PART}\}}\s*\{{{_PART}\}}$|\s*°\s*[CFK]$"
 )
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
