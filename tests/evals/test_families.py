@@ -10,7 +10,7 @@ from tiny_families import FAST, VOCABULARY, WINDOW, family, tiny_model
 from evals.engine.decoder import Decoder, decoder_of
 from evals.engine.general_decoder import GeneralDecoder
 from evals.engine.generation import StackedEngine, TokenRequest
-from evals.engine.stacked_lora import BASE, stack_adapters
+from evals.engine.stacked_lora import stack_adapters
 
 __all__ = ["family"]
 LENGTH = 2 * WINDOW + 3
@@ -50,13 +50,14 @@ def test_forward_and_gradients_equal_peft(tiny, made):
 def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made):
     tokenizer = SimpleNamespace(eos_token_id=VOCABULARY)
     engine = StackedEngine(made.adapters, tokenizer)
-    asked = [TokenRequest(i - 1, prompt, LENGTH, 0.0) for i, prompt in enumerate(PROMPTS)]
+    names = (None, *made.adapters.members)
+    asked = [TokenRequest(n, p, LENGTH, 0.0) for n, p in zip(names, PROMPTS, strict=True)]
     texts = set()
     for request, rollout in zip(asked, engine.rollouts(asked), strict=True):
         model = made.base
-        if request.member_index != BASE:
+        if request.adapter is not None:
             model = made.twin
-            model.set_adapter(made.adapters.members[request.member_index])
+            model.set_adapter(request.adapter)
         ids = torch.tensor([request.prompt_ids])
         wanted = model.generate(
             input_ids=ids,

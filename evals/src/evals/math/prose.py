@@ -14,11 +14,12 @@ from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, LEADING_CLAUS
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 
 MATH = re.compile(
-    r"\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
+    r"\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\]|\\\((.{1,4000}?)\\\)"
     r"|(?<!\\)\$(?=(\s?))([^$\n]*?[^\s$\\])\4(?<!\\)\$(?!\d)",
     re.DOTALL,
 )
-"""A formula between its marks. Two amounts of money are none: "$2 = $18"."""
+"""A formula between its marks, of bounded length: marks that nothing closes would each be read to
+the end. Two amounts of money are none: "$2 = $18"."""
 _BOLD = re.compile(r"\*\*(?!\s)([^*\n]+?)\*\*(?!\s*:)|__(?!\s)([^_\n]+?)__(?!\s*:)")
 _UNIT = "|".join((*NUMBER_WORDS, *TENS, "hundred", "thousand", "million"))
 _TIMES_TEN = (

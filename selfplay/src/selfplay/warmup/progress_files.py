@@ -59,11 +59,11 @@ def save_progress(folder: Path, step: int, learner: Learner, losses: list[Loss])
         shutil.rmtree(folder / f"step-{old}")
 
 
-def load_progress(folder: Path, learner: Learner) -> tuple[int, list[Loss]]:
-    """Bring the learner to the newest checkpoint; step 0 where there is none."""
+def load_progress(folder: Path, learner: Learner) -> tuple[int, list[Loss]] | None:
+    """Bring the learner to the newest checkpoint and return its step; None where there is none."""
     steps = _checkpoints(folder)
     if not steps:
-        return 0, []
+        return None
     home = folder / f"step-{steps[-1]}"
     try:
         state = json.loads((home / STATE).read_text())

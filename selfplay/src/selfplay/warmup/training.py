@@ -111,7 +111,8 @@ def _train(
     work: Path,
     say: Say,
 ) -> list[Loss]:
-    first, losses = load_progress(work, learner)
+    reached = load_progress(work, learner)
+    first, losses = reached or (0, [])
     budget = config.learner.micro_batch_tokens
     began = time.perf_counter()
 
@@ -120,7 +121,7 @@ def _train(
             losses.append(Loss(step, mean_loss(learner, 0, examples.held_out, budget)))
             say(f"step {step}: held-out loss {losses[-1].held_out:.4f} nats a token")
 
-    if first:
+    if reached:
         say(f"going on after step {first}")
     else:
         measure(0)
