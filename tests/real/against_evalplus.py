@@ -22,7 +22,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 from evals import RECIPES
 from evals.recipes.render import render
 
-ROWS = 32
 NAME = "humaneval_plus"
 
 
@@ -70,10 +69,10 @@ def main() -> None:
 
 
 def generate(base: Path, tasks: list[dict[str, str]], raw: Path) -> None:
-    """Greedy continuations, each cut at the first stop text of the recipe; `raw` grows by batches,
-    and what is in it is not made again."""
+    """Greedy continuations one by one, so that none is padded, each cut at the first stop text of
+    the recipe; what is in `raw` is not made again."""
     done = {row["task_id"] for row in map(json.loads, raw.open())} if raw.exists() else set()
-    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+    tokenizer = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     template = RECIPES["evalplus"].template(NAME)
     prompts = {
@@ -81,29 +80,23 @@ def generate(base: Path, tasks: list[dict[str, str]], raw: Path) -> None:
         for task in tasks
         if task["task_id"] not in done
     }
-    order = sorted(prompts, key=lambda task: len(prompts[task]))
-    for start in range(0, len(order), ROWS):
-        chosen = order[start : start + ROWS]
-        texts = [prompts[task] for task in chosen]
-        batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
-        width = batch["input_ids"].shape[1]
+    for number, (task, prompt) in enumerate(prompts.items(), 1):
+        tokens = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
+        width = tokens["input_ids"].shape[1]
         with torch.inference_mode():
-            whole = model.generate(
-                **batch,
+            (whole,) = model.generate(
+                **tokens,
                 do_sample=False,
                 max_new_tokens=template.max_tokens,
                 stopping_criteria=[Stops(tokenizer, template.stop, width)],
                 pad_token_id=tokenizer.pad_token_id,
-                # The default cache is copied whole at every token.
-                cache_implementation="static",
             )
+        text = tokenizer.decode(whole[width:], skip_special_tokens=True)
+        cuts = [text.index(stop) for stop in template.stop if stop in text]
+        text = text[: min(cuts)] if cuts else text
         with raw.open("a") as file:
-            for task, row in zip(chosen, whole, strict=True):
-                text = tokenizer.decode(row[width:], skip_special_tokens=True)
-                cuts = [text.index(stop) for stop in template.stop if stop in text]
-                text = text[: min(cuts)] if cuts else text
-                file.write(json.dumps({"task_id": task, "text": text}) + "\n")
-        print(f"{start + len(chosen)} of {len(order)}", flush=True)
+            file.write(json.dumps({"task_id": task, "text": text}) + "\n")
+        print(f"{number} of {len(prompts)}", flush=True)
 
 
 class Stops(StoppingCriteria):
