@@ -20,7 +20,8 @@ _ALLOWED = """
     warnings weakref zlib
 """
 _WITH_COMMON = "collections.abc types weakref copyreg"
-INTERNAL = frozenset({"_strptime", "copyreg", "locale", "_collections_abc"})
+_HUGE_INTEGERS = {"_pylong"} & sys.stdlib_module_names
+INTERNAL = frozenset({"_strptime", "copyreg", "locale", "_collections_abc"}) | _HUGE_INTEGERS
 """What C code imports by itself, through the program's own import function."""
 _ALSO = "urllib.parse html.entities html.parser json.decoder _strptime encodings.idna locale"
 _CODECS = """
@@ -59,6 +60,8 @@ def preload(tier: int) -> None:
     """Import what a tier holds, so that a child never needs the file system."""
     import importlib
 
+    for name in _HUGE_INTEGERS:  # their division and their text, from Python 3.12 on
+        importlib.import_module(name)
     if tier >= SOME:
         for name in sorted(COMMON) + _WITH_COMMON.split():
             importlib.import_module(name)
