@@ -130,7 +130,7 @@ def test_checkpointing_keeps_less_and_undoes_itself(tiny):
         sums = {m: StatsSum() for m in range(3)}
         frozen = {p.untyped_storage().data_ptr() for p in one.model.parameters()}
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            one._forward.loss(batch, sums)
+            one.forward_pass.loss(batch, sums)
         return sum(size for place, size in sizes.items() if place not in frozen)
 
     plain, saving = learner(tiny), learner(tiny, gradient_checkpointing=True)
@@ -211,7 +211,7 @@ def test_a_bfloat16_base_keeps_adapters_gradients_and_moments_in_float32(tiny):
 
 def run_out(one, budget):
     """Make batches of more padded tokens than the budget fail, after their statistics are in."""
-    loss = one._forward.loss
+    loss = one.forward_pass.loss
 
     def limited(batch, sums):
         found = loss(batch, sums)
@@ -219,7 +219,7 @@ def run_out(one, budget):
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return found
 
-    one._forward.loss = limited
+    one.forward_pass.loss = limited
 
 
 @pytest.mark.parametrize("groups", [0, 3])

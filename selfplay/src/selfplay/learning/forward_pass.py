@@ -1,8 +1,8 @@
 """One micro-batch of all members through the model: padded rows in, weighted loss out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,20 @@ from selfplay.learning.output_layer import OutputLayer
 from selfplay.learning.policy_loss import token_losses
 from selfplay.learning.settings import LearnerConfig
 from selfplay.learning.update_stats import StatsSum
+
+
+class Tokens(Protocol):
+    """A prompt and its completion by token ids."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """What is given."""
+        ...
+
+    @property
+    def completion_ids(self) -> tuple[int, ...]:
+        """What is learned from."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +44,19 @@ class PaddedRows:
     """Completion tokens of each row."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row], pad: int, device: torch.device) -> "PaddedRows":
+    def of(cls, rows: Sequence[Tokens], pad: int, device: torch.device) -> "PaddedRows":
         """Lay rows out; pad may be any valid id, since no loss ever sees it."""
-        T = max(row.length for row in rows) - 1
+        T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
         ids = torch.full((len(rows), T), pad)
         places: list[Tensor] = []
         targets: list[int] = []
         for i, row in enumerate(rows):
-            prompt, completion = row.sample.prompt_ids, row.sample.completion_ids
+            prompt, completion = row.prompt_ids, row.completion_ids
             whole = (*prompt, *completion)
             ids[i, : len(whole) - 1] = torch.tensor(whole[:-1])
             places.append(torch.arange(len(prompt) - 1, len(whole) - 1) + i * T)
             targets.extend(completion)
-        lengths = [len(row.sample.completion_ids) for row in rows]
+        lengths = [len(row.completion_ids) for row in rows]
         goals = torch.tensor(targets, device=device)
         return cls(ids.to(device), torch.cat(places).to(device), goals, lengths)
 
@@ -67,19 +81,13 @@ class ForwardPass:
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
         device = next(self.model.parameters()).device
-        padded = PaddedRows.of(batch, self._pad, device)
+        padded = PaddedRows.of([row.sample for row in batch], self._pad, device)
         rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
         reference = None
         if self._loss.beta > 0.0:
             with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
                 (reference,) = self.output.scores(self._hidden(padded), padded.targets)
-        saving = self.config.gradient_checkpointing
-        layers = self.model.get_decoder().layers if saving else []
-        with (
-            self.adapters.route([row.member for row in batch]),
-            checkpointed(layers, self.adapters),
-        ):
-            hidden = self._hidden(padded)
+        hidden = self._routed(padded, [row.member for row in batch])
         logprobs, *entropy = self.output.scores(
             hidden, padded.targets, entropy=self._loss.entropy_coef > 0.0
         )
@@ -104,6 +112,23 @@ class ForwardPass:
         for row, *tokens in zip(batch, *split, strict=True):
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()
+
+    def logprobs(self, rows: Sequence[Tokens], members: Sequence[int]) -> Tensor:
+        """Return log p (nats, at temperature 1) of all completion tokens [tokens], row by row.
+
+        members: whose adapter each row goes through.
+        """
+        padded = PaddedRows.of(rows, self._pad, next(self.model.parameters()).device)
+        output = replace(self.output, temperature=1.0)
+        (found,) = output.scores(self._routed(padded, members), padded.targets)
+        return found
+
+    def _routed(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
+        """Return the hidden states of rows that go through these members' adapters."""
+        saving = self.config.gradient_checkpointing
+        layers = self.model.get_decoder().layers if saving else []
+        with self.adapters.route(members), checkpointed(layers, self.adapters):
+            return self._hidden(padded)
 
     def _hidden(self, padded: PaddedRows) -> Tensor:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""

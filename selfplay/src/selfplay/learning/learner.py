@@ -65,7 +65,7 @@ class Learner:
             [config.learning_rate_of(role) for role in roles or [""] * len(members)],
             offload=config.optimizer_offload,
         )
-        self._forward = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
+        self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
         self._noise: dict[str, NoiseAverage] = {}
@@ -165,7 +165,7 @@ class Learner:
     def _accumulate(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
         for batch in micro_batches(rows, self.micro_batch_tokens, self.config.micro_batch_members):
-            self._forward.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
+            self.forward_pass.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
 
     def _measure_noise(
         self, rows: Sequence[Row], gradients: Mapping[tuple[int, str], GroupGradients]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from selfplay.learning.batch import within_budget
 from selfplay.learning.learner import Learner
 
 
@@ -72,31 +72,10 @@ def mean_loss(
 
 
 def _chunks(pairs: Sequence[TokenPair], tokens: int | None) -> Iterator[Sequence[TokenPair]]:
-    """Cut pairs, longest first, so that rows times longest stays within the budget."""
     if tokens is None:
-        yield pairs
-        return
-    chunk: list[TokenPair] = []
-    for pair in sorted(pairs, key=lambda p: -p.length):
-        if chunk and (len(chunk) + 1) * chunk[0].length > tokens:
-            yield chunk
-            chunk = []
-        chunk.append(pair)
-    if chunk:
-        yield chunk
+        return iter([pairs])
+    return within_budget(sorted(pairs, key=lambda pair: -pair.length), tokens)
 
 
 def _cross_entropy(learner: Learner, place: int, pairs: Sequence[TokenPair]) -> Tensor:
-    longest = max(pair.length for pair in pairs)
-    ids = torch.zeros(len(pairs), longest, dtype=torch.long)
-    targets = torch.full((len(pairs), longest), -100)
-    for row, pair in enumerate(pairs):
-        ids[row, : pair.length] = torch.tensor(pair.prompt_ids + pair.completion_ids)
-        start = len(pair.prompt_ids) - 1
-        targets[row, start : pair.length - 1] = torch.tensor(pair.completion_ids)
-    device = next(learner.model.parameters()).device
-    with learner.adapters.route([place] * len(pairs)):
-        hidden = learner.model.model(input_ids=ids.to(device), use_cache=False).last_hidden_state
-    chosen = targets.to(device) != -100
-    logits = learner.model.lm_head(hidden[chosen]).float()
-    return F.cross_entropy(logits, targets.to(device)[chosen])
+    return -learner.forward_pass.logprobs(pairs, [place] * len(pairs)).mean()
