@@ -76,7 +76,7 @@ def test_the_naive_swap_is_answered_from_the_cache_of_the_version_before(both, t
                 torch.linspace(-0.2, 0.2, layer.lora_B[0].numel()).view_as(layer.lora_B[0])
             )
     engine._folder.remove(naive.folder)
-    engine._llm.llm_engine.remove_lora(naive.number)
+    engine._served.llm.llm_engine.remove_lora(naive.number)
     assert engine._folder.write("naive", both.learner.export(member)) == naive.folder
     again = type(naive)("naive", naive.number + 1000, naive.folder, 51)
     engine._register(again)
@@ -158,7 +158,7 @@ def test_many_versions_leave_nothing_behind(both, tools):
     for version in range(100, 130):
         publish(both, version)
     engine = both.served
-    assert len(engine._llm.llm_engine.list_loras()) == len(tools.members) + 1
+    assert len(engine._served.llm.llm_engine.list_loras()) == len(tools.members) + 1
     home = engine._zero.folder.parent
     assert len([p for p in home.iterdir() if p.is_dir()]) == len(tools.members) + 1
     assert furthest(both.learner, engine.rollouts(asked(tools, 0.0, seed=6, count=1))) < 1e-4

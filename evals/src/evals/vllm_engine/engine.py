@@ -9,14 +9,11 @@ on a CPU with one thread it is the same to the last bit; on a GPU sums are taken
 another batch, which turns a draw now and then.
 """
 
-import gc
-import os
-import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -26,9 +23,12 @@ from evals.errors import EngineStopped, EvalsError, first_line
 from evals.vllm_engine.adapter_check import Shapes, check_adapter, zero_adapter
 from evals.vllm_engine.adapter_folder import AdapterFolder, say
 from evals.vllm_engine.conversion import is_cut_short, rollout_of, sampling_arguments
+from evals.vllm_engine.engine_process import EngineDied
 from evals.vllm_engine.installed import import_vllm
-from evals.vllm_engine.options import Serving, VLLMOptions, llm_arguments
+from evals.vllm_engine.options import Serving, VLLMOptions
+from evals.vllm_engine.served_model import ServedModel
 
+T = TypeVar("T")
 _BASE = "base@zero"
 """Label of the zero adapter that the base's rows use."""
 
@@ -70,17 +70,16 @@ class VLLMRolloutEngine(RolloutEngine):
         self.end_tokens = tuple(end_tokens)
         self.context = serving.length(options)
         self.max_rows = options.max_rows
-        self._serving, self._options, self._shapes = serving, options, shapes
-        self._threads = threads
-        self._on_cpu = serving.device.type == "cpu"
-        own_process = not self._on_cpu if multiprocess is None else multiprocess
-        self._vllm = import_vllm(own_process)
+        self._serving, self._shapes = serving, shapes
+        on_cpu = serving.device.type == "cpu"
+        self._vllm = import_vllm(not on_cpu if multiprocess is None else multiprocess)
+        self._start = partial(ServedModel, self._vllm.LLM, serving, options, threads)
         self._held: dict[str, _Held] = {}
         self._labels: set[str] = set()
         self._count = 0
-        self._asleep: list[str] = []
         self._folder = AdapterFolder() if folder is None else folder
-        self._llm: Any = self._built()
+        self._served = self._start()
+        self._zero: _Held | None = None
         if serving.max_adapters:
             try:
                 self._zero = self._add(_BASE, 0, zero_adapter(shapes))
@@ -115,50 +114,50 @@ class VLLMRolloutEngine(RolloutEngine):
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order.
 
-        An engine that dies is started again once, its adapters put back, and asked again: seeds
-        belong to requests, so the samples are the same. Raises EngineStopped when it dies again.
+        An engine that dies is started again once, here as in every other call, its adapters put
+        back, and asked again: seeds belong to requests, so the samples are the same. Raises
+        EngineStopped when it dies again.
         """
         for request in requests:
             self._check(request)
         if not requests:
             return []
         self.restore()
+        return self._living(lambda: self._sampled(requests))
+
+    def release(self) -> None:
+        """Give the cache's memory back; the weights stay where that can be told apart."""
+        self._living(lambda: self._served.sleep())
+
+    def restore(self) -> None:
+        """Wake up, and add every adapter again: sleep may have lost them without a word."""
+        self._living(self._wake_up)
+
+    def close(self) -> None:
+        """End the engine and delete its adapters."""
+        self._served.close()
+        self._folder.close()
+
+    def _living(self, action: Callable[[], T]) -> T:
+        """Return what action returns, if need be from an engine that was started again."""
         try:
-            return self._sampled(requests)
-        except Exception as error:  # a dead engine raises whatever it died of
+            return action()
+        except (EngineDied, torch.OutOfMemoryError) as error:
             say(f"vLLM's engine died ({first_line(error)}); it is started again")
-            self._restart()
         try:
-            return self._sampled(requests)
-        except Exception as error:
+            self._served.close()
+            self._served = self._start()
+            self._add_again()
+            return action()
+        except (EngineDied, torch.OutOfMemoryError) as error:
             raise EngineStopped(
                 f"vLLM's engine died again when it was asked the same: {first_line(error)}; try "
                 "fewer rows (max_rows), a shorter max_model_len or another gpu_memory_utilization"
             ) from error
 
-    def release(self) -> None:
-        """Give the cache's memory back; the weights stay where that can be told apart."""
-        if self._asleep or not self._options.sleep or self._on_cpu:
-            return
-        if hasattr(self._llm, "release_kv_cache_memory"):
-            self._llm.sleep(level=0)
-            self._llm.release_kv_cache_memory()
-            self._asleep = ["kv_cache", "scheduling"]
-        else:
-            self._llm.sleep(level=1)
-            self._asleep = ["weights", "kv_cache", "scheduling"]
-
-    def restore(self) -> None:
-        """Wake up, and add every adapter again: sleep may have lost them without a word."""
-        if self._asleep:
-            self._llm.wake_up(tags=self._asleep)
-            self._asleep = []
+    def _wake_up(self) -> None:
+        if self._served.wake_up():
             self._add_again()
-
-    def close(self) -> None:
-        """End the engine and delete its adapters."""
-        self._shut_down()
-        self._folder.close()
 
     def _check(self, request: TokenRequest) -> None:
         """Refuse what would kill the engine while it samples."""
@@ -188,14 +187,16 @@ class VLLMRolloutEngine(RolloutEngine):
 
     def _asked(self, requests: Sequence[TokenRequest], *, watch_text: bool) -> list[Rollout]:
         ends = self.end_tokens
-        outputs = self._llm.generate(
-            [{"prompt_token_ids": list(request.prompt_ids)} for request in requests],
-            [
-                self._vllm.SamplingParams(**sampling_arguments(r, ends, watch_text=watch_text))
-                for r in requests
-            ],
-            lora_request=[self._lora(request.adapter) for request in requests],
-            use_tqdm=False,
+        outputs = self._served.call(
+            lambda llm: llm.generate(
+                [{"prompt_token_ids": list(request.prompt_ids)} for request in requests],
+                [
+                    self._vllm.SamplingParams(**sampling_arguments(r, ends, watch_text=watch_text))
+                    for r in requests
+                ],
+                lora_request=[self._lora(request.adapter) for request in requests],
+                use_tqdm=False,
+            )
         )
         return [
             rollout_of(request, output.outputs[0], ends, self.decode)
@@ -204,9 +205,8 @@ class VLLMRolloutEngine(RolloutEngine):
 
     def _lora(self, name: str | None) -> Any:
         """The adapter of a row as vLLM is asked for it; the base's rows have the zero adapter."""
-        if not self._serving.max_adapters:
-            return None
-        return self._request(self._zero if name is None else self._held[name])
+        held = self._zero if name is None else self._held[name]
+        return None if held is None else self._request(held)
 
     def _request(self, held: _Held) -> Any:
         return self._vllm.LoRARequest(held.label, held.number, str(held.folder))
@@ -219,7 +219,7 @@ class VLLMRolloutEngine(RolloutEngine):
         self._labels.add(label)
         held = _Held(label, self._count, self._folder.write(label, adapter), version)
         try:
-            self._register(held)
+            self._living(lambda: self._register(held))
         except BaseException:
             self._folder.remove(held.folder)
             raise
@@ -227,7 +227,9 @@ class VLLMRolloutEngine(RolloutEngine):
 
     def _register(self, held: _Held) -> None:
         try:
-            added = self._llm.llm_engine.add_lora(self._request(held))
+            added = self._served.call(lambda llm: llm.llm_engine.add_lora(self._request(held)))
+        except (EngineDied, torch.OutOfMemoryError):
+            raise
         except Exception as error:
             raise EvalsError(
                 f"vLLM refuses the adapter {held.label}: {first_line(error)}; use --engine hf"
@@ -235,48 +237,12 @@ class VLLMRolloutEngine(RolloutEngine):
         if not added:
             raise EvalsError(f"vLLM did not take the adapter {held.label}; use --engine hf")
 
-    def _remove(self, held: _Held) -> None:
-        """Take a version out; its folder goes last, for an engine that cannot find one dies."""
-        self._llm.llm_engine.remove_lora(held.number)
-        self._folder.remove(held.folder)
-
     def _add_again(self) -> None:
-        if self._serving.max_adapters:
-            for held in (self._zero, *self._held.values()):
+        for held in (self._zero, *self._held.values()):
+            if held is not None:
                 self._register(held)
 
-    def _restart(self) -> None:
-        self._shut_down()
-        self._llm = self._built()
-        self._asleep = []
-        self._add_again()
-
-    def _built(self) -> Any:
-        """A new `vllm.LLM`. Raises EvalsError in one line."""
-        if self._threads:
-            torch.set_num_threads(self._threads)  # the engine's own, once it is built, stay
-        preload = os.environ.get("LD_PRELOAD")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # those of vLLM's own files
-                return self._vllm.LLM(**llm_arguments(self._serving, self._options))
-        except Exception as error:
-            raise EvalsError(
-                f"vLLM cannot serve {self._serving.model}: {first_line(error)}; see docs/vllm.md, "
-                "or use --engine hf"
-            ) from error
-        finally:
-            # It asks for libraries in the processes to come, which include those that judge.
-            os.environ.pop("LD_PRELOAD", None)
-            if preload is not None:
-                os.environ["LD_PRELOAD"] = preload
-
-    def _shut_down(self) -> None:
-        llm, self._llm = getattr(self, "_llm", None), None
-        if llm is not None:
-            with suppress(Exception):  # what is dead need not be ended
-                llm.llm_engine.engine_core.shutdown()
-            del llm
-            gc.collect()
-            if not self._on_cpu:
-                torch.cuda.empty_cache()
+    def _remove(self, held: _Held) -> None:
+        """Take a version out; its folder goes last, for an engine that cannot find one dies."""
+        self._living(lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(held.number)))
+        self._folder.remove(held.folder)
