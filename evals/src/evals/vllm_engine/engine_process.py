@@ -65,9 +65,9 @@ class EngineProcess:
 
     def _ending(self, seconds: float) -> str:
         """How the first dead process ended; empty if all of them still live after so long."""
-        wait([process.sentinel for process in self._processes], timeout=seconds)
+        gone = wait([process.sentinel for process in self._processes], timeout=seconds)
         for process in self._processes:
-            process.join(0)
-            if process.exitcode is not None:
+            if process.sentinel in gone:
+                process.join(seconds)  # its pipes close a moment before it can be reaped
                 return f"process {process.pid} ended with exit code {process.exitcode}"
         return ""
