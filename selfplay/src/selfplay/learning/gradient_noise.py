@@ -12,9 +12,8 @@ because a quotient of noisy numbers is not the quotient of their means.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,11 +97,6 @@ class GroupGradients:
             spread += share * _squared_norm(list(torch._foreach_sub(own, mean)))
         variance = len(rows) * spread / (len(groups) - 1)
         return GradientNoise(variance, _squared_norm(mean) - variance / len(rows))
-
-
-def restored(values: Mapping[str, Any]) -> dict[str, NoiseAverage]:
-    """Return averages by key from their plain values."""
-    return {key: NoiseAverage(**row) for key, row in values.items()}
 
 
 def _squared_norm(tensors: list[Tensor]) -> float:

@@ -20,7 +20,14 @@ from lora_evo import Adapter
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
 from selfplay.learning.forward_pass import ForwardPass
-from selfplay.learning.gradient_noise import GroupGradients, NoiseAverage, restored
+from selfplay.learning.gradient_noise import GroupGradients, NoiseAverage
+from selfplay.learning.member_state import (
+    MemberState,
+    NamedState,
+    check_shapes,
+    joined,
+    parted,
+)
 from selfplay.learning.memory_limit import smaller_budget
 from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.settings import LearnerConfig
@@ -68,7 +75,7 @@ class Learner:
         self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
-        self._noise: dict[str, NoiseAverage] = {}
+        self._noise: list[dict[str, NoiseAverage]] = [{} for _ in members]
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -176,7 +183,7 @@ class Learner:
             mine = [row for row in rows if row.member == member and row.sample.role == role]
             noise = found.noise(mine)
             if noise is not None:
-                average = self._noise.setdefault(f"{member}/{role}", NoiseAverage())
+                average = self._noise[member].setdefault(role, NoiseAverage())
                 average.add(noise)
                 scales[member][role] = average.scale
         return scales
@@ -193,43 +200,45 @@ class Learner:
         import_adapter(self.adapters, place, adapter)
         self.adapters.members[place] = new_name
         self.optimizer.reset(place)
-        for key in [key for key in self._noise if key.startswith(f"{place}/")]:
-            del self._noise[key]
+        self._noise[place] = {}
 
-    def state_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def member_state(self, member: str) -> MemberState:
+        """Return a copy of all that continues this member elsewhere, in main memory."""
+        place = self.adapters.index(member)
+        return MemberState(
+            member,
+            {k: t.detach().to("cpu", copy=True) for k, t in self._tensors(place).items()},
+            self.optimizer.scalars(place),
+            {role: average.to_dict() for role, average in self._noise[place].items()},
+        )
+
+    def state_dict(self) -> NamedState:
         """Return tensors (for safetensors) and plain values (for JSON) that continue this learner.
 
         Tensors: `<place>/weights/<module>.lora_A`, `<place>/exp_avg/...`, `<place>/exp_avg_sq/...`.
         """
-        tensors = self.optimizer.tensors()
-        for place in range(len(self.members)):
-            for name, p in self.adapters.parameters_of(place).items():
-                tensors[f"{place}/weights/{name}"] = p.detach().clone()
-        return tensors, {
-            "members": list(self.members),
-            "optimizer": self.optimizer.scalars(),
-            "noise": {key: average.to_dict() for key, average in self._noise.items()},
-        }
+        return joined([self.member_state(member) for member in self.members])
 
-    @torch.no_grad()
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the numbers of members must agree."""
-        names = [str(name) for name in values["members"]]
-        if len(names) != len(self.members):
-            raise SelfplayError(f"the state has {len(names)} members, expected {len(self.members)}")
-        weights = {
-            f"{place}/weights/{name}": p
-            for place in range(len(names))
-            for name, p in self.adapters.parameters_of(place).items()
-        }
-        for key, p in weights.items():
-            if key not in tensors or tensors[key].shape != p.shape:
-                shape = list(tensors[key].shape) if key in tensors else None
-                raise SelfplayError(
-                    f"learner state {key!r}: found {shape}, expected {list(p.shape)}"
-                )
-        self.optimizer.load(tensors, values["optimizer"])
-        for key, p in weights.items():
-            p.copy_(tensors[key])
-        self.adapters.members[:] = names
-        self._noise = restored(values.get("noise", {}))
+        self.load_members(parted(tensors, values))
+
+    @torch.no_grad()
+    def load_members(self, states: Sequence[MemberState]) -> None:
+        """Put a state into every place; on a misfit raise SelfplayError and change nothing."""
+        if len(states) != len(self.members):
+            raise SelfplayError(
+                f"the state has {len(states)} members, expected {len(self.members)}"
+            )
+        for place, state in enumerate(states):
+            check_shapes(state.tensors, self._tensors(place), f"learner state of {state.name}")
+        for place, state in enumerate(states):
+            for name, p in self.adapters.parameters_of(place).items():
+                p.copy_(state.tensors[f"weights/{name}"])
+            self.optimizer.load(place, state.tensors, state.optimizer)
+            self._noise[place] = {r: NoiseAverage(**row) for r, row in state.noise.items()}
+        self.adapters.members[:] = [state.name for state in states]
+
+    def _tensors(self, place: int) -> dict[str, Tensor]:
+        weights = self.adapters.parameters_of(place)
+        return self.optimizer.tensors(place) | {f"weights/{k}": p for k, p in weights.items()}

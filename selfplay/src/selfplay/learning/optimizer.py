@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from selfplay.errors import SelfplayError
-
 
 @dataclass(frozen=True, slots=True)
 class AdamWOptions:
@@ -119,42 +117,26 @@ class MemberAdamW:
             torch._foreach_copy_(state.exp_avg_sq, second)
         return norm, True
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all moments: `<member index>/exp_avg/<parameter>` and `.../exp_avg_sq/...`."""
-        found: dict[str, Tensor] = {}
-        for m, state in enumerate(self.states):
-            for name, first, second in zip(
-                self._names[m], state.exp_avg, state.exp_avg_sq, strict=True
-            ):
-                found[f"{m}/exp_avg/{name}"] = first.detach().clone()
-                found[f"{m}/exp_avg_sq/{name}"] = second.detach().clone()
-        return found
+    def tensors(self, member: int) -> dict[str, Tensor]:
+        """Return the member's moments themselves: `exp_avg/<parameter>`, `exp_avg_sq/...`."""
+        state, names = self.states[member], self._names[member]
+        first = zip(names, state.exp_avg, strict=True)
+        second = zip(names, state.exp_avg_sq, strict=True)
+        return {f"exp_avg/{name}": moment for name, moment in first} | {
+            f"exp_avg_sq/{name}": moment for name, moment in second
+        }
 
-    def scalars(self) -> list[dict[str, float]]:
-        """Return step count and learning rate of each member, ready for JSON."""
-        return [{"step": s.step, "learning_rate": s.learning_rate} for s in self.states]
+    def scalars(self, member: int) -> dict[str, float]:
+        """Return the member's step count and learning rate, ready for JSON."""
+        state = self.states[member]
+        return {"step": state.step, "learning_rate": state.learning_rate}
 
-    def load(self, tensors: Mapping[str, Tensor], scalars: Sequence[Mapping[str, float]]) -> None:
-        """Restore what `tensors` and `scalars` returned; on a misfit raise and change nothing."""
-        if len(scalars) != len(self.states):
-            raise SelfplayError(
-                f"optimiser state of {len(scalars)} members, expected {len(self.states)}"
-            )
-        pairs = [
-            (moment, _same_shape(tensors, f"{m}/{kind}/{name}", moment))
-            for m, state in enumerate(self.states)
-            for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq))
-            for name, moment in zip(self._names[m], moments, strict=True)
-        ]
-        for moment, found in pairs:
-            moment.copy_(found)
-        for state, values in zip(self.states, scalars, strict=True):
-            state.step, state.learning_rate = int(values["step"]), float(values["learning_rate"])
-
-
-def _same_shape(tensors: Mapping[str, Tensor], key: str, like: Tensor) -> Tensor:
-    found = tensors.get(key)
-    if found is None or found.shape != like.shape:
-        shape = None if found is None else tuple(found.shape)
-        raise SelfplayError(f"optimiser state {key!r}: found {shape}, expected {tuple(like.shape)}")
-    return found
+    @torch.no_grad()
+    def load(
+        self, member: int, tensors: Mapping[str, Tensor], scalars: Mapping[str, float]
+    ) -> None:
+        """Restore what `tensors` and `scalars` returned of a member with the same parameters."""
+        for name, moment in self.tensors(member).items():
+            moment.copy_(tensors[name])
+        state = self.states[member]
+        state.step, state.learning_rate = int(scalars["step"]), float(scalars["learning_rate"])
