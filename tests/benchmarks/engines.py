@@ -20,10 +20,10 @@ from evals.engine.rollout import TokenRequest
 from evals.engine.rollout_engine import RolloutEngine
 from evals.engine.sampling import stream
 from evals.vllm_engine.adapter_check import linear_shapes
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import read_config
 from selfplay.learning.learner import Learner
-from selfplay.run.config import read_config
-from selfplay.run.preset import read_preset
-from selfplay.run.vllm_sampling import open_vllm
+from selfplay.population.vllm_sampling import open_vllm
 
 MEMBERS = ("t0", "t1", "s0", "s1")
 

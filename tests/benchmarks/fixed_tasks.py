@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from statistics import fmean
 
-from selfplay.run.config import read_config
-from selfplay.run.preset import read_preset
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import read_config
 from selfplay.run.run import Run
 from selfplay.step.credit import assign_credit
 from selfplay.step.loop import new_run

@@ -19,12 +19,12 @@ from evals.engine.generation import StackedEngine
 from evals.engine.request import Request
 from evals.engine.stacked_lora import stack_adapters
 from lora_evo import load_adapter
+from selfplay.config.yardstick_settings import NANO
 from selfplay.nano.architecture import WEIGHTS, load_nano
 from selfplay.prompts.nano import parse_answer, solve_prompt
 from selfplay.report.reading.run_data import read_run
 from selfplay.report.reading.standing import latest, solvers
 from selfplay.run.held_out import held_out_tasks
-from selfplay.run.yardstick_settings import NANO
 
 MAX_TOKENS = 192
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import override, read_config
 from selfplay.learning.batch import batch_rows
 from selfplay.learning.update_stats import StatsSum
-from selfplay.run.config import override, read_config
-from selfplay.run.preset import read_preset
 from selfplay.step.credit import assign_credit
 from selfplay.step.loop import new_run
 from selfplay.step.phases import match, propose, solve, verify

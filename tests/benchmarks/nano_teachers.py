@@ -19,7 +19,7 @@ from selfplay.records.yardstick_row import TeachingRow
 from selfplay.run.directory import open_config
 from selfplay.step.checkpoint import newest_checkpoint, restore_files, restore_run
 from selfplay.step.loop import open_run
-from selfplay.yardstick.teaching import teaching_row
+from selfplay.yardstick.teaching import teaching_rows
 
 
 def main() -> None:
@@ -46,8 +46,8 @@ def measured(home: Path, proposals: int) -> tuple[TeachingRow, list[TeachingRow]
             restore_run(run, checkpoint, restore_files(copy, checkpoint))
             references = run.yardstick.references
             teachers = [m for m in run.learner.members if m.startswith("t")]
-            base = teaching_row(run, None, references)
-            return base, [teaching_row(run, m, references) for m in teachers]
+            base, *rows = teaching_rows(run, [None, *teachers], references)
+            return base, rows
 
 
 def report(name: str, base: list[TeachingRow], teachers: list[TeachingRow]) -> None:

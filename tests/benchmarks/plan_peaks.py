@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import RunConfig, override, read_config
 from selfplay.planning.architecture import read_architecture
 from selfplay.planning.learner_memory import micro_batch
 from selfplay.planning.machine import GIB, found_machine
 from selfplay.planning.plan import make_plan
 from selfplay.planning.workload import Rows, workload
-from selfplay.run.config import RunConfig, override, read_config
-from selfplay.run.preset import read_preset
 
 ALONE = ("learner.noise_groups=0",)
 """Without groups a micro-batch is as full as its budget allows."""
@@ -75,7 +75,7 @@ def do(phase: str, config: RunConfig) -> float:
 
     import torch
 
-    from selfplay.run.run import open_learner
+    from selfplay.population.opening import open_learner
 
     learner, engine = open_learner(config)
     step = workload(config)

@@ -13,8 +13,8 @@ from nbclient import NotebookClient
 import evals
 import league
 import selfplay
-from selfplay.run.config import override, read_config
-from selfplay.run.preset import read_preset
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import override, read_config
 from selfplay.step.loop import train
 from selfplay.step.progress import Progress
 

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from tiny_stack import tiny
 
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import override, read_config
 from selfplay.nano.labels import label, labelling_sandbox
 from selfplay.nano.programs import LEVELS, random_program
-from selfplay.run.config import override, read_config
-from selfplay.run.preset import read_preset
 from selfplay.step.loop import train
 from selfplay.step.progress import Progress
 

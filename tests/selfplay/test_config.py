@@ -5,9 +5,9 @@ from dataclasses import asdict, fields
 import pytest
 import yaml
 
+from selfplay.config.preset import extended, preset_names, preset_text, read_preset
+from selfplay.config.run_config import RunConfig, config_text, override, read_config
 from selfplay.errors import ConfigError, SelfplayError
-from selfplay.run.config import RunConfig, config_text, override, read_config
-from selfplay.run.preset import extended, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "yardstick")
 

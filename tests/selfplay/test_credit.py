@@ -7,7 +7,7 @@ import pytest
 
 from code_verifier import Proposal, Task
 from evals.engine.rollout import Rollout
-from selfplay.run.config import RunConfig
+from selfplay.config.run_config import RunConfig
 from selfplay.run.stages import FORM, Attempt, Match, Proposed, Solved, Verified
 from selfplay.step.credit import assign_credit
 

@@ -17,6 +17,8 @@ from transformers import (
 from evals.engine.adapter_exchange import export_adapter
 from evals.engine.stacked_lora import TARGET_MODULES, stack_adapters
 from selfplay.cli import main
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import override, read_config
 from selfplay.errors import ConfigError
 from selfplay.learning.settings import LearnerConfig
 from selfplay.planning.architecture import read_architecture
@@ -26,9 +28,7 @@ from selfplay.planning.machine import GIB, Machine, found_machine, gpu_named, gp
 from selfplay.planning.plan import make_plan
 from selfplay.planning.remedies import remedies
 from selfplay.planning.workload import workload
-from selfplay.run.config import override, read_config
-from selfplay.run.preset import read_preset
-from selfplay.run.run import open_learner
+from selfplay.population.opening import open_learner
 
 SHAPE = {
     "vocab_size": 96,

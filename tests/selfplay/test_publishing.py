@@ -7,10 +7,10 @@ from evals.engine.base_model import load_base_model
 from evals.engine.generation import StackedEngine
 from evals.engine.stacked_lora import stack_adapters
 from selfplay.errors import SelfplayError
-from selfplay.run.run import open_learner as open_shared
-from selfplay.run.vllm_sampling import longest_sample
+from selfplay.population import parts
+from selfplay.population.opening import open_learner as open_shared
+from selfplay.population.vllm_sampling import longest_sample
 from selfplay.step import loop
-from selfplay.step.publishing import publish
 
 SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]")
 
@@ -62,7 +62,7 @@ def separate(monkeypatch):
         opened.append(open_separate(config))
         return opened[-1]
 
-    monkeypatch.setattr(loop, "open_learner", remember)
+    monkeypatch.setattr(parts, "open_learner", remember)
     return opened
 
 
@@ -82,8 +82,8 @@ def test_only_members_that_changed_are_put_again(runs, separate, tmp_path):
         assert engine.put == ["t0@v0", "t1@v0", "s0@v0", "s1@v0"]
         with torch.no_grad():
             run.learner.adapters.layers["model.layers.0.self_attn.q_proj"].lora_B[2].add_(0.1)
-        publish(run, 7)
-        publish(run, 8)
+        run.parts.publish(7)
+        run.parts.publish(8)
         assert engine.put[4:] == ["s0@v7"]
 
 
@@ -93,7 +93,7 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
         with torch.no_grad():
             stack.layers["model.layers.0.self_attn.q_proj"].lora_B[1].add_(0.5)
         with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: log-prob"):
-            publish(run, 1)
+            run.parts.publish(1)
 
 
 def test_the_longest_sample_holds_the_references_and_the_answer(runs):

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from selfplay.config.run_config import read_config
 from selfplay.errors import SelfplayError
 from selfplay.learning.learner import Learner, TrainingSample
 from selfplay.learning.settings import LearnerConfig
-from selfplay.run.config import read_config
 
 
 def course(steps=11, **settings):

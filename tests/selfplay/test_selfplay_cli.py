@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from evals.vllm_engine import installed
 from selfplay import __version__
 from selfplay.cli import main
-from selfplay.run.preset import preset_names
+from selfplay.config.preset import preset_names
 
 
 def command(*arguments):

@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from lora_evo import mutate
 from lora_evo.recovery.journal import read_journal
 from selfplay.cli import main
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import override, read_config
 from selfplay.errors import SelfplayError
+from selfplay.population.opening import open_sandbox
 from selfplay.retention.experiment import RetentionSettings, _students
 from selfplay.retention.handicap import weaken
 from selfplay.retention.tasks import nano_programs, nano_tasks, read_tasks
-from selfplay.run.config import override, read_config
-from selfplay.run.preset import read_preset
-from selfplay.run.run import open_sandbox
 
 SMALL = (
     *("sandbox.workers=1", "rollout.num_generations=3", "learner.r=2", "learner.lora_alpha=4"),

@@ -1,5 +1,6 @@
 """What the sandbox itself broke counts against nobody."""
 
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
@@ -71,12 +72,12 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     stepped = []
     for share in (0.0, 0.3):
         with new_run(config, tmp_path / str(share)) as run:
-            run.sandbox = sandbox = FaultySandbox(run.sandbox, share)
+            sandbox = FaultySandbox(run.sandbox, share)
+            run.parts = replace(run.parts, sandbox=sandbox)
             matches = match(run, 1)
             solved = solve(run, verify(run, propose(run, matches, 1)), 1)
             row = metrics_row(run, 1, matches, solved, assign_credit(solved, config), {}, (), 0, 0)
             stepped.append((solved, row, sandbox.failed))
-            run.sandbox = sandbox.sandbox
     (clean, _, none), (faulty, row, failed) = stepped
     assert not none
 

@@ -11,13 +11,13 @@ from mortal import changes_until_death
 from code_verifier import Task
 from lora_evo import load_adapter
 from selfplay.cli import main
+from selfplay.config.preset import read_preset
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.nano.labels import labelling_sandbox
+from selfplay.population.opening import open_learner
+from selfplay.population.warm_start import start_from
 from selfplay.prompts import nano
 from selfplay.prompts.template import template_named
-from selfplay.run.preset import read_preset
-from selfplay.run.run import open_learner
-from selfplay.run.warm_start import start_from
 from selfplay.warmup.examples import make_examples
 from selfplay.warmup.settings import WarmupSettings
 from selfplay.warmup.supervised_step import TokenPair, mean_loss, supervised_step

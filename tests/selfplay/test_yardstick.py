@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from code_verifier import Task
+from selfplay.config.yardstick_settings import NANO
 from selfplay.errors import ConfigError
 from selfplay.report.reading.run_data import read_run
 from selfplay.report.reading.standing import conclusion, standing_lines
@@ -15,7 +16,6 @@ from selfplay.report.summary import summary_text
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.held_out import HeldOutTask, held_out_tasks
 from selfplay.run.stages import Attempt
-from selfplay.run.yardstick_settings import NANO
 from selfplay.run.yardstick_state import Solving
 from selfplay.step import loop
 from selfplay.step.progress import Progress

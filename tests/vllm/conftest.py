@@ -13,10 +13,10 @@ import torch
 
 from evals.engine.base_model import load_base_model
 from evals.engine.generation import StackedEngine
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import override, read_config
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner
-from selfplay.run.config import override, read_config
-from selfplay.run.preset import read_preset
 
 REASON = "vLLM is not installed here; `make test-vllm` makes an environment that has it"
 MEMBERS = ("t0", "t1", "s0", "s1")
@@ -40,7 +40,7 @@ def config(*assignments):
 def open_both(settings):
     """A learner on nano, its own engine, and the vLLM engine of the same members."""
     from evals.vllm_engine.adapter_check import linear_shapes
-    from selfplay.run.vllm_sampling import open_vllm
+    from selfplay.population.vllm_sampling import open_vllm
 
     torch.set_num_threads(1)
     base = load_base_model("nano", torch.device("cpu"), "float32")

@@ -16,8 +16,9 @@ from selfplay.commands.nano import nano
 from selfplay.commands.plan import plan
 from selfplay.commands.retention import retention
 from selfplay.commands.warmup import warmup
+from selfplay.commands.workers import parts_opener, warn_of_rounding, worker_options
+from selfplay.config.preset import extended, preset_names, preset_text, read_preset
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
-from selfplay.run.preset import extended, preset_names, preset_text, read_preset
 
 RUN = click.Path(path_type=Path)
 
@@ -48,6 +49,7 @@ main.add_command(warmup)
 @click.option("--seed", type=int, help="Seed of every random choice.")
 @click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Any other key.")
 @click.option("--out", type=RUN, help="Run directory, new. Default: runs/PRESET-MODE-seedN.")
+@worker_options
 @click.option("--force", is_flag=True, help="Try even what `selfplay plan` says cannot fit.")
 @click.option("--quiet", is_flag=True, help="No progress display.")
 def train(
@@ -55,19 +57,26 @@ def train(
     config_file: Path | None,
     assignments: tuple[str, ...],
     out: Path | None,
+    workers: int | None,
+    address: str | None,
     force: bool,
     quiet: bool,
     **given: Any,
 ) -> None:
     """Train a population from a preset into a new run directory."""
     with one_line_errors(out):
-        from selfplay.run.config import override, read_config
+        from selfplay.config.run_config import override, read_config
 
         data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
         for assignment in assignments:
             override(data, assignment)
         config = read_config(data)
+        parts = parts_opener(workers, address)
+        if workers is not None or address is not None:
+            from selfplay.workers.opening import cut_by_member
+
+            config = cut_by_member(config)
         home = out or Path("runs") / f"{preset}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.planning.check import refuse_what_cannot_fit
@@ -75,23 +84,26 @@ def train(
         from selfplay.step.progress import Progress
 
         silence_transformers()
-        if not force:
-            refuse_what_cannot_fit(config)
-        run_train(config, home, Progress(quiet=quiet))
+        if not force and address is None:
+            refuse_what_cannot_fit(config, workers or 1)
+        run_train(config, home, Progress(quiet=quiet), parts)
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
 
 @main.command()
 @click.argument("run", type=RUN)
+@worker_options
 @click.option("--quiet", is_flag=True, help="No progress display.")
-def resume(run: Path, quiet: bool) -> None:
-    """Go on with a run from its newest checkpoint."""
+def resume(run: Path, workers: int | None, address: str | None, quiet: bool) -> None:
+    """Go on with a run from its newest checkpoint, on any number of workers."""
     with one_line_errors(run):
+        from selfplay.run.directory import open_config
         from selfplay.step.loop import resume as run_resume
         from selfplay.step.progress import Progress
 
         silence_transformers()
-        run_resume(run, Progress(quiet=quiet))
+        warn_of_rounding(open_config(run), workers, address)
+        run_resume(run, Progress(quiet=quiet), parts_opener(workers, address))
         click.echo(f"done: {run}")
 
 

@@ -6,8 +6,8 @@ from zlib import crc32
 
 import numpy as np
 
+from selfplay.config.run_config import config_text
 from selfplay.experiment.design.runs import planned_runs
-from selfplay.run.config import config_text
 from selfplay.run.held_out import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from selfplay.config.preset import extended, read_preset
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import ConfigError
-from selfplay.run.preset import extended, read_preset
 
 
 @click.command()
@@ -34,6 +34,7 @@ from selfplay.run.preset import extended, read_preset
 )
 @click.option("--tflops", type=click.FloatRange(min=0, min_open=True), help="Rate reached.")
 @click.option("--gb-per-s", type=click.FloatRange(min=0, min_open=True), help="Rate reached.")
+@click.option("--workers", type=click.IntRange(1), default=1, help="Plan for one of so many.")
 @click.option("--json", "as_json", is_flag=True)
 def plan(
     preset: str,
@@ -45,6 +46,7 @@ def plan(
     fill: float,
     tflops: float | None,
     gb_per_s: float | None,
+    workers: int,
     as_json: bool,
 ) -> None:
     """Say what a run takes in memory, time and disk, whether it fits, and what to change if not.
@@ -54,11 +56,12 @@ def plan(
     with one_line_errors():
         from dataclasses import replace
 
+        from selfplay.config.run_config import override, read_config
         from selfplay.planning.check import adjusted, reckoner
         from selfplay.planning.machine import found_machine, gpu_named, gpu_with
         from selfplay.planning.plan_text import plan_text, plan_values
         from selfplay.planning.remedies import remedies
-        from selfplay.run.config import override, read_config
+        from selfplay.planning.share import largest_share, share_of_machine
 
         if gpu is not None and memory_gb is not None:
             raise ConfigError("--gpu and --memory-gb name two devices; give one of them")
@@ -75,6 +78,13 @@ def plan(
             machine = gpu_with(memory_gb)
         else:
             machine = found_machine(config.device, config.threads)
+        if workers > 1:
+            config, machine = largest_share(config, workers), share_of_machine(machine, workers)
+            click.echo(
+                f"one of {workers} workers, with up to {config.teachers} teachers and "
+                f"{config.students} students:",
+                err=as_json,
+            )
         machine = replace(
             machine,
             flops=tflops * 1e12 if tflops else machine.flops,

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from evals.atomic import write_text
+from selfplay.config.preset import extended, read_preset
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import SelfplayError
-from selfplay.run.preset import extended, read_preset
 
 PATH = click.Path(path_type=Path)
 
@@ -57,12 +57,12 @@ def retention(
         from lora_evo.recovery.protocol import checks_up_to
         from lora_evo.recovery.summary import summarise
         from lora_evo.recovery.table import markdown, text_table, to_json
+        from selfplay.config.run_config import override, read_config
         from selfplay.retention.experiment import (
             RetentionSettings,
             every_operator,
             run_experiment,
         )
-        from selfplay.run.config import override, read_config
 
         data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         for assignment in assignments:

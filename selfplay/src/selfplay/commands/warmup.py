@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
+from selfplay.config.preset import extended, read_preset
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 from selfplay.errors import ConfigError
-from selfplay.run.preset import extended, read_preset
 
 PATH = click.Path(path_type=Path)
 
@@ -52,7 +52,7 @@ def warmup(
     --set warm_start=OUT. Run the same command again to go on after any interruption.
     """
     with one_line_errors():
-        from selfplay.run.config import override, read_config
+        from selfplay.config.run_config import override, read_config
         from selfplay.warmup.settings import WarmupSettings
         from selfplay.warmup.training import warm_up
 

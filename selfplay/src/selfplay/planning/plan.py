@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from selfplay.config.run_config import RunConfig
 from selfplay.planning.architecture import Architecture
 from selfplay.planning.duration import seconds
 from selfplay.planning.learner_memory import BYTES, FLOAT32, Thrift, learner_parts
 from selfplay.planning.machine import Machine
 from selfplay.planning.sampler_memory import sampler_memory
 from selfplay.planning.workload import Workload, workload
-from selfplay.run.config import RunConfig
 
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+from selfplay.config.run_config import RunConfig
 from selfplay.planning.plan import Plan
-from selfplay.run.config import RunConfig
 
 Reckon = Callable[[RunConfig], Plan]
 _ENOUGH = 0.99

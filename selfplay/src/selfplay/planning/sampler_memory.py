@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from selfplay.config.run_config import RunConfig
 from selfplay.planning.architecture import Architecture
 from selfplay.planning.learner_memory import BYTES
 from selfplay.planning.workload import Workload
-from selfplay.run.config import RunConfig
 
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from selfplay.run.config import RunConfig
+from selfplay.config.run_config import RunConfig
 
 _WORDS = {"nano": 8, "azr": 330, "azr-chat": 370}
 """Tokens of a prompt beside the tasks that it shows."""

@@ -131,9 +131,22 @@ class StepRow(Struct, frozen=True, kw_only=True):
     """Of older runs; newer ones keep it in resources.jsonl."""
 
 
-class ResourceRow(Struct, frozen=True):
+class WorkerRow(Struct, frozen=True):
+    """What one worker did in a step."""
+
+    host: str
+    members: tuple[str, ...]
+    busy: float
+    """Seconds in which it worked."""
+    memory_mb: float = 0.0
+    """Largest resident memory of its process so far."""
+
+
+class ResourceRow(Struct, frozen=True, omit_defaults=True):
     """A row of resources.jsonl: memory, apart from what equal runs repeat."""
 
     step: int
     memory_mb: float = 0.0
     """Largest resident memory of the process so far."""
+    workers: dict[str, WorkerRow] = {}
+    """By name; of runs on several workers."""

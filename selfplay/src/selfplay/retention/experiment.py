@@ -12,15 +12,15 @@ from lora_evo.operators.plugins import known_operators
 from lora_evo.recovery.plan import ParentPair, Treatment, TrialPlan
 from lora_evo.recovery.protocol import RecoveryProtocol
 from lora_evo.recovery.trials import run_trials
+from selfplay.config.run_config import RunConfig
 from selfplay.errors import ConfigError
 from selfplay.nano.labels import LabelledProgram
+from selfplay.population.opening import open_learner, open_sandbox, open_template
 from selfplay.retention.handicap import weaken
 from selfplay.retention.parents import ParentRecipe, nano_pairs, parent_recipes, train_parent
 from selfplay.retention.student import FixedTaskLearner, Lesson
 from selfplay.retention.tasks import NANO_TOKENS, nano_programs, nano_tasks, read_tasks
-from selfplay.run.config import RunConfig
 from selfplay.run.directory import lock
-from selfplay.run.run import open_learner, open_sandbox, open_template
 
 TRIALS, PARENTS = "trials.jsonl", "parents"
 PRACTICE_PROGRAMS = 512

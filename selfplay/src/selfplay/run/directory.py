@@ -11,8 +11,8 @@ from typing import IO
 import yaml
 
 from evals.atomic import write_text
+from selfplay.config.run_config import RunConfig, config_text, read_config
 from selfplay.errors import RunDirectoryError
-from selfplay.run.config import RunConfig, config_text, read_config
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK = "run.lock"

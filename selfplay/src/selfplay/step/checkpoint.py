@@ -17,10 +17,11 @@ from torch import Tensor
 from evals.atomic import appearing, sweep
 from league import League
 from selfplay.errors import RunDirectoryError
+from selfplay.population.founders import role_of
 from selfplay.records.row_file import read_rows
 from selfplay.records.task_row import TaskRow
 from selfplay.run.directory import METRICS, ROW_FILES, TASKS, size, truncate
-from selfplay.run.run import Run, role_of
+from selfplay.run.run import Run
 from selfplay.step.evolution import write_member
 
 FORMAT = 2

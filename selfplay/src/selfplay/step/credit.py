@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evals.engine.rollout import Rollout
+from selfplay.config.run_config import RunConfig
 from selfplay.learning.advantage import RewardedSample, student_advantages, teacher_advantages
 from selfplay.learning.learner import TrainingSample
 from selfplay.learning.reward import azr_proposer_reward, student_reward, teacher_reward
-from selfplay.run.config import RunConfig
 from selfplay.run.stages import Solved
 
 

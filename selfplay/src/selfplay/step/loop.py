@@ -12,10 +12,15 @@ from pathlib import Path
 import msgspec
 
 from league import League, Outcome
+from selfplay.config.run_config import RunConfig
+from selfplay.population.founders import founders
+from selfplay.population.memory import memory_mb
+from selfplay.population.opening import open_template
+from selfplay.population.parts import OpenParts, local_parts
+from selfplay.population.warm_start import start_from
 from selfplay.records.row_file import append_rows
 from selfplay.records.step_row import ResourceRow
 from selfplay.run.buffer import TaskBuffer
-from selfplay.run.config import RunConfig
 from selfplay.run.directory import (
     METRICS,
     RESOURCES,
@@ -28,10 +33,9 @@ from selfplay.run.directory import (
     removed_unless_checkpointed,
 )
 from selfplay.run.held_out import held_out_tasks
-from selfplay.run.run import Run, founders, open_learner, open_sandbox, open_template
+from selfplay.run.run import Run
 from selfplay.run.seeds import seed_tasks
 from selfplay.run.stages import Match, Solved
-from selfplay.run.warm_start import start_from
 from selfplay.run.yardstick_state import Yardstick
 from selfplay.step.checkpoint import (
     newest_checkpoint,
@@ -44,8 +48,7 @@ from selfplay.step.credit import assign_credit
 from selfplay.step.evolution import evolve
 from selfplay.step.phases import match, propose, sampled_tokens, solve, verify
 from selfplay.step.progress import Progress
-from selfplay.step.publishing import publish
-from selfplay.step.step_record import memory_mb, metrics_row, task_rows
+from selfplay.step.step_record import metrics_row, task_rows
 from selfplay.yardstick.measurement import is_due, measure_members
 
 
@@ -76,7 +79,7 @@ def train_step(run: Run, progress: Progress) -> None:
     run.engine.restore()
     if not run.engine.shares_parameters:
         with clock("publish"):
-            publish(run, step)
+            run.parts.publish(step)
 
     new = _remember(run, solved)
     row = metrics_row(
@@ -91,47 +94,49 @@ def train_step(run: Run, progress: Progress) -> None:
             append_rows(run.directory / YARDSTICK, measured)
     row = msgspec.structs.replace(row, seconds=clock.seconds)
     append_rows(run.directory / METRICS, [row])
-    append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb())])
+    append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb(), run.parts.end_step())])
     run.step = step
     if step % run.config.save_every == 0 or step == run.config.steps:
         save_checkpoint(run)
     progress.step(row, measured)
 
 
-def train(config: RunConfig, directory: Path, progress: Progress) -> None:
-    """Start a run in a new directory and carry it through."""
-    with new_run(config, directory) as run:
+def train(
+    config: RunConfig, directory: Path, progress: Progress, parts: OpenParts = local_parts
+) -> None:
+    """Start a run in a new directory and carry it through; parts opens where the work is done."""
+    with new_run(config, directory, parts) as run:
         _train_until_done(run, progress)
 
 
 @contextmanager
-def new_run(config: RunConfig, directory: Path) -> Iterator[Run]:
+def new_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts) -> Iterator[Run]:
     """Start a run in a new directory; it is open, before its first step, within the block."""
     create(directory, config)
-    with _founded(config, directory) as run:
+    with _founded(config, directory, parts) as run:
         yield run
 
 
-def resume(directory: Path, progress: Progress) -> None:
+def resume(directory: Path, progress: Progress, parts: OpenParts = local_parts) -> None:
     """Go on with a run from its newest checkpoint; one that died before its first starts again."""
     config = open_config(directory)
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
-        with _founded(config, directory) as run:
+        with _founded(config, directory, parts) as run:
             _train_until_done(run, progress)
         return
-    with open_run(config, directory) as run:
+    with open_run(config, directory, parts) as run:
         state = restore_files(directory, checkpoint)
         restore_run(run, checkpoint, state)
         if config.mode == "populora":
             run.league = open_league(directory)
-        publish(run, run.step)
+        run.parts.publish(run.step)
         _train_until_done(run, progress)
 
 
 @contextmanager
-def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
-    with open_run(config, directory) as run:
+def _founded(config: RunConfig, directory: Path, parts: OpenParts) -> Iterator[Run]:
+    with open_run(config, directory, parts) as run:
         clear(directory)
         start_from(run.learner, config)
         if config.mode == "populora":
@@ -139,7 +144,7 @@ def _founded(config: RunConfig, directory: Path) -> Iterator[Run]:
             run.league = League(
                 directory / "league", teachers=teachers, students=students, config=config.league
             )
-        publish(run, 0)
+        run.parts.publish(0)
         if is_due(run, 0):
             append_rows(directory / YARDSTICK, measure_members(run, 0))
         save_checkpoint(run)
@@ -153,14 +158,13 @@ def _train_until_done(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def open_run(config: RunConfig, directory: Path) -> Iterator[Run]:
+def open_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts) -> Iterator[Run]:
     """Lock the directory and open everything a step works with, members as they are born."""
     with (
         closing(lock(directory)),
         removed_unless_checkpointed(directory),
-        open_sandbox(config) as sandbox,
+        parts(config) as opened,
     ):
-        learner, engine = open_learner(config)
         seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
         y = config.yardstick
         held_out = held_out_tasks(y.held_out, y.tasks) if y.eval_every else []
@@ -168,9 +172,7 @@ def open_run(config: RunConfig, directory: Path) -> Iterator[Run]:
             config=config,
             directory=directory,
             template=open_template(config),
-            learner=learner,
-            engine=engine,
-            sandbox=sandbox,
+            parts=opened,
             league=None,
             yardstick=Yardstick(held_out, seeds),
             buffer=TaskBuffer(config.rollout.buffer_tasks, seeds),
@@ -180,7 +182,8 @@ def open_run(config: RunConfig, directory: Path) -> Iterator[Run]:
         try:
             yield run
         finally:
-            run.close()
+            if run.league is not None:
+                run.league.close()
 
 
 def _record_outcomes(league: League, matches: Sequence[Match], solved: Sequence[Solved]) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from evals.engine.rollout import Rollout
+from selfplay.population.founders import founders
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
-from selfplay.run.run import Run, founders
+from selfplay.run.run import Run
 from selfplay.run.stages import Match, Proposed, Solved, Verified
 from selfplay.yardstick.same_tasks import chosen_for_base
 

@@ -9,9 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from selfplay.config.run_config import RunConfig
 from selfplay.records.step_row import StepRow
 from selfplay.records.yardstick_row import YardstickRow
-from selfplay.run.config import RunConfig
 
 
 class Progress:

@@ -1,7 +1,5 @@
 """The rows that a step leaves behind: one of metrics, and one of every proposal."""
 
-import resource
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -117,12 +115,6 @@ def metrics_row(
         frac_reward_zero_std=credit.frac_reward_zero_std,
         tokens=TokensRow(sampled=sampled, trained=sum(s.tokens for s in stats.values())),
     )
-
-
-def memory_mb() -> float:
-    """Return the largest resident memory that this process has had, in megabytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)
 
 
 def _attempts(s: Solved) -> tuple[AttemptRow, ...]:

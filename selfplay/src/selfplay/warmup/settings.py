@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from selfplay.config.run_config import RunConfig
 from selfplay.learning.settings import LearnerConfig
-from selfplay.run.config import RunConfig
 
 
 @dataclass(frozen=True)

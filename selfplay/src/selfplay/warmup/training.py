@@ -15,11 +15,11 @@ import msgspec
 from evals.atomic import write_text
 from evals.engine.sampling import derive_seed, stream
 from lora_evo import save_adapter
+from selfplay.config.run_config import RunConfig
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.learner import Learner
-from selfplay.run.config import RunConfig
+from selfplay.population.opening import open_learner, open_sandbox, open_template
 from selfplay.run.directory import lock
-from selfplay.run.run import open_learner, open_sandbox, open_template
 from selfplay.warmup.examples import Examples, make_examples
 from selfplay.warmup.progress_files import Loss, load_progress, open_folder, save_progress
 from selfplay.warmup.settings import WarmupSettings

@@ -2,10 +2,11 @@
 
 from msgspec import UNSET
 
+from selfplay.population.founders import role_of
 from selfplay.records.yardstick_row import BASE, YardstickRow
-from selfplay.run.run import Run, role_of
+from selfplay.run.run import Run
 from selfplay.yardstick.solving import solve_held_out, solving_row
-from selfplay.yardstick.teaching import teaching_row
+from selfplay.yardstick.teaching import teaching_rows
 
 
 def is_due(run: Run, step: int) -> bool:
@@ -22,19 +23,22 @@ def measure_members(run: Run, step: int) -> list[YardstickRow]:
     y = run.yardstick
     members: list[str | None] = [None] if step == 0 else list(run.learner.members)
     if y.base is None:
-        y.base = solve_held_out(run, None, y.tasks)
-    rows = []
-    for member in members:
-        role = BASE if member is None else role_of(member)
-        solves = bool(y.tasks) and role != "teacher"
-        solving = y.base if member is None or not solves else solve_held_out(run, member, y.tasks)
-        rows.append(
-            YardstickRow(
-                step=step,
-                member=member or BASE,
-                role=role,
-                solving=solving_row(solving, y.base) if solves else UNSET,
-                teaching=UNSET if role == "student" else teaching_row(run, member, y.references),
-            )
+        (y.base,) = solve_held_out(run, [None], y.tasks)
+    roles = {m: BASE if m is None else role_of(m) for m in members}
+    students = [m for m in members if roles[m] != "teacher"] if y.tasks else []
+    teachers = [m for m in members if roles[m] != "student"]
+    sampled = [m for m in students if m is not None]
+    solved = dict(zip(sampled, solve_held_out(run, sampled, y.tasks), strict=True))
+    taught = dict(zip(teachers, teaching_rows(run, teachers, y.references), strict=True))
+    return [
+        YardstickRow(
+            step=step,
+            member=member or BASE,
+            role=roles[member],
+            solving=solving_row(y.base if member is None else solved[member], y.base)
+            if member in students
+            else UNSET,
+            teaching=taught.get(member, UNSET),
         )
-    return rows
+        for member in members
+    ]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import islice
 from math import comb, sqrt
 from statistics import fmean, stdev
 
@@ -13,16 +14,21 @@ from selfplay.run.stages import Attempt
 from selfplay.run.yardstick_state import Solving
 
 
-def solve_held_out(run: Run, member: str | None, tasks: Sequence[HeldOutTask]) -> Solving:
-    """Let a member (None: the frozen base) attempt the tasks; the same seeds for all."""
+def solve_held_out(
+    run: Run, members: Sequence[str | None], tasks: Sequence[HeldOutTask]
+) -> list[Solving]:
+    """Let members (None: the frozen base) attempt the tasks; the same seeds for all."""
     y = run.config.yardstick
     trials = [
         Trial(member, held_out.task, run.seed("held-out", held_out.task.id, i), y.temperature)
+        for member in members
         for held_out in tasks
         for i in range(y.samples)
     ]
     done = iter(attempt(run, trials))
-    return Solving(tuple(tasks), tuple(tuple(next(done) for _ in range(y.samples)) for _ in tasks))
+    return [
+        Solving(tuple(tasks), tuple(tuple(islice(done, y.samples)) for _ in tasks)) for _ in members
+    ]
 
 
 def solving_row(solving: Solving, base: Solving) -> SolvingRow:

@@ -1,18 +1,23 @@
 """What teachers write after references that never change, and how hard the frozen base finds it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean
 
-from code_verifier import Status, Task
+from code_verifier import Metrics, Status, Task
 from evals.engine.sampling import stream
 from selfplay.learning.reward import teacher_reward
 from selfplay.records.yardstick_row import TeachingRow
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.run.run import Run
+from selfplay.run.stages import Attempt
 
 
-def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> TeachingRow:
-    """Let a member (None: the frozen base) write proposals, and the base attempt the valid ones.
+def teaching_rows(
+    run: Run, members: Sequence[str | None], references: Sequence[Task]
+) -> list[TeachingRow]:
+    """Let members (None: the frozen base) write proposals, and the base attempt the valid ones.
 
     valid_share; base_solve_rate of the valid tasks; reward as if the base were the student, each
     proposal's in `rewards`; new_structures: program structures that the run has not seen; means of
@@ -27,28 +32,49 @@ def teaching_row(run: Run, member: str | None, references: Sequence[Task]) -> Te
             _drawn(run, references, kind, i),
             run.seed("yardstick", kind, i, "propose"),
         )
+        for member in members
         for kind, i in places
     ]
-    proposals = [proposal for _, _, proposal in write_proposals(run, drafts)]
-    verdicts = [
-        (v, metrics, place)
-        for (v, metrics), place in zip(validate(run, proposals), places, strict=True)
-        if v.status != Status.SANDBOX_ERROR
+    verdicts = iter(validate(run, [proposal for _, _, proposal in write_proposals(run, drafts)]))
+    judged = [
+        [
+            _Judged(place, v.task, metrics)
+            for place, (v, metrics) in zip(places, islice(verdicts, len(places)), strict=True)
+            if v.status != Status.SANDBOX_ERROR
+        ]
+        for _ in members
     ]
-    valid = [(v.task, place) for v, _, place in verdicts if v.task is not None]
     trials = [
-        Trial(None, task, run.seed("yardstick", *place, j), run.config.rollout.temperature)
-        for task, place in valid
-        for j in range(y.attempts)
+        Trial(None, j.task, run.seed("yardstick", *j.place, i), run.config.rollout.temperature)
+        for written in judged
+        for j in written
+        if j.task is not None
+        for i in range(y.attempts)
     ]
     done = iter(attempt(run, trials))
-    tried = [[a for _ in range(y.attempts) if not (a := next(done)).void] for _ in valid]
-    rates = [fmean(a.score >= 1.0 for a in judged) for judged in tried if judged]
-    rewards = [-1.0] * (len(verdicts) - len(valid)) + [teacher_reward(True, r) for r in rates]
-    programs = [metrics for _, metrics, _ in verdicts if metrics is not None]
+    return [_row(run, written, done) for written in judged]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A proposal that the sandbox judged."""
+
+    place: tuple[str, int]
+    task: Task | None
+    metrics: Metrics | None
+
+
+def _row(run: Run, judged: Sequence[_Judged], done: Iterator[Attempt]) -> TeachingRow:
+    """One member's row; takes the base's attempts at its tasks from those that are done."""
+    valid = [j for j in judged if j.task is not None]
+    attempts = run.config.yardstick.attempts
+    tried = [[a for a in islice(done, attempts) if not a.void] for _ in valid]
+    rates = [fmean(a.score >= 1.0 for a in tries) for tries in tried if tries]
+    rewards = [-1.0] * (len(judged) - len(valid)) + [teacher_reward(True, r) for r in rates]
+    programs = [j.metrics for j in judged if j.metrics is not None]
     return TeachingRow(
-        proposals=len(verdicts),
-        valid_share=_mean([float(v.task is not None) for v, _, _ in verdicts]),
+        proposals=len(judged),
+        valid_share=_mean([float(j.task is not None) for j in judged]),
         base_solve_rate=_mean(rates),
         reward=_mean(rewards),
         new_structures=len({m.structure for m in programs} - run.structures),

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import yaml
 
+from selfplay.config.preset import read_preset
+from selfplay.config.run_config import RunConfig, config_text, override, read_config
 from selfplay.errors import ConfigError
 from selfplay.records.ranges import Count
-from selfplay.run.config import RunConfig, config_text, override, read_config
-from selfplay.run.preset import read_preset
 
 Settings = Mapping[str, Any]
 """Values by dotted key, such as `learner.learning_rate`."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
+from selfplay.config.run_config import override
+from selfplay.config.settings import one_of, read_settings
 from selfplay.errors import ConfigError
 from selfplay.experiment.design.plan import Plan, flat
-from selfplay.run.config import override
-from selfplay.run.settings import one_of, read_settings
 
 _PLANS = files("selfplay.experiment") / "plans"
 _NAME = re.compile(r"\w[\w+. -]*")

@@ -4,9 +4,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from selfplay.config.run_config import RunConfig
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment.design.plan import Plan
-from selfplay.run.config import RunConfig
 from selfplay.run.directory import CONFIG, FOLDERS, LOCK, METRICS, YARDSTICK, open_config, size
 
 

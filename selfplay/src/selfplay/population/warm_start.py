@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
-from evals.engine.adapter_exchange import import_adapter
 from evals.engine.base_model import same_base
 from evals.errors import EvalsError
 from lora_evo import LoraEvoError, load_adapter
+from selfplay.config.run_config import RunConfig
 from selfplay.errors import ConfigError
-from selfplay.learning.learner import Learner
-from selfplay.run.config import RunConfig
+from selfplay.population.parts import PopulationLearner
 
 
-def start_from(learner: Learner, config: RunConfig) -> None:
+def start_from(learner: PopulationLearner, config: RunConfig) -> None:
     """Give every member the factors of `warm_start`, if the configuration names one.
 
     Raises ConfigError, one line, for an adapter of another base, other modules or another rank.
@@ -33,8 +32,8 @@ def start_from(learner: Learner, config: RunConfig) -> None:
             "made with `selfplay warmup --base` for this base"
         )
     try:
-        for member in range(len(learner.members)):
-            import_adapter(learner.adapters, member, adapter)
+        for member in learner.members:
+            learner.replace(member, adapter, member)
     except EvalsError as error:
         raise ConfigError(
             f"warm_start: {place} does not fit learner.r={config.learner.r} and "

@@ -5,7 +5,7 @@ from evals.vllm_engine.adapter_check import Shapes
 from evals.vllm_engine.engine import VLLMRolloutEngine
 from evals.vllm_engine.options import Serving, VLLMOptions
 from evals.vllm_engine.saved import serve
-from selfplay.run.config import RunConfig
+from selfplay.config.run_config import RunConfig
 
 _FRAME_TOKENS = 1024
 """Room in a prompt for the words around its tasks."""

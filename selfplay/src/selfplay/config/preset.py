@@ -12,7 +12,7 @@ import yaml
 
 from selfplay.errors import ConfigError
 
-_PRESETS = files("selfplay.run") / "presets"
+_PRESETS = files("selfplay.config") / "presets"
 
 
 def preset_names() -> list[str]:

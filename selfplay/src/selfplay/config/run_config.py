@@ -8,13 +8,13 @@ import yaml
 
 from league import LeagueConfig
 from lora_evo import known_operators
+from selfplay.config.sections import EvolutionConfig, RolloutConfig, SandboxConfig, VLLMConfig
+from selfplay.config.settings import one_of, read_settings
+from selfplay.config.yardstick_settings import YardstickConfig
 from selfplay.errors import ConfigError
 from selfplay.learning.reward import StudentRewards
 from selfplay.learning.settings import LearnerConfig
 from selfplay.records.ranges import AtLeastOne, Count
-from selfplay.run.sections import EvolutionConfig, RolloutConfig, SandboxConfig, VLLMConfig
-from selfplay.run.settings import one_of, read_settings
-from selfplay.run.yardstick_settings import YardstickConfig
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,171 @@
+"""The workers of a run: asked, replaced when they die, added when there is room.
+
+Every question is a function of the members' states and of what is sent, and the driver holds the
+states as of the last answer. So a worker that dies in the middle is started again with them, where
+there is room, and only what it had not answered is asked once more, with the same result.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from evals.errors import EngineStopped
+from selfplay.errors import SelfplayError
+from selfplay.learning.member_state import MemberState
+from selfplay.records.step_row import WorkerRow
+from selfplay.workers.actors import Actors, Ask, Share, say
+from selfplay.workers.shares import dealt
+
+_DEATHS_IN_A_ROW = 5
+
+
+class WorkerPool:
+    """Asks workers and keeps the members' states.
+
+    places: of members. wanted: workers; there are fewer while there is no room.
+    """
+
+    def __init__(self, actors: Actors, places: int, wanted: int) -> None:
+        self._actors, self._wanted = actors, wanted
+        self.step = 0
+        """As of which step members are published."""
+        self.shares, self.about = actors.start(dealt(places, wanted))
+        born: dict[int, MemberState] = {}
+        for share in self.shares:
+            states = actors.answer(share.actor.states.remote(), share)
+            born |= dict(zip(share.places, states, strict=True))
+        self.states = [born[place] for place in range(places)]
+        """Of all members, by place."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members by place."""
+        return tuple(state.name for state in self.states)
+
+    def place(self, member: str) -> int:
+        """The member's place. Raises SelfplayError."""
+        if member not in self.names:
+            raise SelfplayError(f"no member named {member!r}; there are {', '.join(self.names)}")
+        return self.names.index(member)
+
+    def scatter(
+        self, owners: Sequence[int | None], ask: Callable[[Any, list[int]], Any]
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Ask every worker for its pieces of work; yield pieces and answer as they come.
+
+        owners: the place that each piece belongs to; None where any worker may do it, a question
+        of its own to one that has least to do. ask sends an actor the question for some pieces.
+        """
+        left = list(range(len(owners)))
+        for _ in range(_DEATHS_IN_A_ROW):
+            asked = {
+                ask(share.actor, pieces): (share, pieces)
+                for share, pieces in self._questions(left, owners)
+            }
+            dead: dict[str, str] = {}
+            left = []
+            while asked:
+                ref = self._actors.first(list(asked))
+                share, pieces = asked.pop(ref)
+                try:
+                    answer = self._actors.answer(ref, share)
+                except self._actors.deaths as error:
+                    dead[share.name] = _why(error)
+                    left += pieces
+                else:
+                    yield pieces, answer
+            if not dead:
+                return
+            self._recover(dead)
+        raise EngineStopped(f"workers died {_DEATHS_IN_A_ROW} times over the same work")
+
+    def everywhere(self, ask: Ask) -> None:
+        """Ask every worker, those that replace the dead too."""
+        done: set[str] = set()
+        while rest := [share for share in self.shares if share.name not in done]:
+            asked = [(share, ask(share.actor)) for share in rest]
+            dead: dict[str, str] = {}
+            for share, ref in asked:
+                try:
+                    self._actors.answer(ref, share)
+                    done.add(share.name)
+                except self._actors.deaths as error:
+                    dead[share.name] = _why(error)
+            if dead:
+                self._recover(dead)
+
+    def load(self, states: Sequence[MemberState]) -> None:
+        """Let all members go on from these states."""
+        self.states = list(states)
+        self.everywhere(self._load)
+
+    def end_step(self) -> dict[str, WorkerRow]:
+        """Return what each worker did in the step; use room for workers that are wanted."""
+        found = {}
+        for share in self.shares:
+            members = tuple(self.names[place] for place in share.places)
+            busy, share.busy = round(share.busy, 4), 0.0
+            found[share.name] = WorkerRow(share.host, members, busy, share.memory_mb)
+        more = self._wanted - len(self.shares)
+        if more > 0 and (room := self._actors.room()) > 0:
+            count = len(self.shares) + min(more, room)
+            say(f"there is room for more workers: members are dealt to {count}")
+            self._deal(count)
+        return found
+
+    def close(self) -> None:
+        """End all workers."""
+        self._actors.end(self.shares)
+        self.shares = []
+
+    def _questions(
+        self, pieces: Sequence[int], owners: Sequence[int | None]
+    ) -> list[tuple[Share, list[int]]]:
+        home = {place: share.name for share in self.shares for place in share.places}
+        mine: dict[str, list[int]] = {share.name: [] for share in self.shares}
+        anywhere: dict[str, list[int]] = {share.name: [] for share in self.shares}
+        for piece in pieces:
+            owner = owners[piece]
+            if owner is not None:
+                mine[home[owner]].append(piece)
+        for piece in pieces:
+            if owners[piece] is None:
+                least = min(mine, key=lambda name: len(mine[name]) + len(anywhere[name]))
+                anywhere[least].append(piece)
+        questions = [(share, mine[share.name]) for share in self.shares if mine[share.name]]
+        return questions + [(s, [piece]) for s in self.shares for piece in anywhere[s.name]]
+
+    def _recover(self, dead: dict[str, str]) -> None:
+        """Replace dead workers where there is room; else deal their members to the living."""
+        lost = [share for share in self.shares if share.name in dead]
+        for share in lost:
+            say(f"{share.name} on {share.host} died ({dead[share.name]}); its members go on")
+        self._actors.end(lost)
+        self.shares = [share for share in self.shares if share.name not in dead]
+        try:
+            if self._actors.has_room(len(lost)):
+                new, _ = self._actors.start([share.places for share in lost])
+                self.shares = [*self.shares, *new]
+                for share in new:
+                    self._actors.answer(self._load(share.actor), share)
+            elif self.shares:
+                self._deal(len(self.shares))
+            else:
+                raise EngineStopped("all workers died, and there is no room for others")
+        except self._actors.deaths as error:
+            raise EngineStopped(f"a worker died while it started: {_why(error)}") from error
+
+    def _deal(self, count: int) -> None:
+        """Start so many new workers with all members' states; those that there are end."""
+        self.close()
+        self.shares, _ = self._actors.start(dealt(len(self.states), count))
+        for share in self.shares:
+            self._actors.answer(self._load(share.actor), share)
+
+    def _load(self, actor: Any) -> Any:
+        share = next(share for share in self.shares if share.actor is actor)
+        return actor.load.remote([self.states[place] for place in share.places], self.step)
+
+
+def _why(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,217 @@
+"""Runs on several workers: the same bytes as in one process, whatever dies on the way."""
+
+import os
+import signal
+import socket
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Timer
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from evals.engine.base_model import load_base_model
+from evals.engine.rollout import TokenRequest
+from selfplay.cli import main
+from selfplay.errors import SelfplayError
+from selfplay.step.loop import resume, train
+from selfplay.step.progress import Progress
+from selfplay.workers import actors, session
+from selfplay.workers.actors import Share, _check_equal
+from selfplay.workers.opening import Workers, _check_room, cut_by_member
+from selfplay.workers.shares import base_batches, dealt
+from selfplay.workers.worker import About, fingerprint, versions
+
+pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
+SLOW = pytest.mark.slow
+
+
+class Killer(Progress):
+    """Kills a worker by SIGKILL when a phase of the second step begins, or a moment later."""
+
+    def __init__(self, workers, phase, after=0.0):
+        super().__init__(quiet=True)
+        self.workers, self.at, self.after, self.killed = workers, phase, after, []
+
+    def phase(self, step, phase):
+        super().phase(step, phase)
+        if (step, phase) == (2, self.at) and not self.killed:
+            share = self.workers.pool.shares[-1]
+            self.killed.append(share.name)
+            Timer(self.after, os.kill, [share.process, signal.SIGKILL]).start()
+
+
+class Watched(Workers):
+    """Workers whose pool the test can see."""
+
+    def __call__(self, config):
+        @contextmanager
+        def opened():
+            with super(Watched, self).__call__(config) as parts:
+                object.__setattr__(self, "pool", parts.learner._pool)
+                yield parts
+
+        return opened()
+
+
+@pytest.fixture(scope="module")
+def alone(runs, tmp_path_factory):
+    """The small run in one process, cut by member, and its outcome."""
+    config = cut_by_member(runs.config("teachers=3"))
+    home = tmp_path_factory.mktemp("alone") / "run"
+    train(config, home, Progress(quiet=True))
+    return config, runs.outcome(home)
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [
+        ("update", 0.1),
+        *(pytest.param(p, s, marks=SLOW) for p, s in (("match", 0.0), ("propose", 0.1))),
+        *(pytest.param(p, s, marks=SLOW) for p, s in (("solve", 0.1), ("evolve", 0.0))),
+    ],
+)
+def test_two_workers_one_of_them_killed_give_the_same_bytes(
+    alone, runs, tmp_path, capfd, phase, after
+):
+    config, expected = alone
+    workers, home = Watched(2), tmp_path / "run"
+    killer = Killer(workers, phase, after)
+    train(config, home, killer, workers)
+    assert killer.killed == ["worker-1"]
+    assert runs.outcome(home) == expected
+    assert "worker-1 on " in capfd.readouterr().err
+    last = runs.rows(home / "resources.jsonl")[-1]["workers"]
+    names = [name for row in last.values() for name in row["members"]]
+    assert len(last) == 2
+    assert sorted(names) == sorted(runs.rows(home / "metrics.jsonl")[-1]["ratings"])
+    assert all(row["busy"] > 0.0 and row["memory_mb"] > 0.0 for row in last.values())
+
+
+@SLOW
+def test_without_room_the_living_take_over_and_later_there_is_room(
+    alone, runs, tmp_path, monkeypatch, capfd
+):
+    config, expected = alone
+    monkeypatch.setattr(actors.Actors, "has_room", lambda self, count: False)
+    workers = Watched(2)
+    train(config, tmp_path / "run", Killer(workers, "propose"), workers)
+    assert runs.outcome(tmp_path / "run") == expected
+    said = capfd.readouterr().err
+    assert "worker-1 on " in said
+    assert "there is room for more workers: members are dealt to 2" in said
+
+
+@SLOW
+def test_a_run_goes_on_with_any_number_of_workers(alone, runs, tmp_path):
+    config, expected = alone
+    home = tmp_path / "run"
+
+    class Stop(Progress):
+        def phase(self, step, phase):
+            super().phase(step, phase)
+            if (step, phase) == (3, "solve"):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(config, save_every=2), home, Stop(quiet=True), Workers(3))
+    resume(home, Progress(quiet=True))
+    mine = runs.outcome(home)
+    for name in (name for name in expected if name != "config.yaml"):
+        assert mine[name] == expected[name], name
+
+
+# Who does what --------------------------------------------------------------------------------
+
+
+def test_places_are_dealt_in_turn():
+    assert dealt(5, 2) == [(0, 2, 4), (1, 3)]
+    assert dealt(2, 2) == [(0,), (1,)]
+
+
+def test_the_bases_requests_are_cut_as_one_engine_cuts_them():
+    lengths = (3, 1, 2, 3, 1)
+    requests = [TokenRequest(None, tuple(range(n)), 4) for n in lengths]
+    requests.insert(1, TokenRequest("t0", (1,), 4))
+    assert base_batches(requests, 2) == [[2, 5], [3, 0], [4]]
+
+
+# Bad input ------------------------------------------------------------------------------------
+
+
+def train_with(tmp_path, *options):
+    command = ["train", "--out", str(tmp_path / "run"), "--quiet", "--steps", "1", *options]
+    return CliRunner().invoke(main, command)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workers", "0"), "--workers is 0; expected 1 or more"),
+        (("--workers", "5"), "--workers is 5, the run has 4 members"),
+        (("--ray", "somewhere"), "--ray is 'somewhere'; expected HOST:PORT"),
+        (("--ray", "auto"), "the Ray cluster at auto cannot be used: Could not find any running"),
+    ],
+)
+def test_workers_that_cannot_be_had_are_one_line(tmp_path, options, message):
+    result = train_with(tmp_path, *options)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"selfplay: {message}")
+    assert result.output.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_address_that_nobody_answers_is_one_line(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    result = train_with(tmp_path, "--ray", f"127.0.0.1:{port}")
+    assert result.exit_code == 2
+    assert f"nobody answers at 127.0.0.1:{port} (Connection refused)" in result.output
+
+
+def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    result = train_with(tmp_path, "--workers", "2")
+    assert result.exit_code == 2
+    assert "pip install 'populab-selfplay[ray]'" in result.output
+
+
+def test_a_base_that_a_worker_cannot_load_is_its_own_line(tmp_path):
+    result = train_with(tmp_path, "--workers", "2", "--set", "base=/nowhere", "--force")
+    assert result.exit_code == 2
+    assert "/nowhere" in result.output
+    assert "Traceback" not in result.output
+
+
+def about(**changes):
+    same = About("here", 1, versions(), "abc", None, (0,), None, 1, True)
+    return replace(same, **changes)
+
+
+def test_workers_of_other_versions_or_another_base_are_refused():
+    shares = [Share("worker-0", None, (0,), "a"), Share("worker-1", None, (1,), "b")]
+    _check_equal(shares, [about(), about()])
+    other = versions() | {"torch": "1.0"}
+    with pytest.raises(SelfplayError, match=r"worker-1 on b has other versions: torch 1\.0 \(here"):
+        _check_equal(shares, [about(), about(versions=other)])
+    with pytest.raises(SelfplayError, match="worker-1 on b has another base model than worker-0"):
+        _check_equal(shares, [about(), about(base="xyz")])
+
+
+def test_a_base_is_told_by_its_weights():
+    model = load_base_model("nano", torch.device("cpu"), "float32").model
+    before = fingerprint(model)
+    assert fingerprint(model) == before
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] += 0.01
+    assert fingerprint(model) != before
+
+
+def test_more_workers_than_ray_has_room_for_is_one_line():
+    _check_room({"CPU": 4.0, "GPU": 2.0}, 1, 2)
+    with pytest.raises(SelfplayError, match=r"3 workers need 3 GPUs, Ray has 2; give at most .* 2"):
+        _check_room({"CPU": 4.0, "GPU": 2.0}, 1, 3)
+    with pytest.raises(SelfplayError, match="5 workers need 5 CPUs, Ray has 4"):
+        _check_room({"CPU": 4.0}, 0, 5)
