@@ -26,7 +26,17 @@ PHASES = ("propose", "verify", "solve", "update", "save")
 def measure(options: list[str], steps: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as home:
         run = Path(home) / "run"
-        command = [sys.executable, "-m", "selfplay", "train", "--preset", "nano", "--quiet"]
+        command = [
+            sys.executable,
+            "-m",
+            "selfplay",
+            "train",
+            "--preset",
+            "nano",
+            "--quiet",
+            "--workers",
+            "1",
+        ]
         command += ["--steps", str(steps), "--seed", "1", "--out", str(run), *options]
         subprocess.run(command, check=True, capture_output=True)
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]

@@ -48,7 +48,7 @@ def small_run(directory, *assignments):
 def small_arguments(directory, *assignments):
     """The same run as arguments of the command."""
     flags = [part for a in (*SMALL, *assignments) for part in ("--set", a)]
-    return ["train", "--out", str(directory), "--quiet", *flags]
+    return ["train", "--out", str(directory), "--quiet", "--workers", "1", *flags]
 
 
 def rows(path):

@@ -4,9 +4,10 @@ from threading import Timer
 
 import pytest
 
+from selfplay.config.run_config import cut_by_member
 from selfplay.step.loop import train
 from selfplay.step.progress import Progress
-from selfplay.workers.opening import Workers, cut_by_member
+from selfplay.workers.opening import Workers
 from selfplay.workers.session import import_ray
 
 pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")

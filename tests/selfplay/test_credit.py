@@ -23,7 +23,7 @@ def rollout(n, reason="stop"):
 def solved(n, scores, *, match=MATCH, kind="code_o", status="ok"):
     """A proposal with attempts of these scores; None is an ill-formed text."""
     proposal = None if status == FORM else Proposal(kind, PROGRAM, "1")
-    p = Proposed(f"p{n}", match, kind, (), rollout(1000 * n), "text", proposal)
+    p = Proposed(f"p{n}", n, match, kind, (), rollout(1000 * n), "text", proposal)
     task = Task(kind, PROGRAM, "1", "1") if status == "ok" else None
     attempts = tuple(
         Attempt(

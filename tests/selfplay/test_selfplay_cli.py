@@ -158,7 +158,7 @@ def test_resume_needs_a_run(tmp_path):
 
 def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
     home = tmp_path / "again"
-    result = command("train", "--config", run / "config.yaml", "--out", home)
+    result = command("train", "--config", run / "config.yaml", "--workers", 1, "--out", home)
     assert result.exit_code == 0, result.output
     assert runs.outcome(home) == runs.outcome(run)
     # Without --quiet, and without a terminal, there is a line per step.

@@ -49,11 +49,13 @@ class FaultySandbox:
         return lot < self.share
 
     def validate_many(self, proposals):
+        proposals = list(proposals)
         for proposal, verdict in zip(proposals, self.sandbox.validate_many(proposals), strict=True):
             broken = self.fails(proposal.program, "validate")
             yield Validation(Status.SANDBOX_ERROR, "planted", None) if broken else verdict
 
     def grade_many(self, pairs):
+        pairs = list(pairs)
         for (task, _), grade in zip(pairs, self.sandbox.grade_many(pairs), strict=True):
             broken = self.fails(task.program, "grade")
             yield Grade(0.0, "planted", status=Status.SANDBOX_ERROR) if broken else grade

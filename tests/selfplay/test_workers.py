@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from evals.engine.base_model import load_base_model
 from evals.engine.rollout import TokenRequest
 from selfplay.cli import main
+from selfplay.config.run_config import cut_by_member
 from selfplay.errors import SelfplayError
 from selfplay.step.loop import resume, train
 from selfplay.step.progress import Progress
 from selfplay.workers import actors, session
 from selfplay.workers.actors import Share, _check_equal
-from selfplay.workers.opening import Workers, _check_room, cut_by_member
+from selfplay.workers.opening import Workers, _check_room
 from selfplay.workers.shares import base_batches, dealt
 from selfplay.workers.worker import About, fingerprint, versions
 

@@ -16,7 +16,7 @@ from selfplay.commands.nano import nano
 from selfplay.commands.plan import plan
 from selfplay.commands.retention import retention
 from selfplay.commands.warmup import warmup
-from selfplay.commands.workers import parts_opener, warn_of_rounding, worker_options
+from selfplay.commands.workers import parts_opener, usual_workers, warn_of_rounding, worker_options
 from selfplay.config.preset import extended, preset_names, preset_text, read_preset
 from selfplay.console import one_line_errors, read_yaml, silence_transformers
 
@@ -65,18 +65,18 @@ def train(
 ) -> None:
     """Train a population from a preset into a new run directory."""
     with one_line_errors(out):
-        from selfplay.config.run_config import override, read_config
+        from selfplay.config.run_config import cut_by_member, override, read_config
 
         data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
         for assignment in assignments:
             override(data, assignment)
         config = read_config(data)
-        parts = parts_opener(workers, address)
         if workers is not None or address is not None:
-            from selfplay.workers.opening import cut_by_member
-
             config = cut_by_member(config)
+        elif config.rollout.by_member:
+            workers = usual_workers(config)
+        parts = parts_opener(workers, address)
         home = out or Path("runs") / f"{preset}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.planning.check import refuse_what_cannot_fit
@@ -102,7 +102,10 @@ def resume(run: Path, workers: int | None, address: str | None, quiet: bool) -> 
         from selfplay.step.progress import Progress
 
         silence_transformers()
-        warn_of_rounding(open_config(run), workers, address)
+        config = open_config(run)
+        if workers is None and address is None and config.rollout.by_member:
+            workers = usual_workers(config)
+        warn_of_rounding(config, workers, address)
         run_resume(run, Progress(quiet=quiet), parts_opener(workers, address))
         click.echo(f"done: {run}")
 

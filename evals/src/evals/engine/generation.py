@@ -9,7 +9,7 @@ batch can only change the last bits of the arithmetic.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -41,13 +41,20 @@ class StackedEngine(RolloutEngine):
     """Samples on a model with stacked adapters, which belongs to the caller.
 
     tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together;
-    merge_rows: rows of one adapter from which on it is merged to sample them, 0 for never.
+    merge_rows: rows of one adapter from which on it is merged to sample them, 0 for never;
+    by_member: rows of different adapters never share a batch, so that company changes no bit.
     """
 
     shares_parameters = True
 
     def __init__(
-        self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128, merge_rows: int = 0
+        self,
+        adapters: StackedAdapters,
+        tokenizer: Any,
+        *,
+        max_rows: int = 128,
+        merge_rows: int = 0,
+        by_member: bool = False,
     ):
         if max_rows < 1 or merge_rows < 0:
             raise EvalsError(
@@ -57,6 +64,7 @@ class StackedEngine(RolloutEngine):
         self.tokenizer = tokenizer
         self.max_rows = max_rows
         self.merge_rows = merge_rows
+        self.by_member = by_member
         model: Any = adapters.model
         self._decoder: Any = decoder_of(model)
         self._versions: dict[str, int] = {}
@@ -88,24 +96,30 @@ class StackedEngine(RolloutEngine):
     def close(self) -> None:
         """Nothing to free: the model belongs to the caller."""
 
-    @torch.inference_mode()
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order."""
+        results = dict(self.stream(requests))
+        return [results[i] for i in range(len(requests))]
+
+    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+        """Yield (number of the request, its sample), adapter by adapter where rows are many."""
         by_member: dict[int, list[int]] = defaultdict(list)
         for i, request in enumerate(requests):
             check_request(request)
             by_member[self._place(request)].append(i)
         shared: list[int] = []
-        results: dict[int, Rollout] = {}
         for member, mine in sorted(by_member.items()):
             if 0 < self.merge_rows <= len(mine):
                 with self.adapters.merged(member):
-                    results |= self._sample_all(requests, mine)
+                    found = self._sample_all(requests, mine)
+                yield from found.items()
+            elif self.by_member:
+                yield from self._sample_all(requests, mine).items()
             else:
                 shared += mine
-        results |= self._sample_all(requests, shared)
-        return [results[i] for i in range(len(requests))]
+        yield from self._sample_all(requests, shared).items()
 
+    @torch.inference_mode()
     def _sample_all(
         self, requests: Sequence[TokenRequest], chosen: Sequence[int]
     ) -> dict[int, Rollout]:

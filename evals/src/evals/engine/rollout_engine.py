@@ -7,7 +7,7 @@ and text out, the end token, stop texts, and what makes a request unusable.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,6 +49,10 @@ class RolloutEngine(ABC):
     @abstractmethod
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order. Raises EvalsError."""
+
+    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+        """Yield (number of the request, its sample) as samples are made, in any order."""
+        yield from enumerate(self.rollouts(requests))
 
     @abstractmethod
     def put_adapter(self, name: str, version: int, adapter: AdapterSource) -> None:

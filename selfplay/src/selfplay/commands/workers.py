@@ -1,12 +1,15 @@
 """`--workers` and `--ray`: where the work of a run is done."""
 
+import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from selfplay.config.run_config import RunConfig
 from selfplay.errors import SelfplayError
+from selfplay.population.founders import all_founders
 
 if TYPE_CHECKING:
     from selfplay.population.parts import OpenParts
@@ -16,10 +19,29 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options `--workers` and `--ray`."""
     for option in (
         click.option("--ray", "address", metavar="HOST:PORT", help="A Ray cluster, or auto."),
-        click.option("--workers", type=int, help="Processes over which members are dealt."),
+        click.option(
+            "--workers",
+            type=int,
+            help="Processes over which members are dealt. Default: 1; of nano all cores.",
+        ),
     ):
         command = option(command)
     return command
+
+
+def usual_workers(config: RunConfig) -> int:
+    """How many workers a run gets that nobody said a number for.
+
+    The built-in model is too small for two threads to help it; it uses cores by workers, where Ray
+    is installed.
+    """
+    from evals.engine.base_model import choose_device
+
+    if (config.base, config.engine) != ("nano", "hf") or find_spec("ray") is None:
+        return 1
+    if choose_device(config.device).type != "cpu":
+        return 1
+    return min(len(os.sched_getaffinity(0)), len(all_founders(config)))
 
 
 def parts_opener(workers: int | None, address: str | None) -> "OpenParts":
@@ -39,8 +61,8 @@ def parts_opener(workers: int | None, address: str | None) -> "OpenParts":
 
 def warn_of_rounding(config: RunConfig, workers: int | None, address: str | None) -> None:
     """Say so where a run goes on in other batches than it was started in."""
-    alike = config.learner.micro_batch_members == config.rollout.merge_rows == 1
-    if not alike and (address is not None or (workers or 1) > 1):
+    alone = config.learner.micro_batch_members == 1 and config.rollout.by_member
+    if not alone and (address is not None or (workers or 1) > 1):
         click.echo(
             "this run was started without --workers: several members share its batches, and on "
             "workers its numbers differ in the last bits from those of one process",

@@ -105,3 +105,15 @@ def override(data: dict[str, Any], assignment: str) -> None:
         place[last] = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {path}: cannot read {text!r} as a value") from error
+
+
+def cut_by_member(config: RunConfig) -> RunConfig:
+    """Return the configuration with which any number of workers gives the same bytes.
+
+    Each member's rows are sampled and learned from in batches of their own.
+    """
+    return replace(
+        config,
+        learner=replace(config.learner, micro_batch_members=1),
+        rollout=replace(config.rollout, by_member=True),
+    )

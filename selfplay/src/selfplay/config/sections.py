@@ -38,6 +38,9 @@ class RolloutConfig:
     """Rows decoded together; changes speed and memory."""
     merge_rows: Count = 64
     """Rows from which on a member samples through merged weights; 0 for never."""
+    by_member: bool = False
+    """Keep members' rows in batches of their own, as runs with --workers do: slower with few rows a
+    member, and no bit of a sample depends on the others."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,11 @@ def open_learner(
     )
     rollout = config.rollout
     engine: RolloutEngine = StackedEngine(
-        learner.adapters, tokenizer, max_rows=rollout.max_rows, merge_rows=rollout.merge_rows
+        learner.adapters,
+        tokenizer,
+        max_rows=rollout.max_rows,
+        merge_rows=rollout.merge_rows,
+        by_member=rollout.by_member,
     )
     if config.engine == "vllm":
         engine = open_vllm(config, base, shapes, len(members))

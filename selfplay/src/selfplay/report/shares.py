@@ -7,6 +7,7 @@ from selfplay.records.step_row import StepRow
 from selfplay.report.markup import duration, element, escape, figure
 from selfplay.report.plot_frame import Frame, axes, drawing, panel, value_range
 from selfplay.report.reading.run_data import RHO_BINS, Run
+from selfplay.report.reading.worker_times import WorkerTime, straggler, worker_times
 
 COLUMNS = 40
 PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "publish", "save")
@@ -62,7 +63,21 @@ def seconds_panel(runs: Sequence[Run]) -> str:
             title = f"Where the time of {run.name} went" if len(runs) > 1 else "Where the time went"
             content = _phase_bar(totals, whole) + _phase_table(totals, whole, len(run.steps))
             panels.append(panel(title, "Seconds in each phase of the steps.", content))
+        if times := worker_times(run):
+            title = f"Workers of {run.name}" if len(runs) > 1 else "Workers"
+            panels.append(panel(title, waited_for(times), _worker_table(times)))
     return element("div", "".join(panels), class_="grid-of-panels wide") if panels else ""
+
+
+def waited_for(times: Sequence[WorkerTime]) -> str:
+    """Return a sentence: how busy the workers were, and who kept the others waiting."""
+    shares = [time.share for time in times]
+    low, high = figure(min(shares), share=True), figure(max(shares), share=True)
+    text = f"Each worked {low} to {high} of its time" if low != high else f"Each worked {low}"
+    slowest = straggler(times)
+    if slowest is None:
+        return f"{text}; none kept the others waiting."
+    return f"{text}; the others waited for {slowest.name} on {slowest.host}."
 
 
 def phase_seconds(run: Run) -> dict[str, float]:
@@ -155,4 +170,21 @@ def _phase_table(totals: Mapping[str, float], whole: float, steps: int) -> str:
     total = [duration(whole), "", f"{whole / steps:.2f} s"]
     numbers = "".join(element("td", cell, class_="number") for cell in total)
     rows.append(element("tr", element("th", "all") + numbers))
+    return element("table", "".join(rows), class_="compact")
+
+
+def _worker_table(times: Sequence[WorkerTime]) -> str:
+    names = ("worker", "machine", "members", "steps", "working", "idle", "memory")
+    rows = [element("tr", "".join(element("th", name) for name in names))]
+    for time in times:
+        words = [time.name, time.host, " ".join(time.members)]
+        numbers = [
+            str(time.steps),
+            figure(time.share, share=True),
+            figure(1.0 - time.share, share=True),
+            f"{time.memory_mb:,.0f} MB",
+        ]
+        cells = [element("td", escape(word)) for word in words]
+        cells += [element("td", number, class_="number") for number in numbers]
+        rows.append(element("tr", "".join(cells)))
     return element("table", "".join(rows), class_="compact")

@@ -11,7 +11,8 @@ from selfplay.report.reading.lineage import lives
 from selfplay.report.reading.run_data import Run, read_run
 from selfplay.report.reading.standing import conclusion, standing_lines
 from selfplay.report.reading.trend import Quarter, Trend, trend
-from selfplay.report.shares import phase_seconds
+from selfplay.report.reading.worker_times import worker_times
+from selfplay.report.shares import phase_seconds, waited_for
 
 WIDTH = 28
 MOST_CHILDREN = 4
@@ -59,7 +60,9 @@ def costs(run: Run) -> str:
     memory = max((m for s in run.steps if isinstance(m := s.memory_mb, float)), default=0.0)
     if memory:
         parts.append(f"at most {memory:,.0f} MB of memory")
-    return ", ".join(parts) + "."
+    times = worker_times(run)
+    text = ", ".join(parts) + "."
+    return f"{text} {len(times)} workers. {waited_for(times)}" if times else text
 
 
 def moved(run: Run) -> list[tuple[Measure, Trend]]:

@@ -1,6 +1,6 @@
 """Members write, the sandbox judges: proposals from prompts, and attempts at tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from code_verifier import (
@@ -37,10 +37,17 @@ class Trial:
     temperature: float
 
 
-def write_proposals(
-    run: Run, drafts: Sequence[Draft]
-) -> list[tuple[Rollout, str, Proposal | None]]:
-    """Sample every draft; what was read from the text is None where it is no proposal."""
+@dataclass(frozen=True)
+class Written:
+    """A proposal as it was written; None where the text is none."""
+
+    rollout: Rollout
+    text: str
+    proposal: Proposal | None
+
+
+def write_proposals(run: Run, drafts: Sequence[Draft]) -> Iterator[tuple[int, Written]]:
+    """Sample every draft; yield (its number, what was read from the text) as they are written."""
     r = run.config.rollout
     requests = [
         _request(
@@ -53,60 +60,64 @@ def write_proposals(
         )
         for d in drafts
     ]
-    written = []
-    for draft, rollout in zip(drafts, run.engine.rollouts(requests), strict=True):
-        text = run.engine.completion(rollout).text
+    for i, rollout in run.engine.stream(requests):
+        text, draft = run.engine.completion(rollout).text, drafts[i]
         proposal = None
         if rollout.finish_reason == "stop":
             proposal = run.template.parse_proposal(draft.kind, draft.references, text)
-        written.append((rollout, text, proposal))
-    return written
+        yield i, Written(rollout, text, proposal)
 
 
 def validate(
-    run: Run, proposals: Sequence[Proposal | None]
+    run: Run, proposals: Iterable[tuple[int, Proposal | None]]
 ) -> list[tuple[Validation, Metrics | None]]:
-    """Let the sandbox judge proposals, without comments and docstrings that could tell answers.
+    """Let the sandbox judge proposals as they come, each with its number; verdicts by number.
 
-    What became a task is measured, too.
+    Comments and docstrings, which could tell answers, are left out. What became a task is measured.
     """
-    bare = [None if p is None else _bare(p) for p in proposals]
-    verdicts = run.sandbox.validate_many([p for p in bare if p is not None])
     unreadable = Validation(FORM, "the text is not a proposal", None)
-    found: list[tuple[Validation, Metrics | None]] = []
-    for p in bare:
-        verdict = unreadable if p is None else next(verdicts)
-        metrics = None if p is None or verdict.task is None else measure(p.parsed)
-        found.append((verdict, metrics))
-    return found
+    found: dict[int, tuple[Validation, Metrics | None]] = {}
+    asked: list[tuple[int, Proposal]] = []
+
+    def bare() -> Iterator[Proposal]:
+        for i, proposal in proposals:
+            if proposal is None:
+                found[i] = (unreadable, None)
+            else:
+                asked.append((i, _bare(proposal)))
+                yield asked[-1][1]
+
+    for k, verdict in enumerate(run.sandbox.validate_many(bare())):
+        i, judged = asked[k]
+        found[i] = (verdict, None if verdict.task is None else measure(judged.parsed))
+    return [found[i] for i in range(len(found))]
 
 
 def attempt(run: Run, trials: Sequence[Trial]) -> list[Attempt]:
-    """Sample and grade every trial."""
+    """Sample every trial, and let the sandbox grade answers as they come."""
     length = run.config.rollout.max_completion_length
     requests = [
         _request(run, t.member, run.template.solve_prompt(t.task), length, t.temperature, t.seed)
         for t in trials
     ]
-    rollouts = run.engine.rollouts(requests)
-    texts = [run.engine.completion(rollout).text for rollout in rollouts]
-    answers = [
-        run.template.parse_answer(t.task, text) if rollout.finish_reason == "stop" else None
-        for t, text, rollout in zip(trials, texts, rollouts, strict=True)
-    ]
-    grades = run.sandbox.grade_many(
-        [(t.task, a) for t, a in zip(trials, answers, strict=True) if a is not None]
-    )
-    attempts = []
-    for rollout, text, answer in zip(rollouts, texts, answers, strict=True):
-        if answer is None:
-            attempts.append(Attempt(rollout, text, None, 0.0, "ill-formed"))
-        else:
-            grade = next(grades)
-            attempts.append(
-                Attempt(rollout, text, answer, grade.score, grade.reason, void=not grade.judged)
-            )
-    return attempts
+    found: dict[int, Attempt] = {}
+    asked: list[tuple[int, Rollout, str, str]] = []
+
+    def answers() -> Iterator[tuple[Task, str]]:
+        for i, rollout in run.engine.stream(requests):
+            text, task = run.engine.completion(rollout).text, trials[i].task
+            whole = rollout.finish_reason == "stop"
+            answer = run.template.parse_answer(task, text) if whole else None
+            if answer is None:
+                found[i] = Attempt(rollout, text, None, 0.0, "ill-formed")
+            else:
+                asked.append((i, rollout, text, answer))
+                yield task, answer
+
+    for k, grade in enumerate(run.sandbox.grade_many(answers())):
+        i, rollout, text, answer = asked[k]
+        found[i] = Attempt(rollout, text, answer, grade.score, grade.reason, void=not grade.judged)
+    return [found[i] for i in range(len(trials))]
 
 
 def _request(

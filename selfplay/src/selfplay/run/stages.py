@@ -27,6 +27,8 @@ class Proposed:
     """A teacher's text and what was read from it."""
 
     id: str
+    number: int
+    """Its place among the step's proposals."""
     match: Match
     kind: str
     references: tuple[str, ...]

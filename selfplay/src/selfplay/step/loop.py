@@ -4,10 +4,11 @@ Read `train_step` first; each phase is one function of `phases`, `credit` or `ev
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -51,54 +52,56 @@ from selfplay.step.progress import Progress
 from selfplay.step.step_record import metrics_row, task_rows
 from selfplay.yardstick.measurement import is_due, measure_members
 
+T = TypeVar("T")
+
 
 def train_step(run: Run, progress: Progress) -> None:
     """Do one step of the run and write down what happened."""
     step = run.step + 1
     clock = _Clock(progress, step)
 
-    with clock("match"):
-        matches = match(run, step)
-    with clock("propose"):
-        proposed = propose(run, matches, step)
-    with clock("verify"):
-        verified = verify(run, proposed)
-    with clock("solve"):
-        solved = solve(run, verified, step)
+    clock.phase("match")
+    matches = match(run, step)
+    clock.phase("propose")
+    proposed = propose(run, matches, step)
+    verified = verify(run, clock.then("verify", proposed))
+    clock.phase("solve")
+    solved = solve(run, verified, step)
+    clock.phase("update")
     run.engine.release()
-    with clock("update"):
-        credit = assign_credit(solved, run.config)
-        factor = run.config.learner.schedule(step, run.config.steps)
-        stats = run.learner.update(credit.samples, factor)
-        if run.league is not None:
-            _record_outcomes(run.league, matches, solved)
+    credit = assign_credit(solved, run.config)
+    factor = run.config.learner.schedule(step, run.config.steps)
+    stats = run.learner.update(credit.samples, factor)
+    if run.league is not None:
+        _record_outcomes(run.league, matches, solved)
     births = []
     if run.league is not None and _evolves(run, step):
-        with clock("evolve"):
-            births = evolve(run, run.league, step)
-    run.engine.restore()
+        clock.phase("evolve")
+        births = evolve(run, run.league, step)
     if not run.engine.shares_parameters:
-        with clock("publish"):
-            run.parts.publish(step)
+        clock.phase("publish")
+    run.engine.restore()
+    run.parts.publish(step)
 
+    clock.phase("save")
     new = _remember(run, solved)
     row = metrics_row(
-        run, step, matches, solved, credit, stats, births, new, sampled_tokens(proposed, solved)
+        run, step, matches, solved, credit, stats, births, new, sampled_tokens(solved)
     )
-    with clock("save"):
-        append_rows(run.directory / TASKS, task_rows(solved, credit, step))
+    append_rows(run.directory / TASKS, task_rows(solved, credit, step))
     measured = []
     if is_due(run, step):
-        with clock("measure"):
-            measured = measure_members(run, step)
-            append_rows(run.directory / YARDSTICK, measured)
-    row = msgspec.structs.replace(row, seconds=clock.seconds)
+        clock.phase("measure")
+        measured = measure_members(run, step)
+        append_rows(run.directory / YARDSTICK, measured)
+    row = msgspec.structs.replace(row, seconds=clock.stop())
     append_rows(run.directory / METRICS, [row])
-    append_rows(run.directory / RESOURCES, [ResourceRow(step, memory_mb(), run.parts.end_step())])
+    resources = ResourceRow(step, memory_mb(), run.parts.end_step())
+    append_rows(run.directory / RESOURCES, [resources])
     run.step = step
     if step % run.config.save_every == 0 or step == run.config.steps:
         save_checkpoint(run)
-    progress.step(row, measured)
+    progress.step(row, measured, resources.workers)
 
 
 def train(
@@ -225,12 +228,24 @@ class _Clock:
     """Times the phases of a step and tells the display where the step is."""
 
     def __init__(self, progress: Progress, step: int) -> None:
-        self.seconds: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
         self._progress, self._step = progress, step
+        self._now, self._since = "", 0.0
 
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        self._progress.phase(self._step, phase)
-        began = time.perf_counter()
-        yield
-        self.seconds[phase] = round(time.perf_counter() - began, 4)
+    def phase(self, name: str) -> None:
+        """End the phase before and begin this one."""
+        self.stop()
+        self._now, self._since = name, time.perf_counter()
+        self._progress.phase(self._step, name)
+
+    def then(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items; when there are no more, begin this phase."""
+        yield from items
+        self.phase(name)
+
+    def stop(self) -> dict[str, float]:
+        """End the phase; return the seconds of all."""
+        if self._now:
+            self._seconds[self._now] = round(time.perf_counter() - self._since, 4)
+        self._now = ""
+        return self._seconds

@@ -1,8 +1,8 @@
 """The first four phases of a step: match, propose, verify, solve."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from evals.engine.rollout import Rollout
+from code_verifier import Proposal
 from selfplay.population.founders import founders
 from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
 from selfplay.run.run import Run
@@ -18,8 +18,8 @@ def match(run: Run, step: int) -> list[Match]:
     return [Match(p.teacher, p.student, p, p.predicted) for p in run.league.pair(step)]
 
 
-def propose(run: Run, matches: Sequence[Match], step: int) -> list[Proposed]:
-    """Let every teacher write its batch of tasks of each kind."""
+def propose(run: Run, matches: Sequence[Match], step: int) -> Iterator[Proposed]:
+    """Let every teacher write its batch of tasks of each kind; yield them as they are written."""
     r = run.config.rollout
     places, drafts = [], []
     for m in matches:
@@ -30,20 +30,24 @@ def propose(run: Run, matches: Sequence[Match], step: int) -> list[Proposed]:
                 references = run.buffer.draw(count, run.seed(place, "references"), r.seed_share)
                 places.append((place, m))
                 drafts.append(Draft(m.teacher, kind, tuple(references), run.seed(place, "propose")))
-    return [
-        Proposed(place, m, draft.kind, tuple(t.id for t in draft.references), *written)
-        for (place, m), draft, written in zip(
-            places, drafts, write_proposals(run, drafts), strict=True
-        )
-    ]
+    for i, w in write_proposals(run, drafts):
+        (place, m), draft = places[i], drafts[i]
+        shown = tuple(task.id for task in draft.references)
+        yield Proposed(place, i, m, draft.kind, shown, w.rollout, w.text, w.proposal)
 
 
-def verify(run: Run, proposed: Sequence[Proposed]) -> list[Verified]:
-    """Let the sandbox judge the proposals; what it refuses, students never see."""
-    judged = validate(run, [p.proposal for p in proposed])
+def verify(run: Run, proposed: Iterable[Proposed]) -> list[Verified]:
+    """Let the sandbox judge proposals while others are written; students see what it accepts."""
+    written: dict[int, Proposed] = {}
+
+    def numbered() -> Iterator[tuple[int, Proposal | None]]:
+        for p in proposed:
+            written[p.number] = p
+            yield p.number, p.proposal
+
     return [
-        Verified(p, v.status, v.reason, v.task, metrics)
-        for p, (v, metrics) in zip(proposed, judged, strict=True)
+        Verified(written[i], v.status, v.reason, v.task, metrics)
+        for i, (v, metrics) in enumerate(validate(run, numbered()))
     ]
 
 
@@ -73,8 +77,8 @@ def solve(run: Run, verified: Sequence[Verified], step: int) -> list[Solved]:
     return solved
 
 
-def sampled_tokens(proposed: Sequence[Proposed], solved: Sequence[Solved]) -> int:
+def sampled_tokens(solved: Sequence[Solved]) -> int:
     """Count the tokens that a step sampled."""
-    rollouts: list[Rollout] = [p.rollout for p in proposed]
+    rollouts = [s.verified.proposed.rollout for s in solved]
     rollouts += [a.rollout for s in solved for a in (*s.attempts, *s.base_attempts)]
     return sum(len(r.completion_ids) for r in rollouts)

@@ -1,6 +1,6 @@
 """What a person sees while a run goes on: a live panel on a terminal, a line per step elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group
@@ -10,7 +10,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from selfplay.config.run_config import RunConfig
-from selfplay.records.step_row import StepRow
+from selfplay.records.step_row import StepRow, WorkerRow
 from selfplay.records.yardstick_row import YardstickRow
 
 
@@ -23,6 +23,7 @@ class Progress:
         self._live: Live | None = None
         self._row: StepRow | None = None
         self._measured: Sequence[YardstickRow] = ()
+        self._workers: Mapping[str, WorkerRow] = {}
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -54,22 +55,38 @@ class Progress:
         if self._live is not None:
             self._live.update(self._view())
 
-    def step(self, row: StepRow, measured: Sequence[YardstickRow] = ()) -> None:
+    def step(
+        self,
+        row: StepRow,
+        measured: Sequence[YardstickRow] = (),
+        workers: Mapping[str, WorkerRow] | None = None,
+    ) -> None:
         """Say what a finished step brought."""
-        self._row = row
+        self._row, self._workers = row, workers or {}
         self._measured = measured or self._measured
         self._bar.update(self._task, completed=row.step)
         if self._live is not None:
             self._live.update(self._view())
         elif not self._quiet:
-            for line in (_line(row), *_standing_lines(measured)):
+            for line in (_line(row), *_standing_lines(measured), *self._worker_lines()):
                 self._console.print(line, highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
         if self._row is None:
             return Group(self._bar)
         standing = "\n".join(_standing_lines(self._measured))
-        return Group(self._bar, standing, _line(self._row), _board(self._row))
+        lines = "\n".join([_line(self._row), *self._worker_lines()])
+        return Group(self._bar, standing, lines, _board(self._row))
+
+    def _worker_lines(self) -> list[str]:
+        """Tell how busy each worker was in the last step."""
+        if not self._workers or self._row is None:
+            return []
+        wall = sum(self._row.seconds.values())
+        shares = (
+            f"{name} {_percent(row.busy / wall).strip()}" for name, row in self._workers.items()
+        )
+        return [f"working: {', '.join(shares)} of the step"]
 
 
 def _line(row: StepRow) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from selfplay.config.run_config import RunConfig
@@ -16,18 +16,6 @@ from selfplay.workers.remote_engine import RemoteEngine
 from selfplay.workers.remote_judge import RemoteJudge
 from selfplay.workers.remote_learner import RemoteLearner
 from selfplay.workers.session import ray_session
-
-
-def cut_by_member(config: RunConfig) -> RunConfig:
-    """Return the configuration with which any number of workers gives the same bytes.
-
-    Each member's rows are sampled and learned from in batches of their own.
-    """
-    return replace(
-        config,
-        learner=replace(config.learner, micro_batch_members=1),
-        rollout=replace(config.rollout, merge_rows=1),
-    )
 
 
 @dataclass(frozen=True)

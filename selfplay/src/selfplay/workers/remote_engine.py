@@ -1,6 +1,6 @@
 """The engines of all workers, as the loop sees them: one engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from evals.engine.rollout import Rollout, TokenRequest
@@ -29,6 +29,11 @@ class RemoteEngine(RolloutEngine):
 
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order. Raises EvalsError."""
+        results = dict(self.stream(requests))
+        return [results[i] for i in range(len(requests))]
+
+    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+        """Yield (number of the request, its sample), worker by worker as they are done."""
         for request in requests:
             check_request(request)
         pieces: list[tuple[int | None, list[int]]] = [
@@ -41,14 +46,12 @@ class RemoteEngine(RolloutEngine):
         def indices(chosen: Sequence[int]) -> list[int]:
             return [i for piece in chosen for i in pieces[piece][1]]
 
-        results: dict[int, Rollout] = {}
         answers = self._pool.scatter(
             [owner for owner, _ in pieces],
             lambda actor, chosen: actor.sample.remote([requests[i] for i in indices(chosen)]),
         )
         for chosen, rollouts in answers:
-            results |= zip(indices(chosen), rollouts, strict=True)
-        return [results[i] for i in range(len(requests))]
+            yield from zip(indices(chosen), rollouts, strict=True)
 
     def publish(self, step: int) -> None:
         """Let every worker's engine sample from its members as of this step."""

@@ -35,7 +35,8 @@ def teaching_rows(
         for member in members
         for kind, i in places
     ]
-    verdicts = iter(validate(run, [proposal for _, _, proposal in write_proposals(run, drafts)]))
+    proposals = ((i, written.proposal) for i, written in write_proposals(run, drafts))
+    verdicts = iter(validate(run, proposals))
     judged = [
         [
             _Judged(place, v.task, metrics)

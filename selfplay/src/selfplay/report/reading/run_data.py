@@ -1,7 +1,7 @@
 """What a run directory says: configuration, steps and measurements."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Run:
     steps: tuple[StepRow, ...]
     standings: tuple[YardstickRow, ...] = ()
     """Measurements against the frozen base."""
+    resources: Mapping[int, ResourceRow] = field(default_factory=dict)
+    """Memory and workers by step."""
 
     @property
     def kinds(self) -> list[str]:
@@ -80,7 +82,7 @@ def read_run(directory: Path, name: str | None = None) -> Run:
                 f"{directory} is not a run: it has no {file}; "
                 "give the folder that `selfplay train --out` wrote"
             )
-    memory = {r.step: r.memory_mb for r in read_rows(directory / "resources.jsonl", ResourceRow)}
+    resources = {r.step: r for r in read_rows(directory / "resources.jsonl", ResourceRow)}
     steps: list[StepRow] = []
     for number, row in enumerate(read_rows(directory / "metrics.jsonl", StepRow), 1):
         if steps and row.step <= steps[-1].step:
@@ -88,14 +90,16 @@ def read_run(directory: Path, name: str | None = None) -> Run:
                 f"{directory / 'metrics.jsonl'}, line {number}: step is {row.step}; expected a "
                 f"step after {steps[-1].step}"
             )
-        steps.append(structs.replace(row, memory_mb=memory.get(row.step, row.memory_mb)))
+        used = resources.get(row.step)
+        steps.append(structs.replace(row, memory_mb=used.memory_mb) if used else row)
     if not steps:
         raise RunDirectoryError(
             f"{directory} has no finished step yet; `selfplay resume {directory}` goes on with it"
         )
     config = _config(directory / "config.yaml")
     standings = tuple(read_rows(directory / "yardstick.jsonl", YardstickRow))
-    return Run(directory, name or directory.resolve().name, config, tuple(steps), standings)
+    name = name or directory.resolve().name
+    return Run(directory, name, config, tuple(steps), standings, resources)
 
 
 def _config(path: Path) -> Mapping[str, Any]:
