@@ -1,7 +1,8 @@
 """Members write, the sandbox judges: proposals from prompts, and attempts at tasks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from code_verifier import (
     CodeVerifierError,
@@ -49,11 +50,11 @@ class Written:
 def write_proposals(run: Run, drafts: Sequence[Draft]) -> Iterator[tuple[int, Written]]:
     """Sample every draft; yield (its number, what was read from the text) as they are written."""
     r = run.config.rollout
+    encoded, propose = _encoder(run), run.template.propose_prompt
     requests = [
-        _request(
-            run,
+        TokenRequest(
             d.member,
-            run.template.propose_prompt(d.kind, d.references),
+            encoded(propose(d.kind, d.references)),
             r.max_proposal_length,
             r.temperature,
             d.seed,
@@ -96,8 +97,9 @@ def validate(
 def attempt(run: Run, trials: Sequence[Trial]) -> list[Attempt]:
     """Sample every trial, and let the sandbox grade answers as they come."""
     length = run.config.rollout.max_completion_length
+    encoded, solve = _encoder(run), run.template.solve_prompt
     requests = [
-        _request(run, t.member, run.template.solve_prompt(t.task), length, t.temperature, t.seed)
+        TokenRequest(t.member, encoded(solve(t.task)), length, t.temperature, t.seed)
         for t in trials
     ]
     found: dict[int, Attempt] = {}
@@ -120,17 +122,14 @@ def attempt(run: Run, trials: Sequence[Trial]) -> list[Attempt]:
     return [found[i] for i in range(len(trials))]
 
 
-def _request(
-    run: Run, member: str | None, prompt: str, length: int, temperature: float, seed: int
-) -> TokenRequest:
-    ids = run.engine.tokenizer.encode(prompt, add_special_tokens=False)
-    return TokenRequest(
-        adapter=member,
-        prompt_ids=tuple(ids),
-        max_tokens=length,
-        temperature=temperature,
-        seed=seed,
-    )
+def _encoder(run: Run) -> Callable[[str], tuple[int, ...]]:
+    """Return what gives a prompt's token ids; equal prompts are read once, and are one object."""
+
+    @cache
+    def encoded(prompt: str) -> tuple[int, ...]:
+        return tuple(run.engine.tokenizer.encode(prompt, add_special_tokens=False))
+
+    return encoded
 
 
 def _bare(proposal: Proposal) -> Proposal:

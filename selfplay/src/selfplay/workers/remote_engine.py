@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
+from evals.engine.request import Completion
 from evals.engine.rollout import Rollout, TokenRequest
 from evals.engine.rollout_engine import AdapterSource, RolloutEngine, check_request
 from evals.errors import EvalsError
 from selfplay.workers.pool import WorkerPool
 from selfplay.workers.shares import base_batches
+from selfplay.workers.transport import ReadRollout, read_rollout
 
 
 class RemoteEngine(RolloutEngine):
@@ -50,8 +52,16 @@ class RemoteEngine(RolloutEngine):
             [owner for owner, _ in pieces],
             lambda actor, chosen: actor.sample.remote([requests[i] for i in indices(chosen)]),
         )
-        for chosen, rollouts in answers:
-            yield from zip(indices(chosen), rollouts, strict=True)
+        for chosen, samples in answers:
+            for i, sample in zip(indices(chosen), samples, strict=True):
+                yield i, read_rollout(requests[i], sample)
+
+    def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
+        """Return the text that the worker read."""
+        if stop or not isinstance(rollout, ReadRollout):
+            raise EvalsError("on workers texts are those of a run's samples, without stop texts")
+        ids, logprobs = rollout.completion_ids, rollout.logprobs
+        return Completion(rollout.text, ids, logprobs, rollout.finish_reason)
 
     def publish(self, step: int) -> None:
         """Let every worker's engine sample from its members as of this step."""

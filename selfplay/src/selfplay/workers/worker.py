@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import torch
 from torch import nn
 
-from evals.engine.rollout import Rollout, TokenRequest
+from evals.engine.rollout import TokenRequest
 from lora_evo import Adapter
 from selfplay.config.run_config import RunConfig
 from selfplay.console import silence_transformers
@@ -23,7 +23,7 @@ from selfplay.learning.update_stats import UpdateStats
 from selfplay.population.memory import memory_mb
 from selfplay.population.opening import open_learner
 from selfplay.population.publishing import Publisher
-from selfplay.workers.transport import packed, unpacked
+from selfplay.workers.transport import Sample, packed, sample_of, unpacked
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -102,9 +102,9 @@ class Worker:
         self._publisher.publish(step)
 
     @_timed
-    def sample(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+    def sample(self, requests: Sequence[TokenRequest]) -> list[Sample]:
         """Sample every request."""
-        return self._engine.rollouts(requests)
+        return [sample_of(self._engine, rollout) for rollout in self._engine.rollouts(requests)]
 
     @_timed
     def update(
