@@ -31,6 +31,11 @@ class BaseModel:
     """Longest text, in tokens."""
     fingerprint: str
 
+    @property
+    def dtype(self) -> str:
+        """Name of the weights' number type."""
+        return str(self.model.dtype).removeprefix("torch.")
+
 
 def resolve(name: str) -> str:
     """Folder or hub name for what the user typed. Raises EvalsError when it cannot exist."""
