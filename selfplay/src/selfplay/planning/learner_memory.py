@@ -7,9 +7,9 @@ from selfplay.planning.workload import Rows, Workload
 
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_TABLES = 4
-"""Float32 tables [tokens, vocabulary] of a chunk that live at a time: its logits, and in the
-backward pass of a log-softmax its result, the gradient before it and behind it."""
+_WHOLE_TABLES, _CHUNK_TABLES = 3, 4
+"""Float32 tables [tokens, vocabulary] that live at a time: in the backward pass of a log-softmax,
+its result and the gradient before it and behind it; of one chunk of several, its logits as well."""
 
 
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
@@ -30,9 +30,11 @@ def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens:
 def output_layer(model: Architecture, learner: LearnerConfig, completion_tokens: int) -> float:
     """What log-probabilities and their gradient take beside the activations."""
     chunk = learner.logits_chunk_tokens or chunk_tokens(model.vocabulary)
-    tables = _TABLES * min(chunk, completion_tokens) * model.vocabulary
+    if completion_tokens <= chunk:
+        return FLOAT32 * completion_tokens * (_WHOLE_TABLES * model.vocabulary + model.hidden)
     # Chunks keep the gradient of each token's hidden state instead of its logits.
-    return FLOAT32 * (tables + 2 * completion_tokens * model.hidden)
+    kept = 2 * completion_tokens * model.hidden
+    return FLOAT32 * (_CHUNK_TABLES * chunk * model.vocabulary + kept)
 
 
 def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
@@ -55,19 +57,17 @@ def learner_parts(
     for rows in step.parts:
         tokens, answered = micro_batch(rows, learner.micro_batch_tokens)
         layer = activations(model, learner, dtype, tokens)
-        whole = model.layers * layer
-        if learner.gradient_checkpointing:
-            # The input of every layer stays, and the result of its attention.
-            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
-            kept_a_token = input_and_attention + FLOAT32 * model.heads
-            whole = layer + model.layers * tokens * kept_a_token
+        held = model.layers * layer
         # Gradients on their way back through the widest part of a layer.
         moving = 2 * tokens * model.inner * BYTES[dtype]
+        if learner.gradient_checkpointing:
+            # The input of every layer stays, and the result of its attention; the rest comes back
+            # for one layer at a time, when the tables of the output layer are gone.
+            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
+            held = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
+            moving += layer
         output = output_layer(model, learner, answered)
-        found = {
-            "activations": whole + max(0.0, moving - output),
-            "output layer": output,
-        }
+        found = {"activations": held + max(0.0, moving - output), "output layer": output}
         if sum(found.values()) > sum(largest.values()):
             largest = found
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
