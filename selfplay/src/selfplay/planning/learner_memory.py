@@ -59,7 +59,7 @@ def learner_parts(
         layer = activations(model, learner, dtype, tokens)
         held = model.layers * layer
         # Gradients on their way back through the widest part of a layer.
-        moving = 2 * tokens * model.inner * BYTES[dtype]
+        moving: float = 2 * tokens * model.inner * BYTES[dtype]
         if learner.gradient_checkpointing:
             # The input of every layer stays, and the result of its attention; the rest comes back
             # for one layer at a time, when the tables of the output layer are gone.
