@@ -8,7 +8,7 @@ DEMO := runs/demo
 VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow test-vllm bench real docs clean
+.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow test-vllm bench real rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and bred adapters: hours"
+	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
 
 env: $(STAMP)
@@ -107,6 +108,12 @@ bench: env
 # The file and the folder are the user's own: nothing of them is shipped. tests/real/run.py says what.
 real: env
 	$(BIN)/python tests/real/run.py runs/real --tasks "$(TASKS)" $(if $(DATA),--data "$(DATA)")
+
+# tests/real/rehearse.py says what; more of its options go into ARGS.
+REHEARSE_VENV := $(if $(filter vllm,$(ENGINE)),$(VLLM_VENV),$(VENV))
+rehearse: $(REHEARSE_VENV)/.installed
+	$(REHEARSE_VENV)/bin/python tests/real/rehearse.py runs/rehearse --tasks "$(TASKS)" \
+		$(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
 docs: env
 	@$(PIP) -c constraints.txt -e ".[docs]"

@@ -94,9 +94,10 @@ def do(phase: str, config: RunConfig) -> float:
         together = config.rollout.max_rows
         rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
         count = min(config.rollout.max_rows, rows.count)
+        role = learner.members[: max(1, len(learner.members) // 2)]
         requests = [
             TokenRequest(
-                i % max(1, len(learner.members) // 2),  # those of one role
+                role[i % len(role)],
                 tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest_prompt)),
                 rows.limit,
                 8.0,  # noise: hardly any row ends by itself

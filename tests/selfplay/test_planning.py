@@ -23,7 +23,7 @@ from selfplay.errors import ConfigError
 from selfplay.learning.settings import LearnerConfig
 from selfplay.planning.architecture import read_architecture
 from selfplay.planning.check import adjusted, reckoner, refuse_what_cannot_fit
-from selfplay.planning.learner_memory import Thrift, activations, learner_parts, output_layer
+from selfplay.planning.learner_memory import activations, learner_parts, output_layer
 from selfplay.planning.machine import GIB, Machine, found_machine, gpu_named, gpu_with, main_memory
 from selfplay.planning.plan import make_plan
 from selfplay.planning.remedies import remedies
@@ -165,26 +165,35 @@ def test_parts_of_a_learner_are_what_it_holds():
     assert plan.checkpoint == 4 * sum(t.numel() for t in tensors.values())
 
 
-def test_thrift_makes_the_update_smaller():
+def test_saving_settings_make_the_update_smaller():
     model, config = read_architecture("Qwen/Qwen2.5-7B"), settings("7b-4t4s")
     step = workload(config)
 
-    def parts(*thrift):
-        return learner_parts(model, config.learner, "bfloat16", step, Thrift(*thrift))
+    def parts(chunk, checkpointing, offload):
+        learner = replace(
+            config.learner,
+            logits_chunk_tokens=chunk,
+            gradient_checkpointing=checkpointing,
+            optimizer_offload=offload,
+        )
+        return learner_parts(model, learner, "bfloat16", step)
 
-    plain, thrifty = parts(None, False, False), parts(1024, True, True)
-    assert thrifty["output layer"] < plain["output layer"] / 5
-    assert thrifty["activations"] < plain["activations"] / 5
-    assert thrifty["optimiser"] == 0 < plain["optimiser"]
-    assert thrifty["gradients"] == plain["gradients"]
+    plain, saving = parts(1 << 30, False, False), parts(1024, True, True)
+    assert saving["output layer"] < plain["output layer"] / 5
+    assert saving["activations"] < plain["activations"] / 5
+    assert saving["optimiser"] == 0 < plain["optimiser"]
+    assert saving["gradients"] == plain["gradients"]
 
 
 def test_the_output_layer_in_chunks_does_not_grow_with_the_vocabulary_times_tokens():
-    model = read_architecture("Qwen/Qwen2.5-7B")
-    whole = [output_layer(model, "bfloat16", n, None) for n in (4096, 16384)]
-    chunked = [output_layer(model, "bfloat16", n, 1024) for n in (4096, 16384)]
-    assert whole[1] == 4 * whole[0]
-    assert chunked[1] - chunked[0] < 0.05 * (whole[1] - whole[0])
+    model, learner = read_architecture("Qwen/Qwen2.5-7B"), LearnerConfig()
+
+    def layer(tokens, chunk):
+        return output_layer(model, replace(learner, logits_chunk_tokens=chunk), tokens)
+
+    assert layer(16384, 1 << 30) == 4 * layer(4096, 1 << 30)
+    grown = layer(16384, 1024) - layer(4096, 1024)
+    assert grown < 0.05 * (layer(16384, 1 << 30) - layer(4096, 1 << 30))
 
 
 # workload and time ------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Adapters on a base model: named, checked against the base, attached, and checked again."""
+"""Saved adapters of a base model: named, loaded, and checked against the base."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +9,7 @@ from pathlib import Path
 
 import torch
 
-from evals.engine.adapter_exchange import stack_saved
 from evals.engine.base_model import BaseModel, same_base
-from evals.engine.stacked_lora import StackedAdapters
 from evals.errors import EvalsError
 from lora_evo import Adapter, LoraEvoError, content_hash, load_adapter
 
@@ -93,14 +92,16 @@ class SavedAdapters:
     """The layers of the base, by path, that any of them has factors for."""
 
 
-def load_saved(base: BaseModel, folders: Mapping[str, Path], any_base: bool) -> SavedAdapters:
+def load_saved(
+    base: BaseModel, folders: Mapping[str, str | os.PathLike[str]], any_base: bool
+) -> SavedAdapters:
     """Load adapters and check them against the base, whose weights are not looked at.
 
     any_base: accept an adapter whose configuration names another base model. Raises EvalsError when
     one is damaged or belongs to another base.
     """
     found = SavedAdapters({}, {}, {})
-    for name, folder in folders.items():
+    for name, folder in ((name, Path(place)) for name, place in folders.items()):
         try:
             found.adapters[name] = load_adapter(folder)
             found.hashes[name] = content_hash(folder)
@@ -108,20 +109,6 @@ def load_saved(base: BaseModel, folders: Mapping[str, Path], any_base: bool) -> 
             raise EvalsError(str(error)) from error
         found.linears.update(_fitting(base, found.adapters[name], folder, any_base))
     return found
-
-
-def put_saved(
-    base: BaseModel, folders: Mapping[str, Path], any_base: bool
-) -> tuple[StackedAdapters, dict[str, str]]:
-    """Put the adapters in these folders on the base; return them and their content hashes.
-
-    Raises EvalsError as `load_saved` does, and when an adapter does not take hold.
-    """
-    saved = load_saved(base, folders, any_base)
-    adapters = stack_saved(base.model, saved.linears, saved.adapters)
-    for name, adapter in saved.adapters.items():
-        _check_hold(base, adapters, adapter, name, folders[name])
-    return adapters, saved.hashes
 
 
 def is_zero(adapter: Adapter) -> bool:
@@ -171,21 +158,3 @@ def _check_whole(
             f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
             f"{base.name}; they differ in {odd[0]}"
         )
-
-
-@torch.inference_mode()
-def _check_hold(
-    base: BaseModel, adapters: StackedAdapters, adapter: Adapter, name: str, folder: Path
-) -> None:
-    """The adapter changes what the model says, unless its update is 0.
-
-    An adapter that silently does not take hold would be evaluated as the base model.
-    """
-    if is_zero(adapter):
-        return
-    ids = torch.arange(1, 9, device=base.model.device)[None] % base.model.config.vocab_size
-    plain = base.model(input_ids=ids).logits
-    with adapters.route([adapters.index(name)]):
-        changed = base.model(input_ids=ids).logits
-    if torch.equal(plain, changed):
-        raise EvalsError(f"{folder} changes nothing of what {base.name} says, though it is not 0")

@@ -31,6 +31,11 @@ class BaseModel:
     """Longest text, in tokens."""
     fingerprint: str
 
+    @property
+    def dtype(self) -> str:
+        """Name of the weights' number type."""
+        return str(self.model.dtype).removeprefix("torch.")
+
 
 def resolve(name: str) -> str:
     """Folder or hub name for what the user typed. Raises EvalsError when it cannot exist."""
@@ -74,6 +79,9 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
     """
     source = resolve(name)
+    # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
+    # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     kind = "auto" if dtype == "auto" else getattr(torch, dtype)
     try:
         with _quiet():

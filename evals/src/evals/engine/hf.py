@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
-from evals.engine.adapters import put_saved
+from evals.engine.adapter_exchange import stack_saved
+from evals.engine.adapters import load_saved
 from evals.engine.base_model import choose_device, load_base_model
 from evals.engine.generation import StackedEngine
 from evals.engine.saved_engine import SavedEngine
@@ -43,10 +43,9 @@ class HFEngine(SavedEngine):
     ) -> None:
         self.device = choose_device(device)
         base = load_base_model(model, self.device, dtype)
-        folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
-        stacked, hashes = put_saved(base, folders, any_base)
-        number_type = str(base.model.dtype).removeprefix("torch.")
+        saved = load_saved(base, adapters or {}, any_base)
         small = sum(p.numel() for p in base.model.parameters()) <= _MERGE_PARAMETERS
-        merge_rows = _MERGE_ROWS if small and number_type == "float32" else 0
+        merge_rows = _MERGE_ROWS if small and base.dtype == "float32" else 0
+        stacked = stack_saved(base.model, saved.linears, saved.adapters)
         engine = StackedEngine(stacked, base.tokenizer, max_rows=max_rows, merge_rows=merge_rows)
-        super().__init__(engine, "hf", base.name, base.fingerprint, hashes, number_type)
+        super().__init__(engine, "hf", base, saved)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evals.engine.stacked_lora import BASE, StackedAdapters
 from selfplay.learning.batch import Row
-from selfplay.learning.gradient_checkpointing import checkpointed
+from selfplay.learning.gradient_checkpointing import checkpointed, hand_large_blocks_back
 from selfplay.learning.output_layer import OutputLayer
 from selfplay.learning.policy_loss import token_losses
 from selfplay.learning.settings import LearnerConfig
@@ -77,6 +77,8 @@ class ForwardPass:
         self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
         self._loss = config.loss_options()
         self._pad = pad
+        if config.gradient_checkpointing and model.device.type == "cpu":
+            hand_large_blocks_back()
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""

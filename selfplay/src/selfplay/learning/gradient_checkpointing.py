@@ -6,8 +6,9 @@ its result is as small as the layer's input, so that it is not worth computing t
 the stacked adapters is put back for each recomputation.
 """
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -24,6 +25,20 @@ KEPT = [
     _aten._scaled_dot_product_cudnn_attention.default,
 ]
 """Operations whose results are kept: the kernels behind scaled_dot_product_attention."""
+_M_MMAP_THRESHOLD = -3
+"""Of glibc's malloc.h."""
+_LARGE = 1 << 20
+"""Bytes of a block from which on it gets pages of its own."""
+
+
+def hand_large_blocks_back() -> None:
+    """Have glibc, where that is the C library, hand large blocks back when they are freed.
+
+    For the whole process. Left to itself its heap keeps them, and what is kept of each layer lies
+    between them, so that a pass grows by what checkpointing saves.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 @contextmanager

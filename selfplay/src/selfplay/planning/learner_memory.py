@@ -1,7 +1,5 @@
 """What the learner keeps in memory, part by part; all sizes in bytes."""
 
-from dataclasses import dataclass
-
 from selfplay.learning.output_layer import chunk_tokens
 from selfplay.learning.settings import LearnerConfig
 from selfplay.planning.architecture import Architecture
@@ -10,27 +8,8 @@ from selfplay.planning.workload import Rows, Workload
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _WHOLE_TABLES, _CHUNK_TABLES = 3, 4
-"""Float32 tables [tokens, vocabulary] that live at a time: in the backward pass of a log-softmax
-(its result, the gradient before it and behind it), and of a chunk (its logits, too)."""
-
-
-@dataclass(frozen=True)
-class Thrift:
-    """Ways in which a learner saves memory."""
-
-    output_chunk: int | None
-    """Tokens that go through the output layer at a time; None: all of a micro-batch."""
-    gradient_checkpointing: bool
-    optimizer_offload: bool
-
-    @classmethod
-    def of(cls, learner: LearnerConfig, vocabulary: int) -> "Thrift":
-        """Return those of a configuration."""
-        return cls(
-            learner.logits_chunk_tokens or chunk_tokens(vocabulary),
-            learner.gradient_checkpointing,
-            learner.optimizer_offload,
-        )
+"""Float32 tables [tokens, vocabulary] that live at a time: in the backward pass of a log-softmax,
+its result and the gradient before it and behind it; of one chunk of several, its logits as well."""
 
 
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
@@ -48,17 +27,14 @@ def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens:
     return tokens * (BYTES[dtype] * wide + FLOAT32 * exact)
 
 
-def output_layer(
-    model: Architecture, dtype: str, completion_tokens: int, chunk: int | None
-) -> float:
+def output_layer(model: Architecture, learner: LearnerConfig, completion_tokens: int) -> float:
     """What log-probabilities and their gradient take beside the activations."""
-    picked = completion_tokens * model.hidden
-    if chunk is None:
-        tables = _WHOLE_TABLES * completion_tokens * model.vocabulary * FLOAT32
-        return tables + picked * BYTES[dtype]
-    at_once = min(chunk, completion_tokens)
+    chunk = learner.logits_chunk_tokens or chunk_tokens(model.vocabulary)
+    if completion_tokens <= chunk:
+        return FLOAT32 * completion_tokens * (_WHOLE_TABLES * model.vocabulary + model.hidden)
     # Chunks keep the gradient of each token's hidden state instead of its logits.
-    return _CHUNK_TABLES * at_once * model.vocabulary * FLOAT32 + 2 * picked * FLOAT32
+    kept = 2 * completion_tokens * model.hidden
+    return FLOAT32 * (_CHUNK_TABLES * chunk * model.vocabulary + kept)
 
 
 def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
@@ -68,7 +44,7 @@ def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
 
 
 def learner_parts(
-    model: Architecture, learner: LearnerConfig, dtype: str, step: Workload, thrift: Thrift
+    model: Architecture, learner: LearnerConfig, dtype: str, step: Workload
 ) -> dict[str, float]:
     """Return what an update takes beside the base and the adapters, at its largest micro-batch."""
     adapter = FLOAT32 * model.adapter_parameters(learner.r, learner.target_modules)
@@ -81,27 +57,25 @@ def learner_parts(
     for rows in step.parts:
         tokens, answered = micro_batch(rows, learner.micro_batch_tokens)
         layer = activations(model, learner, dtype, tokens)
-        whole = model.layers * layer
-        if thrift.gradient_checkpointing:
-            # The input of every layer stays, and the result of its attention.
-            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
-            kept_a_token = input_and_attention + FLOAT32 * model.heads
-            whole = layer + model.layers * tokens * kept_a_token
+        held = model.layers * layer
         # Gradients on their way back through the widest part of a layer.
-        moving = 2 * tokens * model.inner * BYTES[dtype]
-        output = output_layer(model, dtype, answered, thrift.output_chunk)
-        found = {
-            "activations": whole + max(0.0, moving - output),
-            "output layer": output,
-        }
+        moving: float = 2 * tokens * model.inner * BYTES[dtype]
+        if learner.gradient_checkpointing:
+            # The input of every layer stays, and the result of its attention; the rest comes back
+            # for one layer at a time, when the tables of the output layer are gone.
+            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
+            held = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
+            moving += layer
+        output = output_layer(model, learner, answered)
+        found = {"activations": held + max(0.0, moving - output), "output layer": output}
         if sum(found.values()) > sum(largest.values()):
             largest = found
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
-    if thrift.gradient_checkpointing:
+    if learner.gradient_checkpointing:
         stacked /= model.layers
     return {
         "gradients": kept + scratch,
-        "optimiser": 0.0 if thrift.optimizer_offload else 2 * adapter * members,
+        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
         "adapters stacked for a pass": stacked,
         **largest,
     }

@@ -1,21 +1,18 @@
 """What a run will take, reckoned from its configuration and the shape of its base alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selfplay.config.run_config import RunConfig
 from selfplay.planning.architecture import Architecture
 from selfplay.planning.duration import seconds
-from selfplay.planning.learner_memory import BYTES, FLOAT32, Thrift, learner_parts
+from selfplay.planning.learner_memory import BYTES, FLOAT32, learner_parts
 from selfplay.planning.machine import Machine
 from selfplay.planning.sampler_memory import sampler_memory
 from selfplay.planning.workload import Workload, workload
 
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""
-_HOLES = {True: 1.0, False: 1.25}
-"""A CPU's allocator keeps some of the room of activations that are freed: measured with
-tests/benchmarks/plan_peaks.py."""
 _ACCURACY = 0.15
 """By which a real peak may differ from the estimate."""
 
@@ -67,15 +64,13 @@ def make_plan(
     *,
     prompt_tokens: int | None = None,
     fill: float = 0.5,
-    thrift: Thrift | None = None,
 ) -> Plan:
     """Reckon a run.
 
     prompt_tokens: of the longest prompt, instead of a guess; fill: share of its longest length that
-    a completion is expected to have; thrift: of another learner than the configuration's.
+    a completion is expected to have.
     """
     learner, dtype = config.learner, config.dtype
-    thrift = thrift or Thrift.of(learner, model.vocabulary)
     step = workload(config, prompt_tokens, fill)
     adapter = model.adapter_parameters(learner.r, learner.target_modules)
     sampler = sampler_memory(model, config, step, machine.memory, machine.is_gpu)
@@ -83,20 +78,17 @@ def make_plan(
         f"base ({dtype})": float(model.parameters * BYTES[dtype]),
         "adapters (float32)": float(adapter * FLOAT32 * step.members),
     }
-    work = learner_parts(model, learner, dtype, step, thrift)
-    work["activations"] *= _HOLES[machine.is_gpu]
+    work = learner_parts(model, learner, dtype, step)
     vllm = config.engine == "vllm"
     names = ("vLLM: weights and adapters", "vLLM: cache") if vllm else ("merged member", "cache")
     sampling = dict(zip(names, (sampler.weights, sampler.cache), strict=True))
     rest = {"process and libraries": _LIBRARIES[machine.is_gpu]}
     always = sum(held.values()) + sum(rest.values()) + work["optimiser"]
     kept = sampler.kept_cache + (sampler.weights if sampler.kept_weights else 0.0)
-    both = {
-        name: learner_parts(model, learner, dtype, step, Thrift(thrift.output_chunk, again, False))[
-            "activations"
-        ]
-        for name, again in (("plain", False), ("checkpointed", True))
-    }
+    activations = {"as set": work["activations"]}
+    for name, again in (("plain", False), ("checkpointed", True)):
+        other = replace(learner, gradient_checkpointing=again)
+        activations[name] = learner_parts(model, other, dtype, step)["activations"]
     return Plan(
         model=model.name,
         machine=machine,
@@ -106,9 +98,9 @@ def make_plan(
         memory={**held, **work, **sampling, **rest},
         learning=always + sum(work.values()) - work["optimiser"] + kept,
         sampling=always + sum(sampling.values()),
-        activations={"as set": work["activations"], **both},
+        activations=activations,
         step=step,
-        seconds=seconds(model, dtype, step, machine, sampler.rows, thrift.gradient_checkpointing),
+        seconds=seconds(model, dtype, step, machine, sampler.rows, learner.gradient_checkpointing),
         checkpoint=3.0 * FLOAT32 * adapter * step.members,
         disk=FLOAT32 * adapter * step.members * (3.0 * config.keep_checkpoints + 1),
     )
