@@ -8,7 +8,6 @@ from selfplay.config.run_config import cut_by_member
 from selfplay.step.loop import train
 from selfplay.step.progress import Progress
 from selfplay.workers.opening import Workers
-from selfplay.workers.session import import_ray
 
 pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
 pytestmark = pytest.mark.slow
@@ -22,7 +21,6 @@ QUICK = {
 
 @pytest.fixture
 def cluster():
-    import_ray()
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK}

@@ -50,7 +50,11 @@ def open_separate(config):
         seed=5,
     )
     return learner, SeparateEngine(
-        stack, shared.tokenizer, max_rows=shared.max_rows, merge_rows=shared.merge_rows
+        stack,
+        shared.tokenizer,
+        max_rows=shared.max_rows,
+        merge_rows=shared.merge_rows,
+        by_member=shared.by_member,
     )
 
 

@@ -116,7 +116,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
         f"selfplay: interrupted; nothing is lost: go on with `selfplay resume {home}`\n"
     )
 
-    process = start("resume", home, "--quiet")
+    process = start("resume", "--workers", "1", home, "--quiet")
     wait_for_rows(process, home / "metrics.jsonl", 3)
     process.kill()
     process.communicate()
@@ -128,7 +128,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
             file.write('{"step": 4, "te')
     (home / "checkpoints" / ".step-4.7.tmp").mkdir()
     (home / "members" / "t7").mkdir()
-    assert command("resume", home, "--quiet").exit_code == 0
+    assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
     assert runs.outcome(home) == whole.outcome
     assert not list(home.rglob("*.tmp"))
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
@@ -158,7 +158,7 @@ def test_ctrl_c_in_any_phase_loses_nothing(runs, whole, tmp_path, monkeypatch):
         once(monkeypatch, loop, phase, KeyboardInterrupt(), is_second_step)
         stopped(command(*arguments), "interrupted", code=130)
         assert not (home / "checkpoints" / "step-2").exists()
-        arguments = ["resume", home, "--quiet"]
+        arguments = ["resume", "--workers", "1", home, "--quiet"]
     once(monkeypatch, atomic.os, "replace", KeyboardInterrupt(), _into_checkpoints)
     stopped(command(*arguments), "interrupted", code=130)
     assert command(*arguments).exit_code == 0
@@ -190,7 +190,7 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     for after in (0, 3):
         calls = iter(range(100))
         once(monkeypatch, os, "fsync", full, lambda _, c=calls, a=after: next(c) == a)
-        stopped(command("resume", home, "--quiet"), "No space left on device")
+        stopped(command("resume", "--workers", "1", home, "--quiet"), "No space left on device")
 
     # While the league writes its log.
     def to_the_league(handle, _):
@@ -198,19 +198,19 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", _failing(os.write, full, to_the_league))
-        stopped(command("resume", home, "--quiet"), "No space left on device")
+        stopped(command("resume", "--workers", "1", home, "--quiet"), "No space left on device")
 
     # While the learner's tensors are written: a real limit on the size of files.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = (home / "checkpoints" / "step-1" / "learner.safetensors").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, hard))
     try:
-        result = command("resume", home, "--quiet")
+        result = command("resume", "--workers", "1", home, "--quiet")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     stopped(result, "learner.safetensors", "File too large")
 
-    assert command("resume", home, "--quiet").exit_code == 0
+    assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
     assert runs.outcome(home) == whole.outcome
 
 
@@ -229,7 +229,7 @@ def copy(whole, tmp_path):
 
 
 def test_resuming_a_finished_run_changes_nothing(runs, whole, copy):
-    assert command("resume", copy, "--quiet").exit_code == 0
+    assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
     assert runs.outcome(copy) == whole.outcome
 
 
@@ -238,17 +238,19 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
     tensors = newest / "learner.safetensors"
     tensors.write_bytes(tensors.read_bytes()[: tensors.stat().st_size // 2])
     refused(
-        command("resume", copy, "--quiet"), "learner.safetensors is damaged", f"remove {newest}"
+        command("resume", "--workers", "1", copy, "--quiet"),
+        "learner.safetensors is damaged",
+        f"remove {newest}",
     )
     shutil.rmtree(newest)
-    assert command("resume", copy, "--quiet").exit_code == 0
+    assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
     assert runs.outcome(copy) == whole.outcome
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"step": 4}', '{"format": 9}', "\x00"])
 def test_a_damaged_state_says_what_to_do(copy, text):
     (copy / "checkpoints" / "step-4" / "state.json").write_text(text)
-    refused(command("resume", copy), "step-4")
+    refused(command("resume", "--workers", "1", copy), "step-4")
 
 
 def test_a_state_with_odd_values_is_damaged_too(copy):
@@ -257,14 +259,14 @@ def test_a_state_with_odd_values_is_damaged_too(copy):
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
-        refused(command("resume", copy), "state.json is damaged")
+        refused(command("resume", "--workers", "1", copy), "state.json is damaged")
         path.write_text(text)
 
 
 def test_rows_lost_from_before_the_checkpoint_are_told(copy):
     path = copy / "tasks.jsonl"
     os.truncate(path, path.stat().st_size - 10)
-    refused(command("resume", copy), "tasks.jsonl", "expected at least")
+    refused(command("resume", "--workers", "1", copy), "tasks.jsonl", "expected at least")
 
 
 def test_a_row_that_cannot_be_read_is_told_by_its_line(copy):
@@ -272,12 +274,12 @@ def test_a_row_that_cannot_be_read_is_told_by_its_line(copy):
     lines = path.read_bytes().splitlines(keepends=True)
     lines[2] = b"#" * (len(lines[2]) - 1) + b"\n"
     path.write_bytes(b"".join(lines))
-    refused(command("resume", copy), "tasks.jsonl, line 3")
+    refused(command("resume", "--workers", "1", copy), "tasks.jsonl, line 3")
 
 
 def test_a_run_in_progress_is_not_started_twice(copy):
     held = run_directory.lock(copy)
-    refused(command("resume", copy), "another process")
+    refused(command("resume", "--workers", "1", copy), "another process")
     held.close()
 
 

@@ -53,9 +53,9 @@ def parts_opener(workers: int | None, address: str | None) -> "OpenParts":
 
         return local_parts
     from selfplay.workers.opening import Workers
-    from selfplay.workers.session import import_ray
+    from selfplay.workers.session import require_ray
 
-    import_ray()
+    require_ray()
     return Workers(workers or 0, address)
 
 

@@ -54,6 +54,8 @@ def _fences(lines: list[str]) -> Iterator[Fence]:
     while at < len(lines):
         line = lines[at]
         at += 1
+        if not _has_fence(line):
+            continue
         if whole := _ONE_LINE.fullmatch(line):
             yield Fence(_name(whole[2]), whole[3])
         elif opening := _OPENING.fullmatch(line) or _BEHIND_TEXT.fullmatch(line):
@@ -68,6 +70,11 @@ def _fences(lines: list[str]) -> Iterator[Fence]:
             yield from inner or [Fence(name, "\n".join(_dedented(content, indent)))]
 
 
+def _has_fence(line: str) -> bool:
+    """Whether anything here can open or close a block; spares most lines the patterns."""
+    return "```" in line or "~~~" in line
+
+
 def _doubled(content: list[str], name: str) -> bool:
     """Whether a block begins with an opening of its own name."""
     first = _OPENING.fullmatch(content[0]) if content else None
@@ -79,6 +86,8 @@ def _end(lines: list[str], start: int, fence: str, indent: int) -> tuple[int, li
     depth = 0
     for at in range(start, len(lines)):
         line = lines[at]
+        if not _has_fence(line):
+            continue
         if found := _INNER.fullmatch(line):
             if not found["fence"].startswith(fence) or _indent(line) > indent + 3:
                 continue

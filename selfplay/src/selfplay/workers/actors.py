@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evals.errors import EngineStopped
 from selfplay.config.run_config import RunConfig
 from selfplay.errors import SelfplayError
 from selfplay.workers.worker import About, Done, Worker, versions
@@ -81,6 +82,9 @@ class Actors:
             for share, about in zip(shares, found, strict=True):
                 share.host, share.process = about.host, about.process
             _check_equal(shares, found)
+        except self.deaths as error:
+            self.end(shares)
+            raise EngineStopped(f"a worker died while it started: {why(error)}") from error
         except BaseException:
             self.end(shares)
             raise
@@ -121,6 +125,12 @@ class Actors:
                 return False
             time.sleep(0.1)
         return True
+
+
+def why(error: BaseException) -> str:
+    """Return the first line of what Ray says of a death."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 Ask = Callable[[Any], Any]

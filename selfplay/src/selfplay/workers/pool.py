@@ -12,7 +12,7 @@ from evals.errors import EngineStopped
 from selfplay.errors import SelfplayError
 from selfplay.learning.member_state import MemberState
 from selfplay.records.step_row import WorkerRow
-from selfplay.workers.actors import Actors, Ask, Share, say
+from selfplay.workers.actors import Actors, Ask, Share, say, why
 from selfplay.workers.shares import dealt
 
 _DEATHS_IN_A_ROW = 5
@@ -69,7 +69,7 @@ class WorkerPool:
                 try:
                     answer = self._actors.answer(ref, share)
                 except self._actors.deaths as error:
-                    dead[share.name] = _why(error)
+                    dead[share.name] = why(error)
                     left += pieces
                 else:
                     yield pieces, answer
@@ -89,7 +89,7 @@ class WorkerPool:
                     self._actors.answer(ref, share)
                     done.add(share.name)
                 except self._actors.deaths as error:
-                    dead[share.name] = _why(error)
+                    dead[share.name] = why(error)
             if dead:
                 self._recover(dead)
 
@@ -141,31 +141,29 @@ class WorkerPool:
             say(f"{share.name} on {share.host} died ({dead[share.name]}); its members go on")
         self._actors.end(lost)
         self.shares = [share for share in self.shares if share.name not in dead]
-        try:
-            if self._actors.has_room(len(lost)):
-                new, _ = self._actors.start([share.places for share in lost])
-                self.shares = [*self.shares, *new]
-                for share in new:
-                    self._actors.answer(self._load(share.actor), share)
-            elif self.shares:
-                self._deal(len(self.shares))
-            else:
-                raise EngineStopped("all workers died, and there is no room for others")
-        except self._actors.deaths as error:
-            raise EngineStopped(f"a worker died while it started: {_why(error)}") from error
+        if self._actors.has_room(len(lost)):
+            new, _ = self._actors.start([share.places for share in lost])
+            self.shares = [*self.shares, *new]
+            self._give_states(new)
+        elif self.shares:
+            self._deal(len(self.shares))
+        else:
+            raise EngineStopped("all workers died, and there is no room for others")
 
     def _deal(self, count: int) -> None:
         """Start so many new workers with all members' states; those that there are end."""
         self.close()
         self.shares, _ = self._actors.start(dealt(len(self.states), count))
-        for share in self.shares:
-            self._actors.answer(self._load(share.actor), share)
+        self._give_states(self.shares)
+
+    def _give_states(self, shares: Sequence[Share]) -> None:
+        asked = [(share, self._load(share.actor)) for share in shares]
+        try:
+            for share, ref in asked:
+                self._actors.answer(ref, share)
+        except self._actors.deaths as error:
+            raise EngineStopped(f"a worker died while it started: {why(error)}") from error
 
     def _load(self, actor: Any) -> Any:
         share = next(share for share in self.shares if share.actor is actor)
         return actor.load.remote([self.states[place] for place in share.places], self.step)
-
-
-def _why(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -11,7 +11,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import MemberState, NamedState, joined, parted
 from selfplay.learning.update_stats import UpdateStats
 from selfplay.workers.pool import WorkerPool
-from selfplay.workers.transport import unpacked
+from selfplay.workers.transport import packed, unpacked
 
 
 class RemoteLearner:
@@ -63,7 +63,7 @@ class RemoteLearner:
             raise SelfplayError(
                 f"the state has {len(states)} members, expected {len(self.members)}"
             )
-        self._pool.load(states)
+        self._pool.load([packed(state) for state in states])
 
     def _ask(self, member: str, ask: Any) -> Any:
         owners = [self._pool.place(member)]

@@ -13,18 +13,13 @@ from selfplay.errors import SelfplayError
 _ANSWER_S = 5.0
 
 
-def import_ray() -> Any:
-    """Return the module `ray`. Raises SelfplayError, with what to type, when there is none."""
+def require_ray() -> None:
+    """Raise SelfplayError, with what to type, when there is no Ray."""
     if find_spec("ray") is None:
         raise SelfplayError(
             "several workers need Ray, which is not installed; type: pip install "
             "'populab-selfplay[ray]', or leave out --workers and --ray"
         )
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    import ray
-
-    return ray
 
 
 @contextmanager
@@ -35,13 +30,20 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     starts Ray on this machine, reachable from it alone, for so many processes. Raises
     SelfplayError.
     """
-    ray = import_ray()
-    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address is None:
+        # What Ray sets on other systems, where it then binds to the loopback address alone.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    require_ray()
+    import ray
+
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address is not None:
         _check_answers(address)
     try:
         if address is None:
-            ray.init(num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            ray.init(num_cpus=cpus, include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
