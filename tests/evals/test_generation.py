@@ -1,6 +1,7 @@
 import copy
 import string
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -121,6 +122,25 @@ def test_a_merged_member_samples_what_the_stacked_one_does(tiny, stack, tokenize
     ids = torch.tensor([[3, 4, 5]])
     with torch.no_grad():
         assert torch.equal(adapters.model(input_ids=ids).logits, base(input_ids=ids).logits)
+
+
+@pytest.mark.parametrize("merge_rows", [0, 8])
+def test_by_member_company_changes_no_bit(tiny, stack, tokenizer, merge_rows):
+    asked = requests(tiny, 36)
+    engine = StackedEngine(stack[1], tokenizer, max_rows=5, merge_rows=merge_rows, by_member=True)
+    together = engine.rollouts(asked)
+    for member in (None, *tiny.members):
+        mine = [i for i, request in enumerate(asked) if request.adapter == member]
+        assert engine.rollouts([asked[i] for i in mine]) == [together[i] for i in mine]
+
+
+def test_samples_come_as_they_are_made(tiny, stack, tokenizer):
+    asked = requests(tiny, 20)
+    engine = StackedEngine(stack[1], tokenizer, by_member=True)
+    found = dict(engine.stream(asked))
+    assert [found[i] for i in range(20)] == engine.rollouts(asked)
+    owners = [asked[i].adapter for i in found]
+    assert len(set(owners)) == 1 + sum(a != b for a, b in pairwise(owners)), "member by member"
 
 
 def test_equal_prompts_are_sampled_independently(tiny, engine):

@@ -310,6 +310,15 @@ def test_json_has_every_number():
     assert bool(found["changes"]) != found["fits"]
 
 
+def test_one_of_several_workers_takes_its_members_alone():
+    whole, share = (
+        json.loads(command("plan", "7b-8t8s", "--gpu", "H100", "--json", *more).stdout)
+        for more in ((), ("--workers", "4"))
+    )
+    assert share["memory"]["optimiser"] * 4 == whole["memory"]["optimiser"]
+    assert share["checkpoint"] * 4 == whole["checkpoint"]
+
+
 def test_rates_can_be_given():
     result = command("plan", "nano", "--gpu", "L4", "--tflops", 2, "--gb-per-s", 30)
     assert "reckoned with 2 TFLOP/s and 30 GB/s" in result.stdout

@@ -14,8 +14,11 @@ from click.testing import CliRunner
 from evals.engine.base_model import load_base_model
 from evals.engine.rollout import TokenRequest
 from selfplay.cli import main
+from selfplay.commands import workers
 from selfplay.config.run_config import cut_by_member
 from selfplay.errors import SelfplayError
+from selfplay.report.reading.worker_times import WorkerTime, straggler
+from selfplay.report.shares import waited_for
 from selfplay.step.loop import resume, train
 from selfplay.step.progress import Progress
 from selfplay.workers import actors, session
@@ -77,9 +80,9 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
     alone, runs, tmp_path, capfd, phase, after
 ):
     config, expected = alone
-    workers, home = Watched(2), tmp_path / "run"
-    killer = Killer(workers, phase, after)
-    train(config, home, killer, workers)
+    pair, home = Watched(2), tmp_path / "run"
+    killer = Killer(pair, phase, after)
+    train(config, home, killer, pair)
     assert killer.killed == ["worker-1"]
     assert runs.outcome(home) == expected
     assert "worker-1 on " in capfd.readouterr().err
@@ -96,8 +99,8 @@ def test_without_room_the_living_take_over_and_later_there_is_room(
 ):
     config, expected = alone
     monkeypatch.setattr(actors.Actors, "has_room", lambda self, count: False)
-    workers = Watched(2)
-    train(config, tmp_path / "run", Killer(workers, "propose"), workers)
+    pair = Watched(2)
+    train(config, tmp_path / "run", Killer(pair, "propose"), pair)
     assert runs.outcome(tmp_path / "run") == expected
     said = capfd.readouterr().err
     assert "worker-1 on " in said
@@ -136,6 +139,35 @@ def test_the_bases_requests_are_cut_as_one_engine_cuts_them():
     requests = [TokenRequest(None, tuple(range(n)), 4) for n in lengths]
     requests.insert(1, TokenRequest("t0", (1,), 4))
     assert base_batches(requests, 2) == [[2, 5], [3, 0], [4]]
+
+
+def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    assert workers.usual_workers(runs.config()) == 3
+    assert workers.usual_workers(runs.config("mode=azr")) == 1
+    assert workers.usual_workers(runs.config("base=/a/model")) == 1
+    assert workers.usual_workers(runs.config("engine=vllm")) == 1
+    monkeypatch.setattr(workers, "find_spec", lambda name: None)
+    assert workers.usual_workers(runs.config()) == 1
+
+
+def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, capsys):
+    shared = runs.config("rollout.by_member=false")
+    workers.warn_of_rounding(shared, 1, None)
+    workers.warn_of_rounding(cut_by_member(shared), 2, None)
+    assert capsys.readouterr().err == ""
+    workers.warn_of_rounding(shared, 2, None)
+    assert "started without --workers" in capsys.readouterr().err
+
+
+def test_the_one_that_the_others_wait_for_is_named():
+    times = [WorkerTime(f"worker-{i}", "here", (), 2, b, 20.0, 1.0) for i, b in enumerate((8, 9))]
+    assert straggler(times) is None
+    assert straggler(times[:1]) is None
+    slow = WorkerTime("worker-2", "there", (), 1, 9.0, 10.0, 1.0)
+    assert straggler([*times, slow]) is slow
+    assert "waited for worker-2 on there" in waited_for([*times, slow])
+    assert waited_for(times).endswith("none kept the others waiting.")
 
 
 # Bad input ------------------------------------------------------------------------------------

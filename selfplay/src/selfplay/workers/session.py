@@ -43,7 +43,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
         _check_answers(address)
     try:
         if address is None:
-            ray.init(num_cpus=cpus, include_dashboard=False, **quiet)
+            ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
