@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from evals.engine.base_model import load_base_model
 from evals.engine.rollout import TokenRequest
+from evals.errors import EngineStopped
 from selfplay.cli import main
 from selfplay.commands import workers
 from selfplay.config.run_config import cut_by_member
@@ -24,6 +25,7 @@ from selfplay.step.progress import Progress
 from selfplay.workers import actors, session
 from selfplay.workers.actors import Share, _check_equal
 from selfplay.workers.opening import Workers, _check_room
+from selfplay.workers.session import told_by_ray
 from selfplay.workers.shares import base_batches, dealt
 from selfplay.workers.worker import About, fingerprint, versions
 
@@ -215,6 +217,19 @@ def test_a_base_that_a_worker_cannot_load_is_its_own_line(tmp_path):
     assert result.exit_code == 2
     assert "/nowhere" in result.output
     assert "Traceback" not in result.output
+
+
+def test_what_ray_itself_cannot_do_is_one_line():
+    import ray
+
+    errors = ray.exceptions
+    for error, line in (
+        (errors.ObjectStoreFullError("full"), "object store is full"),
+        (errors.OutOfDiskError("full"), "object store is full"),
+        (errors.RaySystemError("the head is gone"), "Ray failed: System error: the head is gone"),
+    ):
+        with pytest.raises(EngineStopped, match=line), told_by_ray(ray):
+            raise error
 
 
 def about(**changes):

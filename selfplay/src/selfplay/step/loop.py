@@ -155,6 +155,7 @@ def _founded(config: RunConfig, directory: Path, parts: OpenParts) -> Iterator[R
 
 
 def _train_until_done(run: Run, progress: Progress) -> None:
+    run.parts.end_step()  # what workers did before the first step is none of it
     with progress.showing(run.config, run.step):
         while run.step < run.config.steps:
             train_step(run, progress)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from evals.errors import EngineStopped
 from selfplay.errors import SelfplayError
 
 _ANSWER_S = 5.0
@@ -53,9 +54,27 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
             "page on workers in the docs"
         ) from error
     try:
-        yield ray
+        with told_by_ray(ray):
+            yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def told_by_ray(ray: Any) -> Iterator[None]:
+    """Turn what Ray itself cannot do into EngineStopped; faults of ours keep their traceback."""
+    errors = ray.exceptions
+    try:
+        yield
+    except errors.RayTaskError:
+        raise
+    except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
+        raise EngineStopped(
+            "Ray's object store is full, and so is the disk that it moves to: make room there, or "
+            "start Ray with a larger --object-store-memory"
+        ) from error
+    except errors.RayError as error:
+        raise EngineStopped(f"Ray failed: {' '.join(str(error).split())[:300]}") from error
 
 
 def _check_answers(address: str) -> None:
