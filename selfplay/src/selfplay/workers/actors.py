@@ -1,10 +1,11 @@
 """Workers as actors of Ray: started, checked, asked, ended."""
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import click
 
 from evals.errors import EngineStopped
 from selfplay.config.run_config import RunConfig
@@ -29,11 +30,6 @@ class Share:
     busy: float = 0.0
     """Seconds that it has worked since they were last counted."""
     memory_mb: float = 0.0
-
-
-def say(line: str) -> None:
-    """Tell the user on the error stream."""
-    print(line, file=sys.stderr, flush=True)
 
 
 class Actors:
@@ -75,7 +71,8 @@ class Actors:
         ]
         try:
             if len(self._ray.wait(asked, num_returns=len(asked), timeout=_PATIENCE_S)[1]):
-                say(f"{len(asked)} workers load the base model, or wait for room in Ray ...")
+                line = f"{len(asked)} workers load the base model, or wait for room in Ray ..."
+                click.echo(line, err=True)
             found: list[About] = [
                 self.answer(r, share) for r, share in zip(asked, shares, strict=True)
             ]
@@ -133,8 +130,8 @@ def why(error: BaseException) -> str:
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
-Ask = Callable[[Any], Any]
-"""Sends an actor a question and returns the reference of the answer."""
+Ask = Callable[[Share], Any]
+"""Sends a worker a question and returns the reference of the answer."""
 
 
 def _check_equal(shares: Sequence[Share], found: Sequence[About]) -> None:

@@ -5,14 +5,16 @@ states as of the last answer. So a worker that dies in the middle is started aga
 there is room, and only what it had not answered is asked once more, with the same result.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+import click
 
 from evals.errors import EngineStopped
 from selfplay.errors import SelfplayError
 from selfplay.learning.member_state import MemberState
 from selfplay.records.step_row import WorkerRow
-from selfplay.workers.actors import Actors, Ask, Share, say, why
+from selfplay.workers.actors import Actors, Ask, Share, why
 from selfplay.workers.shares import dealt
 
 _DEATHS_IN_A_ROW = 5
@@ -30,8 +32,9 @@ class WorkerPool:
         """As of which step members are published."""
         self.shares, self.about = actors.start(dealt(places, wanted))
         born: dict[int, MemberState] = {}
-        for share in self.shares:
-            states = actors.answer(share.actor.states.remote(), share)
+        asked = [(share, share.actor.states.remote()) for share in self.shares]
+        for share, ref in asked:
+            states = actors.answer(ref, share)
             born |= dict(zip(share.places, states, strict=True))
         self.states = [born[place] for place in range(places)]
         """Of all members, by place."""
@@ -41,11 +44,15 @@ class WorkerPool:
         """The members by place."""
         return tuple(state.name for state in self.states)
 
-    def place(self, member: str) -> int:
-        """The member's place. Raises SelfplayError."""
-        if member not in self.names:
-            raise SelfplayError(f"no member named {member!r}; there are {', '.join(self.names)}")
-        return self.names.index(member)
+    def places(self, members: Iterable[str]) -> list[int]:
+        """The places of these members. Raises SelfplayError."""
+        known = {name: place for place, name in enumerate(self.names)}
+        try:
+            return [known[member] for member in members]
+        except KeyError as error:
+            raise SelfplayError(
+                f"no member named {error.args[0]!r}; there are {', '.join(known)}"
+            ) from error
 
     def scatter(
         self, owners: Sequence[int | None], ask: Callable[[Any, list[int]], Any]
@@ -82,7 +89,7 @@ class WorkerPool:
         """Ask every worker, those that replace the dead too."""
         done: set[str] = set()
         while rest := [share for share in self.shares if share.name not in done]:
-            asked = [(share, ask(share.actor)) for share in rest]
+            asked = [(share, ask(share)) for share in rest]
             dead: dict[str, str] = {}
             for share, ref in asked:
                 try:
@@ -108,7 +115,7 @@ class WorkerPool:
         more = self._wanted - len(self.shares)
         if more > 0 and (room := self._actors.room()) > 0:
             count = len(self.shares) + min(more, room)
-            say(f"there is room for more workers: members are dealt to {count}")
+            click.echo(f"there is room for more workers: members are dealt to {count}", err=True)
             self._deal(count)
         return found
 
@@ -138,7 +145,8 @@ class WorkerPool:
         """Replace dead workers where there is room; else deal their members to the living."""
         lost = [share for share in self.shares if share.name in dead]
         for share in lost:
-            say(f"{share.name} on {share.host} died ({dead[share.name]}); its members go on")
+            line = f"{share.name} on {share.host} died ({dead[share.name]}); its members go on"
+            click.echo(line, err=True)
         self._actors.end(lost)
         self.shares = [share for share in self.shares if share.name not in dead]
         if self._actors.has_room(len(lost)):
@@ -157,13 +165,13 @@ class WorkerPool:
         self._give_states(self.shares)
 
     def _give_states(self, shares: Sequence[Share]) -> None:
-        asked = [(share, self._load(share.actor)) for share in shares]
+        asked = [(share, self._load(share)) for share in shares]
         try:
             for share, ref in asked:
                 self._actors.answer(ref, share)
         except self._actors.deaths as error:
             raise EngineStopped(f"a worker died while it started: {why(error)}") from error
 
-    def _load(self, actor: Any) -> Any:
-        share = next(share for share in self.shares if share.actor is actor)
-        return actor.load.remote([self.states[place] for place in share.places], self.step)
+    def _load(self, share: Share) -> Any:
+        states = [self.states[place] for place in share.places]
+        return share.actor.load.remote(states, self.step)

@@ -38,10 +38,10 @@ class RemoteEngine(RolloutEngine):
         """Yield (number of the request, its sample), worker by worker as they are done."""
         for request in requests:
             check_request(request)
+        mine = [(r.adapter, i) for i, r in enumerate(requests) if r.adapter is not None]
+        places = self._pool.places(adapter for adapter, _ in mine)
         pieces: list[tuple[int | None, list[int]]] = [
-            (self._pool.place(request.adapter), [i])
-            for i, request in enumerate(requests)
-            if request.adapter is not None
+            (place, [i]) for place, (_, i) in zip(places, mine, strict=True)
         ]
         pieces += [(None, batch) for batch in base_batches(requests, self.max_rows)]
 
@@ -67,7 +67,7 @@ class RemoteEngine(RolloutEngine):
         """Let every worker's engine sample from its members as of this step."""
         self._pool.step = step
         if not self.shares_parameters:
-            self._pool.everywhere(lambda actor: actor.publish.remote(step))
+            self._pool.everywhere(lambda share: share.actor.publish.remote(step))
 
     def put_adapter(self, name: str, version: int, adapter: AdapterSource) -> NoReturn:
         """Refused: members change where they learn."""

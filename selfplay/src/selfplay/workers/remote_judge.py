@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+import click
+
 from code_verifier import Grade, Proposal, Task, Validation
 from evals.errors import EngineStopped
 from selfplay.config.run_config import RunConfig
 from selfplay.population.opening import open_sandbox
-from selfplay.workers.actors import say
 
 T = TypeVar("T")
 _CHUNK = 8
@@ -115,6 +116,6 @@ class RemoteJudge:
     def _bury(self, node: str) -> None:
         """Leave a dead verifier out, or start another where its machine still is."""
         if node in self._verifiers:
-            say("a verifier died; its programs are judged again")
+            click.echo("a verifier died; its programs are judged again", err=True)
             del self._verifiers[node]
             self._meet_nodes()

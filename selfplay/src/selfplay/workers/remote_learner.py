@@ -30,7 +30,7 @@ class RemoteLearner:
     ) -> dict[str, UpdateStats]:
         """Let every worker update its members; statistics by member, in the order of places."""
         found: dict[str, UpdateStats] = {}
-        owners = [self._pool.place(sample.member) for sample in samples]
+        owners = self._pool.places(sample.member for sample in samples)
         answers = self._pool.scatter(
             owners, lambda actor, mine: actor.update.remote([samples[i] for i in mine], lr_factor)
         )
@@ -66,9 +66,10 @@ class RemoteLearner:
         self._pool.load([packed(state) for state in states])
 
     def _ask(self, member: str, ask: Any) -> Any:
-        owners = [self._pool.place(member)]
+        owners = self._pool.places([member])
         ((_, answer),) = self._pool.scatter(owners, lambda actor, _: ask(actor))
         return answer
 
     def _keep(self, member: str, state: MemberState) -> None:
-        self._pool.states[self._pool.place(member)] = state
+        (place,) = self._pool.places([member])
+        self._pool.states[place] = state
