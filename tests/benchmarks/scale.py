@@ -1,17 +1,18 @@
 """What the driver of a large run does: `python tests/benchmarks/scale.py --gpus 64 --members 256`.
 
-The loop, the league, the prompts, the parsers and Ray's transport are real; the workers sleep, and
-return samples as long as a 7B's (half of 4,096 tokens) of tasks that the built-in model was tested
-on; the judge says yes. Printed: seconds of the driver's processor in each phase of a step, its
-share of a step whose other seconds are those that `selfplay plan` reckons for such a worker, and
-its memory. A step has 48 proposals a teacher and 8 attempts each, as the preset 7b-4t4s.
+The loop, the league, Ray's transport, and in the workers the prompts and parsers are real; their
+engines sleep, and return samples as long as a 7B's (half of 4,096 tokens) of tasks that the
+built-in model was tested on; the judge, on a cluster in processes of its own, says yes. Printed:
+seconds of the driver's processor in each phase of a step, its share of a step whose other seconds
+are those that `selfplay plan` reckons for such a worker, and its memory. A step has 48 proposals a
+teacher and 8 attempts each, as the preset 7b-4t4s.
 """
 
 import argparse
+import pickle
 import random
 import tempfile
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,10 +22,13 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
-from code_verifier import Grade, Proposal, Status, Task, Validation
+from code_verifier import Grade, Metrics, Proposal, Status, Task, Validation, measure
+from code_verifier.program.source import parse_program
 from evals.engine.base_model import load_base_model
+from evals.engine.rollout import Rollout, TokenRequest
 from lora_evo import Adapter, AdapterConfig, Slot
 from selfplay.config.preset import read_preset
 from selfplay.config.run_config import RunConfig, override, read_config
@@ -37,20 +41,19 @@ from selfplay.planning.share import largest_share
 from selfplay.population.founders import all_founders
 from selfplay.population.memory import memory_mb
 from selfplay.population.parts import Parts
+from selfplay.population.writing import LocalWriters, Prompts
 from selfplay.prompts.template import template_named
 from selfplay.run.held_out import held_out_tasks
 from selfplay.step import loop
 from selfplay.step.progress import Progress
 from selfplay.workers.actors import Share
 from selfplay.workers.pool import WorkerPool
-from selfplay.workers.remote_engine import RemoteEngine
 from selfplay.workers.remote_learner import RemoteLearner
+from selfplay.workers.remote_writers import RemoteWriters
 from selfplay.workers.session import ray_session
-from selfplay.workers.transport import Sample
+from selfplay.workers.transport import pack_written, read_samples
 from selfplay.workers.worker import About, Done
 
-PROPOSAL, ATTEMPT = 4096, 4095
-"""Limits, by which a sleeper tells a proposal's request from an attempt's."""
 TOKENS = 2048
 HOSTS = 4
 """Processes that hold all sleeping workers."""
@@ -71,8 +74,9 @@ def main() -> None:
 
         @contextmanager
         def parts(_: RunConfig) -> Iterator[Parts]:
-            engine = RemoteEngine(pool)
-            yield Parts(RemoteLearner(pool), engine, Yes(), engine.publish, pool.end_step)
+            template = template_named(config.template, config.base)
+            writers = RemoteWriters(pool, Prompts(template, pool.about.tokenizer, config.rollout))
+            yield Parts(RemoteLearner(pool), writers, Yes(), writers.publish, pool.end_step)
 
         with loop.new_run(config, Path(folder) / "run", parts) as run:
             for _ in range(arguments.steps):
@@ -106,7 +110,7 @@ def settings(members: int, steps: int) -> RunConfig:
         *("template=azr", f"steps={steps + 1}", "save_every=1000", "yardstick.eval_every=0"),
         *(f"teachers={members // 2}", f"students={members // 2}", "evolution.evolve_every=0"),
         *("rollout.kinds=[code_o]", "rollout.proposals=48", "rollout.num_generations=8"),
-        *(f"rollout.max_proposal_length={PROPOSAL}", f"rollout.max_completion_length={ATTEMPT}"),
+        *("rollout.max_proposal_length=4096", "rollout.max_completion_length=4096"),
         *("rollout.num_references=6", "rollout.buffer_tasks=16384"),
     ):
         override(data, assignment)
@@ -123,13 +127,16 @@ class Yes:
 
     def __init__(self) -> None:
         self._like = tasks()[0]
+        self._metrics = measure(parse_program(self._like.program))
         self._luck = random.Random(1)
 
-    def validate_many(self, proposals: Iterable[Proposal], /) -> Iterator[Validation]:
+    def validate_many(
+        self, proposals: Iterable[Proposal], /
+    ) -> Iterator[tuple[Validation, Metrics | None]]:
         """Accept."""
         for proposal in proposals:
             task = replace(self._like, program=proposal.program, input=proposal.input)
-            yield Validation(Status.OK, "", task)
+            yield Validation(Status.OK, "", task), self._metrics
 
     def grade_many(self, answers: Iterable[tuple[Task, str]], /) -> Iterator[Grade]:
         """Accept half."""
@@ -137,32 +144,58 @@ class Yes:
             yield Grade(float(self._luck.random() < 0.5), "")
 
 
-class Sleeper:
-    """Many workers that do nothing, in one process."""
+class Asleep:
+    """An engine that samples nothing, and returns what is as long as a 7B's samples."""
 
-    def __init__(self, proposals: list[str]) -> None:
+    shares_parameters = True
+
+    def __init__(self, tokenizer: Any, proposals: list[str]) -> None:
+        self.tokenizer = tokenizer
         self._proposals = cycle(proposals)
         self._thought = "I follow the program line by line and keep every value. " * 120
-        self._noise = random.Random(2)
+        self._noise = np.random.default_rng(2)
 
-    def sample(self, requests: Sequence[Any]) -> Any:
-        """Return samples of the usual length."""
-        return Done([self._one(request) for request in requests], 0.0, 0.0)
+    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+        """Yield tokens."""
+        for i, request in enumerate(requests):
+            ids: Any = self._noise.integers(1 << 17, size=TOKENS, dtype=np.int32)
+            logprobs: Any = self._noise.random(TOKENS)
+            yield i, Rollout(request.adapter, request.prompt_ids, ids, logprobs, "stop")
 
-    def _one(self, request: Any) -> Sample:
-        proposes = request.max_tokens == PROPOSAL
-        thought = self._thought + str(self._noise.random())
+    def completion(self, rollout: Rollout) -> SimpleNamespace:
+        """Return a text: a teacher's proposal, or an answer."""
+        proposes = (rollout.adapter or "s").startswith("t")
         end = next(self._proposals) if proposes else "```output\n5\n```"
-        ids, logprobs = array("i"), array("d")
-        ids.frombytes(self._noise.randbytes(4 * TOKENS))
-        logprobs.frombytes(bytes(8 * TOKENS - 8) + self._noise.randbytes(8))
-        return Sample(f"{thought}\n{end}", ids, logprobs, "stop")
+        return SimpleNamespace(text=f"{self._thought}{self._noise.random()}\n{end}")
 
-    def update(self, samples: Sequence[Any], lr_factor: float) -> Any:
+
+class Sleeper:
+    """Many workers that learn nothing, in one process."""
+
+    def __init__(self, config: RunConfig) -> None:
+        template = template_named(config.template, config.base)
+        texts = [template.proposal_text(task) for task in tasks()]
+        engine: Any = Asleep(tokenizer(), texts)
+        self._writers = LocalWriters(engine, template, config.rollout)
+
+    def propose(self, drafts: bytes) -> Any:
+        """Return proposals."""
+        return Done(pack_written(self._writers.proposals(pickle.loads(drafts))), 0.0, 0.0)
+
+    def solve(self, trials: bytes) -> Any:
+        """Return answers."""
+        return Done(pack_written(self._writers.answers(pickle.loads(trials))), 0.0, 0.0)
+
+    def update(self, samples: Any, lr_factor: float) -> Any:
         """Return statistics and states."""
-        names = dict.fromkeys(sample.member for sample in samples)
+        names = dict.fromkeys(sample.member for sample in read_samples(samples))
         stats = {name: StatsSum().stats(None, False, {}) for name in names}
         return Done((stats, [state(name) for name in names]), 0.0, 0.0)
+
+
+def tokenizer() -> Any:
+    """The built-in model's."""
+    return load_base_model("nano", torch.device("cpu"), "float32").tokenizer
 
 
 def adapter() -> Adapter:
@@ -183,17 +216,14 @@ class Sleeping:
 
     def __init__(self, ray: Any, names: Sequence[str], config: RunConfig) -> None:
         self._ray, self._names = ray, list(names)
-        template = template_named(config.template, config.base)
-        texts = [template.proposal_text(task) for task in tasks()]
         host = ray.remote(num_cpus=1, max_concurrency=1)(Sleeper)
-        self._hosts = [host.remote(texts) for _ in range(HOSTS)]
+        self._hosts = [host.remote(config) for _ in range(HOSTS)]
 
     def start(self, deals: Sequence[tuple[int, ...]]) -> tuple[list[Share], About]:
         """Return shares of the processes that are there."""
-        tokenizer = load_base_model("nano", torch.device("cpu"), "float32").tokenizer
         hosts = cycle(self._hosts)
         shares = [Share(f"worker-{i}", self._bed(next(hosts), d), d) for i, d in enumerate(deals)]
-        return shares, About("here", 0, {}, "", tokenizer, (0,), None, 1 << 20, True)
+        return shares, About("here", 0, {}, "", tokenizer(), 1 << 20, True)
 
     def _bed(self, host: Any, places: Sequence[int]) -> Any:
         """What stands for the actor of a worker with these members."""
@@ -203,7 +233,8 @@ class Sleeping:
             return SimpleNamespace(remote=lambda *_: self._ray.put(Done(value, 0.0, 0.0)))
 
         return SimpleNamespace(
-            sample=host.sample,
+            propose=host.propose,
+            solve=host.solve,
             update=host.update,
             states=at_once([state(name) for name in names]),
             export=at_once(adapter()),

@@ -82,7 +82,7 @@ def test_a_run_with_an_engine_of_its_own_is_the_same_run(runs, separate, tmp_pat
 
 def test_only_members_that_changed_are_put_again(runs, separate, tmp_path):
     with loop.new_run(runs.config(*SMALL, "yardstick.eval_every=0"), tmp_path / "run") as run:
-        engine = run.engine
+        ((_, engine),) = separate
         assert engine.put == ["t0@v0", "t1@v0", "s0@v0", "s1@v0"]
         with torch.no_grad():
             run.learner.adapters.layers["model.layers.0.self_attn.q_proj"].lora_B[2].add_(0.1)
@@ -93,7 +93,7 @@ def test_only_members_that_changed_are_put_again(runs, separate, tmp_path):
 
 def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
     with loop.new_run(runs.config(*SMALL, "yardstick.eval_every=0"), tmp_path / "run") as run:
-        stack = run.engine.adapters
+        stack = separate[0][1].adapters
         with torch.no_grad():
             stack.layers["model.layers.0.self_attn.q_proj"].lora_B[1].add_(0.5)
         with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: log-prob"):

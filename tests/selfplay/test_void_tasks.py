@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 from code_verifier import Grade, Status, Validation
 from league import League
-from selfplay.run.attempts import _bare
 from selfplay.run.stages import Match, Solved
 from selfplay.step.credit import assign_credit
 from selfplay.step.loop import _record_outcomes, new_run
@@ -52,7 +51,7 @@ class FaultySandbox:
         proposals = list(proposals)
         for proposal, verdict in zip(proposals, self.sandbox.validate_many(proposals), strict=True):
             broken = self.fails(proposal.program, "validate")
-            yield Validation(Status.SANDBOX_ERROR, "planted", None) if broken else verdict
+            yield (Validation(Status.SANDBOX_ERROR, "planted", None), None) if broken else verdict
 
     def grade_many(self, pairs):
         pairs = list(pairs)
@@ -66,7 +65,7 @@ def told(s):
     which the company in a batch shows."""
     p = s.verified.proposed
     attempts = [(a.rollout.completion_ids, a.answer, a.score, a.void) for a in s.attempts]
-    return p.id, p.text, s.verified.status, s.verified.task, attempts
+    return p.id, p.written.text, s.verified.status, s.verified.task, attempts
 
 
 def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(runs, tmp_path):
@@ -74,8 +73,8 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     stepped = []
     for share in (0.0, 0.3):
         with new_run(config, tmp_path / str(share)) as run:
-            sandbox = FaultySandbox(run.sandbox, share)
-            run.parts = replace(run.parts, sandbox=sandbox)
+            sandbox = FaultySandbox(run.judge, share)
+            run.parts = replace(run.parts, judge=sandbox)
             matches = match(run, 1)
             solved = solve(run, verify(run, propose(run, matches, 1)), 1)
             row = metrics_row(run, 1, matches, solved, assign_credit(solved, config), {}, (), 0, 0)
@@ -84,8 +83,8 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     assert not none
 
     def touched(s):
-        proposal = s.verified.proposed.proposal
-        return proposal is not None and _bare(proposal).program in failed
+        bare = s.verified.proposed.written.bare
+        return bare is not None and bare.program in failed
 
     kept = [s for s in clean if not touched(s)]
     assert 0 < len(kept) < len(clean) - 3

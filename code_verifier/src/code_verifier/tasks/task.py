@@ -125,6 +125,10 @@ class Proposal:
     def __post_init__(self) -> None:
         _check_kind(self.kind)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made of: all but the tree, which it makes again."""
+        return {name: value for name, value in vars(self).items() if name != "parsed"}
+
     @cached_property
     def parsed(self) -> ParsedProgram:
         """The program with its tree, made at the first use and kept, so that `strip_comments`,

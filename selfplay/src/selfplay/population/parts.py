@@ -1,4 +1,4 @@
-"""What a step works with, wherever it is: members that learn, an engine that samples, a judge."""
+"""What a step works with, wherever it is: members that learn, the same that write, a judge."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -7,15 +7,16 @@ from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
 
-from code_verifier import Grade, Proposal, Task, Validation
-from evals.engine.rollout_engine import RolloutEngine
+from code_verifier import Grade, Metrics, Proposal, Task, Validation
 from lora_evo import Adapter
 from selfplay.config.run_config import RunConfig
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import NamedState
 from selfplay.learning.update_stats import UpdateStats
-from selfplay.population.opening import open_learner, open_sandbox
+from selfplay.population.judging import LocalJudge
+from selfplay.population.opening import open_learner, open_sandbox, open_template
 from selfplay.population.publishing import Publisher
+from selfplay.population.writing import Answered, Draft, LocalWriters, Trial, Written
 from selfplay.records.step_row import WorkerRow
 
 
@@ -50,11 +51,36 @@ class PopulationLearner(Protocol):
         ...
 
 
+class Writers(Protocol):
+    """All members and the frozen base, sampling."""
+
+    shares_parameters: bool
+    """Whether what a member learns is what it samples with, without being published."""
+
+    def proposals(self, drafts: Sequence[Draft]) -> Iterator[tuple[int, Written]]:
+        """Yield (number of the draft, what was written) in any order. Raises EvalsError."""
+        ...
+
+    def answers(self, trials: Sequence[Trial]) -> Iterator[tuple[int, Answered]]:
+        """Yield (number of the trial, what was written) in any order. Raises EvalsError."""
+        ...
+
+    def release(self) -> None:
+        """Give memory that only sampling needs to the learner."""
+        ...
+
+    def restore(self) -> None:
+        """Take it back."""
+        ...
+
+
 class Judge(Protocol):
     """What is asked of the sandbox; verdicts come in the order of what was asked."""
 
-    def validate_many(self, proposals: Iterable[Proposal], /) -> Iterator[Validation]:
-        """Judge proposals."""
+    def validate_many(
+        self, proposals: Iterable[Proposal], /
+    ) -> Iterator[tuple[Validation, Metrics | None]]:
+        """Judge proposals; metrics of those that became tasks."""
         ...
 
     def grade_many(self, answers: Iterable[tuple[Task, str]], /) -> Iterator[Grade]:
@@ -67,10 +93,10 @@ class Parts:
     """The parts of a run that do the work."""
 
     learner: PopulationLearner
-    engine: RolloutEngine
-    sandbox: Judge
+    writers: Writers
+    judge: Judge
     publish: Callable[[int], None]
-    """Lets an engine with adapters of its own sample from the members as of this step."""
+    """Lets the writers sample from the members as of this step."""
     end_step: Callable[[], dict[str, WorkerRow]]
     """Tells what each worker did in the step, and lets others join; nothing in one process."""
 
@@ -85,4 +111,5 @@ def local_parts(config: RunConfig) -> Iterator[Parts]:
         learner, engine = open_learner(config)
         with closing(engine):
             publisher = Publisher(learner, engine, config.dtype)
-            yield Parts(learner, engine, sandbox, publisher.publish, dict)
+            writers = LocalWriters(engine, open_template(config), config.rollout)
+            yield Parts(learner, writers, LocalJudge(sandbox), publisher.publish, dict)

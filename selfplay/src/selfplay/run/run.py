@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals.engine.rollout_engine import RolloutEngine
 from evals.engine.sampling import derive_seed
 from league import League
 from selfplay.config.run_config import RunConfig
-from selfplay.population.parts import Judge, Parts, PopulationLearner
-from selfplay.prompts.template import Template
+from selfplay.population.parts import Judge, Parts, PopulationLearner, Writers
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.yardstick_state import Yardstick
 
@@ -19,7 +17,6 @@ class Run:
 
     config: RunConfig
     directory: Path
-    template: Template
     parts: Parts
     league: League | None
     """None in mode azr: one agent has nobody to be matched with."""
@@ -39,14 +36,14 @@ class Run:
         return self.parts.learner
 
     @property
-    def engine(self) -> RolloutEngine:
-        """Samples the members' rollouts."""
-        return self.parts.engine
+    def writers(self) -> Writers:
+        """All members, writing."""
+        return self.parts.writers
 
     @property
-    def sandbox(self) -> Judge:
+    def judge(self) -> Judge:
         """Judges proposals and answers."""
-        return self.parts.sandbox
+        return self.parts.judge
 
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from code_verifier import Metrics, Proposal, Status, Task
+from code_verifier import Metrics, Status, Task
 from evals.engine.rollout import Rollout
 from league import Pair
+from selfplay.population.writing import Written
 
 FORM = "form"
 """Status of a text that could not be read as a proposal at all."""
@@ -24,7 +25,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Proposed:
-    """A teacher's text and what was read from it."""
+    """What a teacher wrote, and what for."""
 
     id: str
     number: int
@@ -33,9 +34,7 @@ class Proposed:
     kind: str
     references: tuple[str, ...]
     """Ids of the tasks that the prompt showed."""
-    rollout: Rollout
-    text: str
-    proposal: Proposal | None
+    written: Written
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,16 @@ class Solved:
     def base_rho(self) -> float:
         """The same of the frozen base's attempts."""
         return _share_solved(self.base_judged)
+
+
+def by_match(
+    matches: Sequence[Match], solved: Sequence[Solved]
+) -> list[tuple[Match, list[Solved]]]:
+    """Return every match with what came of its proposals."""
+    found: dict[int, list[Solved]] = {id(m): [] for m in matches}
+    for s in solved:
+        found[id(s.verified.proposed.match)].append(s)
+    return [(m, found[id(m)]) for m in matches]
 
 
 def _share_solved(attempts: Sequence[Attempt]) -> float:

@@ -33,12 +33,12 @@ def assign_credit(solved: Sequence[Solved], config: RunConfig) -> Credit:
     proposals, proposal_rollouts = [], []
     attempts, attempt_rollouts = [], []
     for s in solved:
-        p = s.verified.proposed
         if s.void:
             continue
+        p, written = s.verified.proposed, s.verified.proposed.written.rollout
         reward = value(s.verified.task is not None, s.rho)
-        proposals.append(_sample(p.match.teacher, "propose", p.kind, reward, p.id, p.rollout))
-        proposal_rollouts.append(p.rollout)
+        proposals.append(_sample(p.match.teacher, "propose", p.kind, reward, p.id, written))
+        proposal_rollouts.append(written)
         for a in s.judged:
             reward = student_reward(a.answer is not None, a.score, config.reward)
             attempts.append(_sample(p.match.student, "solve", p.kind, reward, p.id, a.rollout))

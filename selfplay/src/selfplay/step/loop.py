@@ -16,7 +16,6 @@ from league import League, Outcome
 from selfplay.config.run_config import RunConfig
 from selfplay.population.founders import founders
 from selfplay.population.memory import memory_mb
-from selfplay.population.opening import open_template
 from selfplay.population.parts import OpenParts, local_parts
 from selfplay.population.warm_start import start_from
 from selfplay.records.row_file import append_rows
@@ -36,7 +35,7 @@ from selfplay.run.directory import (
 from selfplay.run.held_out import held_out_tasks
 from selfplay.run.run import Run
 from selfplay.run.seeds import seed_tasks
-from selfplay.run.stages import Match, Solved
+from selfplay.run.stages import Match, Solved, by_match
 from selfplay.run.yardstick_state import Yardstick
 from selfplay.step.checkpoint import (
     newest_checkpoint,
@@ -68,7 +67,7 @@ def train_step(run: Run, progress: Progress) -> None:
     clock.phase("solve")
     solved = solve(run, verified, step)
     clock.phase("update")
-    run.engine.release()
+    run.writers.release()
     credit = assign_credit(solved, run.config)
     factor = run.config.learner.schedule(step, run.config.steps)
     stats = run.learner.update(credit.samples, factor)
@@ -78,9 +77,9 @@ def train_step(run: Run, progress: Progress) -> None:
     if run.league is not None and _evolves(run, step):
         clock.phase("evolve")
         births = evolve(run, run.league, step)
-    if not run.engine.shares_parameters:
+    if not run.writers.shares_parameters:
         clock.phase("publish")
-    run.engine.restore()
+    run.writers.restore()
     run.parts.publish(step)
 
     clock.phase("save")
@@ -175,7 +174,6 @@ def open_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts)
         run = Run(
             config=config,
             directory=directory,
-            template=open_template(config),
             parts=opened,
             league=None,
             yardstick=Yardstick(held_out, seeds),
@@ -191,8 +189,7 @@ def open_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts)
 
 
 def _record_outcomes(league: League, matches: Sequence[Match], solved: Sequence[Solved]) -> None:
-    for m in matches:
-        mine = [s for s in solved if s.verified.proposed.match is m]
+    for m, mine in by_match(matches, solved):
         valid = [s for s in mine if s.verified.task is not None and not s.void]
         attempts = [a for s in valid for a in s.judged]
         if m.pair is not None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from code_verifier import Proposal
 from selfplay.population.founders import founders
-from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
+from selfplay.population.writing import Draft, Trial
+from selfplay.run.attempts import attempt, validate
 from selfplay.run.run import Run
 from selfplay.run.stages import Match, Proposed, Solved, Verified
 from selfplay.yardstick.same_tasks import chosen_for_base
@@ -30,10 +31,10 @@ def propose(run: Run, matches: Sequence[Match], step: int) -> Iterator[Proposed]
                 references = run.buffer.draw(count, run.seed(place, "references"), r.seed_share)
                 places.append((place, m))
                 drafts.append(Draft(m.teacher, kind, tuple(references), run.seed(place, "propose")))
-    for i, w in write_proposals(run, drafts):
+    for i, w in run.writers.proposals(drafts):
         (place, m), draft = places[i], drafts[i]
         shown = tuple(task.id for task in draft.references)
-        yield Proposed(place, i, m, draft.kind, shown, w.rollout, w.text, w.proposal)
+        yield Proposed(place, i, m, draft.kind, shown, w)
 
 
 def verify(run: Run, proposed: Iterable[Proposed]) -> list[Verified]:
@@ -43,7 +44,7 @@ def verify(run: Run, proposed: Iterable[Proposed]) -> list[Verified]:
     def numbered() -> Iterator[tuple[int, Proposal | None]]:
         for p in proposed:
             written[p.number] = p
-            yield p.number, p.proposal
+            yield p.number, p.written.bare
 
     return [
         Verified(written[i], v.status, v.reason, v.task, metrics)
@@ -79,6 +80,6 @@ def solve(run: Run, verified: Sequence[Verified], step: int) -> list[Solved]:
 
 def sampled_tokens(solved: Sequence[Solved]) -> int:
     """Count the tokens that a step sampled."""
-    rollouts = [s.verified.proposed.rollout for s in solved]
+    rollouts = [s.verified.proposed.written.rollout for s in solved]
     rollouts += [a.rollout for s in solved for a in (*s.attempts, *s.base_attempts)]
     return sum(len(r.completion_ids) for r in rollouts)

@@ -1,6 +1,6 @@
 """The rows that a step leaves behind: one of metrics, and one of every proposal."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
@@ -22,7 +22,7 @@ from selfplay.records.step_row import (
 )
 from selfplay.records.task_row import AttemptRow, TaskRow
 from selfplay.run.run import Run
-from selfplay.run.stages import Match, Solved
+from selfplay.run.stages import Match, Solved, by_match
 from selfplay.step.credit import Credit
 from selfplay.yardstick.same_tasks import same_tasks_row
 
@@ -36,7 +36,7 @@ def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[TaskR
     for s in solved:
         v = s.verified
         p, task = v.proposed, v.task
-        source = task or p.proposal
+        source = task or p.written.proposal
         row = TaskRow(
             id=p.id,
             step=step,
@@ -58,7 +58,7 @@ def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[TaskR
             base_rho=s.base_rho if s.base_judged else None,
             reward=rewards.get(p.id),
             attempts=_attempts(s),
-            text=p.text if p.proposal is None else msgspec.UNSET,
+            text=p.written.text if p.written.proposal is None else msgspec.UNSET,
         )
         rows.append(row)
     return rows
@@ -110,7 +110,7 @@ def metrics_row(
         rho=_histogram([s.rho for s in solvable]),
         members=_members(solved, credit, stats),
         ratings=_ratings(run),
-        matches=tuple(_match_row(m, solved) for m in matches),
+        matches=tuple(_match_row(m, mine) for m, mine in by_match(matches, solved)),
         evolution=tuple(births),
         frac_reward_zero_std=credit.frac_reward_zero_std,
         tokens=TokensRow(sampled=sampled, trained=sum(s.tokens for s in stats.values())),
@@ -136,14 +136,20 @@ def _members(
         ("student", [s.verified.proposed.match.student for s in solved], credit.attempts),
     ]
     for role, names, rewarded in players:
+        rewards = defaultdict(list)
+        for r in rewarded:
+            rewards[r.member].append(r.reward)
         for name in dict.fromkeys(names):
             row = rows.setdefault(name, {"role": role})
             key = "reward" if row["role"] == role else f"{role}_reward"
-            row[key] = _mean([r.reward for r in rewarded if r.member == name])
+            row[key] = _mean(rewards[name])
             row["role"] = row["role"] if row["role"] == role else "agent"
+    of_teacher, of_student = defaultdict(list), defaultdict(list)
+    for s in solved:
+        of_teacher[s.verified.proposed.match.teacher].append(s)
+        of_student[s.verified.proposed.match.student].append(s)
     for name, row in rows.items():
-        taught = [s for s in solved if s.verified.proposed.match.teacher == name]
-        faced = [s for s in solved if s.verified.proposed.match.student == name]
+        taught, faced = of_teacher[name], of_student[name]
         attempts = [a for s in faced for a in s.judged]
         row["solve_rate"] = _mean([s.rho for s in taught or faced if s.judged])
         if taught:
@@ -167,7 +173,7 @@ def _members(
 
 
 def _match_row(m: Match, solved: Sequence[Solved]) -> MatchRow:
-    rates = [s.rho for s in solved if s.verified.proposed.match is m and s.judged]
+    rates = [s.rho for s in solved if s.judged]
     return MatchRow(m.teacher, m.student, predicted=m.predicted, observed=_mean(rates))
 
 

@@ -8,13 +8,15 @@ from typing import Any
 from selfplay.config.run_config import RunConfig
 from selfplay.errors import SelfplayError
 from selfplay.population.founders import all_founders
-from selfplay.population.opening import open_sandbox
+from selfplay.population.judging import LocalJudge
+from selfplay.population.opening import open_sandbox, open_template
 from selfplay.population.parts import Judge, Parts
+from selfplay.population.writing import Prompts
 from selfplay.workers.actors import Actors
 from selfplay.workers.pool import WorkerPool
-from selfplay.workers.remote_engine import RemoteEngine
 from selfplay.workers.remote_judge import RemoteJudge
 from selfplay.workers.remote_learner import RemoteLearner
+from selfplay.workers.remote_writers import RemoteWriters
 from selfplay.workers.session import ray_session
 
 
@@ -46,11 +48,12 @@ def _opened(workers: Workers, config: RunConfig) -> Iterator[Parts]:
         count = workers.count or _possible(total, gpus, len(names))
         _check_room(total, gpus, count)
         with (
-            _judge(ray, config, workers.address) as sandbox,
+            _judge(ray, config, workers.address) as judge,
             closing(WorkerPool(Actors(ray, config, names, gpus), len(names), count)) as pool,
         ):
-            learner, engine = RemoteLearner(pool), RemoteEngine(pool)
-            yield Parts(learner, engine, sandbox, engine.publish, pool.end_step)
+            prompts = Prompts(open_template(config), pool.about.tokenizer, config.rollout)
+            writers = RemoteWriters(pool, prompts)
+            yield Parts(RemoteLearner(pool), writers, judge, writers.publish, pool.end_step)
 
 
 @contextmanager
@@ -58,7 +61,7 @@ def _judge(ray: Any, config: RunConfig, address: str | None) -> Iterator[Judge]:
     """On one machine the driver's own sandbox, on a cluster one on every machine."""
     if address is None:
         with open_sandbox(config) as sandbox:
-            yield sandbox
+            yield LocalJudge(sandbox)
     else:
         with closing(RemoteJudge(ray, config)) as judge:
             yield judge

@@ -44,14 +44,15 @@ class WorkerPool:
         """The members by place."""
         return tuple(state.name for state in self.states)
 
-    def places(self, members: Iterable[str]) -> list[int]:
-        """The places of these members. Raises SelfplayError."""
-        known = {name: place for place, name in enumerate(self.names)}
+    def places(self, members: Iterable[str | None]) -> list[int | None]:
+        """The places of these members; the base has none. Raises SelfplayError."""
+        known: dict[str | None, int | None] = {n: place for place, n in enumerate(self.names)}
+        known[None] = None
         try:
             return [known[member] for member in members]
         except KeyError as error:
             raise SelfplayError(
-                f"no member named {error.args[0]!r}; there are {', '.join(known)}"
+                f"no member named {error.args[0]!r}; there are {', '.join(self.names)}"
             ) from error
 
     def scatter(

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import click
 
-from code_verifier import Grade, Proposal, Task, Validation
+from code_verifier import Grade, Metrics, Proposal, Task, Validation
 from evals.errors import EngineStopped
 from selfplay.config.run_config import RunConfig
+from selfplay.population.judging import LocalJudge
 from selfplay.population.opening import open_sandbox
 
 T = TypeVar("T")
@@ -23,15 +24,15 @@ class Verifier:
     """A sandbox on one machine; an actor of Ray."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._sandbox = open_sandbox(config)
+        self._judge = LocalJudge(open_sandbox(config))
 
-    def validate(self, proposals: Sequence[Proposal]) -> list[Validation]:
-        """Judge proposals."""
-        return list(self._sandbox.validate_many(proposals))
+    def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Validation, Metrics | None]]:
+        """Judge proposals, and measure."""
+        return list(self._judge.validate_many(proposals))
 
     def grade(self, answers: Sequence[tuple[Task, str]]) -> list[Grade]:
         """Grade answers."""
-        return list(self._sandbox.grade_many(answers))
+        return list(self._judge.grade_many(answers))
 
 
 class RemoteJudge:
@@ -43,8 +44,10 @@ class RemoteJudge:
         self._verifiers: dict[str, Any] = {}
         """By node."""
 
-    def validate_many(self, proposals: Iterable[Proposal], /) -> Iterator[Validation]:
-        """Judge proposals."""
+    def validate_many(
+        self, proposals: Iterable[Proposal], /
+    ) -> Iterator[tuple[Validation, Metrics | None]]:
+        """Judge proposals; metrics of those that became tasks."""
         return self._judged(proposals, lambda verifier, chunk: verifier.validate.remote(chunk))
 
     def grade_many(self, answers: Iterable[tuple[Task, str]], /) -> Iterator[Grade]:

@@ -11,7 +11,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import MemberState, NamedState, joined, parted
 from selfplay.learning.update_stats import UpdateStats
 from selfplay.workers.pool import WorkerPool
-from selfplay.workers.transport import packed, unpacked
+from selfplay.workers.transport import pack_samples, packed, unpacked
 
 
 class RemoteLearner:
@@ -32,7 +32,10 @@ class RemoteLearner:
         found: dict[str, UpdateStats] = {}
         owners = self._pool.places(sample.member for sample in samples)
         answers = self._pool.scatter(
-            owners, lambda actor, mine: actor.update.remote([samples[i] for i in mine], lr_factor)
+            owners,
+            lambda actor, mine: actor.update.remote(
+                pack_samples([samples[i] for i in mine]), lr_factor
+            ),
         )
         for _, (stats, states) in answers:
             found |= stats
@@ -71,5 +74,4 @@ class RemoteLearner:
         return answer
 
     def _keep(self, member: str, state: MemberState) -> None:
-        (place,) = self._pool.places([member])
-        self._pool.states[place] = state
+        self._pool.states[self._pool.names.index(member)] = state

@@ -1,50 +1,56 @@
-"""What goes between processes in bulk, as arrays: members' states, and samples with their text."""
+"""What goes between processes in bulk: members' states, what they write, what they learn from.
 
+Arrays go as they are, and are read where Ray keeps them. Of objects there are thousands, and Ray
+pickles every one by way of Python: they are pickled here.
+"""
+
+import pickle
 import warnings
-from array import array
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 
-from evals.engine.rollout import Rollout, TokenRequest
-from evals.engine.rollout_engine import RolloutEngine
+from evals.engine.rollout import Rollout
+from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import MemberState
+from selfplay.population.writing import Answered, Written
+from selfplay.workers.token_rows import TokenRows
+
+W = TypeVar("W", Written, Answered)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A sample as a worker returns it; the driver knows the prompt and need not decode."""
-
-    text: str
-    completion_ids: "array[int]"
-    logprobs: "array[float]"
-    finish_reason: Literal["stop", "length"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRollout(Rollout):
-    """A rollout whose text is known; its tokens are arrays, a tenth of the size of tuples."""
-
-    text: str
+def pack_written(written: Iterable[tuple[int, W]]) -> tuple[TokenRows, bytes]:
+    """Return what was written, each with its number, in the order of the numbers."""
+    rows = [row for _, row in sorted(written, key=lambda numbered: numbered[0])]
+    rollouts = [row.rollout for row in rows]
+    ends = [(r.adapter, r.finish_reason) for r in rollouts]
+    told = [tuple(value for name, value in vars(row).items() if name != "rollout") for row in rows]
+    return TokenRows.of(rollouts), pickle.dumps((ends, told))
 
 
-def sample_of(engine: RolloutEngine, rollout: Rollout) -> Sample:
-    """Return what the driver needs of a rollout."""
-    return Sample(
-        engine.completion(rollout).text,
-        array("i", rollout.completion_ids),
-        array("d", rollout.logprobs),
-        rollout.finish_reason,
-    )
+def read_written(packed: tuple[TokenRows, bytes], kind: type[W]) -> Iterator[W]:
+    """Yield it again; tokens are arrays in the store's copy."""
+    tokens, (ends, told) = packed[0], pickle.loads(packed[1])
+    for row, (adapter, reason), rest in zip(tokens.views(), ends, told, strict=True):
+        prompt, ids, logprobs = row
+        yield kind(Rollout(adapter, prompt, ids, logprobs, reason), *rest)
 
 
-def read_rollout(request: TokenRequest, sample: Sample) -> ReadRollout:
-    """Return a sample as the rollout of its request."""
-    ids: Any = sample.completion_ids
-    logprobs: Any = sample.logprobs
-    reason = sample.finish_reason
-    return ReadRollout(request.adapter, request.prompt_ids, ids, logprobs, reason, sample.text)
+def pack_samples(samples: Sequence[TrainingSample]) -> tuple[TokenRows, list[Any]]:
+    """Return what there is to learn from."""
+    told = [(s.member, s.advantage, s.truncated, s.role, s.task) for s in samples]
+    return TokenRows.of(samples), told
+
+
+def read_samples(packed: tuple[TokenRows, list[Any]]) -> list[TrainingSample]:
+    """Return it again."""
+    tokens, told = packed
+    return [
+        TrainingSample(member, *row, *rest)
+        for row, (member, *rest) in zip(tokens.tuples(), told, strict=True)
+    ]
 
 
 def packed(state: MemberState) -> MemberState:

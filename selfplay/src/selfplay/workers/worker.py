@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pickle
 import platform
 import socket
 import time
@@ -13,17 +14,17 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import torch
 from torch import nn
 
-from evals.engine.rollout import TokenRequest
 from lora_evo import Adapter
 from selfplay.config.run_config import RunConfig
 from selfplay.console import silence_transformers
-from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import MemberState
 from selfplay.learning.update_stats import UpdateStats
 from selfplay.population.memory import memory_mb
-from selfplay.population.opening import open_learner
+from selfplay.population.opening import open_learner, open_template
 from selfplay.population.publishing import Publisher
-from selfplay.workers.transport import Sample, packed, sample_of, unpacked
+from selfplay.population.writing import LocalWriters
+from selfplay.workers.token_rows import TokenRows
+from selfplay.workers.transport import pack_written, packed, read_samples, unpacked
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -51,8 +52,6 @@ class About:
     base: str
     """Hash of the base's shapes and of some of its weights."""
     tokenizer: Any
-    end_tokens: tuple[int, ...]
-    context: int | None
     max_rows: int
     shares_parameters: bool
 
@@ -78,14 +77,13 @@ class Worker:
         silence_transformers()
         self._learner, self._engine = engine = open_learner(config, members)
         self._publisher = Publisher(*engine, config.dtype)
+        self._writers = LocalWriters(self._engine, open_template(config), config.rollout)
         return About(
             socket.gethostname(),
             os.getpid(),
             versions(),
             fingerprint(self._learner.model),
             self._engine.tokenizer,
-            self._engine.end_tokens,
-            self._engine.context,
             self._engine.max_rows,
             self._engine.shares_parameters,
         )
@@ -102,17 +100,22 @@ class Worker:
         self._publisher.publish(step)
 
     @_timed
-    def sample(self, requests: Sequence[TokenRequest]) -> list[Sample]:
-        """Sample every request."""
-        return [sample_of(self._engine, rollout) for rollout in self._engine.rollouts(requests)]
+    def propose(self, drafts: bytes) -> tuple[TokenRows, bytes]:
+        """Let members, or the base, write proposals."""
+        return pack_written(self._writers.proposals(pickle.loads(drafts)))
+
+    @_timed
+    def solve(self, trials: bytes) -> tuple[TokenRows, bytes]:
+        """Let members, or the base, try tasks."""
+        return pack_written(self._writers.answers(pickle.loads(trials)))
 
     @_timed
     def update(
-        self, samples: Sequence[TrainingSample], lr_factor: float
+        self, samples: tuple[TokenRows, list[Any]], lr_factor: float
     ) -> tuple[dict[str, UpdateStats], list[MemberState]]:
         """Learn; return the statistics and the new states of the members that had samples."""
         self._engine.release()
-        stats = self._learner.update(samples, lr_factor)
+        stats = self._learner.update(read_samples(samples), lr_factor)
         return stats, [packed(self._learner.member_state(member)) for member in stats]
 
     @_timed

@@ -6,8 +6,9 @@ from itertools import islice
 from math import comb, sqrt
 from statistics import fmean, stdev
 
+from selfplay.population.writing import Trial
 from selfplay.records.yardstick_row import RateRow, SolvingRow
-from selfplay.run.attempts import Trial, attempt
+from selfplay.run.attempts import attempt
 from selfplay.run.held_out import HeldOutTask
 from selfplay.run.run import Run
 from selfplay.run.stages import Attempt

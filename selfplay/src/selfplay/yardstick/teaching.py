@@ -8,8 +8,9 @@ from statistics import fmean
 from code_verifier import Metrics, Status, Task
 from evals.engine.sampling import stream
 from selfplay.learning.reward import teacher_reward
+from selfplay.population.writing import Draft, Trial
 from selfplay.records.yardstick_row import TeachingRow
-from selfplay.run.attempts import Draft, Trial, attempt, validate, write_proposals
+from selfplay.run.attempts import attempt, validate
 from selfplay.run.run import Run
 from selfplay.run.stages import Attempt
 
@@ -35,7 +36,7 @@ def teaching_rows(
         for member in members
         for kind, i in places
     ]
-    proposals = ((i, written.proposal) for i, written in write_proposals(run, drafts))
+    proposals = ((i, written.bare) for i, written in run.writers.proposals(drafts))
     verdicts = iter(validate(run, proposals))
     judged = [
         [
