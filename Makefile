@@ -8,7 +8,7 @@ DEMO := runs/demo
 VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow test-vllm bench real rehearse docs clean
+.PHONY: help env demo experiment-smoke check rooms house unit rest wheels test test-slow test-vllm test-trackers bench real rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -22,6 +22,7 @@ help:
 	@echo "make rest       the tests that the wheels do not run, in this environment"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
+	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and bred adapters: hours"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
@@ -94,6 +95,11 @@ $(VLLM_VENV)/.installed: pyproject.toml constraints.txt
 
 test-vllm: $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -rs --durations=10 tests/vllm
+
+# They go into the environment of `make env`: the default suite then runs these tests, too.
+test-trackers: env
+	@$(PIP) -c constraints.txt wandb trackio mlflow-skinny sqlalchemy alembic
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/selfplay/test_tracking.py
 
 bench: env
 	$(BIN)/python tests/benchmarks/sandbox_throughput.py

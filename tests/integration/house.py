@@ -30,10 +30,10 @@ def graph(package: str, found: Counts) -> Graph:
 
 
 def table(counts: Mapping[str, Counts]) -> str:
-    """Per package the number of its arrows, and per room those to others."""
+    """Per package the numbers of its arrows and of ways from room to room; per room its arrows."""
     lines = ["| package | room | imports from | arrows |", "|---|---|---|---|"]
     for package, found in counts.items():
-        lines.append(f"| **{package}** | all | | {sum(found.values())} |")
+        lines.append(f"| **{package}** | all | | {sum(found.values())} in {len(found)} ways |")
         for room in rooms(package):
             ends = {end: n for (start, end), n in found.items() if start == room}
             named = ", ".join(f"{end} {n}" for end, n in sorted(ends.items())) or "none"

@@ -15,7 +15,7 @@ def columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> Col
     columns that come first, and exist without a row too. Where a row has nothing, there is None.
     Numbers of a column are all whole or all floats, since polars wants one type.
     """
-    plain = [dict(_flat(row)) for row in rows]
+    plain = [dict(flattened(row)) for row in rows]
     order = dict.fromkeys((*names, *(name for row in plain for name in row)))
     outer = {name[:end] for name in order for end, mark in enumerate(name) if mark == "/"}
     return {
@@ -23,10 +23,11 @@ def columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> Col
     }
 
 
-def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value that is no mapping, as `outer/inner`; a tuple as a list."""
     for name, value in row.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}/")
+            yield from flattened(value, f"{above}{name}/")
         else:
             yield f"{above}{name}", list(value) if isinstance(value, tuple) else value
 

@@ -49,6 +49,8 @@ class RunConfig:
     """Steps between two checkpoints."""
     keep_checkpoints: AtLeastOne = 2
     """Newest checkpoints that stay on disk."""
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = ()
+    """Trackers that are told every step, as in TRL (see docs/trackers.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)

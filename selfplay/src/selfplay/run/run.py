@@ -1,6 +1,6 @@
 """An open run: everything a step works with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evals.engine.sampling import derive_seed
@@ -9,6 +9,7 @@ from selfplay.config.run_config import RunConfig
 from selfplay.population.parts import Judge, Parts, PopulationLearner, Writers
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.yardstick_state import Yardstick
+from selfplay.tracking.session import Trackers
 
 
 @dataclass
@@ -29,6 +30,8 @@ class Run:
     """What members are measured on."""
     step: int = 0
     """Steps done."""
+    trackers: Trackers = field(default_factory=Trackers)
+    """Told of every step; none are open before the first."""
 
     @property
     def learner(self) -> PopulationLearner:

@@ -18,8 +18,9 @@ from selfplay.population.founders import founders
 from selfplay.population.memory import memory_mb
 from selfplay.population.parts import OpenParts, local_parts
 from selfplay.population.warm_start import start_from
-from selfplay.records.row_file import append_rows
+from selfplay.records.row_file import append_rows, read_rows
 from selfplay.records.step_row import ResourceRow
+from selfplay.records.yardstick_row import YardstickRow
 from selfplay.run.buffer import TaskBuffer
 from selfplay.run.directory import (
     METRICS,
@@ -49,6 +50,8 @@ from selfplay.step.evolution import evolve
 from selfplay.step.phases import match, propose, sampled_tokens, solve, verify
 from selfplay.step.progress import Progress
 from selfplay.step.step_record import metrics_row, task_rows
+from selfplay.tracking.metrics import measured_metrics, step_metrics
+from selfplay.tracking.session import opened_trackers, require_trackers
 from selfplay.yardstick.measurement import is_due, measure_members
 
 T = TypeVar("T")
@@ -101,6 +104,7 @@ def train_step(run: Run, progress: Progress) -> None:
     if step % run.config.save_every == 0 or step == run.config.steps:
         save_checkpoint(run)
     progress.step(row, measured, resources.workers)
+    run.trackers.log(step_metrics(row, measured, factor * run.config.learner.learning_rate), step)
 
 
 def train(
@@ -114,6 +118,7 @@ def train(
 @contextmanager
 def new_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts) -> Iterator[Run]:
     """Start a run in a new directory; it is open, before its first step, within the block."""
+    require_trackers(config.report_to)
     create(directory, config)
     with _founded(config, directory, parts) as run:
         yield run
@@ -122,6 +127,7 @@ def new_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts) 
 def resume(directory: Path, progress: Progress, parts: OpenParts = local_parts) -> None:
     """Go on with a run from its newest checkpoint; one that died before its first starts again."""
     config = open_config(directory)
+    require_trackers(config.report_to)
     checkpoint = newest_checkpoint(directory)
     if checkpoint is None:
         with _founded(config, directory, parts) as run:
@@ -155,7 +161,11 @@ def _founded(config: RunConfig, directory: Path, parts: OpenParts) -> Iterator[R
 
 def _train_until_done(run: Run, progress: Progress) -> None:
     run.parts.end_step()  # what workers did before the first step is none of it
-    with progress.showing(run.config, run.step):
+    opened = opened_trackers(run.config, run.directory, run.step)
+    with opened as run.trackers, progress.showing(run.config, run.step):
+        if run.step == 0 and run.config.report_to:
+            before = read_rows(run.directory / YARDSTICK, YardstickRow)
+            run.trackers.log(measured_metrics(list(before)), 0)
         while run.step < run.config.steps:
             train_step(run, progress)
 

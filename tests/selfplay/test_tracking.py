@@ -1,0 +1,214 @@
+"""Runs that report to trackers: the real packages write files here, and they are read again."""
+
+import json
+import os
+import sqlite3
+import struct
+
+import pytest
+from click.testing import CliRunner
+
+from selfplay.cli import main
+from selfplay.config.run_config import read_config
+from selfplay.errors import ConfigError
+from selfplay.records.row_file import read_rows
+from selfplay.records.step_row import StepRow
+from selfplay.records.yardstick_row import YardstickRow
+from selfplay.step.loop import resume, train
+from selfplay.step.progress import Progress
+from selfplay.tracking import session, trackers
+from selfplay.tracking.metrics import measured_metrics, step_metrics
+from selfplay.tracking.trackers import Tracker
+
+
+class Stop(Progress):
+    """Interrupts the fourth step."""
+
+    def phase(self, step, phase):
+        super().phase(step, phase)
+        if (step, phase) == (4, "solve"):
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Trackers write into the test's folder, and reach nobody."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    for name in [n for n in os.environ if n.startswith(("WANDB_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def tensorboard_series(home):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(home / "tensorboard"))
+    events.Reload()
+    return {
+        name: [(e.step, e.value) for e in events.Scalars(name)] for name in events.Tags()["scalars"]
+    }
+
+
+def wandb_records(path):
+    """The records of a run file: LevelDB's log format, in blocks of 32 KiB, after 7 bytes."""
+    data, at, whole = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        _, length, sort = struct.unpack_from("<IHB", data, at)
+        whole += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if sort in (1, 4):  # whole, or the last part
+            yield whole
+            whole = b""
+
+
+def wandb_series(home):
+    from wandb.proto import wandb_internal_pb2
+
+    series = {}
+    for path in sorted((home / "wandb").glob("offline-run-*/*.wandb")):
+        for data in wandb_records(path):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            values = {
+                "/".join(item.nested_key) or item.key: json.loads(item.value_json)
+                for item in record.history.item
+            }
+            for name in [n for n in values if not n.startswith("_")]:
+                series.setdefault(name, []).append((record.history.step.num, values[name]))
+    return series
+
+
+def trackio_series(home):
+    series = {}
+    (path,) = (home.parent / "trackio").glob("*.db")
+    with sqlite3.connect(path) as opened:
+        rows = opened.execute("select run_name, step, metrics from metrics order by id").fetchall()
+    assert len({name for name, *_ in rows}) == 1
+    for _, step, text in rows:
+        for name, value in json.loads(text).items():
+            series.setdefault(name, []).append((step, value))
+    return series
+
+
+def mlflow_series(home):
+    from mlflow import MlflowClient
+
+    client = MlflowClient()
+    (run,) = client.search_runs([client.get_experiment_by_name("populab").experiment_id])
+    assert (run.info.run_name, run.info.status) == (home.name, "FINISHED")
+    return {
+        name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
+        for name in run.data.metrics
+    }
+
+
+READ = {
+    "tensorboard": tensorboard_series,
+    "wandb": wandb_series,
+    "trackio": trackio_series,
+    "mlflow": mlflow_series,
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the trackers' own packages
+@pytest.mark.parametrize("name", READ)
+def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, name):
+    pytest.importorskip(name, reason=f"pip install {name}")
+    config, home = runs.config(f"report_to=[{name}]", "save_every=2"), tmp_path / "mine"
+    with pytest.raises(KeyboardInterrupt):
+        train(config, home, Stop(quiet=True))
+    resume(home, Progress(quiet=True))
+    rows = list(read_rows(home / "metrics.jsonl", StepRow))
+    series = READ[name](home)
+    for field, values in {
+        "frac_reward_zero_std": [row.frac_reward_zero_std for row in rows],
+        "rewards/student/mean": [row.student_reward for row in rows],
+        "s0/entropy": [row.members["s0"].entropy for row in rows],
+        "ratings/t0/mu": [row.ratings["t0"][0] for row in rows],
+        "learning_rate": [
+            config.learner.learning_rate * config.learner.schedule(row.step, config.steps)
+            for row in rows
+        ],
+    }.items():
+        expected = [(i, v) for i, v in enumerate(values, 1) if v is not None]
+        told = [step for step, _ in series[field]]
+        again = [] if name == "tensorboard" else [3]  # which was told, but not in a checkpoint
+        assert sorted(told) == sorted([step for step, _ in expected] + again)
+        for step, value in expected:
+            assert dict(series[field])[step] == pytest.approx(value, rel=1e-6)
+    measured = [r for r in read_rows(home / "yardstick.jsonl", YardstickRow) if r.member == "base"]
+    assert series["held_out/base/solve_rate"] == [
+        (0, pytest.approx(measured[0].solving.solve_rate, rel=1e-6))
+    ]
+
+
+def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(runs, tmp_path, monkeypatch, capsys):
+    told = []
+
+    def broken(values, step):
+        told.append(step)
+        if step == 2:
+            raise ConnectionError("the server\nis gone")
+
+    def closed():
+        raise AssertionError("what failed is not asked again")
+
+    opened = {
+        "wandb": ("json", lambda run: Tracker(broken, closed)),
+        "mlflow": ("json", lambda run: Tracker(lambda *_: None, lambda: 1 / 0)),
+        "trackio": ("json", lambda run: 1 / 0),
+    }
+    monkeypatch.setattr(session, "OPENERS", opened)
+    home = tmp_path / "told"
+    train(runs.config("report_to=[wandb, mlflow, trackio]"), home, Progress(quiet=True))
+    assert told == [0, 1, 2]
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "trackio failed and is left out from now on: division by zero",
+        "wandb failed and is left out from now on: the server",
+        "mlflow failed and is left out from now on: division by zero",
+    ]
+    train(runs.config(), tmp_path / "untold", Progress(quiet=True))
+    mine, expected = runs.outcome(home), runs.outcome(tmp_path / "untold")
+    assert {n for n in expected if mine[n] != expected[n]} == {"config.yaml"}
+
+
+def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(trackers.OPENERS, "wandb", ("no_such_package", None))
+    home = tmp_path / "run"
+    typed = ["train", "--set", "report_to=[wandb]", "--out", str(home), "--quiet"]
+    done = CliRunner().invoke(main, typed)
+    assert done.exit_code == 2
+    assert "report_to names wandb, which is not installed; type: pip install" in done.output
+    assert not home.exists()
+
+
+def test_an_unknown_tracker_is_told_from_known_ones():
+    with pytest.raises(ConfigError, match="did you mean tensorboard"):
+        read_config({"report_to": ["tensorbord"]})
+
+
+def test_names_are_those_of_trl_where_it_has_them(runs, tmp_path):
+    train(runs.config("steps=1"), tmp_path / "run", Progress(quiet=True))
+    (row,) = read_rows(tmp_path / "run" / "metrics.jsonl", StepRow)
+    found = step_metrics(row, [], 0.25)
+    of_member = {name.partition("/")[2] for name in found if name.startswith("s0/")}
+    assert {
+        "reward",
+        "loss",
+        "entropy",
+        "grad_norm",
+        "clip_ratio/region_mean",
+        "sampling/importance_sampling_ratio/mean",
+        "sampling/sampling_logp_difference/max",
+    } <= of_member
+    assert found["learning_rate"] == 0.25
+    assert found["step_time"] == pytest.approx(sum(row.seconds.values()))
+    assert "step" not in found
+    base = YardstickRow(member="base", step=0)
+    assert measured_metrics([base]) == {}
