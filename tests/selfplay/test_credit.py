@@ -8,8 +8,10 @@ import pytest
 from code_verifier import Proposal, Task
 from evals.engine.rollout import Rollout
 from selfplay.config.run_config import RunConfig
+from selfplay.population.writing import Written
 from selfplay.run.stages import FORM, Attempt, Match, Proposed, Solved, Verified
 from selfplay.step.credit import assign_credit
+from selfplay.step.step_record import task_rows
 
 PROGRAM = "def f(a):\n    return a"
 MATCH = Match("t0", "s0")
@@ -23,7 +25,8 @@ def rollout(n, reason="stop"):
 def solved(n, scores, *, match=MATCH, kind="code_o", status="ok"):
     """A proposal with attempts of these scores; None is an ill-formed text."""
     proposal = None if status == FORM else Proposal(kind, PROGRAM, "1")
-    p = Proposed(f"p{n}", n, match, kind, (), rollout(1000 * n), "text", proposal)
+    written = Written(rollout(1000 * n), "text", proposal, proposal)
+    p = Proposed(f"p{n}", n, match, kind, (), written)
     task = Task(kind, PROGRAM, "1", "1") if status == "ok" else None
     attempts = tuple(
         Attempt(
@@ -168,3 +171,31 @@ def test_a_faulty_attempt_enters_neither_rho_nor_the_baseline():
     assert broken.rho == fewer.rho == pytest.approx(1 / 3)
     other = solved(1, [1.0, 0.0])
     assert assign_credit([broken, other], RunConfig()) == assign_credit([fewer, other], RunConfig())
+
+
+def test_rows_say_what_every_text_earned_and_was_moved_by():
+    credit = assign_credit(STEP, RunConfig())
+    rows = task_rows(STEP, credit, 1)
+    assert [row.reward for row in rows] == [p.reward for p in credit.proposals]
+    moved = [s.advantage for s in credit.samples]
+    assert [row.advantage for row in rows] == moved[: len(rows)]
+    told = [(a.answer, a.score, a.count, a.reward, a.advantage) for a in rows[0].attempts]
+    rewards = [a.reward for a in credit.attempts]
+    first = len(rows)
+    assert told == [
+        ("1", 1.0, 2, rewards[0], moved[first]),
+        ("1", 0.0, 1, rewards[2], moved[first + 2]),
+        (None, 0.0, 1, rewards[3], moved[first + 3]),
+    ]
+    assert told[0][4] > 0.0 > told[1][4] > told[2][4]
+
+
+def test_what_the_sandbox_broke_moved_nobody():
+    broken = replace(STEP[0], attempts=tuple(replace(a, void=True) for a in STEP[0].attempts))
+    whole = solved(5, [1.0, 1.0, 0.0])
+    first, *others = whole.attempts
+    half = replace(whole, attempts=(replace(first, void=True), *others))
+    rows = task_rows([broken, half], assign_credit([broken, half], RunConfig()), 1)
+    assert (rows[0].reward, rows[0].advantage) == (None, None)
+    assert {(a.reward, a.advantage) for a in rows[0].attempts} == {(None, None)}
+    assert all(a.reward is not None for a in rows[1].attempts)

@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -17,14 +19,15 @@ from selfplay.report.page import ReportError, write_report
 from selfplay.report.plot_frame import ticks, value_range
 from selfplay.report.reading.lineage import lives
 from selfplay.report.reading.run_data import read_run
+from selfplay.report.reading.shown import Shown
 from selfplay.report.reading.trend import smooth, thin, trend
 from selfplay.report.summary import summary_text
 from synthetic_run import HOSTILE, Page, make_run, write_rows
 
 
-def report(tmp_path, *runs, name="page.html"):
+def report(tmp_path, *runs, name="page.html", **options):
     page = tmp_path / name
-    write_report(runs, page)
+    write_report(runs, page, **options)
     return page.read_text(encoding="utf-8")
 
 
@@ -37,8 +40,9 @@ def test_page_is_self_contained(run, tmp_path):
     text = report(tmp_path, run)
     page = Page(text)
     for tag, attrs in page.tags:
-        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form", "a")
-        assert not {"src", "href", "xlink:href", "style", "srcset", "action"} & set(attrs)
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+        assert attrs.get("href", "#").startswith("#"), "links lead to the page itself"
+        assert not {"src", "xlink:href", "style", "srcset", "action"} & set(attrs)
         assert not any(name.startswith("on") for name in attrs)
     assert not re.search(r"https?://|//cdn|@import|url\(", text)
     assert len(text.encode()) < 2_000_000
@@ -297,6 +301,38 @@ def test_cards_say_verdicts_and_what_the_student_saw(run, tmp_path):
         assert words in page.text
     assert "rejected: form" in page.text
     assert page.count("article", "rejected") == 18
+
+
+def test_a_task_can_be_followed_from_its_reference_to_what_it_moved(runs, tmp_path):
+    home = runs.train(tmp_path / "run", "steps=2", "yardstick.eval_every=0")
+    text = report(tmp_path, home, gallery_steps=[1, 2])
+    rows = {row.id: row for row in read_rows(home / "tasks.jsonl", TaskRow)}
+    later = [row for row in rows.values() if row.step == 2 and row.accepted and row.attempts]
+    assert later
+    shown = Shown(read_run(home), later)
+    for row in later:
+        assert shown.to_teacher(row) in html.unescape(text)
+        assert shown.to_student(row) in html.unescape(text)
+    page = Page(text)
+    for words in ("was shown after seed-", "teacher's reward ", ", advantage ", " · reward "):
+        assert words in page.text, words
+    cards = [a for t, a in page.tags if t == "article"]
+    assert {m for a in cards for m in a["data-member"].split()} == {"t0", "t1", "s0", "s1"}
+    assert {a["data-verdict"] for a in cards} & {"unsolved", "solved", "partly solved"}
+
+
+def test_prompts_of_a_run_with_other_settings_are_left_out(run):
+    (row, *_) = read_rows(run / "tasks.jsonl", TaskRow)
+    shown = Shown(replace(read_run(run), config={"unknown": 1}), [row])
+    assert (shown.to_teacher(row), shown.to_student(row)) == (None, None)
+
+
+def test_a_child_in_the_tree_leads_to_what_was_done(run, tmp_path):
+    page = Page(report(tmp_path, run))
+    places = {a["id"] for t, a in page.tags if t == "tr" and "id" in a}
+    links = {a["href"] for t, a in page.tags if t == "a" and "birth" in a.get("href", "")}
+    assert links == {f"#{place}" for place in places}
+    assert len(links) == 3
 
 
 def test_lives_follow_replacements(run):

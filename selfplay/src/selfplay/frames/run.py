@@ -18,7 +18,10 @@ from selfplay.run.directory import TASKS
 
 _ELSEWHERE = ("members", "ratings", "matches", "evolution")
 """Fields of a step that are tables of their own."""
-ATTEMPT = ("task", "step", "student", "kind", "verdict", "thought", "answer", "score", "count")
+ATTEMPT = (
+    *("task", "step", "student", "kind", "verdict"),
+    *("thought", "answer", "score", "count", "reward", "advantage"),
+)
 MATCH = ("step", "teacher", "student", "predicted", "observed")
 
 

@@ -17,6 +17,10 @@ class AttemptRow(Struct, frozen=True):
     score: float = 0.0
     """In [0, 1]."""
     count: AtLeastOne = 1
+    reward: float | None = None
+    """None where nobody learned from it, and in older runs."""
+    advantage: float | None = None
+    """By which it moved its student."""
 
     @property
     def verdict(self) -> str:
@@ -55,6 +59,8 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     """The frozen base's, where the task was drawn for comparison."""
     reward: float | None = None
     """The teacher's."""
+    advantage: float | None = None
+    """By which it moved its teacher."""
     attempts: tuple[AttemptRow, ...] = ()
     text: str | UnsetType | None = UNSET
     """What the teacher wrote, where it could not be read as a proposal."""

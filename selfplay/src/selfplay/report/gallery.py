@@ -7,6 +7,7 @@ from selfplay.records.row_file import read_rows
 from selfplay.records.task_row import TaskRow
 from selfplay.report.markup import element, escape
 from selfplay.report.reading.run_data import Run
+from selfplay.report.reading.shown import Shown
 from selfplay.report.task_card import task_card
 
 ACCEPTED = 4
@@ -33,14 +34,14 @@ def gallery_steps(run: Run, wanted: Sequence[int] = ()) -> list[int]:
 
 
 def gallery(runs: Sequence[Run], wanted: Sequence[int] = (), most_bytes: int = MOST_BYTES) -> str:
-    """Return the cards of all runs, marked with run, step, kind and status for the selector."""
+    """Return the cards of all runs, marked for the selector."""
     budget = most_bytes // len(runs)
     cards, left_out = [], 0
     for run in runs:
         steps = set(gallery_steps(run, wanted))
         rows = read_rows(run.directory / "tasks.jsonl", TaskRow)
         chosen = choose(row for row in rows if row.step in steps)
-        made, skipped = _within_budget(run, chosen, budget)
+        made, skipped = _within_budget(run, chosen, Shown(run, [c.task for c in chosen]), budget)
         cards += made
         left_out += skipped
     if not cards:
@@ -81,11 +82,13 @@ def _varied(tasks: list[TaskRow], most: int) -> list[TaskRow]:
     return [*first.values(), *others][:most]
 
 
-def _within_budget(run: Run, chosen: list[Chosen], budget: int) -> tuple[list[str], int]:
+def _within_budget(
+    run: Run, chosen: list[Chosen], shown: Shown, budget: int
+) -> tuple[list[str], int]:
     """Return cards in their order, lower ranks served first, and how many were left out."""
     cards: dict[int, str] = {}
     for place in sorted(range(len(chosen)), key=lambda i: (chosen[i].rank, i)):
-        card = task_card(chosen[place].task, run.name)
+        card = task_card(chosen[place].task, run.name, shown)
         size = len(card.encode())
         if size <= budget:
             cards[place] = card

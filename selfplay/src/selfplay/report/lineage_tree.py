@@ -1,15 +1,18 @@
 """The lineage picture: one lane per place in a role, bars for lives, curves from parents."""
 
+import re
+
 from selfplay.report.markup import coordinate, element, escape, figure
 from selfplay.report.plot_frame import Frame, drawing, panel, step_range, ticks
 from selfplay.report.reading.lineage import Life, lives
-from selfplay.report.reading.run_data import Birth, Run
+from selfplay.report.reading.run_data import Run
 
 LANE = 34.0
 BAR = 18.0
 HINT = (
     "Each lane is a place in the population. A bar is a member's life; at an evolution step the "
-    "weakest (×) makes room for a child, and curves lead from its parents to it."
+    "weakest (×) makes room for a child, and curves lead from its parents to it; a click on the "
+    "child leads to what was done to them."
 )
 
 
@@ -24,7 +27,7 @@ def lineage_panel(run: Run) -> str:
     low, high = step_range([0, *(step.step for step in run.steps)])
     frame = Frame((low, high), (0.0, 1.0), width=1080.0, height=height, left=70.0, right=16.0)
     parts = [_axis(frame, lanes), _lane_names(everyone)]
-    parts += [_bar(frame, life, run.last) for life in everyone]
+    parts += [_bar(frame, life, run) for life in everyone]
     parts += [
         _branch(frame, by_name[parent], life)
         for life in everyone
@@ -34,7 +37,12 @@ def lineage_panel(run: Run) -> str:
     ]
     content = drawing(frame, "".join(parts), "Lineage of the members over steps")
     box = element("div", content, class_="scroll", tabindex="0")
-    return panel("Lineage", HINT, box + _table(run.births), class_="panel full")
+    return panel("Lineage", HINT, box + _table(run), class_="panel full")
+
+
+def _place(run: Run, child: str) -> str:
+    """Return the id of a child's row among the births."""
+    return re.sub(r"\W+", "-", f"birth-{run.name}-{child}")
 
 
 def _axis(frame: Frame, lanes: int) -> str:
@@ -63,8 +71,8 @@ def _middle(lane: int) -> float:
     return 14.0 + LANE * (lane + 0.5)
 
 
-def _bar(frame: Frame, life: Life, last: int) -> str:
-    start, end = frame.px(life.born), frame.px(life.died or last)
+def _bar(frame: Frame, life: Life, run: Run) -> str:
+    start, end = frame.px(life.born), frame.px(life.died or run.last)
     width, top = max(end - start - 3, 2.0), _middle(life.lane) - BAR / 2
     role = "c0" if life.role == "teacher" else "c1"
     title = element("title", escape(_story(life)))
@@ -85,7 +93,8 @@ def _bar(frame: Frame, life: Life, last: int) -> str:
             break
     if life.died is not None:
         parts.append(element("text", "×", class_="death mid", x=end - 8, y=_middle(life.lane) + 5))
-    return element("g", "".join(parts))
+    drawn = element("g", "".join(parts))
+    return element("a", drawn, href=f"#{_place(run, life.name)}") if life.birth else drawn
 
 
 def _branch(frame: Frame, parent: Life, child: Life) -> str:
@@ -112,7 +121,8 @@ def _story(life: Life) -> str:
     return origin + (f"; replaced after step {life.died}" if life.died is not None else "; alive")
 
 
-def _table(births: list[Birth]) -> str:
+def _table(run: Run) -> str:
+    births = run.births
     if not births:
         return element("p", "No member was replaced in this run.", class_="hint")
     head = "".join(
@@ -130,7 +140,8 @@ def _table(births: list[Birth]) -> str:
             change,
             birth.removed,
         ]
-        rows.append(element("tr", "".join(element("td", escape(cell)) for cell in cells)))
+        row = "".join(element("td", escape(cell)) for cell in cells)
+        rows.append(element("tr", row, id=_place(run, birth.child)))
     table = element("table", element("tr", head) + "".join(rows))
     title = "1 birth" if len(births) == 1 else f"{len(births)} births"
     return element("details", element("summary", title) + element("div", table, class_="scroll"))

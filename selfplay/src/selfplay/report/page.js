@@ -8,8 +8,14 @@
   const chosen = {};
   const buttons = {};
 
+  // A card has one run, step, kind and verdict, and the members that it is about.
+  function own(card, name) {
+    return name === "member" ? card.dataset.member.split(" ") : [card.dataset[name]];
+  }
+
   function values(name) {
-    return Array.from(new Set(cards.map((card) => card.dataset[name])));
+    const found = Array.from(new Set(cards.flatMap((card) => own(card, name))));
+    return name === "member" ? found.sort() : found;
   }
 
   function press(name, value) {
@@ -20,15 +26,15 @@
   }
 
   function lastStep(run) {
-    const own = cards.filter((card) => run === null || card.dataset.run === run);
-    return String(Math.max(...own.map((card) => Number(card.dataset.step))));
+    const mine = cards.filter((card) => run === null || card.dataset.run === run);
+    return String(Math.max(...mine.map((card) => Number(card.dataset.step))));
   }
 
   function show() {
     let shown = 0;
     for (const card of cards) {
       const fits = Object.keys(chosen).every(
-        (name) => chosen[name] === null || card.dataset[name] === chosen[name]
+        (name) => chosen[name] === null || own(card, name).includes(chosen[name])
       );
       card.hidden = !fits;
       if (fits) shown += 1;
@@ -66,7 +72,8 @@
   choice("run", values("run")[0]);
   choice("step", lastStep(values("run")[0]));
   choice("kind", null);
-  choice("status", null);
+  choice("member", null);
+  choice("verdict", null);
   bar.hidden = false;
   show();
 })();

@@ -1,8 +1,10 @@
-"""One task as a card: what the teacher wrote, what the student saw, and what it answered."""
+"""One task as a card, from what the teacher was shown to what both were moved by."""
 
 from selfplay.records.task_row import AttemptRow, TaskRow
 from selfplay.report.markup import clip, element, escape, figure
+from selfplay.report.reading.shown import Shown
 
+MOST_PROMPT = 3000
 MOST_PROGRAM = 3000
 MOST_THOUGHT = 1500
 MOST_VALUE = 600
@@ -19,10 +21,12 @@ VALUE_TITLES = {
 }
 
 
-def task_card(task: TaskRow, run: str) -> str:
+def task_card(task: TaskRow, run: str, shown: Shown) -> str:
     """Return the card of a task; `run` marks it for the page's selector."""
     accepted = task.accepted
     parts = [_head(task, accepted)]
+    references = f" after {', '.join(task.references)}" if any(task.references) else ""
+    parts.append(_prompt(f"What {task.teacher} was shown{references}", shown.to_teacher(task)))
     if task.program:
         title = PROGRAM_TITLES.get(task.kind, "Program")
         parts.append(_block(title, task.program, MOST_PROGRAM))
@@ -32,6 +36,7 @@ def task_card(task: TaskRow, run: str) -> str:
         parts.append(_block("Why it was rejected", task.reason, MOST_VALUE))
     parts.append(_examples(task) if task.kind == "code_f" else _values(task))
     if task.attempts:
+        parts.append(_prompt(f"What {task.student} was shown", shown.to_student(task)))
         parts.append(_attempts(task))
     return element(
         "article",
@@ -40,8 +45,34 @@ def task_card(task: TaskRow, run: str) -> str:
         data_run=run,
         data_step=str(task.step),
         data_kind=task.kind,
-        data_status="accepted" if accepted else "rejected",
+        data_member=" ".join(filter(None, (task.teacher, task.student))),
+        data_verdict=_outcome(task),
     )
+
+
+def _outcome(task: TaskRow) -> str:
+    """What came of a proposal, in a word that cards are chosen by."""
+    if not task.accepted:
+        return task.status
+    if task.rho is None:
+        return "not tried"
+    return "unsolved" if task.rho == 0.0 else "solved" if task.rho == 1.0 else "partly solved"
+
+
+def _earned(reward: float | None, advantage: float | None) -> str:
+    """Say what a text earned, and by how much that moved its writer."""
+    if reward is None:
+        return ""
+    if advantage is None:
+        return f"reward {figure(reward)}"
+    return f"reward {figure(reward)}, advantage {'+' if advantage > 0.0 else ''}{figure(advantage)}"
+
+
+def _prompt(title: str, prompt: str | None) -> str:
+    if prompt is None:
+        return ""
+    text = element("pre", escape(clip(prompt, MOST_PROMPT)), tabindex="0")
+    return element("details", element("summary", escape(title)) + text, class_="shown")
 
 
 def _head(task: TaskRow, accepted: bool) -> str:
@@ -53,7 +84,8 @@ def _head(task: TaskRow, accepted: bool) -> str:
         tries = sum(attempt.count for attempt in task.attempts)
         right = sum(a.count for a in task.attempts if a.verdict == "right")
         verdict = f"solved {right} of {tries}" if tries else "accepted"
-    reward = "" if task.reward is None else f"teacher's reward {figure(task.reward)}"
+    earned = _earned(task.reward, task.advantage)
+    reward = f"teacher's {earned}" if earned else ""
     badge = element("span", escape(verdict), class_="badge" if accepted else "badge bad")
     words = f"step {task.step} · {task.kind} · {players}"
     line = element("span", escape(words)) + badge
@@ -105,7 +137,9 @@ def _attempt(attempt: AttemptRow) -> str:
     mark = element("span", MARKS[verdict], class_=f"mark {verdict}", aria_hidden="true")
     said = verdict if verdict != "partly" else f"partly right ({figure(attempt.score, share=True)})"
     head = f"{mark} {said}" + (f" × {attempt.count}" if attempt.count > 1 else "")
-    parts = [element("div", head, class_="verdict")]
+    earned = _earned(attempt.reward, attempt.advantage)
+    quiet = element("span", f" · {earned}", class_="quiet") if earned else ""
+    parts = [element("div", head + quiet, class_="verdict")]
     if attempt.answer is not None:
         parts.append(element("pre", escape(clip(attempt.answer, MOST_VALUE)), tabindex="0"))
     if attempt.thought.strip():

@@ -22,7 +22,7 @@ from selfplay.records.step_row import (
 )
 from selfplay.records.task_row import AttemptRow, TaskRow
 from selfplay.run.run import Run
-from selfplay.run.stages import Match, Solved, by_match
+from selfplay.run.stages import Attempt, Match, Solved, by_match
 from selfplay.step.credit import Credit
 from selfplay.yardstick.same_tasks import same_tasks_row
 
@@ -32,11 +32,16 @@ COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[TaskRow]:
     """Return the rows of tasks.jsonl: every proposal with verdict, metrics, rho and attempts."""
     rows = []
-    rewards = {r.task: r.reward for r in credit.proposals}
+    moved = iter([sample.advantage for sample in credit.samples])
+    taught = {r.task: (r.reward, next(moved)) for r in credit.proposals}
+    learned = defaultdict(list)
+    for r in credit.attempts:
+        learned[r.task].append((r.reward, next(moved)))
     for s in solved:
         v = s.verified
         p, task = v.proposed, v.task
         source = task or p.written.proposal
+        reward, advantage = taught.get(p.id, (None, None))
         row = TaskRow(
             id=p.id,
             step=step,
@@ -56,8 +61,9 @@ def task_rows(solved: Sequence[Solved], credit: Credit, step: int) -> list[TaskR
             metrics=asdict(v.metrics) if v.metrics else None,
             rho=s.rho if s.judged else None,
             base_rho=s.base_rho if s.base_judged else None,
-            reward=rewards.get(p.id),
-            attempts=_attempts(s),
+            reward=reward,
+            advantage=advantage,
+            attempts=_attempts(s, learned[p.id]),
             text=p.written.text if p.written.proposal is None else msgspec.UNSET,
         )
         rows.append(row)
@@ -117,13 +123,19 @@ def metrics_row(
     )
 
 
-def _attempts(s: Solved) -> tuple[AttemptRow, ...]:
-    counts = Counter((a.answer, a.score) for a in s.attempts)
-    thoughts: dict[tuple[str | None, float], str] = {}
+def _attempts(s: Solved, learned: Sequence[tuple[float, float]]) -> tuple[AttemptRow, ...]:
+    """Group equal answers; learned: reward and advantage of each judged attempt."""
+    groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
     for a in s.attempts:
-        thought = a.text if a.answer is None else a.text[: a.text.rfind(a.answer)]
-        thoughts.setdefault((a.answer, a.score), thought)
-    return tuple(AttemptRow(t, *answer, counts[answer]) for answer, t in thoughts.items())
+        groups[a.answer, a.score].append(a)
+    of_attempt = {id(a): earned for a, earned in zip(s.judged, learned, strict=False)}
+    rows = []
+    for (answer, score), group in groups.items():
+        text = group[0].text
+        thought = text if answer is None else text[: text.rfind(answer)]
+        earned = next((of_attempt[id(a)] for a in group if id(a) in of_attempt), (None, None))
+        rows.append(AttemptRow(thought, answer, score, len(group), *earned))
+    return tuple(rows)
 
 
 def _members(
