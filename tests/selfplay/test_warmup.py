@@ -18,6 +18,9 @@ from selfplay.population.opening import open_learner
 from selfplay.population.warm_start import start_from
 from selfplay.prompts import nano
 from selfplay.prompts.template import template_named
+from selfplay.report.measures import YARDSTICK
+from selfplay.report.reading.run_data import read_run
+from selfplay.report.reading.standing import conclusion
 from selfplay.warmup.examples import make_examples
 from selfplay.warmup.settings import WarmupSettings
 from selfplay.warmup.supervised_step import TokenPair, mean_loss, supervised_step
@@ -296,6 +299,15 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
         for path, slot in given.slots.items():
             assert torch.equal(mine.slots[path].A, slot.A)
             assert torch.equal(mine.slots[path].B, slot.B)
+    # What they can do then is measured before the first step, and is no gain of the run.
+    rows = runs.rows(run / "yardstick.jsonl")
+    start, end = ({r["member"]: r for r in rows if r["step"] == step} for step in (0, 1))
+    assert set(start) == {"base", "t0", "t1", "s0", "s1"}
+    assert start["s0"]["solving"]["solved"] == end["s0"]["solving"]["solved"]
+    solved = start["s0"]["solving"]["solve_rate"]
+    assert f"(warm start: {solved:.1%})".replace("%", " %") in conclusion(read_run(run).standings)
+    held_out = next(m for m in YARDSTICK if m.title == "Held-out solve rate")
+    assert held_out.values(read_run(run))[0] == (0, pytest.approx(solved))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from statistics import fmean
 from msgspec import UnsetType
 
 from selfplay.records.step_row import Maybe, StepRow
-from selfplay.records.yardstick_row import YardstickRow
+from selfplay.records.yardstick_row import BASE, YardstickRow
 from selfplay.report.reading.run_data import Run
 
 
@@ -39,11 +39,12 @@ class Reading(Measure):
     of: Callable[[YardstickRow], float | None] = lambda standing: None
 
     def values(self, run: Run) -> list[tuple[int, float | None]]:
-        """Return (step, value) for every measurement of a run, step 0 for the base itself."""
+        """Return (step, value) for every measurement of a run; where only the base was, of it."""
         found: dict[int, list[float]] = {}
+        of_members = {s.step for s in run.standings if s.role != BASE}
         for standing in run.standings:
             value = self.of(standing)
-            if value is not None:
+            if value is not None and (standing.role != BASE or standing.step not in of_members):
                 found.setdefault(standing.step, []).append(value)
         return [(step, fmean(values)) for step, values in sorted(found.items())]
 
@@ -96,7 +97,7 @@ YARDSTICK = (
     Reading(
         "Held-out solve rate",
         "% of attempts",
-        "Students on tasks that no teacher wrote and that never change; at step 0 the frozen base.",
+        "Students on tasks that no teacher wrote and that never change; at step 0 as they began.",
         share=True,
         of=lambda standing: standing.rate.solve_rate if standing.rate else None,
     ),

@@ -18,10 +18,13 @@ def is_due(run: Run, step: int) -> bool:
 def measure_members(run: Run, step: int) -> list[YardstickRow]:
     """Return a row for every living member, and before the first step for the base.
 
-    Before the first step every member is the base (its B is 0): only the base is sampled then.
+    Without a warm start every member is the base before the first step (its B is 0): only the base
+    is sampled then.
     """
     y = run.yardstick
-    members: list[str | None] = [None] if step == 0 else list(run.learner.members)
+    members: list[str | None] = [None] if step == 0 else []
+    if step > 0 or run.config.warm_start is not None:
+        members += run.learner.members
     if y.base is None:
         (y.base,) = solve_held_out(run, [None], y.tasks)
     roles = {m: BASE if m is None else role_of(m) for m in members}

@@ -24,15 +24,22 @@ def teachers(standings: Sequence[YardstickRow]) -> list[YardstickRow]:
 
 
 def conclusion(standings: Sequence[YardstickRow]) -> str:
-    """Return one line: held-out rate before and after, mean of the living; empty without any."""
+    """Return one line: held-out rate before and after, mean of the living; empty without any.
+
+    Members that began with a warm start have a rate of their own before the first step.
+    """
     found = solvers(latest(standings))
     rate = mean_rate([r for s in found if (r := s.rate)])
     if rate is None or rate.solve_rate is None or rate.base_solve_rate is None:
         return ""
     who = "the agent" if found[0].role == "agent" else "students"
+    first = mean_rate([r for s in solvers(standings) if s.step == 0 and (r := s.rate)])
+    start = ""
+    if found[0].step > 0 and first is not None and first.solve_rate is not None:
+        start = f" (warm start: {first.solve_rate:.1%})"
     return (
         f"Held-out tasks, never trained on: {who} solve {rate.solve_rate:.1%} after step "
-        f"{found[0].step}, the frozen base {rate.base_solve_rate:.1%} "
+        f"{found[0].step}{start}, the frozen base {rate.base_solve_rate:.1%} "
         f"({100 * (rate.solve_rate - rate.base_solve_rate):+.1f} points)"
     ).replace("%", " %")
 
