@@ -11,7 +11,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import MemberState, NamedState, joined, parted
 from selfplay.learning.update_stats import UpdateStats
 from selfplay.workers.pool import WorkerPool
-from selfplay.workers.transport import pack_samples, packed, unpacked
+from selfplay.workers.transport import pack_samples, pack_state, read_state
 
 
 class RemoteLearner:
@@ -57,7 +57,7 @@ class RemoteLearner:
 
     def state_dict(self) -> NamedState:
         """Return what one learner of all members would."""
-        return joined([unpacked(state) for state in self._pool.states])
+        return joined([read_state(state) for state in self._pool.states])
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the numbers of members must agree."""
@@ -66,7 +66,7 @@ class RemoteLearner:
             raise SelfplayError(
                 f"the state has {len(states)} members, expected {len(self.members)}"
             )
-        self._pool.load([packed(state) for state in states])
+        self._pool.load([pack_state(state) for state in states])
 
     def _ask(self, member: str, ask: Any) -> Any:
         owners = self._pool.places([member])

@@ -34,8 +34,6 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     if address is None:
         # What Ray sets on other systems, where it then binds to the loopback address alone.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        # Workers give way to other programs no more than a run in one process does.
-        os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     require_ray()

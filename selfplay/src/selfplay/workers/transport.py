@@ -53,13 +53,13 @@ def read_samples(packed: tuple[TokenRows, list[Any]]) -> list[TrainingSample]:
     ]
 
 
-def packed(state: MemberState) -> MemberState:
+def pack_state(state: MemberState) -> MemberState:
     """Return the state with numpy arrays for tensors."""
     arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in state.tensors.items()}
     return replace(state, tensors=arrays)
 
 
-def unpacked(state: MemberState) -> MemberState:
+def read_state(state: MemberState) -> MemberState:
     """Return the state with tensors again; they are for reading only, and keep the store's copy."""
     arrays: dict[str, Any] = dict(state.tensors)
     with warnings.catch_warnings():

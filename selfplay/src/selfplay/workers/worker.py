@@ -24,7 +24,7 @@ from selfplay.population.opening import open_learner, open_template
 from selfplay.population.publishing import Publisher
 from selfplay.population.writing import LocalWriters
 from selfplay.workers.token_rows import TokenRows
-from selfplay.workers.transport import pack_written, packed, read_samples, unpacked
+from selfplay.workers.transport import pack_state, pack_written, read_samples, read_state
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -91,12 +91,12 @@ class Worker:
     @_timed
     def states(self) -> list[MemberState]:
         """Return the states of all members."""
-        return [packed(self._learner.member_state(member)) for member in self._learner.members]
+        return [pack_state(self._learner.member_state(member)) for member in self._learner.members]
 
     @_timed
     def load(self, states: Sequence[MemberState], step: int) -> None:
         """Go on from these states, one for each place, as of this step."""
-        self._learner.load_members([unpacked(state) for state in states])
+        self._learner.load_members([read_state(state) for state in states])
         self._publisher.publish(step)
 
     @_timed
@@ -116,13 +116,13 @@ class Worker:
         """Learn; return the statistics and the new states of the members that had samples."""
         self._engine.release()
         stats = self._learner.update(read_samples(samples), lr_factor)
-        return stats, [packed(self._learner.member_state(member)) for member in stats]
+        return stats, [pack_state(self._learner.member_state(member)) for member in stats]
 
     @_timed
     def replace(self, member: str, adapter: Adapter, new_name: str) -> MemberState:
         """Put an adapter in a member's place; return the new state."""
         self._learner.replace(member, adapter, new_name)
-        return packed(self._learner.member_state(new_name))
+        return pack_state(self._learner.member_state(new_name))
 
     @_timed
     def export(self, member: str) -> Adapter:
