@@ -1,11 +1,13 @@
 """Estimated against real peaks of memory: what `selfplay plan` says, and what a process takes.
 
-    python tests/benchmarks/plan_peaks.py [BASE] [--markdown]
+    python tests/benchmarks/plan_peaks.py [BASE] [--cases nano smol] [--markdown]
 
 Each row is a process of its own that does one phase at the sizes that the plan assumes: an update
 on the largest micro-batches of both roles, or samples from the longest prompts up to the longest
-completion. BASE is a folder for the preset smol (its comment says how to make one). On a GPU the
-peak is that of torch's allocator; on a CPU it is the resident memory of the process.
+completion. BASE is a folder for the presets: of the small model for `smol` (its comment says how to
+make one), for `7b`, on a GPU, also of random weights (`random_base.py`). On a CPU the peak is the
+resident memory of the process; on a GPU the tensors' and what the driver takes, and in one more
+column what torch's allocator holds, with the gaps between tensors.
 """
 
 import argparse
@@ -40,6 +42,15 @@ SMOL = (
     ("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),
     ("smol", "sampling", ("rollout.max_rows=8",)),
 )
+HF = ("engine=hf",)
+LARGE = (
+    ("7b-1t1s", "learning", HF),
+    ("7b-4t4s", "learning", HF),
+    ("7b-4t4s", "learning", (*HF, "learner.gradient_checkpointing=false")),
+    ("7b-8t8s", "learning", HF),
+    ("7b-4t4s", "sampling", (*HF, "rollout.max_completion_length=256", "rollout.max_rows=32")),
+)
+CASES = {"nano": NANO, "smol": SMOL, "7b": LARGE}
 
 
 @dataclass(frozen=True)
@@ -60,17 +71,18 @@ def settings(preset: str, base: str, assignments: tuple[str, ...]) -> RunConfig:
     return read_config(data)
 
 
-def measured(preset: str, phase: str, base: str, assignments: tuple[str, ...]) -> float:
-    """Peak bytes of a process that does the phase."""
+def measured(preset: str, phase: str, base: str, assignments: tuple[str, ...]) -> list[float]:
+    """Peak bytes of a process that does the phase, and of its allocator."""
     command = [sys.executable, __file__, base or "none", "--phase", phase, "--preset", preset]
     done = subprocess.run([*command, *assignments], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def do(phase: str, config: RunConfig) -> float:
-    """Do a phase in this process, and return its peak."""
+def do(phase: str, config: RunConfig) -> list[float]:
+    """Do a phase in this process, and return its peaks."""
     import resource
 
     import torch
@@ -107,8 +119,13 @@ def do(phase: str, config: RunConfig) -> float:
         ]
         engine.rollouts(requests)
     if torch.cuda.is_available():
-        return float(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+        free, total = torch.cuda.mem_get_info()
+        driver = float(total - free - torch.cuda.memory_reserved())
+        return [
+            driver + torch.cuda.max_memory_allocated(),
+            driver + torch.cuda.max_memory_reserved(),
+        ]
+    return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0] * 2
 
 
 def sample(kind: Any, members: tuple[str, ...], rows: Rows, i: int) -> Any:
@@ -128,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("base", nargs="?", default="")
     parser.add_argument("assignments", nargs="*")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=["nano", "smol"])
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--phase", choices=("learning", "sampling"))
     parser.add_argument("--preset")
@@ -136,21 +154,22 @@ def main() -> None:
         config = settings(arguments.preset, arguments.base, tuple(arguments.assignments))
         print(json.dumps(do(arguments.phase, config)))
         return
-    cases = [*NANO, *(SMOL if arguments.base and Path(arguments.base).is_dir() else ())]
+    has_base = bool(arguments.base) and Path(arguments.base).is_dir()
+    cases = [c for name in arguments.cases if name == "nano" or has_base for c in CASES[name]]
     end, bar = (" |", "| ") if arguments.markdown else ("", "")
-    print(f"{bar}{'what':78} | {'estimated':>9} | {'measured':>9} | ratio{end}")
+    print(f"{bar}{'what':78} | {'estimated':>9} | {'measured':>9} | ratio | reserved{end}")
     if arguments.markdown:
-        print("|---|---|---|---|")
+        print("|---|---|---|---|---|")
     for preset, phase, assignments in cases:
         config = settings(preset, arguments.base, assignments)
         machine = found_machine(config.device, config.threads)
         plan = make_plan(config, read_architecture(config.base), machine)
         estimated = plan.learning if phase == "learning" else plan.sampling
-        found = measured(preset, phase, arguments.base, assignments)
+        found, reserved = measured(preset, phase, arguments.base, assignments)
         what = " ".join((preset, phase, *assignments))
         print(
             f"{bar}{what:78} | {estimated / GIB:9.2f} | {found / GIB:9.2f} | "
-            f"{estimated / found:5.2f}{end}",
+            f"{estimated / found:5.2f} | {reserved / GIB:8.2f}{end}",
             flush=True,
         )
 

@@ -41,6 +41,7 @@ from selfplay.planning.share import largest_share
 from selfplay.population.founders import all_founders
 from selfplay.population.memory import memory_mb
 from selfplay.population.parts import Parts
+from selfplay.population.prompt_bound import PromptBound
 from selfplay.population.writing import LocalWriters, Prompts
 from selfplay.prompts.template import template_named
 from selfplay.run.held_out import held_out_tasks
@@ -75,8 +76,10 @@ def main() -> None:
         @contextmanager
         def parts(_: RunConfig) -> Iterator[Parts]:
             template = template_named(config.template, config.base)
-            writers = RemoteWriters(pool, Prompts(template, pool.about.tokenizer, config.rollout))
-            yield Parts(RemoteLearner(pool), writers, Yes(), writers.publish, pool.end_step)
+            tokenizer, learner = pool.about.tokenizer, RemoteLearner(pool)
+            excess = PromptBound(config, template, tokenizer, None).excess
+            writers = RemoteWriters(pool, Prompts(template, tokenizer, config.rollout))
+            yield Parts(learner, writers, Yes(), excess, writers.publish, pool.end_step)
 
         with loop.new_run(config, Path(folder) / "run", parts) as run:
             for _ in range(arguments.steps):
@@ -110,7 +113,8 @@ def settings(members: int, steps: int) -> RunConfig:
         *("template=azr", f"steps={steps + 1}", "save_every=1000", "yardstick.eval_every=0"),
         *(f"teachers={members // 2}", f"students={members // 2}", "evolution.evolve_every=0"),
         *("rollout.kinds=[code_o]", "rollout.proposals=48", "rollout.num_generations=8"),
-        *("rollout.max_proposal_length=4096", "rollout.max_completion_length=4096"),
+        *("rollout.max_prompt_length=6144", "rollout.max_proposal_length=4096"),
+        "rollout.max_completion_length=4096",
         *("rollout.num_references=6", "rollout.buffer_tasks=16384"),
     ):
         override(data, assignment)
@@ -223,7 +227,7 @@ class Sleeping:
         """Return shares of the processes that are there."""
         hosts = cycle(self._hosts)
         shares = [Share(f"worker-{i}", self._bed(next(hosts), d), d) for i, d in enumerate(deals)]
-        return shares, About("here", 0, {}, "", tokenizer(), 1 << 20, True)
+        return shares, About("here", 0, {}, "", tokenizer(), None, 1 << 20, True)
 
     def _bed(self, host: Any, places: Sequence[int]) -> Any:
         """What stands for the actor of a worker with these members."""

@@ -217,9 +217,9 @@ def test_halved_rates_double_the_seconds():
 
 def test_longer_prompts_need_more():
     machine = gpu_named("H100")
-    short, long = (planned("7b-4t4s", machine, prompt_tokens=n) for n in (1000, 8000))
+    short, long = (planned("7b-4t4s", machine, prompt_tokens=n) for n in (1000, 6000))
     assert long.sampling >= short.sampling
-    assert long.step.proposals.longest_prompt == 8000
+    assert long.step.proposals.longest_prompt == 6000
 
 
 # devices ----------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from evals.engine.stacked_lora import stack_adapters
 from selfplay.errors import SelfplayError
 from selfplay.population import parts
 from selfplay.population.opening import open_learner as open_shared
-from selfplay.population.vllm_sampling import longest_sample
 from selfplay.step import loop
 
 SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]")
@@ -98,9 +97,3 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
             stack.layers["model.layers.0.self_attn.q_proj"].lora_B[1].add_(0.5)
         with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: log-prob"):
             run.parts.publish(1)
-
-
-def test_the_longest_sample_holds_the_references_and_the_answer(runs):
-    lengths = ("rollout.max_proposal_length=100", "rollout.max_completion_length=300")
-    assert longest_sample(runs.config(*lengths)) == 1024 + 100 + 300
-    assert longest_sample(runs.config(*lengths, "rollout.num_references=4")) == 1024 + 5 * 100

@@ -22,6 +22,9 @@ class RolloutConfig:
     """Task kinds in play."""
     temperature: Positive = 1.0
     """Sampling temperature of proposals and attempts."""
+    max_prompt_length: AtLeastOne | None = None
+    """Longest prompt, in tokens; a task that needs a longer one is refused as `too_long`. Null:
+    what a completion leaves of the context."""
     max_proposal_length: AtLeastOne = 128
     """Longest proposal, in tokens."""
     max_completion_length: AtLeastOne = 128

@@ -71,7 +71,7 @@ def read_architecture(base: str) -> Architecture:
 
     Raises ConfigError, one line, for one that is not.
     """
-    config = _config(base)
+    config = model_config(base)
     with torch.device("meta"):
         try:
             model = AutoModelForCausalLM.from_config(config)
@@ -101,7 +101,8 @@ def read_architecture(base: str) -> Architecture:
     )
 
 
-def _config(base: str) -> Any:
+def model_config(base: str) -> Any:
+    """Return transformers' configuration of a base model. Raises ConfigError, one line."""
     source = resolve(base)
     known = _QWEN25.fullmatch(source.removeprefix("Qwen/"))
     if known and not Path(source).is_dir():

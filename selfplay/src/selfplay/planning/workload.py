@@ -1,5 +1,6 @@
 """How many rows and tokens a step has, at most and as expected."""
 
+import math
 from dataclasses import dataclass, replace
 
 from selfplay.config.run_config import RunConfig
@@ -84,6 +85,10 @@ def workload(config: RunConfig, prompt_tokens: int | None = None, fill: float = 
     )
     if prompt_tokens is not None:
         proposals = replace(proposals, longest_prompt=prompt_tokens)
-        attempts = replace(attempts, longest_prompt=min(prompt_tokens, attempts.longest_prompt))
+    bound = min(prompt_tokens or math.inf, r.max_prompt_length or math.inf)
+    proposals, attempts = (
+        replace(rows, longest_prompt=int(min(bound, rows.longest_prompt)))
+        for rows in (proposals, attempts)
+    )
     members = 1 if single else config.teachers + config.students
     return Workload(proposals, attempts, members, fill)

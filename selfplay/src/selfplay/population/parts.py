@@ -15,6 +15,7 @@ from selfplay.learning.member_state import NamedState
 from selfplay.learning.update_stats import UpdateStats
 from selfplay.population.judging import LocalJudge
 from selfplay.population.opening import open_learner, open_sandbox, open_template
+from selfplay.population.prompt_bound import PromptBound
 from selfplay.population.publishing import Publisher
 from selfplay.population.writing import Answered, Draft, LocalWriters, Trial, Written
 from selfplay.records.step_row import WorkerRow
@@ -95,6 +96,8 @@ class Parts:
     learner: PopulationLearner
     writers: Writers
     judge: Judge
+    excess: Callable[[Task], str]
+    """Says why a task's prompts are too long; empty where they fit."""
     publish: Callable[[int], None]
     """Lets the writers sample from the members as of this step."""
     end_step: Callable[[], dict[str, WorkerRow]]
@@ -111,5 +114,8 @@ def local_parts(config: RunConfig) -> Iterator[Parts]:
         learner, engine = open_learner(config)
         with closing(engine):
             publisher = Publisher(learner, engine, config.dtype)
-            writers = LocalWriters(engine, open_template(config), config.rollout)
-            yield Parts(learner, writers, LocalJudge(sandbox), publisher.publish, dict)
+            template = open_template(config)
+            bound = PromptBound(config, template, engine.tokenizer, engine.context)
+            writers = LocalWriters(engine, template, config.rollout)
+            judge = LocalJudge(sandbox)
+            yield Parts(learner, writers, judge, bound.excess, publisher.publish, dict)

@@ -6,9 +6,7 @@ from evals.vllm_engine.engine import VLLMRolloutEngine
 from evals.vllm_engine.options import Serving, VLLMOptions
 from evals.vllm_engine.saved import serve
 from selfplay.config.run_config import RunConfig
-
-_FRAME_TOKENS = 1024
-"""Room in a prompt for the words around its tasks."""
+from selfplay.population.prompt_bound import longest_sample
 
 
 def open_vllm(
@@ -36,14 +34,3 @@ def open_vllm(
         max_rows=config.rollout.max_rows,
     )
     return serve(base, serving, options, shapes, threads=config.threads)
-
-
-def longest_sample(config: RunConfig) -> int:
-    """Tokens of the longest prompt and completion that a run is to expect.
-
-    A prompt shows tasks that were proposals once: a teacher's num_references, a student's one.
-    """
-    r = config.rollout
-    proposal = r.num_references * r.max_proposal_length + r.max_proposal_length
-    solution = r.max_proposal_length + r.max_completion_length
-    return _FRAME_TOKENS + max(proposal, solution)

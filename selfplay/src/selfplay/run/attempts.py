@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from code_verifier import Metrics, Proposal, Task, Validation
+from code_verifier import Metrics, Proposal, Status, Task, Validation
 from selfplay.population.writing import Answered, Trial
 from selfplay.run.run import Run
 from selfplay.run.stages import FORM, Attempt
@@ -11,7 +11,10 @@ from selfplay.run.stages import FORM, Attempt
 def validate(
     run: Run, proposals: Iterable[tuple[int, Proposal | None]]
 ) -> list[tuple[Validation, Metrics | None]]:
-    """Let the sandbox judge proposals as they come, each with its number; verdicts by number."""
+    """Let the sandbox judge proposals as they come, each with its number; verdicts by number.
+
+    What it accepts must also fit into the prompts of this run.
+    """
     unreadable = Validation(FORM, "the text is not a proposal", None)
     found: dict[int, tuple[Validation, Metrics | None]] = {}
     asked: list[int] = []
@@ -24,8 +27,11 @@ def validate(
                 asked.append(i)
                 yield proposal
 
-    for k, verdict in enumerate(run.judge.validate_many(readable())):
-        found[asked[k]] = verdict
+    for k, (verdict, metrics) in enumerate(run.judge.validate_many(readable())):
+        excess = "" if verdict.task is None else run.parts.excess(verdict.task)
+        if excess:
+            verdict, metrics = Validation(Status.TOO_LONG, excess), None
+        found[asked[k]] = verdict, metrics
     return [found[i] for i in range(len(found))]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -41,6 +42,17 @@ def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
         for i, key in enumerate(sorted(strata))
         for task in _spread(strata[key], share + (i < more))
     ]
+
+
+def require_room(tasks: Iterable[HeldOutTask], excess: Callable[[Task], str]) -> None:
+    """Raise ConfigError for a task that does not fit; excess: says why, empty where it fits."""
+    for held_out in tasks:
+        reason = excess(held_out.task)
+        if reason:
+            raise ConfigError(
+                f"yardstick.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "
+                "rollout.max_prompt_length"
+            )
 
 
 def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:

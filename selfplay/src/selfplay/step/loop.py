@@ -33,7 +33,7 @@ from selfplay.run.directory import (
     open_config,
     removed_unless_checkpointed,
 )
-from selfplay.run.held_out import held_out_tasks
+from selfplay.run.held_out import held_out_tasks, require_room
 from selfplay.run.run import Run
 from selfplay.run.seeds import seed_tasks
 from selfplay.run.stages import Match, Solved, by_match
@@ -181,6 +181,7 @@ def open_run(config: RunConfig, directory: Path, parts: OpenParts = local_parts)
         seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
         y = config.yardstick
         held_out = held_out_tasks(y.held_out, y.tasks) if y.eval_every else []
+        require_room(held_out, opened.excess)
         run = Run(
             config=config,
             directory=directory,

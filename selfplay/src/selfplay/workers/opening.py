@@ -11,6 +11,7 @@ from selfplay.population.founders import all_founders
 from selfplay.population.judging import LocalJudge
 from selfplay.population.opening import open_sandbox, open_template
 from selfplay.population.parts import Judge, Parts
+from selfplay.population.prompt_bound import PromptBound
 from selfplay.population.writing import Prompts
 from selfplay.workers.actors import Actors
 from selfplay.workers.pool import WorkerPool
@@ -51,9 +52,11 @@ def _opened(workers: Workers, config: RunConfig) -> Iterator[Parts]:
             _judge(ray, config, workers.address) as judge,
             closing(WorkerPool(Actors(ray, config, names, gpus), len(names), count)) as pool,
         ):
-            prompts = Prompts(open_template(config), pool.about.tokenizer, config.rollout)
-            writers = RemoteWriters(pool, prompts)
-            yield Parts(RemoteLearner(pool), writers, judge, writers.publish, pool.end_step)
+            template, about = open_template(config), pool.about
+            bound = PromptBound(config, template, about.tokenizer, about.context)
+            writers = RemoteWriters(pool, Prompts(template, about.tokenizer, config.rollout))
+            learner = RemoteLearner(pool)
+            yield Parts(learner, writers, judge, bound.excess, writers.publish, pool.end_step)
 
 
 @contextmanager

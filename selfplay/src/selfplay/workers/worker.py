@@ -52,6 +52,8 @@ class About:
     base: str
     """Hash of the base's shapes and of some of its weights."""
     tokenizer: Any
+    context: int | None
+    """Tokens that the engine reads."""
     max_rows: int
     shares_parameters: bool
 
@@ -84,6 +86,7 @@ class Worker:
             versions(),
             fingerprint(self._learner.model),
             self._engine.tokenizer,
+            self._engine.context,
             self._engine.max_rows,
             self._engine.shares_parameters,
         )

@@ -1,0 +1,44 @@
+"""A base model of random weights in the shape of a known one, for memory and speed alone.
+
+    python tests/benchmarks/random_base.py Qwen2.5-7B OUT --tokenizer FOLDER [--layers N]
+
+Writes OUT as an ordinary directory in bfloat16. The tokenizer is that of another model, whose
+vocabulary is smaller: what such a base writes means nothing, and hardly any text of it ends.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from selfplay.planning.architecture import model_config
+
+
+def main() -> None:
+    """Draw and save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shape", help="folder or hub name, as for `selfplay plan`")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--layers", type=int, help="instead of the shape's own")
+    a = parser.parse_args()
+    config = model_config(a.shape)
+    if a.layers:
+        config.num_hidden_layers = a.layers
+    config.max_position_embeddings = 32768
+    config.dtype = torch.bfloat16
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    with torch.device(device):
+        torch.set_default_dtype(torch.bfloat16)
+        model = AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(a.out, max_shard_size="4GB")
+    for file in a.tokenizer.glob("*token*"):
+        shutil.copy(file, a.out)
+    print(f"{a.out}: {sum(p.numel() for p in model.parameters()) / 1e9:.2f} billion parameters")
+
+
+if __name__ == "__main__":
+    main()
