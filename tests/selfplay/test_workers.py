@@ -232,7 +232,7 @@ def test_what_ray_itself_cannot_do_is_one_line():
 
 
 def about(**changes):
-    same = About("here", 1, versions(), "abc", None, 1, True)
+    same = About("here", 1, versions(), "abc", None, None, 1, True)
     return replace(same, **changes)
 
 
