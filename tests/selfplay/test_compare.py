@@ -199,7 +199,10 @@ def test_text_markdown_and_json_tell_the_same(home, tmp_path):
     text, markdown = command(home), command(home, "--markdown")
     assert "1. Do a single agent's tasks" in text
     assert "| compared | measure | predicted | found | verdict |" in markdown
-    data = json.loads(command(home, "--json", "--html", tmp_path / "page.html"))
+    files = ("--html", tmp_path / "page.html", "--save", tmp_path / "charts")
+    data = json.loads(command(home, "--json", *files))
+    assert len(list((tmp_path / "charts").glob("*.svg"))) == 3
+    assert len(list((tmp_path / "charts").glob("*.png"))) == 3
     assert {f["verdict"] for f in data["findings"]} <= {"shown", "refuted", "undecided"}
     assert len(data["runs"]) == 32
     page = (tmp_path / "page.html").read_text()
