@@ -58,11 +58,12 @@ def environment(package: str) -> Environment:
 
 
 def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    """Return a chart as plain data for the page: as wide as its place, in the page's theme."""
+    """Return a chart as plain data for the page: in the page's theme, and as wide as its place
+    unless the chart has an autosize of its own."""
     found = {
         k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
     }
-    if isinstance(found.get("width"), int | float):
+    if isinstance(found.get("width"), int | float) and "autosize" not in found:
         found |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
     cleaned: dict[str, Any] = _cleaned(found)
     return cleaned
