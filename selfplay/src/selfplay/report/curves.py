@@ -11,6 +11,8 @@ from selfplay.report.reading.run_data import Run
 from selfplay.report.reading.trend import smooth, thin
 
 MOST_POINTS = 200
+COLOURS = 8
+"""So many series have a colour of their own; the lines of the next ones are dashed."""
 STEP = alt.X("step:Q", title="step", axis=alt.Axis(format="d", tickMinStep=1))
 
 
@@ -38,8 +40,7 @@ def curve(runs: Sequence[Run], measure: Measure) -> alt.LayerChart | None:
     layers.append(strong.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick))
     alone = sum(row["value"] is not None for row in rows) <= len(runs)
     dots = base.mark_point(filled=True, size=35, opacity=1 if alone else 0)
-    tips = ["run:N", "step:Q", *(alt.Tooltip(f"{f}:Q", format=number) for f in ("value", "mean"))]
-    layers.append(dots.encode(y=value, tooltip=tips))
+    layers.append(dots.encode(y=value, tooltip=tips("run", number, "value", "mean")))
     return alt.LayerChart(layer=layers).properties(
         width=340, height=165, description=f"{measure.title} over steps"
     )
@@ -72,18 +73,31 @@ def banded(
     base, pick, shown = switched(rows, name, names)
     band = base.mark_area().encode(
         y=alt.Y("low:Q", title=unit).scale(zero=False),
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
         opacity=alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0)),
     )
     y = alt.Y(f"{middle}:Q", title=unit).scale(zero=False)
     line = base.mark_line(strokeWidth=2.2).encode(y=y, opacity=shown)
-    tips = [alt.Tooltip(f"{f}:Q", format=",.4~r") for f in (middle, "low", "high")]
+    if len(names) > COLOURS:
+        dashes = [[1, 0] if i % (2 * COLOURS) < COLOURS else [6, 4] for i in range(len(names))]
+        scale = alt.Scale(domain=list(names), range=dashes)
+        line = line.encode(strokeDash=alt.StrokeDash(f"{name}:N", legend=None, scale=scale))
     dots = base.mark_point(filled=True, size=40, opacity=0)
-    dots = dots.encode(y=y, tooltip=[f"{name}:N", "step:Q", *tips])
-    layers = [band, line.properties(name="lines").add_params(pick), dots]
+    dots = dots.encode(y=y, tooltip=tips(name, ",.4~r", middle, "low", "high"))
+    said = alt.Chart(alt.InlineData(values=_ends(rows, middle))).encode(
+        x=STEP, y=alt.Y("at:Q"), color=base.encoding.color, text=alt.Text(f"{name}:N")
+    )
+    said = said.mark_text(align="left", dx=4, limit=60, fontWeight="bold").encode(opacity=shown)
+    layers = [band, line.properties(name="lines").add_params(pick), dots, said]
     return alt.LayerChart(layer=layers).properties(
         width=480, height=230, description=f"{unit} over steps, by {name}"
     )
+
+
+def tips(name: str, form: str, *fields: str) -> list[alt.Tooltip]:
+    """Return what is told under the mouse: the series, the step, and numbers of that form."""
+    numbers = [alt.Tooltip(f"{field}:Q", format=form) for field in fields]
+    return [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q"), *numbers]
 
 
 def switched(
@@ -98,6 +112,17 @@ def switched(
     colour = alt.Color(f"{name}:N", legend=legend, sort=list(names))
     base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=STEP, color=colour)
     return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+
+
+def _ends(rows: Sequence[dict[str, Any]], middle: str) -> list[dict[str, Any]]:
+    """Return the rows of the last step, each with a height `at` that has room for its name."""
+    last = max(row["step"] for row in rows)
+    room = (max(row["high"] for row in rows) - min(row["low"] for row in rows)) / 18
+    ends: list[dict[str, Any]] = []
+    for row in sorted((r for r in rows if r["step"] == last), key=lambda r: float(r[middle])):
+        at = max(row[middle], ends[-1]["at"] + room) if ends else row[middle]
+        ends.append(row | {"at": at})
+    return ends
 
 
 def _curve_rows(run: Run, measure: Measure) -> list[dict[str, Any]]:

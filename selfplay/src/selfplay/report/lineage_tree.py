@@ -37,7 +37,7 @@ def lineage(run: Run) -> alt.LayerChart | None:
         if parent in by_name
     ]
     steps = alt.Scale(domain=[min(0, run.steps[0].step), run.last])
-    axis = alt.Axis(format="d", tickMinStep=1)
+    axis = alt.Axis(format="d", tickMinStep=1, tickCount=10)
     born, died, at = (
         alt.X(f"{f}:Q", title="step", scale=steps, axis=axis) for f in ("born", "died", "step")
     )

@@ -128,7 +128,7 @@ def _stack(
             base += share
     pick = alt.selection_point(name="pick", fields=["name"], bind="legend")
     scale = alt.Scale(domain=list(names), range=colours) if colours else alt.Undefined
-    legend = alt.Legend(title=None, columns=4)
+    legend = alt.Legend(title=None)
     bar = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_rect()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from league.drawing.words import Listing
 from selfplay.report.reading.drift import drift_sentence
 from selfplay.report.reading.run_data import Run
@@ -17,7 +19,7 @@ from selfplay.report.reading.standing import (
 from selfplay.report.summary import board, costs, headline, moved, quarter_text, reading
 from selfplay.report.words import figure
 
-ARROWS = {"rose": "▲ rose", "fell": "▼ fell"}
+ARROWS = {"rose": Markup("<b>▲ rose</b>"), "fell": Markup("<b>▼ fell</b>")}
 
 
 @dataclass(frozen=True, slots=True)
