@@ -76,9 +76,11 @@ def save_charts(charts: Charts, folder: Path) -> None:
     for name, chart in charts.items():
         drawn = _cleaned(chart.to_dict())
         svg = vl_convert.vegalite_to_svg(drawn, config=theme)
-        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
         png = vl_convert.vegalite_to_png(drawn, config=theme, scale=2)
-        (folder / f"{name}.png").write_bytes(png)
+        for ending, content in (("svg", svg.encode()), ("png", png)):
+            partial = folder / f".{name}.{ending}"
+            partial.write_bytes(content)
+            partial.replace(folder / f"{name}.{ending}")
 
 
 def _shown(value: Any) -> Any:
