@@ -1,15 +1,22 @@
 """The page shows every part, carries all it needs, and lets no program speak HTML."""
 
+import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("altair", reason="the page needs the extra `report`")
+pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
 
 from code_verifier import RecordError, measure
+from code_verifier.cli import main
 from code_verifier.metrics.measurement import NUMBERS
-from code_verifier.page.document import Gathered, render
-from code_verifier.page.plots import Line, bars, curves, ticks
+from code_verifier.report import Gathered, charts_of, curves, histogram, render, save_charts
 from code_verifier.rows.results import save_text
 
 EVIL = "def f(x):\n    return '</pre><script>alert(1)</script>\" onload=x' + x"
@@ -54,13 +61,21 @@ def test_every_section_and_nothing_from_elsewhere() -> None:
     outline = Outline(page)
     for title in ("Trends over the steps", "Coverage", "Distributions", "Most repeated structures"):
         assert f"<h2>{title}</h2>" in page
-    assert outline.tags.count("svg") == 2 * len(NUMBERS) + 3
+    charts = charts_in(page)
+    assert len(charts) == 2 * len(NUMBERS) + 3
+    assert {value for name, value in outline.attributes if name == "data-chart"} == set(charts)
+    assert all(chart["description"] for chart in charts.values())
     assert outline.tags.count("details") == 3
-    assert not {"script", "link", "img", "iframe", "object", "b>"} & set(outline.tags)
+    assert not {"link", "img", "iframe", "object", "b>"} & set(outline.tags)
+    assert outline.tags.count("script") == 2
+    policy = next(v for n, v in outline.attributes if n == "content" and v and "default-src" in v)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert not {"src", "href", "onload", "style"} & {name for name, _ in outline.attributes}
-    assert "http" not in page
-    assert "url(" not in page
-    assert "&lt;/pre&gt;&lt;script&gt;" in page
+    assert not re.search("https?:", own)
+    assert "url(" not in own
+    assert "&lt;/pre&gt;&lt;script&gt;" in own
     assert "<title>&lt;b&gt;&amp;.jsonl</title>" in page
     assert "<b>3</b><span>rows left out" in page
     assert render(gathered(programs, [float(i // 2) for i in range(16)], "<b>&.jsonl"), 3) == page
@@ -88,28 +103,60 @@ def test_one_program_and_huge_ones() -> None:
     assert "x = x + 200" not in page
 
 
+def charts_in(page: str) -> dict[str, Any]:
+    data = re.findall(
+        r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL
+    )
+    found: dict[str, Any] = json.loads(data[0])["charts"]
+    return found
+
+
+def rows_of(chart: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for rows in chart["datasets"].values() for row in rows]
+
+
 def test_bars_hold_every_value_once() -> None:
     for values in ([1.0], [1.0, 2.0, 2.0], [0.0] * 99 + [1e6], [float(i) for i in range(1000)]):
         for whole in (True, False):
-            drawn = bars(values, whole, [("median", values[0])], "x")
-            counts = [int(n.replace(",", "")) for n in re.findall(r": ([\d,]+)</title>", drawn)]
-            assert sum(counts) == len(values)
-            assert "nan" not in drawn
+            drawn = histogram(values, whole, [("median", values[0])], "x").to_dict()
+            assert sum(row.get("programs", 0) for row in rows_of(drawn)) == len(values)
+            assert "NaN" not in json.dumps(drawn)
 
 
 def test_curves_of_one_point_and_of_constants() -> None:
     for points in ([(1.0, 0.0)], [(1.0, 5.0), (2.0, 5.0)], [(0.0, 1e9), (1e6, 0.25)]):
-        drawn = curves([Line(points)], "step", "")
-        assert "nan" not in drawn
-        assert drawn.startswith("<svg")
-    assert "<circle" in curves([Line([(1.0, 2.0)])], "step", "")
+        drawn = curves({"line": points}, "step", "about").to_dict()
+        assert "NaN" not in json.dumps(drawn)
+        dots = [layer["mark"] for layer in drawn["layer"] if layer["mark"]["type"] == "point"]
+        assert dots[0]["opacity"] == (len(points) == 1)
 
 
-def test_ticks_are_round() -> None:
-    assert ticks(0, 10) == [0, 5, 10]
-    assert ticks(0.0, 1.0) == pytest.approx([0.0, 0.5, 1.0])
-    assert ticks(-0.5, 0.5, whole=True) == [0]
-    assert ticks(3, 1003, about=5) == [200, 400, 600, 800, 1000]
+def test_what_cannot_be_seen_is_spelt_out() -> None:
+    text = "def f(x):\n    return x  # \u202e gnp \u2066\n"
+    page = render(gathered([text, text], [None, None]))
+    assert "\u202e" not in page
+    assert "# &lt;U+202E&gt; gnp &lt;U+2066&gt;" in page
+
+
+def test_charts_are_saved(tmp_path: Path) -> None:
+    found = charts_of(gathered(["x = 1", "x = 2", "def f(x):\n    return x"], [1.0, 2.0, 3.0]))
+    save_charts({"growth": found["growth"], "loc": found["loc"]}, tmp_path / "charts")
+    names = sorted(path.name for path in (tmp_path / "charts").iterdir())
+    assert names == ["growth.png", "growth.svg", "loc.png", "loc.svg"]
+
+
+def test_without_the_extra_a_line_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"program": "x = 1"}\n')
+    monkeypatch.delitem(sys.modules, "code_verifier.page.frame")
+    monkeypatch.setitem(sys.modules, "altair", None)
+    words = ["metrics", str(tmp_path / "tasks.jsonl"), "--out", str(tmp_path / "out.jsonl")]
+    told = CliRunner().invoke(main, [*words, "--html", str(tmp_path / "page.html")])
+    assert told.exit_code == 2
+    assert "pip install 'populab-code-verifier[report]'" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
+    assert CliRunner().invoke(main, words).exit_code == 0
 
 
 def test_saving_is_whole_or_not_at_all(tmp_path: Path) -> None:

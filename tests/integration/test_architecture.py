@@ -77,7 +77,7 @@ def test_versions_are_lockstep() -> None:
 def test_declared_siblings_are_the_imported_ones(package: str) -> None:
     data = tomllib.loads((ROOT / package / "pyproject.toml").read_text())
     declared = {
-        name.partition(">")[0].removeprefix("populab-").replace("-", "_")
+        name.partition(">")[0].partition("[")[0].removeprefix("populab-").replace("-", "_")
         for name in data["project"]["dependencies"]
         if name.startswith("populab-")
     }

@@ -25,7 +25,7 @@ from selfplay.experiment.evidence.statistics import Estimate, estimate, stretch
 from selfplay.experiment.evidence.trials import Group, open_trials, read_trial
 from selfplay.experiment.evidence.verdict import Finding
 from selfplay.experiment.running.runner import open_home
-from synthetic_run import Page
+from synthetic_run import Page, beside_the_library, charts_in
 from synthetic_trial import write_experiment, write_trial
 
 PLAN = {
@@ -199,15 +199,19 @@ def test_text_markdown_and_json_tell_the_same(home, tmp_path):
     text, markdown = command(home), command(home, "--markdown")
     assert "1. Do a single agent's tasks" in text
     assert "| compared | measure | predicted | found | verdict |" in markdown
-    data = json.loads(command(home, "--json", "--html", tmp_path / "page.html"))
+    files = ("--html", tmp_path / "page.html", "--save", tmp_path / "charts")
+    data = json.loads(command(home, "--json", *files))
+    assert len(list((tmp_path / "charts").glob("*.svg"))) == 3
+    assert len(list((tmp_path / "charts").glob("*.png"))) == 3
     assert {f["verdict"] for f in data["findings"]} <= {"shown", "refuted", "undecided"}
     assert len(data["runs"]) == 32
     page = (tmp_path / "page.html").read_text()
     parsed = Page(page)
     assert "Is <b>it</b> so?" in parsed.text
-    assert parsed.count("svg") == 3
-    assert parsed.count("script") == 0
-    assert "://" not in page
+    assert sum("data-chart" in attrs for _, attrs in parsed.tags) == 3
+    assert sorted(charts_in(page)) == ["controls", "population-mean", "weakest-member"]
+    assert parsed.count("script") == 2
+    assert "://" not in beside_the_library(page)
 
 
 def test_runs_without_a_plan_are_grouped_by_their_settings(home):

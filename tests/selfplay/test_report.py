@@ -8,15 +8,18 @@ import re
 import pytest
 import yaml
 
+from league.report import save_charts
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.report.markup import duration, element, figure, visible
-from selfplay.report.page import ReportError, write_report
-from selfplay.report.plot_frame import ticks, value_range
+from selfplay.report.page import ReportError, report_charts, write_report
 from selfplay.report.reading.lineage import lives
 from selfplay.report.reading.run_data import read_run
-from selfplay.report.reading.trend import smooth, thin, trend
 from selfplay.report.summary import summary_text
-from synthetic_run import HOSTILE, Page, make_run, write_rows
+from synthetic_run import HOSTILE, Page, beside_the_library, charts_in, make_run, write_rows
+
+
+def rows_of(chart):
+    chart = chart if isinstance(chart, dict) else chart.to_dict()
+    return [row for rows in chart["datasets"].values() for row in rows]
 
 
 def report(tmp_path, *runs, name="page.html", **options):
@@ -38,8 +41,14 @@ def test_page_is_self_contained(run, tmp_path):
         assert attrs.get("href", "#").startswith("#"), "links lead to the page itself"
         assert not {"src", "xlink:href", "style", "srcset", "action"} & set(attrs)
         assert not any(name.startswith("on") for name in attrs)
-    assert not re.search(r"https?://|//cdn|@import|url\(", text)
+    assert not re.search(r"https?://|//cdn|@import|url\(", beside_the_library(text))
+    assert '"url"' not in beside_the_library(text)
+    encoded = re.findall(r'"href": (\{.*?\})', beside_the_library(text))
+    assert [json.loads(one)["field"] for one in encoded] == ["birth"]
     assert len(text.encode()) < 2_000_000
+    places = [a["data-chart"] for _, a in page.tags if "data-chart" in a]
+    assert sorted(places) == sorted(charts_in(text))
+    assert all(chart["description"] for chart in charts_in(text).values())
 
 
 def test_policy_admits_the_packaged_style_and_script_only(run, tmp_path):
@@ -80,7 +89,7 @@ def test_every_promised_panel_is_there(run, tmp_path):
 def test_hostile_text_is_shown_and_never_run(tmp_path):
     text = report(tmp_path, make_run(tmp_path / "hostile", steps=4, hostile=True))
     page = Page(text)
-    assert page.count("script") == 1
+    assert page.count("script") == 2
     assert HOSTILE not in text
     assert HOSTILE in page.text
     assert page.count("b") == page.count("i") == 0
@@ -88,6 +97,7 @@ def test_hostile_text_is_shown_and_never_run(tmp_path):
     assert "\u202e" not in text
     assert "<U+202E>" in page.text
     assert "<U+D800>" in page.text
+    assert "\ud800" not in text
 
 
 def test_hostile_names_and_settings_are_escaped(tmp_path):
@@ -104,19 +114,25 @@ def test_hostile_names_and_settings_are_escaped(tmp_path):
     write_rows(run / "metrics.jsonl", rows)
     config = yaml.safe_load((run / "config.yaml").read_text()) | {"base": bad, bad: bad}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
-    assert Page(report(tmp_path, run)).count("script") == 1
+    text = report(tmp_path, run)
+    assert Page(text).count("script") == 2
+    assert bad not in text
+    assert bad in json.dumps(list(charts_in(text).values())).replace('\\"', '"')
 
 
 def test_two_runs_overlay_with_a_legend(run, tmp_path):
     other = make_run(tmp_path / "rate0", steps=30, seed=2, drift=0.0)
     one, two = Page(report(tmp_path, run)), Page(report(tmp_path, run, other))
     assert two.text.count("rate0") > 3
-    panels = [
-        t for t, a in two.tags if t == "path" and a.get("class", "").startswith("line smooth c1")
+    both = charts_in(report(tmp_path, run, other))
+    compared = [
+        chart
+        for chart in both.values()
+        if {"demo", "rate0"} == {row.get("run") for row in rows_of(chart)}
+        and chart["params"][0]["bind"] == "legend"
     ]
-    assert len(panels) > 10
-    assert two.count("ul", "top") == 1
-    assert one.count("ul", "top") == 0
+    assert len(compared) > 10
+    assert two.count("figure") > one.count("figure")
     assert {a["data-run"] for t, a in two.tags if t == "article"} == {"demo", "rate0"}
 
 
@@ -266,7 +282,7 @@ def test_long_runs_and_long_texts_stay_small(tmp_path):
             attempt["thought"] = "'" * 50_000
     write_rows(run / "tasks.jsonl", [t for t in tasks if t["step"] in (1, 301, 600)])
     text = report(tmp_path, run, run)
-    assert len(text.encode()) < 2_000_000
+    assert len(beside_the_library(text).encode()) < 2_700_000
     assert "more characters" in text
     assert "more did not fit" in text
 
@@ -324,49 +340,12 @@ def test_unfinished_runs_say_so(tmp_path):
     assert "4 of 6 steps so far" in summary_text(run)
 
 
-def test_trend_compares_quarters():
-    rising = [(i, float(i)) for i in range(1, 13)]
-    change = trend(rising)
-    assert (change.first.mean, change.last.mean, change.verdict) == (2.0, 11.0, "rose")
-    assert change.first.spread == pytest.approx(1.0)
-    assert trend([(i, -y) for i, y in rising]).verdict == "fell"
-    assert trend([(i, (-1.0) ** i) for i in range(40)]).verdict == "no clear change"
-    assert trend([(i, 2.0) for i in range(40)]).verdict == "no clear change"
-    assert trend([(1, 0.0), (2, 1.0)]).verdict == "too few steps"
-    assert trend([(1, None), (2, 1.0)]) is None
-
-
-def test_smoothing_keeps_constants_and_skips_gaps():
-    points = [(i, None if i == 5 else 3.0) for i in range(30)]
-    assert all(y == pytest.approx(3.0) for _, y in smooth(points))
-    assert len(smooth(points)) == 29
-    assert smooth([(1, None)]) == []
-    assert len(thin([(i, 1.0) for i in range(1001)])) <= 400
-
-
-def test_axes_end_on_round_values():
-    assert value_range([0.13, 0.87]) == (0.0, 1.0)
-    assert value_range([0.98, 1.0], share=True)[1] == 1.0
-    assert value_range([-0.31, 0.12]) == pytest.approx((-0.4, 0.2))
-    assert ticks(1, 40, 5, whole=True) == [10, 20, 30, 40]
-    low, high = value_range([7.0, 7.0])
-    assert low < 7.0 < high
-
-
-def test_words_and_numbers():
-    assert [figure(x) for x in (0, 0.12345, -0.5, 12.34, 123456.0)] == [
-        "0",
-        "0.123",
-        "−0.500",
-        "12.3",
-        "123,456",
-    ]
-    assert figure(0.1234, share=True) == "12.3 %"
-    assert [duration(s) for s in (4.26, 59, 250, 7500)] == [
-        "4.3 s",
-        "59 s",
-        "4 min 10 s",
-        "2 h 5 min",
-    ]
-    assert visible("a\tb\nc\r\n\x1b[31m") == "a\tb\nc\n<U+001B>[31m"
-    assert element("p", "x", class_="a", data_x='"<') == '<p class="a" data-x="&quot;&lt;">x</p>'
+def test_charts_are_thinned_for_the_eye_and_saved_as_files(run, tmp_path):
+    long = make_run(tmp_path / "long", steps=900, births=0)
+    assert max(map(len, map(rows_of, report_charts([read_run(long)]).values()))) <= 400
+    charts = report_charts([read_run(run)])
+    few = {name: charts[name] for name in ("lineage", "solve-rate", "ratings-of-the-students")}
+    save_charts(few, tmp_path / "charts")
+    names = sorted(path.name for path in (tmp_path / "charts").iterdir())
+    assert names == sorted(f"{name}.{ending}" for name in few for ending in ("svg", "png"))
+    assert "t2 ← t1" in (tmp_path / "charts" / "lineage.svg").read_text()

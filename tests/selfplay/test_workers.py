@@ -19,7 +19,7 @@ from selfplay.commands import workers
 from selfplay.config.run_config import cut_by_member
 from selfplay.errors import SelfplayError
 from selfplay.report.reading.worker_times import WorkerTime, straggler
-from selfplay.report.shares import waited_for
+from selfplay.report.times import waited_for
 from selfplay.step.loop import resume, train
 from selfplay.step.progress import Progress
 from selfplay.workers import actors, session

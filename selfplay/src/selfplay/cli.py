@@ -113,17 +113,23 @@ def resume(run: Path, workers: int | None, address: str | None, quiet: bool) -> 
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=RUN)
 @click.option("--html", "page", type=RUN, help="Write one self-contained page.")
+@click.option("--save", "folder", type=RUN, help="Write every chart into this folder: SVG, PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
-def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
+def report(runs: tuple[Path, ...], page: Path | None, folder: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page with curves, trees and tasks."""
     with one_line_errors():
-        from selfplay.report.page import write_report
         from selfplay.report.reading.run_data import read_run
         from selfplay.report.summary import summary_text
 
         if as_json:
             last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
             click.echo(json.dumps(last, indent=1))
+        if page is not None or folder is not None:
+            from selfplay.report.page import save_report_charts, write_report
+
+        if folder is not None:
+            save_report_charts(runs, folder)
+            click.echo(f"charts: {folder}", err=as_json)
         if page is not None:
             write_report(runs, page)
             click.echo(f"report: {page}", err=as_json)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from html.parser import HTMLParser
 
 import yaml
@@ -214,6 +215,19 @@ def write_rows(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def beside_the_library(text):
+    """A page without the script that is the same in every page."""
+    return re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+
+
+def charts_in(text):
+    """The charts of a page by name."""
+    data = re.findall(
+        r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL
+    )
+    return json.loads(data[0])["charts"]
+
+
 class Page(HTMLParser):
     """Gathers the elements of a page, and checks that they are closed in order."""
 
@@ -230,6 +244,9 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag

@@ -20,7 +20,8 @@ from code_verifier.errors import CodeVerifierError, ProgramError
 from code_verifier.metrics.contrast import compare_sets
 from code_verifier.metrics.diversity import TRAITS, coverage_of, traits
 from code_verifier.metrics.measurement import Metrics, measure
-from code_verifier.page.document import Gathered, render
+from code_verifier.page.document import Gathered, charts_of, render
+from code_verifier.page.extra import require_report
 from code_verifier.rows.fields import Row, id_of, program_of
 from code_verifier.rows.jsonl import open_rows
 from code_verifier.rows.results import save_text
@@ -34,11 +35,14 @@ _CARRIED = ("step", "kind", "teacher", "student", "member")
 @click.command()
 @job_options
 @click.option("--html", type=INPUT, help="HTML page to write, with distributions and trends.")
+@click.option("--save", type=INPUT, help="Folder to write every chart into, as SVG and PNG.")
 @workers
 @exit_code
-def metrics(job: Job, html: Path | None, workers: int) -> int:
+def metrics(job: Job, html: Path | None, save: Path | None, workers: int) -> int:
     """Measure programs; rows that do not parse get an "error" instead of numbers."""
     gathered = Gathered(job.rows.name)
+    if html is not None or save is not None:
+        require_report()
 
     def run(items: Iterable[Row]) -> Iterator[Row]:
         one = partial(usable, partial(_measure_row, keep=html is not None))
@@ -57,6 +61,10 @@ def metrics(job: Job, html: Path | None, workers: int) -> int:
     print_summary(gathered.metrics, unparsed, job.as_json)
     if html is not None:
         save_text(render(gathered, unparsed), html)
+    if save is not None:
+        from code_verifier.report import save_charts
+
+        save_charts(charts_of(gathered), save)
     return 0
 
 

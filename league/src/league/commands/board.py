@@ -9,7 +9,7 @@ import click
 from league.commands.options import as_json_option, league_directory, open_league, since_option
 from league.commands.output import print_json, print_table
 from league.pages.gathered import board_ranks, gather, ranked_boards
-from league.pages.page import page, save
+from league.pages.page_file import save
 from league.pages.summary import summary
 from league.state.records import ROLES
 
@@ -74,17 +74,32 @@ def matrix_command(directory: Path, what: str, as_json: bool) -> None:
 @click.command("report")
 @league_directory
 @click.option("--html", type=click.Path(path_type=Path), help="Write the page to this file.")
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every chart into this folder, as SVG and PNG.",
+)
 @click.option("--top", default=32, show_default=True, help="Members a side in matrices and games.")
 @since_option
 @as_json_option
-def report_command(directory: Path, html: Path | None, top: int, since: int, as_json: bool) -> None:
-    """Sum up the league of DIRECTORY, in text and as one HTML page without scripts."""
+def report_command(
+    directory: Path, html: Path | None, folder: Path | None, top: int, since: int, as_json: bool
+) -> None:
+    """Sum up the league of DIRECTORY, in text and as one HTML page that works offline."""
     gathered = gather(open_league(directory), top=top, since=since)
-    if html is not None:
-        save(page(gathered), html)
+    if html is not None or folder is not None:
+        from league.report import charts_of, page, save_charts  # slow to import, and an extra
+
+        if html is not None:
+            save(page(gathered), html)
+        if folder is not None:
+            save_charts(charts_of(gathered), folder)
     if as_json:
         print_json(gathered.to_dict())
         return
     click.echo(summary(gathered))
     if html is not None:
         click.echo(f"\nwrote {click.format_filename(html)}")
+    if folder is not None:
+        click.echo(f"\nwrote the charts into {click.format_filename(folder)}")

@@ -1,82 +1,113 @@
-"""The frame of the page: one file, no script, nothing fetched, for light and dark screens."""
+"""The frame of a page: one file that works offline, and that no text in it can break.
 
-from collections.abc import Iterable
-
-from league.drawing.colours import scale_style
-from league.drawing.markup import escape
-
-_STYLE = """
-:root { --bg: #fff; --panel: #f6f7f9; --ink: #1c2128; --muted: #59636e; --rule: #d8dde3;
-  --teacher: #b65a06; --student: #1f6feb; --quiet: #8a94a0; }
-@media (prefers-color-scheme: dark) {
-  :root { --bg: #12161b; --panel: #1a2027; --ink: #e6e9ed; --muted: #a2acb7; --rule: #38414b;
-    --teacher: #f0a04b; --student: #5ba3ff; --quiet: #7c8894; }
-}
-* { box-sizing: border-box; }
-html { color-scheme: light dark; }
-body { margin: 0; background: var(--bg); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-main { max-width: 1160px; margin: 0 auto; padding: 20px 16px 56px; }
-h1 { font-size: 1.6rem; margin: .4rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 2.2rem 0 .4rem; padding-bottom: .25rem;
-  border-bottom: 1px solid var(--rule); }
-p { margin: .3rem 0 .9rem; max-width: 78ch; overflow-wrap: anywhere; }
-.apart { margin-top: 1.2rem; }
-h3 { font-size: 1rem; margin: 1rem 0 0; }
-.note { color: var(--muted); font-size: .88rem; }
-.tiles { display: grid; gap: 14px; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr));
-  margin: .6rem 0; }
-@media (max-width: 600px) { .tiles { grid-template-columns: 1fr 1fr; } }
-.tile { background: var(--panel); border: 1px solid var(--rule); border-radius: 8px;
-  padding: 11px 14px; min-width: 0; overflow-wrap: anywhere; }
-.tile b { display: block; font-size: 1.4rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
-.tile span { color: var(--muted); font-size: .84rem; display: block; line-height: 1.35; }
-.figures { display: grid; gap: 10px 28px;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); }
-figure { margin: 0; min-width: 0; max-width: 570px; }
-figcaption { font-weight: 600; font-size: .92rem; margin: .3rem 0; }
-svg { display: block; }
-svg.fluid { width: 100%; height: auto; }
-text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--ink); }
-.tick { fill: var(--muted); }
-.small { font-size: 10.5px; }
-.halo { paint-order: stroke; stroke: var(--bg); stroke-width: 3px; stroke-linejoin: round; }
-.mid { text-anchor: middle; }
-.end { text-anchor: end; }
-.rule { stroke: var(--rule); stroke-width: 1; fill: none; }
-.line { fill: none; stroke-width: 1.5; stroke-linejoin: round; }
-.teacher .line { stroke: var(--teacher); } .student .line { stroke: var(--student); }
-.teacher .band, .teacher .dot, .teacher .bar { fill: var(--teacher); }
-.student .band, .student .dot, .student .bar { fill: var(--student); }
-.teacher .dead { fill: var(--teacher); opacity: .42; }
-.student .dead { fill: var(--student); opacity: .42; }
-.teacher .cross { stroke: var(--teacher); fill: none; stroke-width: 1.5; }
-.student .cross { stroke: var(--student); fill: none; stroke-width: 1.5; }
-.band { opacity: .13; }
-.thin { opacity: .07; }
-.gone { opacity: .55; stroke-width: 1.1; }
-.dashed { stroke-dasharray: 5 4; }
-.quiet { stroke: var(--quiet); fill: none; stroke-width: 1.2; }
-.heavy { stroke-width: 2.4; }
-.blank { fill: none; stroke: var(--rule); stroke-dasharray: 2 3; }
-.onbar { fill: #fff; }
-@media (prefers-color-scheme: dark) { .onbar { fill: #12161b; } }
-.scroll { overflow-x: auto; }
-.scroll svg { margin: 4px 0; }
-table { border-collapse: collapse; font-size: .88rem; margin-top: .6rem; }
-th, td { text-align: right; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid var(--rule);
-  font-variant-numeric: tabular-nums; white-space: nowrap; }
-th.left, td.left { text-align: left; }
-th { color: var(--muted); font-weight: 600; }
-td svg { display: inline-block; vertical-align: middle; }
+Every text is escaped by jinja after `visible`; the charts are data in a script element that cannot
+be closed from inside; the policy admits this style and this script alone, and no connection.
 """
 
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
-def framed(title: str, body: Iterable[str]) -> str:
-    """A whole page with this title and these pieces of HTML; it is well-formed XML as well."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        f"<title>{escape(title)}</title><style>{_STYLE}{scale_style()}</style></head>\n"
-        f"<body><main>{''.join(body)}</main></body></html>\n"
+import altair as alt
+import vl_convert
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from league.drawing.theme import DARK, LIGHT
+from league.drawing.words import visible
+
+Charts = Mapping[str, alt.TopLevelMixin]
+"""Charts by name; a template places one with `data-chart`, and a file is called so."""
+
+
+def written(template: str, charts: Charts, *, package: str = "league", **values: object) -> str:
+    """Return the page of a template with these charts and values.
+
+    Templates lie in `templates` of the package; frame and parts are this one's, whose style and
+    script the package may extend by a `more.css` and a `more.js`.
+    """
+    style = _packaged("league", "style.css") + _packaged(package, "more.css")
+    script = _library(package)
+    page = environment(package).get_template(template)
+    return page.render(
+        values,
+        charts={name: specification(chart) for name, chart in charts.items()},
+        themes={"light": LIGHT, "dark": DARK},
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'",
     )
+
+
+@cache
+def environment(package: str) -> Environment:
+    """Return what renders the templates of a package: it escapes every text, after `visible`."""
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(name, "templates") for name in (package, "league")]),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return a chart as plain data for the page: in the page's theme, and as wide as its place
+    unless the chart has an autosize of its own."""
+    found = {
+        k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
+    }
+    if isinstance(found.get("width"), int | float) and "autosize" not in found:
+        found |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    cleaned: dict[str, Any] = _cleaned(found)
+    return cleaned
+
+
+def save_charts(charts: Charts, folder: Path) -> None:
+    """Write every chart into a folder, as SVG and as PNG of twice the resolution."""
+    folder.mkdir(parents=True, exist_ok=True)
+    theme = LIGHT | {"background": "white"}
+    for name, chart in charts.items():
+        drawn = _cleaned(chart.to_dict())
+        svg = vl_convert.vegalite_to_svg(drawn, config=theme)
+        png = vl_convert.vegalite_to_png(drawn, config=theme, scale=2)
+        for ending, content in (("svg", svg.encode()), ("png", png)):
+            partial = folder / f".{name}.{ending}"
+            partial.write_bytes(content)
+            partial.replace(folder / f"{name}.{ending}")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return "" if value is None else value
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(inner) for inner in value]
+    return visible(value) if isinstance(value, str) else value
+
+
+@cache
+def _library(package: str) -> str:
+    """Vega-Lite and all it needs, ending with the script that draws the charts."""
+    script = _packaged("league", "draw.js") + _packaged(package, "more.js")
+    return str(vl_convert.javascript_bundle(script))
+
+
+def _packaged(package: str, name: str) -> str:
+    file = files(package) / "templates" / name
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

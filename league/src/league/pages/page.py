@@ -1,109 +1,107 @@
-"""The whole page, and its file."""
+"""The whole page and its charts."""
 
-from pathlib import Path
-
-from league.basics.errors import LeagueError
-from league.drawing.frame import framed
-from league.drawing.markup import escape, notes, percent, plural, tiles
-from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT, write_atomically
-from league.pages.bands import bands_section
-from league.pages.family_tree import tree_section
+from league.drawing.frame import Charts, written
+from league.drawing.words import number, percent, plural, sentences
+from league.pages.bands import left_out, rating_bands
+from league.pages.family_tree import family_tree, kept_lives, survival_words
 from league.pages.gathered import NO_MATCH, Gathered
-from league.pages.mixtures import (
-    alpha_rank_section,
-    diversity_section,
-    interaction_section,
-    nash_section,
+from league.pages.matrices import (
+    alpha_rank_shares,
+    generations_matrix,
+    nash_shares,
+    payoff_matrix,
+    skills,
 )
+from league.pages.summary import verdict
 from league.pages.tables import (
-    board_section,
-    generations_section,
-    payoff_section,
-    replacement_section,
+    ROWS,
+    board_table,
+    headlines,
+    oddities_table,
+    replacement_table,
 )
-from league.pages.trends import calibration_section, drift_section
+from league.pages.trends import (
+    against_anchors,
+    calibration_plot,
+    drift_words,
+    offset_words,
+    rating_gap,
+)
+
+
+def charts_of(gathered: Gathered) -> Charts:
+    """Every chart of the page by name; those that cannot be drawn yet are left out."""
+    found = {f"ratings-{role}": rating_bands(gathered, role) for role in gathered.boards}
+    if gathered.replacements:
+        for role in gathered.boards:
+            found[f"centred-{role}"] = rating_bands(gathered, role, centred=True)
+    for role in gathered.boards:
+        found[f"skills-{role}"] = skills(gathered, role)
+        found[f"family-{role}"] = family_tree(gathered, role)
+        if gathered.nash:
+            found[f"nash-{role}"] = nash_shares(gathered, role)
+        if gathered.alpha_rank:
+            found[f"alpha-rank-{role}"] = alpha_rank_shares(gathered, role)
+    found |= {"payoff": payoff_matrix(gathered), "generations": generations_matrix(gathered)}
+    found["gap"] = rating_gap(gathered)
+    if gathered.drift.against_anchors:
+        found["anchors"] = against_anchors(gathered)
+    if gathered.calibration.matches:
+        found["calibration"] = calibration_plot(gathered)
+    return found
 
 
 def page(gathered: Gathered) -> str:
-    """The page as one text: nothing in it is fetched or run, all names are escaped, and the same
-    league gives the same bytes."""
-    teachers, students = gathered.boards.values()
-    body = [
-        f"<h1>League {escape(gathered.name)}</h1>",
-        "<p>Teachers set tasks, students solve them; who plays whom and who is replaced follows "
-        "from the ratings below. <b>Teachers are orange, students blue.</b></p>",
-        tiles(_headlines(gathered)),
-    ]
-    if not gathered.history.matches:
-        body.append(notes([f"{NO_MATCH}: the ratings below are what everybody starts with"]))
-    elif gathered.since:
-        which = "calibration, interaction, Nash averaging and diversity are of round"
-        body.append(notes([f"{which} {gathered.since} and later"]))
-    body += [
-        bands_section(gathered),
-        board_section(gathered),
-        payoff_section(gathered),
-        drift_section(gathered),
-        generations_section(gathered),
-        calibration_section(gathered),
-        interaction_section(gathered),
-        nash_section(gathered),
-        alpha_rank_section(gathered),
-        diversity_section(gathered),
-        tree_section(gathered),
-        replacement_section(gathered),
-        _settings(gathered),
-    ]
-    title = f"League {gathered.name}: {len(teachers)} teachers, {len(students)} students"
-    return framed(title, body)
-
-
-def _headlines(gathered: Gathered) -> list[tuple[str, str]]:
-    past = gathered.history
-    teachers, students = gathered.boards.values()
-    attempts = sum(match.attempts for match in past.matches)
-    solved = sum(match.solved for match in past.matches)
-    cells = [
-        (f"{len(teachers)} + {len(students)}", "teachers and students alive"),
-        (f"{gathered.rounds:,}", f"rounds, {plural(len(past.matches), 'match')} played"),
-    ]
-    if attempts:
-        cells.append((percent(solved / attempts), "of all rollouts solved their task"))
-    cells += [
-        (rows[0].member, f"first {role} by {gathered.config.fitness.replace('_', ' ')}")
-        for role, rows in gathered.boards.items()
-        if past.matches
-    ]
-    cells.append((f"{len(gathered.replacements):,}", "members replaced"))
-    if gathered.anchors:
-        cells.append((f"{len(gathered.anchors):,}", "anchors: frozen, played against only"))
-    if gathered.interaction is not None:
-        found = "cycles" if gathered.interaction.found else "no cycles"
-        cells.append((found, "found by the test for who-meets-whom effects"))
-    return cells
-
-
-def _settings(gathered: Gathered) -> str:
-    config = gathered.config
-    text = (
-        f"Rating scheme {config.scheme}, matcher {config.matcher}, tau {config.tau:g}, ranked by "
-        f"{config.fitness}, selection {config.selection}, seed {config.seed}."
+    """The page as one text: it fetches nothing, all names are escaped, and the same league gives
+    the same bytes."""
+    return written(
+        "page.html",
+        charts_of(gathered),
+        league=gathered,
+        roles={role: f"{role.capitalize()}s" for role in gathered.boards},
+        tiles=headlines(gathered),
+        first_words=_first_words(gathered),
+        bands_left_out=" and ".join(left_out(gathered)),
+        lives_left_out=_lives_left_out(gathered),
+        boards={role: board_table(gathered, role) for role in gathered.boards},
+        most_rows=ROWS,
+        cut=_cut(gathered),
+        drift_words=drift_words(gathered),
+        verdict=verdict(gathered.interaction) if gathered.interaction else "",
+        oddities=oddities_table(gathered),
+        survival=survival_words(gathered),
+        replaced=replacement_table(gathered),
+        offsets=offset_words(gathered),
+        number=number,
+        percent=percent,
+        sentences=sentences,
+        plural=plural,
     )
-    return f'<section><p class="note">{escape(text)}</p></section>'
 
 
-_OWN = (SETTINGS, EVENTS, SNAPSHOT, LOCK)
+def _first_words(gathered: Gathered) -> str:
+    if not gathered.history.matches:
+        return f"{NO_MATCH}: the ratings below are what everybody starts with"
+    if gathered.since:
+        which = "calibration, interaction, Nash averaging and diversity are of round"
+        return f"{which} {gathered.since} and later"
+    return ""
 
 
-def save(html: str, path: Path) -> None:
-    """Write a page. Raises LeagueError if the path is a folder, has none, or is a league's file."""
-    if path.is_dir() or not path.parent.is_dir():
-        found = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise LeagueError(f"cannot write {path}: {found}; name a file in a folder that exists")
-    if path.name in _OWN and (path.parent / SETTINGS).exists():
-        raise LeagueError(f"{path} belongs to a league; name another file, such as report.html")
-    content = html.encode()
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)  # a pipe or a terminal cannot be renamed over
-    else:
-        write_atomically(path, content)
+def _cut(gathered: Gathered) -> list[str]:
+    shown = {"teacher": gathered.grid.teachers, "student": gathered.grid.students}
+    return [
+        f"the best {len(kept)} of {len(gathered.boards[role])} {role}s are shown"
+        for role, kept in shown.items()
+        if len(kept) < len(gathered.boards[role])
+    ]
+
+
+def _lives_left_out(gathered: Gathered) -> str:
+    counts = {r: (len(kept_lives(gathered, r)), len(gathered.history.everyone(r))) for r in _ROLES}
+    return " and ".join(
+        f"{kept} of {every} {role}s" for role, (kept, every) in counts.items() if kept < every
+    )
+
+
+_ROLES = ("teacher", "student")

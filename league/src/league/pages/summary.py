@@ -2,11 +2,11 @@
 
 import math
 
-from league.drawing.markup import plural
 from league.drawing.sparkline import sparkline
 from league.drawing.text_table import Cell, table
+from league.drawing.words import percent, plural
+from league.games.interaction import Interaction
 from league.pages.gathered import Gathered
-from league.pages.mixtures import verdict
 
 ROWS = 12
 """At most so many members of a role are listed."""
@@ -25,6 +25,21 @@ def summary(gathered: Gathered) -> str:
         "\n".join(_findings(gathered)),
     ]
     return "\n\n".join(blocks)
+
+
+def verdict(found: Interaction) -> str:
+    """The interaction in words."""
+    if not found.found:
+        return (
+            "One rating per member is enough: what the ratings do not explain is no more than "
+            f"chance leaves (p = {found.p_value:.2f})."
+        )
+    size = "a small" if found.share < 0.1 else "a sizeable" if found.share < 0.3 else "a large"
+    return (
+        f"One rating per member is not the whole story: {size} part of the differences between "
+        f"pairs ({percent(found.share)}) is who meets whom, more than chance leaves "
+        f"(p = {found.p_value:.3f})."
+    )
 
 
 def _board(gathered: Gathered, role: str) -> str:

@@ -17,9 +17,10 @@ from lora_evo.files.atomic import write_text_atomically
 from lora_evo.files.directory import CONFIG_FILE
 from lora_evo.files.folders import adapter_folders
 from lora_evo.files.tensor_names import module_type
+from lora_evo.pages.extra import require_report
 from lora_evo.pages.population_page import population_page
 from lora_evo.population.diversity import Diversity, diversity_of_directories, member_row
-from lora_evo.population.seriation import neighbour_order
+from lora_evo.population.seriation import classical_map, neighbour_order
 from lora_evo.probing.retention import Comparison, compare_directories, together
 
 _MATRIX_UP_TO = 16
@@ -75,19 +76,35 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
 @click.option(
     "--html", "html_file", type=click.Path(path_type=Path), help="Write the picture to this file."
 )
+@click.option(
+    "--save",
+    "save_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every chart into this folder, as SVG and PNG.",
+)
 @json_option
 def diversity(
-    directories: tuple[Path, ...], spaces: bool, html_file: Path | None, as_json: bool
+    directories: tuple[Path, ...],
+    spaces: bool,
+    html_file: Path | None,
+    save_folder: Path | None,
+    as_json: bool,
 ) -> None:
     """Show how varied a population of adapters is in what its members do.
 
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
     `lora-evo distance`; similar members are listed side by side.
     """
+    if html_file is not None or save_folder is not None:
+        require_report()
     with counter("comparing") as progress:
         found = diversity_of_directories(_members(directories), spaces=spaces, progress=progress)
     if html_file is not None:
         write_text_atomically(html_file, population_page(found))
+    if save_folder is not None:
+        from lora_evo.report import population_charts, save_charts
+
+        save_charts(population_charts(found, classical_map(found.distances)), save_folder)
     if as_json:
         print_json(found.to_dict())
         return

@@ -91,14 +91,21 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 @click.command()
 @click.argument("directories", type=FOLDER, nargs=-1, required=True)
 @click.option("--html", type=FOLDER, metavar="FILE", help="Write the tree as a page to FILE.")
+@click.option("--save", type=FOLDER, metavar="FOLDER", help="Write the tree there, as SVG and PNG.")
 @json_option
-def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
+def lineage(
+    directories: tuple[Path, ...], html: Path | None, save: Path | None, as_json: bool
+) -> None:
     """Draw the family tree of all adapters at or below DIRECTORIES."""
     members = family(directories)
     if not members:
         raise LoraEvoError(f"no adapters under {', '.join(map(str, directories))}")
     if html is not None:
         write_text_atomically(html, family_page(members))
+    if save is not None:
+        from lora_evo.report import family_tree, save_charts
+
+        save_charts({"family": family_tree(members)}, save)
     if as_json:
         print_json([member.to_dict() for member in members])
     elif html is not None:

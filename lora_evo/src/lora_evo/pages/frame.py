@@ -1,76 +1,125 @@
-"""The frame of the package's HTML pages: one file, no script, nothing fetched."""
+"""The frame of a page: one file that works offline, and that no text in it can break.
 
-import html
-import re
-from collections.abc import Iterable, Sequence
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_STYLE = """
-:root { --bg: #fff; --panel: #f6f7f9; --ink: #1c2128; --muted: #59636e; --rule: #d8dde3;
-  --main: #1f6feb; }
-@media (prefers-color-scheme: dark) {
-  :root { --bg: #12161b; --panel: #1a2027; --ink: #e6e9ed; --muted: #a2acb7; --rule: #38414b;
-    --main: #5ba3ff; }
-}
-* { box-sizing: border-box; }
-html { color-scheme: light dark; }
-body { margin: 0; background: var(--bg); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-main { max-width: 1160px; margin: 0 auto; padding: 20px 16px 56px; }
-h1 { font-size: 1.6rem; margin: .4rem 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 2.2rem 0 .4rem; padding-bottom: .25rem;
-  border-bottom: 1px solid var(--rule); }
-p { margin: .3rem 0 .9rem; max-width: 78ch; }
-.tiles { display: grid; gap: 14px; grid-template-columns: repeat(auto-fill, minmax(230px, 1fr)); }
-@media (max-width: 600px) { .tiles { grid-template-columns: 1fr 1fr; } }
-.tile { background: var(--panel); border: 1px solid var(--rule); border-radius: 8px;
-  padding: 11px 14px; min-width: 0; overflow-wrap: anywhere; }
-.tile b { display: block; font-size: 1.5rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
-.tile span { color: var(--muted); font-size: .84rem; }
-svg { display: block; }
-svg.fluid { width: 100%; max-width: 640px; height: auto; }
-text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--ink); }
-.tick { fill: var(--muted); }
-.mid { text-anchor: middle; }
-.end { text-anchor: end; }
-.rule { stroke: var(--rule); stroke-width: 1; }
-.bar, .dot { fill: var(--main); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; margin-top: .6rem; }
-th, td { text-align: right; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid var(--rule);
-  font-variant-numeric: tabular-nums; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-th { color: var(--muted); font-weight: 600; }
+Every text is escaped by jinja after `visible`; the charts are data in a script element that cannot
+be closed from inside; the policy admits this style and this script alone, and no connection.
 """
 
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
-def page(title: str, body: Iterable[str]) -> str:
-    """A whole page with this title and these pieces of HTML, for light and dark screens."""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body><main>{''.join(body)}</main></body></html>\n"
+import altair as alt
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lora_evo.pages.theme import DARK, LIGHT
+
+Charts = Mapping[str, alt.TopLevelMixin]
+"""Charts by name; a template places one with `data-chart`, and a file is called so."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\ufffe\uffff]"
+)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table; its first `words` columns are set to the left, the others to the right."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    words: int = 1
+
+
+def visible(text: str) -> str:
+    """Return the text with controls, direction marks and lone surrogates spelt out as <U+....>."""
+    return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text.replace("\r\n", "\n"))
+
+
+def written(template: str, charts: Charts, **values: object) -> str:
+    """Return the page of a template in `templates` with these charts and values."""
+    style, script = _packaged("style.css"), _library()
+    page = _environment().get_template(template)
+    return page.render(
+        values,
+        charts={name: specification(chart) for name, chart in charts.items()},
+        themes={"light": LIGHT, "dark": DARK},
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'",
     )
 
 
-def escape(text: object) -> str:
-    """Any text, safe in HTML and in quoted attributes."""
-    return html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text)))
-
-
-def tiles(cells: Iterable[tuple[str, str]]) -> str:
-    """Headline values with what they are."""
-    parts = (
-        f'<div class="tile"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in cells
+@cache
+def _environment() -> Environment:
+    """What renders the templates: it escapes every text, after `visible`."""
+    return Environment(
+        loader=PackageLoader("lora_evo", "templates"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return f'<div class="tiles">{"".join(parts)}</div>'
 
 
-def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table that scrolls sideways where the screen is narrow."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return a chart as plain data for the page: in the page's theme, and as wide as its place
+    unless the chart has an autosize of its own."""
+    found = {
+        k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
+    }
+    if isinstance(found.get("width"), int | float) and "autosize" not in found:
+        found |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    cleaned: dict[str, Any] = _cleaned(found)
+    return cleaned
+
+
+def save_charts(charts: Charts, folder: Path) -> None:
+    """Write every chart into a folder, as SVG and as PNG of twice the resolution."""
+    folder.mkdir(parents=True, exist_ok=True)
+    theme = LIGHT | {"background": "white"}
+    for name, chart in charts.items():
+        drawn = _cleaned(chart.to_dict())
+        svg = vl_convert.vegalite_to_svg(drawn, config=theme)
+        png = vl_convert.vegalite_to_png(drawn, config=theme, scale=2)
+        for ending, content in (("svg", svg.encode()), ("png", png)):
+            partial = folder / f".{name}.{ending}"
+            partial.write_bytes(content)
+            partial.replace(folder / f"{name}.{ending}")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return "" if value is None else value
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(inner) for inner in value]
+    return visible(value) if isinstance(value, str) else value
+
+
+@cache
+def _library() -> str:
+    """Vega-Lite and all it needs, ending with the script that draws the charts."""
+    return str(vl_convert.javascript_bundle(_packaged("draw.js")))
+
+
+def _packaged(name: str) -> str:
+    return (files("lora_evo") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

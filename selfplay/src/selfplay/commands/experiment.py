@@ -56,20 +56,28 @@ def experiment(
 @click.command()
 @click.argument("places", nargs=-1, required=True, type=PATH, metavar="DIR|RUN...")
 @click.option("--html", "page", type=PATH, help="Write one self-contained page.")
+@click.option("--save", "folder", type=PATH, help="Write every chart into this folder: SVG, PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 @click.option("--markdown", is_flag=True, help="Print Markdown tables.")
-def compare(places: tuple[Path, ...], page: Path | None, as_json: bool, markdown: bool) -> None:
+def compare(
+    places: tuple[Path, ...], page: Path | None, folder: Path | None, as_json: bool, markdown: bool
+) -> None:
     """Set arms against each other: an experiment's directory, or any runs.
 
     Runs whose settings differ in nothing but the seed are one arm.
     """
     with one_line_errors():
-        from selfplay.experiment.evidence.page import write_page
         from selfplay.experiment.evidence.texts import compare as compared
         from selfplay.experiment.evidence.texts import to_json, to_text
         from selfplay.experiment.evidence.trials import open_trials
 
         comparison = compared(*open_trials(places))
+        if page is not None or folder is not None:
+            from selfplay.experiment.evidence.page import save_comparison_charts, write_page
+
+        if folder is not None:
+            save_comparison_charts(comparison, folder)
+            click.echo(f"charts: {folder}", err=True)
         if page is not None:
             write_page(comparison, page)
             click.echo(f"page: {page}", err=True)

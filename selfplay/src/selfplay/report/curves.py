@@ -1,96 +1,138 @@
-"""Curves over steps: a light raw line, a strong smoothed one, every run in its own colour."""
+"""Charts over steps: measures of one or more runs, and ratings with their bands."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from selfplay.report.markup import element, figure
+import altair as alt
+
 from selfplay.report.measures import Measure
-from selfplay.report.plot_frame import (
-    Frame,
-    axes,
-    drawing,
-    hover_strips,
-    panel,
-    step_range,
-    value_range,
-)
+from selfplay.report.reading.lineage import lives
 from selfplay.report.reading.run_data import Run
-from selfplay.report.reading.trend import Points, smooth, thin
+from selfplay.report.reading.trend import smooth, thin
 
+MOST_POINTS = 200
 COLOURS = 8
-"""Colours in style.css, `c0` to `c7`; further series repeat them with dashes."""
-STRIPS = 80
+"""So many series have a colour of their own; the lines of the next ones are dashed."""
+STEP = alt.X("step:Q", title="step", axis=alt.Axis(format="d", tickMinStep=1))
 
 
-def colour(index: int) -> str:
-    """Return the classes that give the index-th series its colour, and dashes from the ninth on."""
-    return f"c{index % COLOURS}" + (" dashed" if index >= COLOURS else "")
+def curve(runs: Sequence[Run], measure: Measure) -> alt.LayerChart | None:
+    """Return one measure of all runs: a light raw line and a strong smoothed one each.
 
-
-def curve_panel(runs: Sequence[Run], measure: Measure) -> str:
-    """Return a panel with one measure of all runs; empty when no run has a value."""
-    series = [thin(measure.values(run)) for run in runs]
-    values = [y for points in series for _, y in points if y is not None]
-    if not values:
-        return ""
-    frame = Frame(
-        step_range(x for points in series for x, _ in points), value_range(values, measure.share)
+    Long runs are thinned. None when no run has a value.
+    """
+    rows = [row for run in runs for row in _curve_rows(run, measure)]
+    if not any(row["value"] is not None for row in rows):
+        return None
+    number = ".1%" if measure.share else ",.4~r"
+    axis = alt.Axis(format="%" if measure.share else alt.Undefined, tickCount=4)
+    value, mean = (
+        alt.Y(f"{f}:Q", title=measure.unit, axis=axis).scale(zero=False) for f in ("value", "mean")
     )
-    parts = [axes(frame, measure.unit, measure.share)]
-    if len(runs) == 1:
-        parts += [_evolution_line(frame, step) for step in {b.step: None for b in runs[0].births}]
-    raw, strong = [], []
-    for i, points in enumerate(series):
-        if not measure.total:
-            raw.append(_line(frame, points, f"raw {colour(i)}"))
-        steady = points if measure.total else smooth(points)
-        strong.append(_line(frame, steady, f"smooth {colour(i)}"))
-    parts += [*raw, *strong]
-    parts.append(hover_strips(frame, _notes(runs, series, measure)))
-    content = drawing(frame, "".join(parts), f"{measure.title} over steps")
-    return panel(measure.title, measure.hint, content)
+    base, pick, shown = switched(rows, "run", [run.name for run in runs])
+    layers: list[alt.Chart] = []
+    if births := sorted({birth.step for birth in runs[0].births}) if len(runs) == 1 else []:
+        marks = alt.Chart(alt.InlineData(values=[{"step": step} for step in births]))
+        layers.append(marks.mark_rule(strokeDash=[2, 3], strokeWidth=0.8).encode(x=STEP))
+    if not measure.total:
+        layers.append(base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value))
+    strong = base.transform_filter("isValid(datum.mean)").mark_line(strokeWidth=2.2)
+    layers.append(strong.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick))
+    alone = sum(row["value"] is not None for row in rows) <= len(runs)
+    dots = base.mark_point(filled=True, size=35, opacity=1 if alone else 0)
+    layers.append(dots.encode(y=value, tooltip=tips("run", number, "value", "mean")))
+    return alt.LayerChart(layer=layers).properties(
+        width=340, height=165, description=f"{measure.title} over steps"
+    )
 
 
-def curve_grid(runs: Sequence[Run], measures: Sequence[Measure]) -> str:
-    """Return panels side by side, three or four a row; measures without any value are left out."""
-    panels = [content for content in (curve_panel(runs, m) for m in measures) if content]
-    row = "grid-of-panels four" if len(panels) in (4, 7, 8) else "grid-of-panels"
-    return element("div", "".join(panels), class_=row) if panels else ""
+def ratings(run: Run, role: str) -> alt.LayerChart | None:
+    """Return mu of every member of a role over the steps of its life, in a band of one sigma."""
+    everyone = [life for life in lives(run) if life.role == role]
+    rows = []
+    for life in everyone:
+        track = [
+            (step.step, *step.ratings[life.name])
+            for step in run.steps
+            if life.name in step.ratings and life.born <= step.step <= (life.died or run.last)
+        ]
+        stride = -(-len(track) // MOST_POINTS)
+        rows += [
+            {"step": step, "member": life.name, "mu": mu, "low": mu - sigma, "high": mu + sigma}
+            for step, mu, sigma in (track if stride <= 1 else [*track[:-1:stride], track[-1]])
+        ]
+    if not rows:
+        return None
+    return banded(rows, "member", [life.name for life in everyone], "TrueSkill rating, μ ± σ", "mu")
 
 
-def _evolution_line(frame: Frame, step: int) -> str:
-    x = frame.px(step)
-    floor = frame.height - frame.bottom
-    return element("line", class_="evolution", x1=x, x2=x, y1=frame.top, y2=floor)
+def banded(
+    rows: Sequence[dict[str, Any]], name: str, names: Sequence[str], unit: str, middle: str
+) -> alt.LayerChart:
+    """Return lines of rows with `step`, `low`, `high` and the fields `middle` and `name`."""
+    base, pick, shown = switched(rows, name, names)
+    band = base.mark_area().encode(
+        y=alt.Y("low:Q", title=unit).scale(zero=False),
+        y2=alt.Y2("high:Q"),
+        opacity=alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0)),
+    )
+    y = alt.Y(f"{middle}:Q", title=unit).scale(zero=False)
+    line = base.mark_line(strokeWidth=2.2).encode(y=y, opacity=shown)
+    if len(names) > COLOURS:
+        dashes = [[1, 0] if i % (2 * COLOURS) < COLOURS else [6, 4] for i in range(len(names))]
+        scale = alt.Scale(domain=list(names), range=dashes)
+        line = line.encode(strokeDash=alt.StrokeDash(f"{name}:N", legend=None, scale=scale))
+    dots = base.mark_point(filled=True, size=40, opacity=0)
+    dots = dots.encode(y=y, tooltip=tips(name, ",.4~r", middle, "low", "high"))
+    said = alt.Chart(alt.InlineData(values=_ends(rows, middle))).encode(
+        x=STEP, y=alt.Y("at:Q"), color=base.encoding.color, text=alt.Text(f"{name}:N")
+    )
+    said = said.mark_text(align="left", dx=4, limit=60, fontWeight="bold").encode(opacity=shown)
+    layers = [band, line.properties(name="lines").add_params(pick), dots, said]
+    return alt.LayerChart(layer=layers).properties(
+        width=480, height=230, description=f"{unit} over steps, by {name}"
+    )
 
 
-def _line(frame: Frame, points: Points, classes: str) -> str:
-    known = [(x, y) for x, y in points if y is not None]
-    if len(known) == 1:
-        x, y = known[0]
-        return element("circle", class_=f"dot {classes}", cx=frame.px(x), cy=frame.py(y), r=2.5)
-    return element("path", d=frame.path(points), class_=f"line {classes}")
+def tips(name: str, form: str, *fields: str) -> list[alt.Tooltip]:
+    """Return what is told under the mouse: the series, the step, and numbers of that form."""
+    numbers = [alt.Tooltip(f"{field}:Q", format=form) for field in fields]
+    return [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q"), *numbers]
 
 
-def _notes(
-    runs: Sequence[Run], series: Sequence[Points], measure: Measure
-) -> list[tuple[float, float, str]]:
-    by_step: dict[int, list[str]] = {}
-    for run, points in zip(runs, series, strict=True):
-        for x, y in points:
-            if y is not None:
-                prefix = f"{run.name}: " if len(runs) > 1 else ""
-                by_step.setdefault(x, []).append(prefix + figure(y, measure.share))
-    steps = sorted(by_step)
-    stride = -(-len(steps) // STRIPS)
-    notes = []
-    for at in range(0, len(steps), stride):
-        step = steps[at]
-        left = (steps[at - 1] + step) / 2 if at else step - 0.5
-        following = at + stride
-        end = (
-            (steps[following - 1] + steps[following]) / 2
-            if following < len(steps)
-            else step + stride
-        )
-        notes.append((left, end, "\n".join([f"step {step}", *by_step[step]])))
-    return notes
+def switched(
+    rows: Iterable[dict[str, Any]], name: str, names: Sequence[str]
+) -> tuple[alt.Chart, alt.Parameter, Any]:
+    """Return a chart of rows over steps, coloured by a field; its legend switches the series.
+
+    With it come the selection, which one layer has to add, and the opacity that follows it.
+    """
+    pick = alt.selection_point(name="pick", fields=[name], bind="legend")
+    legend = alt.Legend(title=None) if len(names) > 1 else None
+    colour = alt.Color(f"{name}:N", legend=legend, sort=list(names))
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=STEP, color=colour)
+    return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+
+
+def _ends(rows: Sequence[dict[str, Any]], middle: str) -> list[dict[str, Any]]:
+    """Return the rows of the last step, each with a height `at` that has room for its name."""
+    last = max(row["step"] for row in rows)
+    room = (max(row["high"] for row in rows) - min(row["low"] for row in rows)) / 18
+    ends: list[dict[str, Any]] = []
+    for row in sorted((r for r in rows if r["step"] == last), key=lambda r: float(r[middle])):
+        at = max(row[middle], ends[-1]["at"] + room) if ends else row[middle]
+        ends.append(row | {"at": at})
+    return ends
+
+
+def _curve_rows(run: Run, measure: Measure) -> list[dict[str, Any]]:
+    points = thin(measure.values(run), MOST_POINTS)
+    means = dict(points if measure.total else smooth(points))
+    return [
+        {"run": run.name, "step": step, "value": _short(value), "mean": _short(means.get(step))}
+        for step, value in points
+    ]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
+from league.drawing.frame import environment
 from selfplay.records.row_file import read_rows
 from selfplay.records.task_row import TaskRow
-from selfplay.report.markup import element, escape
 from selfplay.report.reading.run_data import Run
 from selfplay.report.reading.shown import Shown
-from selfplay.report.task_card import task_card
+from selfplay.report.words import clip, figure
 
 ACCEPTED = 4
 """Accepted tasks shown of a step and kind, spread over rho."""
@@ -33,24 +35,29 @@ def gallery_steps(run: Run, wanted: Sequence[int] = ()) -> list[int]:
     return found or sorted({steps[0], steps[len(steps) // 2], steps[-1]})
 
 
-def gallery(runs: Sequence[Run], wanted: Sequence[int] = (), most_bytes: int = MOST_BYTES) -> str:
-    """Return the cards of all runs, marked for the selector."""
-    budget = most_bytes // len(runs)
+def gallery(
+    runs: Sequence[Run], wanted: Sequence[int] = (), most_bytes: int = MOST_BYTES
+) -> tuple[list[Markup], int]:
+    """Return the cards of all runs, and how many more did not fit."""
     cards, left_out = [], 0
     for run in runs:
         steps = set(gallery_steps(run, wanted))
         rows = read_rows(run.directory / "tasks.jsonl", TaskRow)
         chosen = choose(row for row in rows if row.step in steps)
-        made, skipped = _within_budget(run, chosen, Shown(run, [c.task for c in chosen]), budget)
+        shown = Shown(run, [c.task for c in chosen])
+        made, skipped = _within_budget(run, chosen, shown, most_bytes // len(runs))
         cards += made
         left_out += skipped
-    if not cards:
-        return element("p", "No tasks were recorded at these steps.", class_="hint")
-    note = f"{left_out} more did not fit on this page." if left_out else ""
-    bar = '<div id="gallery-bar" class="bar" hidden></div>'
-    none = '<p id="gallery-none" class="hint" hidden>No such task among those shown here.</p>'
-    cards_box = element("div", "".join(cards), class_="cards", id="cards")
-    return bar + cards_box + none + (element("p", escape(note), class_="hint") if note else "")
+    return cards, left_out
+
+
+def task_card(task: TaskRow, run: str, shown: Shown) -> Markup:
+    """Return the card of a task, from what its teacher was shown to what both were moved by.
+
+    It is marked with run, step, kind, members and verdict for the page's selector.
+    """
+    template = environment("selfplay").get_template("card.html")
+    return Markup(template.render(task=task, run=run, shown=shown, clip=clip, figure=figure))
 
 
 def choose(tasks: Iterable[TaskRow]) -> list[Chosen]:
@@ -84,9 +91,9 @@ def _varied(tasks: list[TaskRow], most: int) -> list[TaskRow]:
 
 def _within_budget(
     run: Run, chosen: list[Chosen], shown: Shown, budget: int
-) -> tuple[list[str], int]:
+) -> tuple[list[Markup], int]:
     """Return cards in their order, lower ranks served first, and how many were left out."""
-    cards: dict[int, str] = {}
+    cards: dict[int, Markup] = {}
     for place in sorted(range(len(chosen)), key=lambda i: (chosen[i].rank, i)):
         card = task_card(chosen[place].task, run.name, shown)
         size = len(card.encode())

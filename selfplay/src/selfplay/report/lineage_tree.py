@@ -1,147 +1,113 @@
-"""The lineage picture: one lane per place in a role, bars for lives, curves from parents."""
+"""The lineage picture: one lane per place in a role, bars for lives, lines from parents."""
 
 import re
 
-from selfplay.report.markup import coordinate, element, escape, figure
-from selfplay.report.plot_frame import Frame, drawing, panel, step_range, ticks
+import altair as alt
+
+from league.drawing.words import Listing
 from selfplay.report.reading.lineage import Life, lives
 from selfplay.report.reading.run_data import Run
-
-LANE = 34.0
-BAR = 18.0
-HINT = (
-    "Each lane is a place in the population. A bar is a member's life; at an evolution step the "
-    "weakest (×) makes room for a child, and curves lead from its parents to it; a click on the "
-    "child leads to what was done to them."
-)
+from selfplay.report.words import figure
 
 
-def lineage_panel(run: Run) -> str:
-    """Return the lineage picture with a table of births; empty for a run without members."""
+def lineage(run: Run) -> alt.LayerChart | None:
+    """Return the lives of a run's members and their descent; None for a run without members.
+
+    On a page, a click on a child leads to its row among the births.
+    """
     everyone = lives(run)
     if not everyone:
-        return ""
+        return None
     by_name = {life.name: life for life in everyone}
-    lanes = 1 + max(life.lane for life in everyone)
-    height = 14.0 + LANE * lanes + 36.0
-    low, high = step_range([0, *(step.step for step in run.steps)])
-    frame = Frame((low, high), (0.0, 1.0), width=1080.0, height=height, left=70.0, right=16.0)
-    parts = [_axis(frame, lanes), _lane_names(everyone)]
-    parts += [_bar(frame, life, run) for life in everyone]
-    parts += [
-        _branch(frame, by_name[parent], life)
+    lanes = {life.lane: f"{life.role} {life.lane}" for life in reversed(everyone)}
+    order = [lanes[lane] for lane in sorted(lanes)]
+    bars = [_bar(life, run) | {"lane": lanes[life.lane]} for life in everyone]
+    joints = [
+        {
+            "step": life.born,
+            "from": lanes[by_name[parent].lane],
+            "lane": lanes[life.lane],
+            "child": life.name,
+            "parent": parent,
+            "operator": life.birth.operator,
+        }
         for life in everyone
         if life.birth
         for parent in life.birth.parents
         if parent in by_name
     ]
-    content = drawing(frame, "".join(parts), "Lineage of the members over steps")
-    box = element("div", content, class_="scroll", tabindex="0")
-    return panel("Lineage", HINT, box + _table(run), class_="panel full")
+    steps = alt.Scale(domain=[min(0, run.steps[0].step), run.last])
+    axis = alt.Axis(format="d", tickMinStep=1, tickCount=10)
+    born, died, at = (
+        alt.X(f"{f}:Q", title="step", scale=steps, axis=axis) for f in ("born", "died", "step")
+    )
+    lane, origin = (
+        alt.Y(f"{f}:N", title=None, sort=order)
+        .scale(domain=order)
+        .axis(domain=False, ticks=False, labelExpr="replace(datum.label, / \\d+$/, '')")
+        for f in ("lane", "from")
+    )
+    base = alt.Chart(alt.InlineData(values=bars))
+    role = alt.Color("role:N", legend=None, scale=alt.Scale(domain=["teacher", "student"]))
+    tips = [f"{f}:N" for f in ("member", "role", "life", "parents", "operator")]
+    bar = base.mark_bar(opacity=0.4, height={"band": 0.6}, cornerRadius=3)
+    bar = bar.encode(x=born, x2="died:Q", y=lane, color=role, tooltip=tips)
+    founder = bar.transform_filter("!datum.birth")
+    child = bar.transform_filter("datum.birth").encode(href="birth:N")
+    name = base.mark_text(align="left", dx=6).encode(x=born, y=lane, text="said:N")
+    cross = base.transform_filter("datum.replaced").mark_text(dx=-7, fontSize=14, text="×")
+    children = alt.Chart(alt.InlineData(values=joints))
+    made = [f"{f}:N" for f in ("parent", "child", "operator")]
+    line = children.mark_rule(strokeWidth=1.3).encode(x=at, y=origin, y2="lane:N", tooltip=made)
+    dot = children.mark_point(filled=True, size=30, opacity=1).encode(
+        x=at, y=lane, tooltip=made, color=alt.value("#8a94a0")
+    )
+    layers = [founder, child, line, dot, name, cross.encode(x=died, y=lane)]
+    return alt.LayerChart(layer=layers).properties(
+        width=1040, height=alt.Step(32), description="Lineage of the members over steps"
+    )
 
 
-def _place(run: Run, child: str) -> str:
+def birth_place(run: Run, child: str) -> str:
     """Return the id of a child's row among the births."""
     return re.sub(r"\W+", "-", f"birth-{run.name}-{child}")
 
 
-def _axis(frame: Frame, lanes: int) -> str:
-    floor = 14.0 + LANE * lanes
-    parts = []
-    for value in ticks(*frame.x, about=10, whole=True):
-        x = frame.px(value)
-        parts.append(element("line", class_="grid", x1=x, x2=x, y1=8.0, y2=floor))
-        parts.append(element("text", f"{value:g}", class_="tick mid", x=x, y=floor + 14))
-    middle = (frame.left + frame.width - frame.right) / 2
-    parts.append(element("text", "step", class_="axis-name mid", x=middle, y=floor + 30))
-    return "".join(parts)
-
-
-def _lane_names(everyone: list[Life]) -> str:
-    first: dict[int, str] = {}
-    for life in everyone:
-        first.setdefault(life.lane, life.role)
-    return "".join(
-        element("text", escape(role), class_="tick end", x=62.0, y=_middle(lane) + 4)
-        for lane, role in first.items()
-    )
-
-
-def _middle(lane: int) -> float:
-    return 14.0 + LANE * (lane + 0.5)
-
-
-def _bar(frame: Frame, life: Life, run: Run) -> str:
-    start, end = frame.px(life.born), frame.px(life.died or run.last)
-    width, top = max(end - start - 3, 2.0), _middle(life.lane) - BAR / 2
-    role = "c0" if life.role == "teacher" else "c1"
-    title = element("title", escape(_story(life)))
-    bar = element(
-        "rect", title, class_=f"life {role}", x=start + 1, y=top, width=width, height=BAR, rx=3.0
-    )
-    parts = [bar]
-    words = [life.name]
-    if life.birth:
-        words = [
-            f"{life.name} ← {' × '.join(life.birth.parents)}, {life.birth.operator}",
-            life.name,
-        ]
-    for text in words:
-        if len(text) * 6.4 + 14 < width:
-            y = _middle(life.lane) + 4
-            parts.append(element("text", escape(text), class_="bar-label", x=start + 8, y=y))
-            break
-    if life.died is not None:
-        parts.append(element("text", "×", class_="death mid", x=end - 8, y=_middle(life.lane) + 5))
-    drawn = element("g", "".join(parts))
-    return element("a", drawn, href=f"#{_place(run, life.name)}") if life.birth else drawn
-
-
-def _branch(frame: Frame, parent: Life, child: Life) -> str:
-    x, bend = frame.px(child.born), 14.0
-    start, end = _middle(parent.lane), _middle(child.lane)
-    if parent.lane == child.lane:
-        end = start
-    a, b = coordinate(x - bend), coordinate(x + 2)
-    c, d = coordinate(start), coordinate(end)
-    data = f"M{a} {c}C{b} {c} {a} {d} {b} {d}"
-    operator = child.birth.operator if child.birth else ""
-    title = element("title", escape(f"{parent.name} → {child.name}, {operator}"))
-    dot = element("circle", class_="branch-end", cx=x + 2, cy=end, r=3.0)
-    return element("path", title, d=data, class_="branch") + dot
-
-
-def _story(life: Life) -> str:
-    if life.birth is None:
-        origin = f"{life.name}, {life.role}, there from the start"
-    else:
-        parents = " and ".join(life.birth.parents) or "unknown"
-        origin = f"{life.name}, {life.role}, born after step {life.born} of {parents}"
-        origin += f" by {life.birth.operator}"
-    return origin + (f"; replaced after step {life.died}" if life.died is not None else "; alive")
-
-
-def _table(run: Run) -> str:
-    births = run.births
-    if not births:
-        return element("p", "No member was replaced in this run.", class_="hint")
-    head = "".join(
-        element("th", name)
-        for name in ("after step", "child", "parents", "operator", "relative change", "replaced")
-    )
-    rows = []
-    for birth in births:
-        change = "" if birth.relative_change is None else figure(birth.relative_change, share=True)
-        cells = [
-            str(birth.step),
+def births_table(run: Run) -> Listing:
+    """Return all replacements in their order."""
+    head = ("after step", "child", "parents", "operator", "relative change", "replaced")
+    rows = [
+        (
+            birth.step,
             birth.child,
             " × ".join(birth.parents),
             birth.operator,
-            change,
+            "" if birth.relative_change is None else figure(birth.relative_change, share=True),
             birth.removed,
-        ]
-        row = "".join(element("td", escape(cell)) for cell in cells)
-        rows.append(element("tr", row, id=_place(run, birth.child)))
-    table = element("table", element("tr", head) + "".join(rows))
-    title = "1 birth" if len(births) == 1 else f"{len(births)} births"
-    return element("details", element("summary", title) + element("div", table, class_="scroll"))
+        )
+        for birth in run.births
+    ]
+    return Listing(head, rows, words=len(head))
+
+
+def _bar(life: Life, run: Run) -> dict[str, object]:
+    died = run.last if life.died is None else life.died
+    parents = " × ".join(life.birth.parents) if life.birth else ""
+    operator = life.birth.operator if life.birth else ""
+    words = [life.name]
+    if life.birth:
+        words.insert(0, f"{life.name} ← {parents}, {operator}")
+    room = 155 * (died - life.born) / max(1, run.last)
+    until = "alive" if life.died is None else f"replaced after step {life.died}"
+    return {
+        "member": life.name,
+        "role": life.role,
+        "born": life.born,
+        "died": died,
+        "replaced": life.died is not None,
+        "life": f"{f'born after step {life.born}' if life.birth else 'from the start'}; {until}",
+        "parents": parents,
+        "operator": operator,
+        "birth": f"#{birth_place(run, life.name)}" if life.birth else "",
+        "said": next((text for text in words if len(text) + 2 < room), ""),
+    }

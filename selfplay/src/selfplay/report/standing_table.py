@@ -1,9 +1,11 @@
-"""The top of the page: living members against the frozen base, one table a run."""
+"""The top of the page as tables: living members against the frozen base, what moved, who leads."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from selfplay.records.yardstick_row import YardstickRow
-from selfplay.report.markup import element, escape
+from markupsafe import Markup
+
+from league.drawing.words import Listing
+from selfplay.report.reading.drift import drift_sentence
 from selfplay.report.reading.run_data import Run
 from selfplay.report.reading.standing import (
     base_teaching,
@@ -14,81 +16,90 @@ from selfplay.report.reading.standing import (
     solvers,
     teachers,
 )
+from selfplay.report.summary import board, costs, headline, moved, quarter_text, reading
+from selfplay.report.words import figure
+
+ARROWS = {"rose": Markup("<b>▲ rose</b>"), "fell": Markup("<b>▼ fell</b>")}
 
 
-def standing_tables(runs: Sequence[Run]) -> str:
-    """Return the conclusion and tables of every run; empty where nothing was measured."""
-    return "".join(_of_run(run, len(runs) > 1) for run in runs if run.standings)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a run's last measurement against the frozen base says."""
+
+    conclusion: str
+    tasks: int
+    samples: int
+    solving: Listing
+    teaching: Listing
 
 
-def _of_run(run: Run, named: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A run in words, the measures that moved, and its ratings."""
+
+    words: str
+    moved: Listing
+    board: Listing
+
+
+def standing_of(run: Run) -> Standing:
+    """Return the standing of a run that was measured."""
     last = latest(run.standings)
-    parts = [element("h3", escape(run.name))] if named else []
-    parts.append(element("p", escape(conclusion(run.standings)), class_="lead"))
-    tables = _solving(solvers(last)) + _teaching([*base_teaching(run.standings), *teachers(last)])
-    parts.append(element("div", tables, class_="tables"))
-    return "".join(parts)
-
-
-def _solving(standings: Sequence[YardstickRow]) -> str:
-    if not standings:
-        return ""
-    rates = {s.member: s.rate for s in standings if s.rate}
+    rates = {s.member: s.rate for s in solvers(last) if s.rate}
     kinds = sorted({kind for rate in rates.values() for kind in rate.kinds})
-    rows = [
-        [
+    solving = [
+        (
             member,
             rate_text(rate),
             *(_points(rate.kinds[k].difference) if k in rate.kinds else "" for k in kinds),
             "" if rate.tokens is None else f"{rate.tokens:.0f}",
-        ]
+        )
         for member, rate in rates.items()
     ]
-    tasks, samples = sampling(standings[0])
-    note = (
-        f"{tasks} held-out tasks, {samples} samples each with the same seeds; "
-        "differences in points, ± the standard error over tasks, paired with the frozen base."
-    )
-    return _table(["", "base → member", *kinds, "tokens an answer"], rows, note)
-
-
-def _teaching(standings: Sequence[YardstickRow]) -> str:
-    rows = [
-        [
+    teaching = [
+        (
             s.member,
-            _percent(t.base_solve_rate),
-            _percent(t.valid_share),
+            "–" if t.base_solve_rate is None else f"{100 * t.base_solve_rate:.1f} %",
+            "–" if t.valid_share is None else f"{100 * t.valid_share:.1f} %",
             "" if t.reward is None else f"{t.reward:+.2f}",
-            "" if t.new_structures is None else f"{t.new_structures}",
-        ]
-        for s in standings
+            t.new_structures,
+        )
+        for s in [*base_teaching(run.standings), *teachers(last)]
         if (t := s.taught)
     ]
-    note = (
-        "Proposals after references that never change. Reward as if the frozen base were the "
-        "student; new: structures of programs that the run has not seen before."
+    tasks, samples = sampling(solvers(last)[0]) if solving else (0, 0)
+    taught = ("", "solved by the base", "valid", "reward", "new structures")
+    return Standing(
+        conclusion(run.standings),
+        tasks,
+        samples,
+        Listing(("", "base → member", *kinds, "tokens an answer"), solving),
+        Listing(taught, teaching if len(teaching) > 1 else ()),
     )
-    head = ["", "solved by the base", "valid", "reward", "new structures"]
-    return _table(head, rows, note) if len(rows) > 1 else ""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    lines = [element("tr", "".join(element("th", escape(name)) for name in head))]
-    lines += [
-        element(
-            "tr",
-            element("td", escape(row[0]))
-            + "".join(element("td", escape(cell), class_="number") for cell in row[1:]),
+def overview_of(run: Run) -> Overview:
+    """Return what a run was, what moved in it, and who leads."""
+    changes = [
+        (
+            measure.title,
+            quarter_text(change.first, measure.share),
+            quarter_text(change.last, measure.share),
+            ARROWS.get(change.verdict, change.verdict),
         )
-        for row in rows
+        for measure, change in moved(run)
     ]
-    table = element("div", element("table", "".join(lines)), class_="scroll")
-    return element("div", table + element("p", escape(note), class_="hint"))
+    places = [
+        (p.name, p.role, p.origin, f"{figure(p.mu)} ± {figure(p.sigma)}", figure(p.lower))
+        for p in board(run)
+    ]
+    sentences = (headline(run), costs(run), drift_sentence(run), reading(run))
+    return Overview(
+        " ".join(filter(None, sentences)),
+        Listing(("", "first quarter", "last quarter", ""), changes),
+        Listing(("member", "role", "origin", "μ ± σ", "μ − 3σ"), places, words=3),
+    )
 
 
 def _points(value: float | None) -> str:
     return "" if value is None else f"{100 * value:+.1f}"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"

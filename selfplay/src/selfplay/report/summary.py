@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from selfplay.report.markup import duration, figure, visible
+from league.drawing.words import visible
 from selfplay.report.measures import Measure, moved_measures, solve_rates
 from selfplay.report.reading.drift import drift_sentence
 from selfplay.report.reading.lineage import lives
@@ -12,7 +12,8 @@ from selfplay.report.reading.run_data import Run, read_run
 from selfplay.report.reading.standing import conclusion, standing_lines
 from selfplay.report.reading.trend import Quarter, Trend, trend
 from selfplay.report.reading.worker_times import worker_times
-from selfplay.report.shares import phase_seconds, waited_for
+from selfplay.report.times import phase_seconds, waited_for
+from selfplay.report.words import duration, figure
 
 WIDTH = 28
 MOST_CHILDREN = 4

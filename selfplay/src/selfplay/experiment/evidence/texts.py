@@ -13,7 +13,7 @@ from selfplay.experiment.evidence.quantities import Quantity
 from selfplay.experiment.evidence.statistics import Estimate
 from selfplay.experiment.evidence.trials import Trial
 from selfplay.experiment.evidence.verdict import Finding
-from selfplay.report.markup import figure
+from selfplay.report.words import figure
 
 MARK = "*"
 MARKED = f"{MARK} A run of it is missing or not finished: it is shown as far as it got."

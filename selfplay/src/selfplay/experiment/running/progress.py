@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 
 from selfplay.experiment.design.runs import PlannedRun
 from selfplay.records.step_row import StepRow
-from selfplay.report.markup import duration
+from selfplay.report.words import duration
 from selfplay.run.directory import METRICS
 
 EVERY_S = 60.0

@@ -1,4 +1,3 @@
-"use strict";
 // The selector of the gallery. Without scripts all cards are shown.
 (function () {
   const bar = document.getElementById("gallery-bar");

@@ -1,0 +1,125 @@
+"""The frame of a page: one file that works offline, and that no text in it can break.
+
+Every text is escaped by jinja after `visible`; the charts are data in a script element that cannot
+be closed from inside; the policy admits this style and this script alone, and no connection.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from code_verifier.page.theme import DARK, LIGHT
+
+Charts = Mapping[str, alt.TopLevelMixin]
+"""Charts by name; a template places one with `data-chart`, and a file is called so."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\ufffe\uffff]"
+)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table; its first `words` columns are set to the left, the others to the right."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    words: int = 1
+
+
+def visible(text: str) -> str:
+    """Return the text with controls, direction marks and lone surrogates spelt out as <U+....>."""
+    return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text.replace("\r\n", "\n"))
+
+
+def written(template: str, charts: Charts, **values: object) -> str:
+    """Return the page of a template in `templates` with these charts and values."""
+    style, script = _packaged("style.css"), _library()
+    page = _environment().get_template(template)
+    return page.render(
+        values,
+        charts={name: specification(chart) for name, chart in charts.items()},
+        themes={"light": LIGHT, "dark": DARK},
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'",
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """What renders the templates: it escapes every text, after `visible`."""
+    return Environment(
+        loader=PackageLoader("code_verifier", "templates"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return a chart as plain data for the page: in the page's theme, and as wide as its place
+    unless the chart has an autosize of its own."""
+    found = {
+        k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
+    }
+    if isinstance(found.get("width"), int | float) and "autosize" not in found:
+        found |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    cleaned: dict[str, Any] = _cleaned(found)
+    return cleaned
+
+
+def save_charts(charts: Charts, folder: Path) -> None:
+    """Write every chart into a folder, as SVG and as PNG of twice the resolution."""
+    folder.mkdir(parents=True, exist_ok=True)
+    theme = LIGHT | {"background": "white"}
+    for name, chart in charts.items():
+        drawn = _cleaned(chart.to_dict())
+        svg = vl_convert.vegalite_to_svg(drawn, config=theme)
+        png = vl_convert.vegalite_to_png(drawn, config=theme, scale=2)
+        for ending, content in (("svg", svg.encode()), ("png", png)):
+            partial = folder / f".{name}.{ending}"
+            partial.write_bytes(content)
+            partial.replace(folder / f"{name}.{ending}")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return "" if value is None else value
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(inner) for inner in value]
+    return visible(value) if isinstance(value, str) else value
+
+
+@cache
+def _library() -> str:
+    """Vega-Lite and all it needs, ending with the script that draws the charts."""
+    return str(vl_convert.javascript_bundle(_packaged("draw.js")))
+
+
+def _packaged(name: str) -> str:
+    return (files("code_verifier") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
