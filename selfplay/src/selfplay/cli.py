@@ -113,7 +113,12 @@ def resume(run: Path, workers: int | None, address: str | None, quiet: bool) -> 
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=RUN)
 @click.option("--html", "page", type=RUN, help="Write one self-contained page.")
-@click.option("--save", "folder", type=RUN, help="Write every chart into this folder: SVG, PNG.")
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every chart into this folder, as SVG and PNG.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
 def report(runs: tuple[Path, ...], page: Path | None, folder: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page with curves, trees and tasks."""

@@ -35,7 +35,11 @@ _CARRIED = ("step", "kind", "teacher", "student", "member")
 @click.command()
 @job_options
 @click.option("--html", type=INPUT, help="HTML page to write, with distributions and trends.")
-@click.option("--save", type=INPUT, help="Folder to write every chart into, as SVG and PNG.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every chart into this folder, as SVG and PNG.",
+)
 @workers
 @exit_code
 def metrics(job: Job, html: Path | None, save: Path | None, workers: int) -> int:

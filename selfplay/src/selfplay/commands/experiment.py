@@ -56,7 +56,12 @@ def experiment(
 @click.command()
 @click.argument("places", nargs=-1, required=True, type=PATH, metavar="DIR|RUN...")
 @click.option("--html", "page", type=PATH, help="Write one self-contained page.")
-@click.option("--save", "folder", type=PATH, help="Write every chart into this folder: SVG, PNG.")
+@click.option(
+    "--save",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every chart into this folder, as SVG and PNG.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 @click.option("--markdown", is_flag=True, help="Print Markdown tables.")
 def compare(
