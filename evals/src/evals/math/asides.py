@@ -37,7 +37,7 @@ _NO_RESULT = r"(?![^=\n]{0,200}=\s*[-−$\\\d])"
 ASIDE = re.compile(rf",?\s*(?:{'|'.join(_REASONS)}|{_NO_RESULT}(?:{'|'.join(_CIRCUMSTANCES)}))")
 """Where a sentence leaves its main clause."""
 LEADING_CLAUSE = re.compile(
-    r"^\W*(?:If|Since|Because|As|When|While|Given|Assuming|After|Before|Out of)\b"
+    r"^\W*(?:If|Since|Because|As|When|While|Given|After|Before|Out of|[A-Z][a-z]+ing)\b"
     r"(?:[^,]|,(?=\d)){0,300},\s"
 )
 """The clause before the main one."""

@@ -36,6 +36,7 @@ from evals.math.formulas.signs import components, variants
 from evals.math.formulas.units import choice, only_number, units_differ, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
+from evals.math.several import readings_of_count
 from evals.math.values import same_value, squeezed
 
 Symbolic: TypeAlias = Callable[[str, str], bool]
@@ -52,6 +53,7 @@ _APPROXIMATELY = re.compile(
 """A rounded value after the exact one."""
 _RESTATED = re.compile(r"^.*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*", re.DOTALL)
 """What is said again in other words: 2 hours, i.e. 120 minutes."""
+_IMPLIES = re.compile(r"^.*(?:⟹|⇒|\\(?:implies|Rightarrow|Longrightarrow)(?![A-Za-z]))", re.DOTALL)
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
 _MONEY = re.compile(r"\s*\\?\$\s*(\d[\d,.]*)")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
@@ -111,6 +113,8 @@ class _Comparer:
             _SPELLED.sub("", answer),
             _RESTATED.sub("", answer),
             _APPROXIMATELY.sub("", answer) or answer,
+            *readings_of_count(answer),
+            _IMPLIES.sub("", answer),
         )
         readings = dict.fromkeys(
             reading for text in dict.fromkeys(texts) for reading in (text, without_thousands(text))
@@ -234,7 +238,7 @@ class _Comparer:
 
     def same_value(self, gold: str, answer: str) -> bool:
         """Two formulas, each perhaps with a unit; Math-Verify's word on what cannot be read."""
-        verdict, self.rule = same_value(gold, answer, self.gold.unit)
+        verdict, self.rule = same_value(gold, answer, self.gold.unit + self.gold.power)
         if verdict is not None:
             return verdict
         self.rule = "symbolic"

@@ -10,7 +10,9 @@ box or phrase inside an answer tag counts before the tag's other text.
 import re
 from dataclasses import dataclass
 
-from evals.math.prose import BROKEN_OFF, MATH, has_words, is_prose, marked, stated, trim
+from evals.math.clauses import conclusion
+from evals.math.marks import MATH, has_words, is_prose, marked, trim
+from evals.math.prose import BROKEN_OFF, stated
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -73,8 +75,11 @@ class Extraction:
     rule: str
 
 
-def extract(response: str) -> Extraction:
-    """The final answer of a response of any length, in time linear in it."""
+def extract(response: str, words: bool = False) -> Extraction:
+    """The final answer of a response of any length, in time linear in it.
+
+    words: whether the answer is words, for which values in a sentence do not stand in.
+    """
     body = response
     closed = response.rfind(_CLOSE)
     if closed >= 0:
@@ -103,8 +108,8 @@ def extract(response: str) -> Extraction:
         or _field(tail)
         or _phrase(tail)
         or (_whole(tail) if len(body) < TAIL else None)
-        or _stated(tail)
-        or _short(body)
+        or _stated(tail, words)
+        or _short(body, words)
         or Extraction(None, "no answer")
     )
 
@@ -246,14 +251,14 @@ def _whole(body: str) -> Extraction | None:
     return Extraction(trim(text), "whole text")
 
 
-def _stated(tail: str) -> Extraction | None:
+def _stated(tail: str, words: bool = False) -> Extraction | None:
     found = stated(tail)
-    return Extraction(*found) if found else None
+    return Extraction(*found) if found and not (words and found[1] != "bold") else None
 
 
-def _short(body: str) -> Extraction | None:
-    """The words of a short last line, for answers that are words."""
-    lines = body[-TAIL:].strip().splitlines()
-    text = trim(lines[-1].replace("**", ""))
+def _short(body: str, words: bool) -> Extraction | None:
+    """The words of a short last line; of its conclusion, where the answer is words."""
+    line = body[-TAIL:].strip().splitlines()[-1].replace("**", "")
+    text = trim(conclusion(line) if words else line)
     unfit = len(text) > 120 or _REFUSAL.search(text) or BROKEN_OFF.search(text)
     return None if unfit else Extraction(text, "words")

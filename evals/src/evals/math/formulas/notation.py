@@ -24,7 +24,7 @@ _SIGNS = {
     "ρ": r"\rho ", "μ": r"\mu ", "ε": r"\epsilon ", "δ": r"\delta ", "Δ": r"\Delta ",
     "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∅": r"\emptyset ",
     "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "€": "$", "£": "$",
-    "¢": r"\text{ cents}", "Å": " angstrom ", "∖": r"\setminus ", "。": ".", "、": ",",
+    "¢": r"\text{ cents}", "≡": "=", "Å": " angstrom ", "∖": r"\setminus ", "。": ".", "、": ",",
     **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, (top, bottom) in _VULGAR.items()},
 }  # fmt: skip
 _SIGN_TABLE = str.maketrans(_SIGNS)
