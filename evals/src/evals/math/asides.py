@@ -3,7 +3,7 @@
 import re
 
 _REASONS = (
-    r"\b(?:because|since|given (?:that|the)|rather than|instead of|whether)\b|,\s*as\s",
+    r"\b(?:because|since|given (?:that|the)|rather than|instead of|whether|provided)\b|,\s*as\s",
     r"\b(?:compared (?:to|with)|as opposed to)\b|\bnot\s+(?=[$\d])|,\s*not\b",
     r",\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈",
     r"\$\s*\((?:about|approximately|roughly)\b|,\s*or\s+\d[\d,.]*\s+[a-z]{3}",
@@ -41,7 +41,9 @@ LEADING_CLAUSE = re.compile(
     r"(?:[^,]|,(?=\d)){0,300},\s"
 )
 """The clause before the main one."""
-ASIDE_BRACKETS = re.compile(r"(?<=\s)\((?:[^()]*[A-Za-z]{3}|\s*(?:=|≈|or\b)|\\?\$\d)[^()]*\)")
+ASIDE_BRACKETS = re.compile(
+    r"(?<=\s)\((?!base)(?:[^()]*[A-Za-z]{3}|\s*(?:=|≈|or\b)|\\?\$\d)[^()]*\)"
+)
 CIRCUMSTANCE = re.compile(
     r"\b(?:for|after|in|over|within|during|every|each|per|on|at|among|between|from"
     r"|(?<!left )(?<!up )(?<!ing her )(?<!ing him )(?<!ing them )with)\s+"

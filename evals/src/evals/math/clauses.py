@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, LEADING_CLAUSE, NAMED_AMOUNT
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 from evals.math.marks import MATH, PROSE, VALUE, trim
-from evals.math.several import Stated, beside, extremes, with_count, without
+from evals.math.several import Stated, beside, extremes, together, with_count
 
 _UNIT = "|".join((*NUMBER_WORDS, *TENS, "hundred", "thousand", "million"))
 _TIMES_TEN = (
@@ -25,6 +25,10 @@ _NUMBER = (
 _COUNTED = re.compile(r"\s(?:cent|second|minute|hour|day)s?\b(?!\s+(?:and|old|later)\b)")
 """Units that a question may ask for in another size."""
 _IN_BASE = re.compile(r",? (?:in |\()base[- ](?:\d+|[a-z]+)\)?")
+_ORDERS = re.compile(
+    r",?\s*(?:and|with|plus|as well as|together with|up to)\s(?:[a-z]+\s){0,4}"
+    r"(?:permutations?|orderings?)"
+)
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
     r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^_().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
@@ -44,7 +48,10 @@ _NUMBER_WORDS = re.compile(
     r"|thirds?|quarters?)\b)*",
     re.IGNORECASE,
 )
-_PREDICATE = re.compile(r"(?:\b(?:is|are|equals|be)|:)\s+((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$")
+_PREDICATE = re.compile(
+    r"(?:\b(?:is|are|equals|be)|:)\s+(?:(?:at|exactly|only|just)\s)?"
+    r"((?:(?!\b(?:is|are|equals|be)\s|: ).)+)$"
+)
 """What a line ends with after its last verb."""
 _SENTENCES = re.compile(r"(?<=[a-z\d$)%*][.!?])(?<!\bMrs\.)(?<!\b[MD][rs]\.)\s+(?=[A-Z])")
 _COMMENT = re.compile(r"(?:This|That|It|These|Here|Note|Notice|Remember|Check|Verif\w+)\b")
@@ -52,9 +59,11 @@ _COMMENT = re.compile(r"(?:This|That|It|These|Here|Note|Notice|Remember|Check|Ve
 _CONCLUSION = re.compile(
     r"(?:[,.]\s*(?:so|therefore|thus|hence|which (?:means|leaves|gives|makes|brings)"
     r"|whose (?:sum|product|total|difference|average))\b|;|\bso\b(?! that| far| much| many)"
-    r"|\b[Ww]ait,|\bor rather\b|[⟹⇒])\s"
+    r"|\b[Ww]ait,|\bor rather\b|,\s*(?:giving|yielding|totaling)\b|[⟹⇒])\s"
 )
-_COPULA = re.compile(r"(?:\b(?:is|are|equals|was)|=)\s(?:exactly |just |simply |therefore )?$")
+_COPULA = re.compile(
+    r"(?:\b(?:is|are|equals|was|i\.e\.,?|namely,?)|=)\s(?:exactly |just |simply |therefore )?$"
+)
 _SUBORDINATE = re.compile(
     r"\b(?:which|that|who|where|if|when|since|because|as|unless|while|whereas|whose|note"
     r"|suppose|assuming|given|provided)\b[^,;]*$"
@@ -97,8 +106,8 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         named = _AMOUNT_IN_BRACKETS.search(line)
         return (named.group(1), "number in brackets") if named else None
     line = bare
-    if len(values) > 1 and (left_out := without(line, *values[-2:])):
-        return left_out, "last formula"
+    if len(values) > 1 and (both := together(line, *values[-2:])):
+        return both, "last formula"
     if _ends_with(line, values[-1]) and not extremes(line, 0, values[-1].start):
         return trim(values[-1].text), f"last {values[-1].kind}"
     main = list(_central(line, values)) or values
@@ -178,9 +187,9 @@ def _values(line: str) -> Iterator[Stated]:
     for match in MATH.finditer(line):
         yield from _numbers(line, place, match.start())
         text = next(group for group in (*match.groups()[:3], match.group(5)) if group is not None)
-        base = _IN_BASE.match(line, match.end())
-        place = base.end() if base else match.end()
-        yield Stated(match.start(), place, text + (base.group() if base else ""), "formula")
+        more = _IN_BASE.match(line, match.end()) or _ORDERS.match(line, match.end())
+        place = more.end() if more else match.end()
+        yield Stated(match.start(), place, text + (more.group() if more else ""), "formula")
     yield from _numbers(line, place, len(line))
 
 

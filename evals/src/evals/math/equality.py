@@ -51,7 +51,7 @@ _APPROXIMATELY = re.compile(
     r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
 )
 """A rounded value after the exact one."""
-_RESTATED = re.compile(r"^.*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*", re.DOTALL)
+_AGAIN = re.compile(r",?\s*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*")
 """What is said again in other words: 2 hours, i.e. 120 minutes."""
 _IMPLIES = re.compile(r"^.*(?:⟹|⇒|\\(?:implies|Rightarrow|Longrightarrow)(?![A-Za-z]))", re.DOTALL)
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
@@ -111,7 +111,7 @@ class _Comparer:
             only_number(answer) or answer,
             _REMARK.sub("", answer) or answer,
             _SPELLED.sub("", answer),
-            _RESTATED.sub("", answer),
+            *_AGAIN.split(answer),
             _APPROXIMATELY.sub("", answer) or answer,
             *readings_of_count(answer),
             _IMPLIES.sub("", answer),
@@ -185,7 +185,9 @@ class _Comparer:
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
-            sides = answer.sides if isinstance(gold, Based) else values_said(answer)
+            decimal = isinstance(gold, Scalar) and re.fullmatch(r"-?\d*\.\d+", gold.text)
+            offered = values_said(answer, rounds=not decimal)
+            sides = answer.sides if isinstance(gold, Based) else offered
             return any(self.same(gold, shape(side)) for side in sides)
         if not isinstance(answer, Relation):
             said = named_value(gold)

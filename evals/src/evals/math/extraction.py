@@ -243,10 +243,10 @@ def _whole(body: str) -> Extraction | None:
     text = _AS_ASKED.sub("", text)
     if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
-    formula = MATH.search(text)
     if re.search(r"[.!?]\$?\s+[A-Z][a-z]|(?<=\s)(?:is|are|so|lies|lie|equals|has)\s", text):
         return None
-    if formula and formula.start() and has_words(text[: formula.start()]):
+    value = MATH.search(text) or re.search(r"\d", text)
+    if value and (has_words(text[: value.start()]) or re.search(r"\$,\s[a-z]{4}", text)):
         return None
     return Extraction(trim(text), "whole text")
 

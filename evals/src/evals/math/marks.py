@@ -39,6 +39,7 @@ def marked(text: str) -> str:
     text = re.sub(r"(?<=\d)(?:\{,\}|,\\!)(?=\d{3})", ",", text)
     text = re.sub(r"(\$\d[\d.,]*)[kK]\b(?![^$\n]{0,200}\$(?!\d))", r"\1 thousand", text)
     text = re.sub(r"[∎■□▪✓✔✅☑️]|\\blacksquare|\\qed\b", "", text)
+    text = re.sub(r"<<[^<>\n]*>>", "", text)  # the calculator's notes of GSM8K
     text = re.sub(r"</?(?:b|strong)>", "**", text)
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
 

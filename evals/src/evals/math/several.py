@@ -13,7 +13,14 @@ _COUNT = re.compile(
 )
 _AND = re.compile(r",?\s*\b(?:and|or)\b")
 _SIDE = r"(?:from|on|in|at|to|for|of|by|with|as)\s[^\d;:=]{1,60}"
-_BESIDE = re.compile(rf"(?<![\w.,$])\d[\d,.]* ([a-z]{{3,}}) {_SIDE}\band (\d[\d,.]*) \1 {_SIDE}$")
+_COMPOUND = (
+    r"(?:hours?|minutes?|seconds?|dollars?|cents?|feet|inch(?:es)?|days?|weeks?|years?|months?)"
+)
+_BESIDE = re.compile(
+    rf"(?<![\w.,$])\d[\d,.]* ([a-z]{{3,}}) {_SIDE}\band (?P<second>\d[\d,.]*) \1 {_SIDE}$"
+    rf"|(?<![\w.,$=])(?<!= )\d[\d,.]*(?: (?!{_COMPOUND})[a-z]{{3,}}){{1,3}}"
+    rf" and (?P<other>\d[\d,.]*)(?: (?!{_COMPOUND})[a-z]{{3,}}){{1,3}}$"
+)
 
 _EXTREMES = re.compile(
     r"\b(?:min|small|least|low|short)(?=.*\b(?:max|larg|great|high|long|big))"
@@ -23,6 +30,8 @@ _EXTREMES = re.compile(
 _EXCEPT = re.compile(
     r"\s*,?\s*\(?(?:except|excluding|other than|but not)(?: for| at| that| when| where)?\s*"
 )
+_AGAIN = re.compile(r"\s*,?\s*(?:i\.e\.|that is|namely),?\s*")
+_AND_THE = re.compile(r",?\s(?:and|while)\s(?:the|its)\s[\w\s-]{2,40}\sis\s")
 _ORDER = re.compile(r"[<>≤≥]|\\[lg]eq?(?![a-z])")
 _NAMED = re.compile(r"[A-Za-z]\s*(?:=|\\neq?|≠)\s*")
 
@@ -45,13 +54,22 @@ def extremes(line: str, first: int, second: int) -> bool:
     return found is not None and joined is not None
 
 
-def without(line: str, whole: Stated, left_out: Stated) -> str | None:
-    """What an interval holds without a point: 0 < x < 36 except x = 9."""
-    if not _EXCEPT.fullmatch(line, whole.end, left_out.start):
-        return None
-    points = _NAMED.sub("", trim(left_out.text))
-    joined = r", x \neq " if _ORDER.search(whole.text) else r" \text{ except } "
-    return trim(whole.text) + joined + points
+def together(line: str, first: Stated, second: Stated) -> str | None:
+    """The answer that two values make, each of which alone is half of it or says it again."""
+    if _EXCEPT.fullmatch(line, first.end, second.start):  # 0 < x < 36 except x = 9
+        points = _NAMED.sub("", trim(second.text))
+        joined = r", x \neq " if _ORDER.search(first.text) else r" \text{ except } "
+        return trim(first.text) + joined + points
+    if _AGAIN.fullmatch(line, first.end, second.start) and second.kind == "formula":
+        return f"{trim(first.text)}, i.e. {trim(second.text)}"
+    names = [_NAMED.match(value.text) for value in (first, second)]
+    if (
+        all(names)
+        and len({name.group()[0] for name in names if name}) == 2
+        and _AND_THE.fullmatch(line, first.end, second.start)
+    ):  # the slope is m = 1 and the intercept is b = 2
+        return f"{first.text}, {second.text}"
+    return None
 
 
 def with_count(line: str, start: int, listed: str) -> str:
@@ -80,4 +98,4 @@ def readings_of_count(text: str) -> tuple[str, ...]:
 def beside(line: str, start: int) -> bool:
     """Whether the number at `start` is the second of two: 27 miles from A and 18 miles from B."""
     found = _BESIDE.search(line[max(0, start - 200) :].rstrip(" ."))
-    return found is not None and found.start(2) == min(start, 200)
+    return found is not None and found.start(found.lastgroup or 0) == min(start, 200)

@@ -103,9 +103,11 @@ _SCOPE = re.compile(
     re.DOTALL,
 )
 _PERMUTED = re.compile(
-    r"[\s,(]*(?:\\text\{)?[\s,(]*(?:and )?(?:all |any )*(?:of )?(?:its |their |the |these )?"
+    r"[\s,(]*(?:\\text\{)?[\s,(]*(?:(?:and|with|plus|up to|as well as|together with) )?"
+    r"(?:all |any )*(?:of )?(?:its |their |the |these )?"
     r"(?:cyclic )?(?:permutations?|orders|orderings)\b[^()\[\]]*\)?$"
 )
+_PLAIN_SET = re.compile(r"^\{([^{}\\]+,[^{}\\]+)\}$")
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
 _LABEL = re.compile(
     r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*|^\([A-Za-z](?:,\s*[A-Za-z])+\)\s*:\s*(?=\()"
@@ -122,6 +124,7 @@ def shape(text: str) -> Form:
     text = _DOMAIN.sub("", text)
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
+    text = _PLAIN_SET.sub(r"\\{\1\\}", text)
     upright = _TRANSPOSED.sub("", text)
     if upright != text and upright.startswith(("[", "(", "\\begin")):
         return _transposed(shape(upright))

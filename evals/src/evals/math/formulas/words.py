@@ -30,7 +30,10 @@ _FRAMES = {
     "towards", "always", "type", "of", "conic", "section", "equation", "part",
 }  # fmt: skip
 _IS = {"is", "are", "was", "were", "answer", "be", "faces", "facing"}
-_DOES = {"is", "was", "has", "had", "wins", "won", "runs", "ran", "gets", "got", "with", "does"}
+_DOES = {
+    "is", "was", "has", "had", "wins", "won", "runs", "ran", "gets", "got", "with", "does", "would",
+    "will", "can", "must", "should", "earns", "makes",
+}  # fmt: skip
 
 
 def spelled_number(text: str) -> str | None:
