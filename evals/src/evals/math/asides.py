@@ -49,7 +49,7 @@ CIRCUMSTANCE = re.compile(
     r"|(?<!left )(?<!up )(?<!ing her )(?<!ing him )(?<!ing them )with)\s+"
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining|original|initial|usual)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by|an?)\s+$"
     r"|\bat (?:an?|the) (?:[a-z]+ )?(?:speed|rate|pace) of\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,

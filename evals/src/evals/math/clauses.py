@@ -108,7 +108,8 @@ def _clause_value(line: str) -> tuple[str, str] | None:
     line = bare
     if len(values) > 1 and (both := together(line, *values[-2:])):
         return both, "last formula"
-    if _ends_with(line, values[-1]) and not extremes(line, 0, values[-1].start):
+    pair = extremes(line, 0, values[-1].start)
+    if not pair and _ends_with(line, values[-1]):
         return trim(values[-1].text), f"last {values[-1].kind}"
     main = list(_central(line, values)) or values
     ends = len(line)
@@ -117,8 +118,8 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         holds = any(not re.fullmatch(r"\s*(?:\\[a-z]+|[A-Za-z])\s*", v.text) for v in before)
         if holds:
             main, ends = before, min(ends, aside.start())
-    if not any(value.kind == "formula" for value in values):
-        if (predicate := _predicate(line)) and not extremes(line, 0, line.rfind(predicate)):
+    if not pair and not any(value.kind == "formula" for value in values):
+        if predicate := _predicate(line):
             return with_count(line, line.rfind(predicate), trim(predicate)), "last formula"
         equation = _EQUATION.search(line.strip().rstrip("."))
         if equation and not PROSE.search(equation.group(1).partition("=")[2]):

@@ -107,6 +107,8 @@ _PERMUTED = re.compile(
     r"(?:all |any )*(?:of )?(?:its |their |the |these )?"
     r"(?:cyclic )?(?:permutations?|orders|orderings)\b[^()\[\]]*\)?$"
 )
+_SCALED = re.compile(r"(-?\d+(?:/\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*(?:\\cdot)?\s*\((.+)\)")
+"""A number times a vector: 1/2 (3, 4)."""
 _PLAIN_SET = re.compile(r"^\{([^{}\\]+,[^{}\\]+)\}$")
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
 _LABEL = re.compile(
@@ -211,6 +213,9 @@ def _bracketed(text: str) -> Form:
             return Listing(items)
         if len(items) > 1:
             return Bracketed(left, right, items)
+    scaled = _SCALED.fullmatch(text)
+    if scaled and _balanced(scaled.group(2)) and len(cells := split(scaled.group(2), (",",))) > 1:
+        return Bracketed("(", ")", tuple(Scalar(f"{scaled.group(1)}({cell})") for cell in cells))
     return Scalar(text)
 
 

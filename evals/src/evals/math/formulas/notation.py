@@ -42,6 +42,7 @@ _SYNONYMS = (
     (r"\\(?:text)?color\s*\{\w+\}", " "),
     (r"(?:Fraction|Rational)\(\s*(-?\d+)\s*,\s*(\d+)\s*\)", r"\\frac{\1}{\2}"),
     (r"(?<![A-Za-z\\_^])C\(([^(),]{1,20}),([^(),]{1,20})\)", r"\\binom{\1}{\2}"),
+    (r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}", r"\\binom{\1}{\2}"),
     (r"\\div(?![A-Za-z])", "/"),
     (r"\\AA(?![A-Za-z])", " angstrom "),
     (r"\\(?:leqslant|leqq|le)(?![A-Za-z])|<=|=<", r"\\leq "),
