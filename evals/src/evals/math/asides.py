@@ -9,6 +9,7 @@ _REASONS = (
     r"\$\s*\((?:about|approximately|roughly)\b|,\s*or\s+\d[\d,.]*\s+[a-z]{3}",
     r",\s*which\s+(?!(?:is|was|are|were|means|gives|leaves|makes|equals|totals|comes|brings)\b)\w",
     r"\bof (?:which|whom)\b|,\s*(?:who|whose|where)\b|\s—\s|:\s+\$?\d[^:]*\band\s+\$?\d",
+    r"\bfor\s(?=\$\\?[a-z]|\\\()",
     r"\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
     r"(?=[$\\(]|(?:[a-z]+\s+){1,4}\$)",
 )
@@ -49,7 +50,8 @@ CIRCUMSTANCE = re.compile(
     r"|(?<!left )(?<!up )(?<!ing her )(?<!ing him )(?<!ing them )with)\s+"
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining|original|initial|usual)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by|an?)\s+$"
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|(?:the|in) year|by|an?)\s+$"
+    r"|\bthe\s+(?:(?:other|next|first|last|remaining)\s+)?$"
     r"|\bat (?:an?|the) (?:[a-z]+ )?(?:speed|rate|pace) of\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,

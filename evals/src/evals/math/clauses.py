@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, LEADING_CLAUSE, NAMED_AMOUNT
 from evals.math.formulas.words import NUMBER_WORDS, TENS
 from evals.math.marks import MATH, PROSE, VALUE, trim
-from evals.math.several import Stated, beside, extremes, together, with_count
+from evals.math.several import Stated, assignments, beside, extremes, together, with_count
 
 _UNIT = "|".join((*NUMBER_WORDS, *TENS, "hundred", "thousand", "million"))
 _TIMES_TEN = (
@@ -57,7 +57,7 @@ _SENTENCES = re.compile(r"(?<=[a-z\d$)%*][.!?])(?<!\bMrs\.)(?<!\b[MD][rs]\.)\s+(
 _COMMENT = re.compile(r"(?:This|That|It|These|Here|Note|Notice|Remember|Check|Verif\w+)\b")
 """What begins a sentence about the answer before it."""
 _CONCLUSION = re.compile(
-    r"(?:[,.]\s*(?:so|therefore|thus|hence|which (?:means|leaves|gives|makes|brings)"
+    r"(?:[,.]\s*(?:so|therefore|thus|hence|which (?:means|leaves|gives|makes|brings|comes to)"
     r"|whose (?:sum|product|total|difference|average))\b|;|\bso\b(?! that| far| much| many)"
     r"|\b[Ww]ait,|\bor rather\b|,\s*(?:giving|yielding|totaling)\b|[⟹⇒])\s"
 )
@@ -121,6 +121,8 @@ def _clause_value(line: str) -> tuple[str, str] | None:
     if not pair and not any(value.kind == "formula" for value in values):
         if predicate := _predicate(line):
             return with_count(line, line.rfind(predicate), trim(predicate)), "last formula"
+        if assigned := assignments(line):
+            return assigned, "last formula"
         equation = _EQUATION.search(line.strip().rstrip("."))
         if equation and not PROSE.search(equation.group(1).partition("=")[2]):
             return trim(equation.group(1)), "last formula"

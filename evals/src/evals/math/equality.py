@@ -21,6 +21,7 @@ from evals.math.formulas.forms import (
     shape,
 )
 from evals.math.formulas.guards import TooLarge, check_growth, check_length
+from evals.math.formulas.named import derived, named_point, point, unnamed
 from evals.math.formulas.notation import plain, without_thousands
 from evals.math.formulas.relations import (
     equivalent,
@@ -137,9 +138,9 @@ class _Comparer:
     def same(self, gold: Form, answer: Form) -> bool:
         if isinstance(answer, Listing):
             if isinstance(gold, Bracketed):
-                answer = _point(answer) or punctured(answer) or answer
+                answer = point(answer) or punctured(answer) or answer
             else:
-                answer = punctured(answer) or _derived(answer) or answer
+                answer = punctured(answer) or derived(answer) or answer
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -170,11 +171,11 @@ class _Comparer:
 
     def same_values(self, gold: Form, answer: Form) -> bool:
         """Every value that is asked for, in any order, and no other; p = 3, q = 4 in this order."""
-        point = _point(answer) if isinstance(answer, Listing) else None
-        if point is not None and isinstance(gold, Listing) and _unnamed(gold):
+        named = point(answer) if isinstance(answer, Listing) else named_point(answer)
+        if named is not None and isinstance(gold, Listing) and unnamed(gold):
             self.rule = "list"
-            return len(gold.items) == len(point.items) and all(
-                map(self.same, gold.items, point.items)
+            return len(gold.items) == len(named.items) and all(
+                map(self.same, gold.items, named.items)
             )
         for linked in (False, True):
             wanted, found = variants(gold, linked), variants(answer, linked)
@@ -260,32 +261,6 @@ def _several(form: Form) -> bool:
     if isinstance(form, Relation):
         return any("\\pm" in side for side in form.sides)
     return isinstance(form, Listing) or (isinstance(form, Scalar) and "\\pm" in form.text)
-
-
-def _unnamed(listing: Listing) -> bool:
-    return not any(isinstance(item, Relation) for item in listing.items)
-
-
-def _point(listing: Listing) -> Bracketed | None:
-    """The point (2, 4) that x=2, y=4 says."""
-    items = [item for item in listing.items if isinstance(item, Relation) and item.signs == ("=",)]
-    names = {item.sides[0] for item in items}
-    if len(items) < max(2, len(listing.items)) or len(names) < len(items):
-        return None
-    if not all(map(is_name, names)):
-        return None
-    return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
-
-
-def _derived(listing: Listing) -> Form | None:
-    """The last of a = 3, b = 4, a + b = 7: what is computed from the values before it."""
-    items = [item for item in listing.items if isinstance(item, Relation) and "=" in item.signs]
-    names = [item.sides[0] for item in items[:-1]]
-    if not names or len(items) < len(listing.items) or not all(map(is_name, names)):
-        return None
-    last = items[-1].sides[0]
-    bare = re.sub(r"\\cdot|[-+*/^\s\d(){}]", "", last)
-    return items[-1] if not is_name(last) and set(bare) == set("".join(names)) else None
 
 
 def _based(form: Form) -> tuple[str, int] | None:

@@ -60,6 +60,8 @@ _PRAISE = re.compile(
 _REFUSAL = re.compile(
     r"\b(?:sorry|could not|couldn't|cannot|can't|unable|don't|too hard|not sure)\b", re.IGNORECASE
 )
+_GOES_ON = re.compile(r"\$,\s[a-z]{4}|\$\s(?:for|if|when|where|with)\s")
+"""Where a text goes on after a formula in words that are no unit."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
@@ -203,6 +205,8 @@ def _phrase(tail: str) -> Extraction | None:
         rest = tail[match.end() :].lstrip(" \t:*\n")
         if not rest:
             continue
+        if "would" in match.group() and re.match(r"[^.\n]{0,80}\bif\b", rest):
+            continue
         text = _value_of(rest)
         if not _PRAISE.match(text):
             return Extraction(text, "phrase")
@@ -246,7 +250,7 @@ def _whole(body: str) -> Extraction | None:
     if re.search(r"[.!?]\$?\s+[A-Z][a-z]|(?<=\s)(?:is|are|so|lies|lie|equals|has)\s", text):
         return None
     value = MATH.search(text) or re.search(r"\d", text)
-    if value and (has_words(text[: value.start()]) or re.search(r"\$,\s[a-z]{4}", text)):
+    if value and (has_words(text[: value.start()]) or _GOES_ON.search(text)):
         return None
     return Extraction(trim(text), "whole text")
 

@@ -32,6 +32,9 @@ _EXCEPT = re.compile(
 )
 _AGAIN = re.compile(r"\s*,?\s*(?:i\.e\.|that is|namely),?\s*")
 _AND_THE = re.compile(r",?\s(?:and|while)\s(?:the|its)\s[\w\s-]{2,40}\sis\s")
+_NAME = r"(?<![\w$\\])[A-Za-z]\w?(?:\(\w{1,4}\))?(?= ?= ?)"
+_IS = rf"{_NAME} ?= ?[-−]?[^\s,=$]*[^\s,=$A-Za-z][^\s,=$]*"
+_ASSIGNED = re.compile(rf"{_IS}(?:(?:, and |, | and ){_IS})+$")
 _ORDER = re.compile(r"[<>≤≥]|\\[lg]eq?(?![a-z])")
 _NAMED = re.compile(r"[A-Za-z]\s*(?:=|\\neq?|≠)\s*")
 
@@ -44,6 +47,13 @@ class Stated:
     end: int
     text: str
     kind: str
+
+
+def assignments(line: str) -> str | None:
+    """The values that a line names at its end: d(6) = 1/3, d(16) = 1 and d(72) = 1/9."""
+    found = _ASSIGNED.search(line[-400:].rstrip(" ."))
+    names = re.findall(_NAME, found.group()) if found else []
+    return _AND.sub(",", found.group()).strip() if found and len(set(names)) == len(names) else None
 
 
 def extremes(line: str, first: int, second: int) -> bool:
@@ -60,7 +70,7 @@ def together(line: str, first: Stated, second: Stated) -> str | None:
         points = _NAMED.sub("", trim(second.text))
         joined = r", x \neq " if _ORDER.search(first.text) else r" \text{ except } "
         return trim(first.text) + joined + points
-    if _AGAIN.fullmatch(line, first.end, second.start) and second.kind == "formula":
+    if _AGAIN.fullmatch(line, first.end, second.start):
         return f"{trim(first.text)}, i.e. {trim(second.text)}"
     names = [_NAMED.match(value.text) for value in (first, second)]
     if (

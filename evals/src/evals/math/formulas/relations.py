@@ -59,7 +59,7 @@ def values_said(relation: Relation, rounds: bool = True) -> Iterator[str]:
         return
     yield last
     before, after = (without_unit(side, words=True)[1] for side in relation.sides[-2:])
-    if units_differ(before, after):
+    if units_differ(before or ("radian" if "\\pi" in relation.sides[-2] else ""), after):
         yield relation.sides[-2]
     for side, sign in zip(relation.sides, relation.signs, strict=False):
         rounded = re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]
