@@ -64,6 +64,12 @@ _CONCLUSION = re.compile(
 _COPULA = re.compile(
     r"(?:\b(?:is|are|equals|was|i\.e\.,?|namely,?)|=)\s(?:exactly |just |simply |therefore )?$"
 )
+_SAID_FIRST = re.compile(r"\*{0,2}\s(?:is|are)\s(?:the|our|an?)\s[a-z]{3}")
+"""265 is the value of m + n."""
+_ORDERED = re.compile(
+    r"\ball (?:real )?numbers (greater|larger|less|smaller) than( or equal to)? "
+    r"\$?([-−]?[\d./]*\d|\\[^$\n]{2,40}(?=\$))\$?"
+)
 _SUBORDINATE = re.compile(
     r"\b(?:which|that|who|where|if|when|since|because|as|unless|while|whereas|whose|note"
     r"|suppose|assuming|given|provided)\b[^,;]*$"
@@ -75,10 +81,17 @@ _EQUATION = re.compile(
 
 def last_value(line: str) -> tuple[str, str] | None:
     """The last value of the main clause of a line; of the last conclusion, where it has one."""
-    *before, last = _SENTENCES.split(line[-2_000:])
+    line = _ORDERED.sub(_in_signs, line[-2_000:])
+    *before, last = _SENTENCES.split(line)
     if before and not _COMMENT.match(last) and (found := _sentence_value(last)):
         return found
     return _sentence_value(line)
+
+
+def _in_signs(match: re.Match[str]) -> str:
+    """All real numbers greater than 2, as x > 2."""
+    sign = ">" if match.group(1) in ("greater", "larger") else "<"
+    return f"$x {sign}{'=' if match.group(2) else ''} {match.group(3)}$"
 
 
 def conclusion(line: str) -> str:
@@ -106,6 +119,8 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         named = _AMOUNT_IN_BRACKETS.search(line)
         return (named.group(1), "number in brackets") if named else None
     line = bare
+    if not line[: values[0].start].strip(" *") and _SAID_FIRST.match(line, values[0].end):
+        return trim(values[0].text), f"last {values[0].kind}"
     if len(values) > 1 and (both := together(line, *values[-2:])):
         return both, "last formula"
     pair = extremes(line, 0, values[-1].start)

@@ -34,7 +34,7 @@ from evals.math.formulas.relations import (
     values_said,
 )
 from evals.math.formulas.signs import components, variants
-from evals.math.formulas.units import choice, only_number, units_differ, without_unit
+from evals.math.formulas.units import choice, chosen, only_number, units_differ, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
 from evals.math.several import readings_of_count
@@ -85,7 +85,7 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
             readings = (found, choice(found)[1], found[0] + found[1:].partition("(")[0])
             return Comparison(any(same_words(gold.text, text) for text in readings), "text")
         if gold.kind == "choice":
-            return Comparison(choice(found)[0] == gold.text, "choice")
+            return Comparison(chosen(found) == gold.text, "choice")
         return _Comparer(gold, symbolic).compare(found)
     except TooLarge as error:
         return Comparison(False, str(error))

@@ -84,8 +84,12 @@ def together(line: str, first: Stated, second: Stated) -> str | None:
 
 def with_count(line: str, start: int, listed: str) -> str:
     """Listed values after their number, where the sentence names it: `3: 1, 2, 5`."""
-    count = _count_before(line, start, len(split(_AND.sub(",", listed), (",",))))
+    count = _count_before(line, start, _length(listed))
     return f"{count}: {listed}" if count else listed
+
+
+def _length(listed: str) -> int:
+    return len(split(_AND.sub(",", listed), (",",)))
 
 
 def _count_before(line: str, start: int, listed: int) -> str | None:
@@ -100,7 +104,7 @@ def _count_before(line: str, start: int, listed: int) -> str | None:
 def readings_of_count(text: str) -> tuple[str, ...]:
     """The two answers of `8: 1, 2, ...`: the count, and the list of so many values."""
     count, _, rest = text.partition(": ")
-    if count.isdigit() and int(count) > 1 and len(split(rest, (",",))) == int(count):
+    if count.isdigit() and int(count) > 1 and _length(rest) == int(count):
         return count, rest
     return ()
 

@@ -102,6 +102,8 @@ _SCOPE = re.compile(
     r".*?(?=(?:[,;]|and|or)[\s}]*[A-Za-z]\([A-Za-z]\)\s*=|$)",
     re.DOTALL,
 )
+_FROM_ZERO = re.compile(r"^([A-Za-z]\w*\(([a-z])\)\s*=.+?),\s*\2\s*(?:\\geq|>|\\neq)\s*0$")
+"""y(t) = t/m, t > 0"""
 _PERMUTED = re.compile(
     r"[\s,(]*(?:\\text\{)?[\s,(]*(?:(?:and|with|plus|up to|as well as|together with) )?"
     r"(?:all |any )*(?:of )?(?:its |their |the |these )?"
@@ -120,7 +122,7 @@ _LABEL = re.compile(
 @lru_cache(maxsize=2048)
 def shape(text: str) -> Form:
     """The form of an answer in plain notation."""
-    text = _SCOPE.sub("", text)
+    text = _SCOPE.sub("", _FROM_ZERO.sub(r"\1", text))
     text = _AND.sub(",", _UNIT_AND.sub(r"\\text{\1},", text))
     text = _LABEL.sub("", text).strip().strip(",;").strip()
     text = _DOMAIN.sub("", text)

@@ -53,6 +53,7 @@ _CHOICE = re.compile(
     rf"|^\s*\\text\{{\s*{_OPTION}(?:\(([A-E])\)|([A-E])[).:])\s*([^{{}}]*)\}}$",
     re.DOTALL,
 )
+_NAMED_CHOICE = re.compile(r"\(([A-E])\)|\b(?:[Oo]ption|[Cc]hoice|answer is)\s+([A-E])\b")
 
 
 def without_unit(text: str, words: bool) -> tuple[str, str]:
@@ -119,3 +120,10 @@ def choice(text: str) -> tuple[str | None, str]:
         return (letter.group(1), "") if letter else (None, text)
     *letters, rest = match.groups()[:4] if match.group(4) is not None else match.groups()[4:]
     return next(letter for letter in letters if letter), rest.strip()
+
+
+def chosen(text: str) -> str | None:
+    """The letter that an answer begins with, or the only one that its sentence names."""
+    letter = choice(text)[0]
+    named = {one or other for one, other in _NAMED_CHOICE.findall(text)}
+    return letter or (named.pop() if len(named) == 1 else None)
