@@ -6,6 +6,7 @@ the $96" and the like hold circumstances, not answers.
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise, takewhile
 
 from evals.math.asides import ASIDE, ASIDE_BRACKETS, CIRCUMSTANCE, LEADING_CLAUSE, NAMED_AMOUNT
 from evals.math.formulas.words import NUMBER_WORDS, TENS
@@ -24,11 +25,14 @@ _NUMBER = (
 )
 _COUNTED = re.compile(r"\s(?:cent|second|minute|hour|day)s?\b(?!\s+(?:and|old|later)\b)")
 """Units that a question may ask for in another size."""
-_IN_BASE = re.compile(r",? (?:in |\()base[- ](?:\d+|[a-z]+)\)?")
-_ORDERS = re.compile(
-    r",?\s*(?:and|with|plus|as well as|together with|up to)\s(?:[a-z]+\s){0,4}"
+_GOES_ON = re.compile(
+    r",? (?:in |\()base[- ](?:\d+|[a-z]+)\)?"
+    r"|,?\s*(?:and|with|plus|as well as|together with|up to)\s(?:[a-z]+\s){0,4}"
     r"(?:permutations?|orderings?)"
+    r"|\s(?:square|cubic)\s(?:inch(?:es)?|feet|yards?|miles?|(?:centi|milli|kilo)?met(?:er|re)s?"
+    r"|[cmk]?m)\b"
 )
+"""What belongs to a value after it: a base, its permutations, an area."""
 _GROUP = r"[(\[{](?=[^()\[\]{}]{3,160}[)\]}])[^()\[\]{}]*\d[^()\[\]{}]*,[^()\[\]{}]*[)\]}]"
 _RUN = (
     r"(?<!\S)[-−(]?(?:[\dπ√+\-*/^_().²³⁴!½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]|sqrt|arc|sin|cos|tan|log|ln|pi"
@@ -146,10 +150,16 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         equals += said.end() if said else 0
         after = [value for value in values if ends > value.start > equals >= 0]
         if after:
-            return trim(after[0].text), "last number"
+            joined = (AND.fullmatch(line[a.end : b.start]) for a, b in pairwise(after))
+            listed = after[: 1 + sum(takewhile(bool, map(bool, joined)))]
+            return ", ".join(trim(value.text) for value in listed), "last number"
     last = len(main) - 1
     parts = [main[last].text]
-    while last and AND.fullmatch(line[main[last - 1].end : main[last].start]):
+    while (
+        last
+        and AND.fullmatch(line[main[last - 1].end : main[last].start])
+        and ("%" in main[last - 1].text) == ("%" in main[last].text)  # 40%, or 10
+    ):
         last -= 1
         parts.insert(0, main[last].text)
     if len(parts) == 1 and beside(line, main[last].start):
@@ -205,7 +215,7 @@ def _values(line: str) -> Iterator[Stated]:
     for match in MATH.finditer(line):
         yield from _numbers(line, place, match.start())
         text = next(group for group in (*match.groups()[:3], match.group(5)) if group is not None)
-        more = _IN_BASE.match(line, match.end()) or _ORDERS.match(line, match.end())
+        more = _GOES_ON.match(line, match.end())
         place = more.end() if more else match.end()
         yield Stated(match.start(), place, text + (more.group() if more else ""), "formula")
     yield from _numbers(line, place, len(line))
@@ -221,6 +231,6 @@ def _numbers(line: str, start: int, end: int) -> Iterator[Stated]:
         text = amount.group(1) if amount else text
         if VALUE.search(text):
             stop = match.start() + len(text)
-            unit = _COUNTED.match(line, stop) or _IN_BASE.match(line, stop)
+            unit = _COUNTED.match(line, stop) or _GOES_ON.match(line, stop)
             place = unit.end() if unit else stop
             yield Stated(match.start(), place, text + (unit.group() if unit else ""), "number")

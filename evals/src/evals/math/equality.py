@@ -141,6 +141,8 @@ class _Comparer:
                 answer = point(answer) or punctured(answer) or answer
             else:
                 answer = punctured(answer) or derived(answer) or answer
+        elif not (isinstance(gold, Listing) and unnamed(gold)) and (spot := named_point(answer)):
+            answer = spot
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:

@@ -80,7 +80,7 @@ class Extraction:
 def extract(response: str, words: bool = False) -> Extraction:
     """The final answer of a response of any length, in time linear in it.
 
-    words: whether it is words or the letter of a choice, for which no value of a sentence stands in.
+    words: it is words or the letter of a choice, for which no value of a sentence stands in.
     """
     body = response
     closed = response.rfind(_CLOSE)

@@ -41,7 +41,9 @@ def stated(tail: str) -> tuple[str, str] | None:
     """The answer at the end of a text and the name of the rule; None where there is none."""
     lines = [line for line in tail.splitlines() if line.strip(" *_#-")]
     while len(lines) > 1 and (
-        _NOTE.match(lines[-1]) or (_CLOSING.search(lines[-1]) and not VALUE.search(lines[-1]))
+        _NOTE.match(lines[-1])
+        or re.fullmatch(r"\s*\([^()]*\)\W*", lines[-1])
+        or (_CLOSING.search(lines[-1]) and not VALUE.search(lines[-1]))
     ):
         lines.pop()
     items = sum(1 for _ in takewhile(_ITEM.match, reversed(lines)))

@@ -86,7 +86,7 @@ _BASE = re.compile(
     r"\s*(?:\\text\{)?\s*(?:base[- ]?\}?\s*)?(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
 _DOMAIN = re.compile(r"^[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?(?:[_^]\S{1,8})?\s*,\s*(?=\S)")
-_MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
+_MEMBER = re.compile(r"^\(?\\?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
 _BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*"
