@@ -70,7 +70,8 @@ def together(line: str, first: Stated, second: Stated) -> str | None:
         points = _NAMED.sub("", trim(second.text))
         joined = r", x \neq " if _ORDER.search(first.text) else r" \text{ except } "
         return trim(first.text) + joined + points
-    if _AGAIN.fullmatch(line, first.end, second.start):
+    part = line[: first.start].endswith("of ")
+    if not part and _AGAIN.fullmatch(line, first.end, second.start):
         return f"{trim(first.text)}, i.e. {trim(second.text)}"
     names = [_NAMED.match(value.text) for value in (first, second)]
     if (
