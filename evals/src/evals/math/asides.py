@@ -9,7 +9,8 @@ _REASONS = (
     r"\$\s*\((?:about|approximately|roughly)\b|,\s*or\s+\d[\d,.]*\s+[a-z]{3}",
     r",\s*which\s+(?!(?:is|was|are|were|means|gives|leaves|makes|equals|totals|comes|brings)\b)\w",
     r"\bof (?:which|whom)\b|,\s*(?:who|whose|where)\b|\s—\s|:\s+\$?\d[^:]*\band\s+\$?\d",
-    r"\bfor\s(?=\$\\?[a-z]|\\\()",
+    r"\bfor\s(?=(?:(?:even|odd|positive|real|large|whole|integers?)\s){0,2}(?:\$\\?[a-z]|\\\())",
+    r"\band (?:a )?remainder\s",
     r"\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
     r"(?=[$\\(]|(?:[a-z]+\s+){1,4}\$)",
 )

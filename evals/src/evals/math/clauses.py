@@ -70,6 +70,9 @@ _COPULA = re.compile(
 )
 _SAID_FIRST = re.compile(r"\*{0,2}\s(?:is|are)\s(?:the|our|an?)\s[a-z]{3}")
 """265 is the value of m + n."""
+_SOLVED = re.compile(r"[A-Za-z]\s*=")
+_UNSOLVED = re.compile(r"(?!\\?[A-Za-z]\w*(?:'|_[^=\s]+|\([^()]*\))?\s*=)[^=]+=")
+"""3x + 3 = 61 and x = 58/3"""
 _ORDERED = re.compile(
     r"\ball (?:real )?numbers (greater|larger|less|smaller) than( or equal to)? "
     r"\$?([-−]?[\d./]*\d|\\[^$\n]{2,40}(?=\$))\$?"
@@ -114,7 +117,7 @@ def _sentence_value(line: str) -> tuple[str, str] | None:
 
 
 def _clause_value(line: str) -> tuple[str, str] | None:
-    bare = ASIDE_BRACKETS.sub(lambda match: " " * len(match.group()), line)
+    bare = _without_remarks(line)
     values = list(_values(bare))
     if not values:
         words = list(_NUMBER_WORDS.finditer(bare))
@@ -159,6 +162,7 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         last
         and AND.fullmatch(line[main[last - 1].end : main[last].start])
         and ("%" in main[last - 1].text) == ("%" in main[last].text)  # 40%, or 10
+        and not (_SOLVED.match(main[last].text) and _UNSOLVED.match(main[last - 1].text))
     ):
         last -= 1
         parts.insert(0, main[last].text)
@@ -168,6 +172,14 @@ def _clause_value(line: str) -> tuple[str, str] | None:
         parts.insert(0, main[last - 1].text)
     text = with_count(line, main[last].start, ", ".join(map(trim, parts)))
     return text, f"last {main[-1].kind}"
+
+
+def _without_remarks(line: str) -> str:
+    """A line with blanks for the words in brackets that are no part of a formula."""
+    inside = {place for match in MATH.finditer(line) for place in range(*match.span())}
+    return ASIDE_BRACKETS.sub(
+        lambda match: match[0] if match.start() in inside else " " * len(match[0]), line
+    )
 
 
 def _ends_with(line: str, value: Stated) -> bool:
