@@ -43,6 +43,16 @@ from evals.math.extraction import extract
         ("He is 9. This is because 3 of the 12 years count twice.", "9", "last number"),
         (r"In base 5: $\boxed{204}_5$", "204_{5}", "box"),
         (r"So $a=\boxed{6}$ and $b=\boxed{5}$.", "a = 6, b = 5", "boxes"),
+        ("There are 3 roots: 1, 2 and 5.", "3: 1, 2 and 5", "last formula"),
+        ("We get 4343 in base 6.", "4343 in base 6", "last number"),
+        ("The minimum is 1 and the maximum is 5.", "1, 5", "last number"),
+        ("All $x$ with $0 < x < 9$ except $x = 4$.", r"0 < x < 9, x \neq 4", "last formula"),
+        ("We get d(6) = 1/3 and d(16) = 1.", "d(6) = 1/3, d(16) = 1", "last formula"),
+        ("There are 8 rows of 5 stars.", "8", "last number"),
+        ("265 is the value of $m+n$.", "265", "last number"),
+        ("The roots are 1, 4 and 6, whose sum is 11.", "11", "last formula"),
+        ("The answer would be 3 if it were so; it is not, so it is 4.", "4", "last formula"),
+        ("9 * 7 = <<9*7=63>>63 pretzels.", "9 * 7 = 63 pretzels", "whole text"),
     ],
 )
 def test_the_answer_is_found(response: str, text: str, rule: str) -> None:
@@ -85,9 +95,30 @@ def test_there_is_no_answer(response: str, rule: str) -> None:
         "and, " * 100_000 + r"\boxed{5}",
         "5 after 3 to carry " * 5_000,
         "\nQ: the answer is 5" * 20_000,
+        "<<" * 5_000 + ">" * 5_000,
+        "a = 5, " * 20_000,
+        "the least 3 and the largest 5 except i.e. " * 2_000,
+        "{" * 10_000 + "\\choose" * 5_000,
     ],
 )
 def test_long_responses_take_linear_time(response: str) -> None:
     begin = time.process_time()
     extract(response)
     assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "They meet 18 miles from A and 27 miles from B.",
+        "He has 4 red chickens and 6 white chickens.",
+    ],
+)
+def test_two_amounts_beside_each_other_are_no_answer(response: str) -> None:
+    assert extract(response).rule == "words"
+
+
+def test_an_answer_in_words_is_no_number() -> None:
+    said = "After 6.25 turns, so she ends up facing east."
+    assert extract(said).text == "6.25"
+    assert extract(said, words=True).text == "she ends up facing east"

@@ -3,12 +3,14 @@
 import re
 
 _REASONS = (
-    r"\b(?:because|since|given (?:that|the)|rather than|instead of|whether)\b|,\s*as\s",
+    r"\b(?:because|since|given (?:that|the)|rather than|instead of|whether|provided)\b|,\s*as\s",
     r"\b(?:compared (?:to|with)|as opposed to)\b|\bnot\s+(?=[$\d])|,\s*not\b",
     r",\s*(?:which is|that is|or)?\s*(?:about|approximately|roughly)\b|(?:\$|\\\()\s*\\approx|≈",
     r"\$\s*\((?:about|approximately|roughly)\b|,\s*or\s+\d[\d,.]*\s+[a-z]{3}",
     r",\s*which\s+(?!(?:is|was|are|were|means|gives|leaves|makes|equals|totals|comes|brings)\b)\w",
     r"\bof (?:which|whom)\b|,\s*(?:who|whose|where)\b|\s—\s|:\s+\$?\d[^:]*\band\s+\$?\d",
+    r"\bfor\s(?=(?:(?:even|odd|positive|real|large|whole|integers?)\s){0,2}(?:\$\\?[a-z]|\\\())",
+    r"\band (?:a )?remainder\s",
     r"\b(?:for (?:all|every|any|each)|where|when|whenever|with|such that|if)\s*"
     r"(?=[$\\(]|(?:[a-z]+\s+){1,4}\$)",
 )
@@ -37,17 +39,20 @@ _NO_RESULT = r"(?![^=\n]{0,200}=\s*[-−$\\\d])"
 ASIDE = re.compile(rf",?\s*(?:{'|'.join(_REASONS)}|{_NO_RESULT}(?:{'|'.join(_CIRCUMSTANCES)}))")
 """Where a sentence leaves its main clause."""
 LEADING_CLAUSE = re.compile(
-    r"^\W*(?:If|Since|Because|As|When|While|Given|Assuming|After|Before|Out of)\b"
+    r"^\W*(?:If|Since|Because|As|When|While|Given|After|Before|Out of|[A-Z][a-z]+ing)\b"
     r"(?:[^,]|,(?=\d)){0,300},\s"
 )
 """The clause before the main one."""
-ASIDE_BRACKETS = re.compile(r"(?<=\s)\((?:[^()]*[A-Za-z]{3}|\s*(?:=|≈|or\b)|\\?\$\d)[^()]*\)")
+ASIDE_BRACKETS = re.compile(
+    r"(?<=\s)\((?!base)(?:[^()]*[A-Za-z]{3}|\s*(?:=|≈|or\b)|\\?\$\d)[^()]*\)"
+)
 CIRCUMSTANCE = re.compile(
     r"\b(?:for|after|in|over|within|during|every|each|per|on|at|among|between|from"
     r"|(?<!left )(?<!up )(?<!ing her )(?<!ing him )(?<!ing them )with)\s+"
     r"(?:(?:the|all|these|those|each|every|about|another|his|her|their|its|only)\s+)?"
     r"(?:(?:other|next|first|last|remaining|original|initial|usual)\s+)?$"
-    r"|\b(?:all|these|those|after \w+ing|by \w+ing|the|by)\s+$"
+    r"|\b(?:all|these|those|after \w+ing|by \w+ing|(?:the|in) year|by|an?)\s+$"
+    r"|\bthe\s+(?:(?:other|next|first|last|remaining)\s+)?$"
     r"|\bat (?:an?|the) (?:[a-z]+ )?(?:speed|rate|pace) of\s+$"
     r"|\b(?:day|week|month|year|class|group|team|family|pack|box)s?\s+of\s+$",
     re.IGNORECASE,

@@ -21,6 +21,7 @@ from evals.math.formulas.forms import (
     shape,
 )
 from evals.math.formulas.guards import TooLarge, check_growth, check_length
+from evals.math.formulas.named import derived, named_point, point, unnamed
 from evals.math.formulas.notation import plain, without_thousands
 from evals.math.formulas.relations import (
     equivalent,
@@ -33,9 +34,10 @@ from evals.math.formulas.relations import (
     values_said,
 )
 from evals.math.formulas.signs import components, variants
-from evals.math.formulas.units import choice, only_number, units_differ, without_unit
+from evals.math.formulas.units import choice, chosen, only_number, units_differ, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
+from evals.math.several import readings_of_count
 from evals.math.values import same_value, squeezed
 
 Symbolic: TypeAlias = Callable[[str, str], bool]
@@ -50,8 +52,9 @@ _APPROXIMATELY = re.compile(
     r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
 )
 """A rounded value after the exact one."""
-_RESTATED = re.compile(r"^.*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*", re.DOTALL)
+_AGAIN = re.compile(r",?\s*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*")
 """What is said again in other words: 2 hours, i.e. 120 minutes."""
+_IMPLIES = re.compile(r"^.*(?:⟹|⇒|\\(?:implies|Rightarrow|Longrightarrow)(?![A-Za-z]))", re.DOTALL)
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
 _MONEY = re.compile(r"\s*\\?\$\s*(\d[\d,.]*)")
 _SPELLED = re.compile(r"(?<=\d)\s*\([a-z]+(?:[ -][a-z]+)*\)(?=\s)")
@@ -82,7 +85,7 @@ def compare(gold: Gold, answer: str, symbolic: Symbolic) -> Comparison:
             readings = (found, choice(found)[1], found[0] + found[1:].partition("(")[0])
             return Comparison(any(same_words(gold.text, text) for text in readings), "text")
         if gold.kind == "choice":
-            return Comparison(choice(found)[0] == gold.text, "choice")
+            return Comparison(chosen(found) == gold.text, "choice")
         return _Comparer(gold, symbolic).compare(found)
     except TooLarge as error:
         return Comparison(False, str(error))
@@ -109,8 +112,10 @@ class _Comparer:
             only_number(answer) or answer,
             _REMARK.sub("", answer) or answer,
             _SPELLED.sub("", answer),
-            _RESTATED.sub("", answer),
+            *_AGAIN.split(answer),
             _APPROXIMATELY.sub("", answer) or answer,
+            *readings_of_count(answer),
+            _IMPLIES.sub("", answer),
         )
         readings = dict.fromkeys(
             reading for text in dict.fromkeys(texts) for reading in (text, without_thousands(text))
@@ -133,9 +138,11 @@ class _Comparer:
     def same(self, gold: Form, answer: Form) -> bool:
         if isinstance(answer, Listing):
             if isinstance(gold, Bracketed):
-                answer = _point(answer) or punctured(answer) or answer
+                answer = point(answer) or punctured(answer) or answer
             else:
-                answer = punctured(answer) or _derived(answer) or answer
+                answer = punctured(answer) or derived(answer) or answer
+        elif not (isinstance(gold, Listing) and unnamed(gold)) and (spot := named_point(answer)):
+            answer = spot
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
@@ -165,7 +172,13 @@ class _Comparer:
         return False
 
     def same_values(self, gold: Form, answer: Form) -> bool:
-        """Every value that is asked for, in any order, and no other."""
+        """Every value that is asked for, in any order, and no other; p = 3, q = 4 in this order."""
+        named = point(answer) if isinstance(answer, Listing) else named_point(answer)
+        if named is not None and isinstance(gold, Listing) and unnamed(gold):
+            self.rule = "list"
+            return len(gold.items) == len(named.items) and all(
+                map(self.same, gold.items, named.items)
+            )
         for linked in (False, True):
             wanted, found = variants(gold, linked), variants(answer, linked)
             if len(found) > 64:
@@ -181,7 +194,9 @@ class _Comparer:
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
-            sides = answer.sides if isinstance(gold, Based) else values_said(answer)
+            decimal = isinstance(gold, Scalar) and re.fullmatch(r"-?\d*\.\d+", gold.text)
+            offered = values_said(answer, rounds=not decimal)
+            sides = answer.sides if isinstance(gold, Based) else offered
             return any(self.same(gold, shape(side)) for side in sides)
         if not isinstance(answer, Relation):
             said = named_value(gold)
@@ -234,7 +249,7 @@ class _Comparer:
 
     def same_value(self, gold: str, answer: str) -> bool:
         """Two formulas, each perhaps with a unit; Math-Verify's word on what cannot be read."""
-        verdict, self.rule = same_value(gold, answer, self.gold.unit)
+        verdict, self.rule = same_value(gold, answer, self.gold.unit + self.gold.power)
         if verdict is not None:
             return verdict
         self.rule = "symbolic"
@@ -248,28 +263,6 @@ def _several(form: Form) -> bool:
     if isinstance(form, Relation):
         return any("\\pm" in side for side in form.sides)
     return isinstance(form, Listing) or (isinstance(form, Scalar) and "\\pm" in form.text)
-
-
-def _point(listing: Listing) -> Form | None:
-    """The point (2, 4) that x=2, y=4 says."""
-    items = [item for item in listing.items if isinstance(item, Relation) and item.signs == ("=",)]
-    names = {item.sides[0] for item in items}
-    if len(items) < max(2, len(listing.items)) or len(names) < len(items):
-        return None
-    if not all(map(is_name, names)):
-        return None
-    return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
-
-
-def _derived(listing: Listing) -> Form | None:
-    """The last of a = 3, b = 4, a + b = 7: what is computed from the values before it."""
-    items = [item for item in listing.items if isinstance(item, Relation) and "=" in item.signs]
-    names = [item.sides[0] for item in items[:-1]]
-    if not names or len(items) < len(listing.items) or not all(map(is_name, names)):
-        return None
-    last = items[-1].sides[0]
-    bare = re.sub(r"\\cdot|[-+*/^\s\d(){}]", "", last)
-    return items[-1] if not is_name(last) and set(bare) == set("".join(names)) else None
 
 
 def _based(form: Form) -> tuple[str, int] | None:

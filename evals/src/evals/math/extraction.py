@@ -10,7 +10,9 @@ box or phrase inside an answer tag counts before the tag's other text.
 import re
 from dataclasses import dataclass
 
-from evals.math.prose import BROKEN_OFF, MATH, has_words, is_prose, marked, stated, trim
+from evals.math.clauses import conclusion
+from evals.math.marks import MATH, has_words, is_prose, marked, trim
+from evals.math.prose import BROKEN_OFF, stated
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -58,6 +60,8 @@ _PRAISE = re.compile(
 _REFUSAL = re.compile(
     r"\b(?:sorry|could not|couldn't|cannot|can't|unable|don't|too hard|not sure)\b", re.IGNORECASE
 )
+_GOES_ON = re.compile(r"\$,\s[a-z]{4}|\$\s(?:for|if|when|where|with)\s")
+"""Where a text goes on after a formula in words that are no unit."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
@@ -73,8 +77,11 @@ class Extraction:
     rule: str
 
 
-def extract(response: str) -> Extraction:
-    """The final answer of a response of any length, in time linear in it."""
+def extract(response: str, words: bool = False) -> Extraction:
+    """The final answer of a response of any length, in time linear in it.
+
+    words: it is words or the letter of a choice, for which no value of a sentence stands in.
+    """
     body = response
     closed = response.rfind(_CLOSE)
     if closed >= 0:
@@ -103,8 +110,8 @@ def extract(response: str) -> Extraction:
         or _field(tail)
         or _phrase(tail)
         or (_whole(tail) if len(body) < TAIL else None)
-        or _stated(tail)
-        or _short(body)
+        or _stated(tail, words)
+        or _short(body, words)
         or Extraction(None, "no answer")
     )
 
@@ -198,6 +205,8 @@ def _phrase(tail: str) -> Extraction | None:
         rest = tail[match.end() :].lstrip(" \t:*\n")
         if not rest:
             continue
+        if "would" in match.group() and re.match(r"[^.\n]{0,80}\bif\b", rest):
+            continue
         text = _value_of(rest)
         if not _PRAISE.match(text):
             return Extraction(text, "phrase")
@@ -238,22 +247,22 @@ def _whole(body: str) -> Extraction | None:
     text = _AS_ASKED.sub("", text)
     if "\n" in text or len(text) > 400 or "**" in text or is_prose(text):
         return None
-    formula = MATH.search(text)
     if re.search(r"[.!?]\$?\s+[A-Z][a-z]|(?<=\s)(?:is|are|so|lies|lie|equals|has)\s", text):
         return None
-    if formula and formula.start() and has_words(text[: formula.start()]):
+    value = MATH.search(text) or re.search(r"\d", text)
+    if value and (has_words(text[: value.start()]) or _GOES_ON.search(text)):
         return None
     return Extraction(trim(text), "whole text")
 
 
-def _stated(tail: str) -> Extraction | None:
+def _stated(tail: str, words: bool = False) -> Extraction | None:
     found = stated(tail)
-    return Extraction(*found) if found else None
+    return Extraction(*found) if found and not (words and found[1] != "bold") else None
 
 
-def _short(body: str) -> Extraction | None:
-    """The words of a short last line, for answers that are words."""
-    lines = body[-TAIL:].strip().splitlines()
-    text = trim(lines[-1].replace("**", ""))
+def _short(body: str, words: bool) -> Extraction | None:
+    """The words of a short last line; of its conclusion, where the answer is words."""
+    line = body[-TAIL:].strip().splitlines()[-1].replace("**", "")
+    text = trim(conclusion(line) if words else line)
     unfit = len(text) > 120 or _REFUSAL.search(text) or BROKEN_OFF.search(text)
     return None if unfit else Extraction(text, "words")

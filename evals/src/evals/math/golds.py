@@ -17,6 +17,7 @@ class Gold:
 
     text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
     unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
+    power: of a unit of length, "^2" for an area and "^3" for a volume.
     rules: the names of what was done to the text of the row.
     """
 
@@ -24,6 +25,7 @@ class Gold:
     kind: str = "value"
     unit: str = ""
     rules: tuple[str, ...] = ()
+    power: str = ""
 
 
 _E_NOTATION = re.compile(r"^([-+]?)(\d+(?:\.\d+)?)[eE]([-+]?)0*(\d+)$")
@@ -110,7 +112,7 @@ def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
         return Gold(words.group(1).strip(), "text", rules=(*used, "words"))
     if unit.strip():
         used.append("unit of the row")
-        unit = canonical_unit(re.sub(r"[$\\]|\^\S*$", "", unit) or "degree")
+        unit = "degree" if "circ" in unit else canonical_unit(unit.strip("$ "))
     elif _ASKS_PERCENT.search(question):
         used.append("percentage asked for")
         unit = "percent"
@@ -124,4 +126,5 @@ def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
             text = value
         else:
             unit = ""
-    return Gold(text, "value", unit, tuple(used))
+    name, mark, power = unit.partition("^")
+    return Gold(text, "value", name, tuple(used), mark + power)

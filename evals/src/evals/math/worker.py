@@ -90,7 +90,7 @@ def _judge(with_symbolic: bool, seconds: float) -> int:
 
 def _verdict(gold_json: bytes, response: bytes, with_symbolic: bool) -> dict[str, object]:
     gold = Gold(**json.loads(gold_json))
-    found = extract(response.decode("utf-8", "surrogatepass"))
+    found = extract(response.decode("utf-8", "surrogatepass"), gold.kind != "value")
     if found.text is None:
         return {"correct": False, "reason": found.rule}
     _write({"extracted": found.text[:SHOWN]})

@@ -86,7 +86,7 @@ _BASE = re.compile(
     r"\s*(?:\\text\{)?\s*(?:base[- ]?\}?\s*)?(\d+|[a-z]+)\s*\)?\}*\)?$"
 )
 _DOMAIN = re.compile(r"^[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?(?:[_^]\S{1,8})?\s*,\s*(?=\S)")
-_MEMBER = re.compile(r"^\(?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
+_MEMBER = re.compile(r"^\(?\\?[A-Za-z][\w+\-*/^{}, ]{0,20}\)?\s*\\in\s*(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"(?<=[)\]}])\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\text\{T\})\s*\}?$")
 _BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?(?:\\mid|:|\|)\s*"
@@ -102,10 +102,16 @@ _SCOPE = re.compile(
     r".*?(?=(?:[,;]|and|or)[\s}]*[A-Za-z]\([A-Za-z]\)\s*=|$)",
     re.DOTALL,
 )
+_FROM_ZERO = re.compile(r"^([A-Za-z]\w*\(([a-z])\)\s*=.+?),\s*\2\s*(?:\\geq|>|\\neq)\s*0$")
+"""y(t) = t/m, t > 0"""
 _PERMUTED = re.compile(
-    r"[\s,(]*(?:\\text\{)?[\s,(]*(?:and )?(?:all |any )*(?:of )?(?:its |their |the |these )?"
+    r"[\s,(]*(?:\\text\{)?[\s,(]*(?:(?:and|with|plus|up to|as well as|together with) )?"
+    r"(?:all |any )*(?:of )?(?:its |their |the |these )?"
     r"(?:cyclic )?(?:permutations?|orders|orderings)\b[^()\[\]]*\)?$"
 )
+_SCALED = re.compile(r"(-?\d+(?:/\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*(?:\\cdot)?\s*\((.+)\)")
+"""A number times a vector: 1/2 (3, 4)."""
+_PLAIN_SET = re.compile(r"^\{([^{}\\]+,[^{}\\]+)\}$")
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
 _LABEL = re.compile(
     r"^\\text\{[^{}]*(?:is|are|:)\s*\}\s*:?\s*|^\([A-Za-z](?:,\s*[A-Za-z])+\)\s*:\s*(?=\()"
@@ -116,12 +122,13 @@ _LABEL = re.compile(
 @lru_cache(maxsize=2048)
 def shape(text: str) -> Form:
     """The form of an answer in plain notation."""
-    text = _SCOPE.sub("", text)
+    text = _SCOPE.sub("", _FROM_ZERO.sub(r"\1", text))
     text = _AND.sub(",", _UNIT_AND.sub(r"\\text{\1},", text))
     text = _LABEL.sub("", text).strip().strip(",;").strip()
     text = _DOMAIN.sub("", text)
     text = _BUILDER.sub(r"\1", text)
     text = _ABOUT.sub("", _MEMBER.sub("", text))
+    text = _PLAIN_SET.sub(r"\\{\1\\}", text)
     upright = _TRANSPOSED.sub("", text)
     if upright != text and upright.startswith(("[", "(", "\\begin")):
         return _transposed(shape(upright))
@@ -208,6 +215,9 @@ def _bracketed(text: str) -> Form:
             return Listing(items)
         if len(items) > 1:
             return Bracketed(left, right, items)
+    scaled = _SCALED.fullmatch(text)
+    if scaled and _balanced(scaled.group(2)) and len(cells := split(scaled.group(2), (",",))) > 1:
+        return Bracketed("(", ")", tuple(Scalar(f"{scaled.group(1)}({cell})") for cell in cells))
     return Scalar(text)
 
 

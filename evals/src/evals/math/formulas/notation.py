@@ -24,7 +24,7 @@ _SIGNS = {
     "ρ": r"\rho ", "μ": r"\mu ", "ε": r"\epsilon ", "δ": r"\delta ", "Δ": r"\Delta ",
     "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "∅": r"\emptyset ",
     "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "€": "$", "£": "$",
-    "¢": r"\text{ cents}", "Å": " angstrom ", "∖": r"\setminus ", "。": ".", "、": ",",
+    "¢": r"\text{ cents}", "≡": "=", "Å": " angstrom ", "∖": r"\setminus ", "。": ".", "、": ",",
     **{sign: rf"\frac{{{top}}}{{{bottom}}}" for sign, (top, bottom) in _VULGAR.items()},
 }  # fmt: skip
 _SIGN_TABLE = str.maketrans(_SIGNS)
@@ -42,6 +42,7 @@ _SYNONYMS = (
     (r"\\(?:text)?color\s*\{\w+\}", " "),
     (r"(?:Fraction|Rational)\(\s*(-?\d+)\s*,\s*(\d+)\s*\)", r"\\frac{\1}{\2}"),
     (r"(?<![A-Za-z\\_^])C\(([^(),]{1,20}),([^(),]{1,20})\)", r"\\binom{\1}{\2}"),
+    (r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}", r"\\binom{\1}{\2}"),
     (r"\\div(?![A-Za-z])", "/"),
     (r"\\AA(?![A-Za-z])", " angstrom "),
     (r"\\(?:leqslant|leqq|le)(?![A-Za-z])|<=|=<", r"\\leq "),

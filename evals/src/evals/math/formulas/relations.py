@@ -45,11 +45,12 @@ def named_value(relation: Relation) -> str | None:
     return last
 
 
-def values_said(relation: Relation) -> Iterator[str]:
+def values_said(relation: Relation, rounds: bool = True) -> Iterator[str]:
     """The sides that an equation may offer as its answer.
 
     x^2 - 1 = 0 offers none: its right side is no value of anything. What is only about equal
-    to a value may be the exact one before the sign.
+    to a value may be the exact one before the sign, but where `rounds` says no: a decimal that is
+    asked for is the one after it.
     """
     last = named_value(relation)
     if last is None:
@@ -58,11 +59,11 @@ def values_said(relation: Relation) -> Iterator[str]:
         return
     yield last
     before, after = (without_unit(side, words=True)[1] for side in relation.sides[-2:])
-    if units_differ(before, after):
+    if units_differ(before or ("radian" if "\\pi" in relation.sides[-2] else ""), after):
         yield relation.sides[-2]
     for side, sign in zip(relation.sides, relation.signs, strict=False):
         rounded = re.fullmatch(r"-?\d*\.\d+", last) and side is relation.sides[-2]
-        if (sign == "\\approx" or rounded) and _may_round(side, last):
+        if rounds and (sign == "\\approx" or rounded) and _may_round(side, last):
             yield side
 
 

@@ -29,11 +29,13 @@ _NAMES = {
     "percent": "percentage %",
 }  # fmt: skip
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
-_IGNORED = re.compile(r"\b(?:square|cubic|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
+_LENGTHS = {"cm", "mm", "m", "km", "in", "ft", "yd", "mi"}
+_POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\s*\{?\s*([23])")
+_IGNORED = re.compile(r"\b(?:square|squared|cubic|cubed|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
 _ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
 """The degrees of an angle whose sine is taken are no unit of the value."""
 _TEXT = re.compile(
-    r"\s*\\text\{([^{}]*+(?:\{[^{}]*\}[^{}]*+)*+)\}(?:\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$"
+    r"\s*\\text\{([^{}]*+(?:\{[^{}]*\}[^{}]*+)*+)\}(\s*\^\s*(?:\{\s*-?\d\s*\}|-?\d))?\s*/?\s*$"
 )
 _PART = r"(?:\\text\s*\{[^{}]*\}|[A-Za-z]|\^\s*(?:\{-?\d\}|-?\d)|\\cdot|[\s*/])++"
 """One side of a unit that is a fraction."""
@@ -51,6 +53,7 @@ _CHOICE = re.compile(
     rf"|^\s*\\text\{{\s*{_OPTION}(?:\(([A-E])\)|([A-E])[).:])\s*([^{{}}]*)\}}$",
     re.DOTALL,
 )
+_NAMED_CHOICE = re.compile(r"\(([A-E])\)|\b(?:[Oo]ption|[Cc]hoice|answer is)\s+([A-E])\b")
 
 
 def without_unit(text: str, words: bool) -> tuple[str, str]:
@@ -62,7 +65,7 @@ def without_unit(text: str, words: bool) -> tuple[str, str]:
     while True:
         match = _TEXT.search(text)
         if match and match.start() and text[match.start() - 1] not in "_^":
-            found.insert(0, match.group(1))
+            found.insert(0, match.group(1) + (match.group(2) or ""))
             text = text[: match.start()].rstrip(" \\").rstrip("/").removesuffix("\\cdot").strip()
             continue
         if text.endswith("°") and len(text) > 1 and not _ANGLE.search(text):
@@ -95,14 +98,18 @@ def only_number(text: str) -> str | None:
 
 
 def canonical_unit(text: str) -> str:
-    """The unit without its power, by its short name where it is a common one."""
+    """A unit by its short name where it is a common one, a length with its power: cm^2."""
     bare = _IGNORED.sub(" ", text.replace("\\", "")).strip().lower()
-    return _CANONICAL.get(bare, bare)
+    name = _CANONICAL.get(bare, bare)
+    power = _POWER.search(text.lower()) if name in _LENGTHS else None
+    if power is None:
+        return name
+    return f"{name}^{power.group(3) or (2 if power.group(1) else 3)}"
 
 
 def units_differ(one: str, other: str) -> bool:
     """Whether both are common units, and not the same one."""
-    return one != other and one in _NAMES and other in _NAMES
+    return one != other and all(unit.partition("^")[0] in _NAMES for unit in (one, other))
 
 
 def choice(text: str) -> tuple[str | None, str]:
@@ -113,3 +120,10 @@ def choice(text: str) -> tuple[str | None, str]:
         return (letter.group(1), "") if letter else (None, text)
     *letters, rest = match.groups()[:4] if match.group(4) is not None else match.groups()[4:]
     return next(letter for letter in letters if letter), rest.strip()
+
+
+def chosen(text: str) -> str | None:
+    """The letter that an answer begins with, or the only one that its sentence names."""
+    letter = choice(text)[0]
+    named = {one or other for one, other in _NAMED_CHOICE.findall(text)}
+    return letter or (named.pop() if len(named) == 1 else None)

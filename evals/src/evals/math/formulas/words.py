@@ -23,13 +23,17 @@ _PARTS = {"half": 2, "halves": 2} | {
     for name in names.split()
     for ending in ("", "s")
 }
+_MODIFIES = {"centered", "with", "when", "whose", "because", "since", "after", "having", "in", "at"}
 _NEGATIONS = {"not", "neither", "nor", "no", "non", "never", "or", "and", "than", "but", "both"}
 _FRAMES = {
     "a", "an", "the", "due", "function", "curve", "graph", "shape", "direction", "student",
-    "towards", "always", "type", "of", "conic", "section",
+    "towards", "always", "type", "of", "conic", "section", "equation", "part",
 }  # fmt: skip
 _IS = {"is", "are", "was", "were", "answer", "be", "faces", "facing"}
-_DOES = {"is", "was", "has", "had", "wins", "won", "runs", "ran", "gets", "got", "with", "does"}
+_DOES = {
+    "is", "was", "has", "had", "wins", "won", "runs", "ran", "gets", "got", "with", "does", "would",
+    "will", "can", "must", "should", "earns", "makes",
+}  # fmt: skip
 
 
 def spelled_number(text: str) -> str | None:
@@ -76,7 +80,9 @@ def same_words(gold: str, answer: str) -> bool:
     if found[: len(wanted)] == wanted and set(found[len(wanted) : len(wanted) + 1]) & _DOES:
         return True
     verb = max((place for place, word in enumerate(found) if word in _IS), default=-1)
-    return [word for word in found[verb + 1 :] if word not in _FRAMES] == wanted
+    named = [word for word in found[verb + 1 :] if word not in _FRAMES]
+    after = named[len(wanted) : len(wanted) + 1]
+    return named[: len(wanted)] == wanted and set(after) <= _MODIFIES
 
 
 def _words(text: str) -> list[str]:
