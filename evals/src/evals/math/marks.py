@@ -16,6 +16,7 @@ PROSE = re.compile(
 
 
 def has_value(text: str) -> bool:
+    """Whether there is a digit, a formula or an equals sign."""
     return VALUE.search(text) is not None or MATH.search(text) is not None or "=" in text
 
 

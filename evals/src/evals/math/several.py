@@ -21,7 +21,6 @@ _BESIDE = re.compile(
     rf"|(?<![\w.,$=])(?<!= )\d[\d,.]*(?: (?!{_COMPOUND})[a-z]{{3,}}){{1,3}}"
     rf" and (?P<other>\d[\d,.]*)(?: (?!{_COMPOUND})[a-z]{{3,}}){{1,3}}$"
 )
-
 _EXTREMES = re.compile(
     r"\b(?:min|small|least|low|short)(?=.*\b(?:max|larg|great|high|long|big))"
     r"|\b(?:max|larg|great|high|long|big)(?=.*\b(?:min|small|least|low|short))",
