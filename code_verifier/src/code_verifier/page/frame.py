@@ -6,17 +6,20 @@ be closed from inside; the policy admits this style and this script alone, and n
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from code_verifier.page.theme import DARK, LIGHT
@@ -43,10 +46,17 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text.replace("\r\n", "\n"))
 
 
-def written(template: str, charts: Charts, **values: object) -> str:
-    """Return the page of a template in `templates` with these charts and values."""
-    style, script = _packaged("style.css"), _library()
-    page = _environment().get_template(template)
+def written(
+    template: str, charts: Charts, *, package: str = "code_verifier", **values: object
+) -> str:
+    """Return the page of a template with these charts and values.
+
+    Templates lie in `templates` of the package; frame and parts are this one's, whose style and
+    script the package may extend by a `more.css` and a `more.js`.
+    """
+    style = _packaged("code_verifier", "style.css") + _packaged(package, "more.css")
+    script = _library(package)
+    page = environment(package).get_template(template)
     return page.render(
         values,
         charts={name: specification(chart) for name, chart in charts.items()},
@@ -59,10 +69,10 @@ def written(template: str, charts: Charts, **values: object) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    """What renders the templates: it escapes every text, after `visible`."""
+def environment(package: str) -> Environment:
+    """Return what renders the templates of a package: it escapes every text, after `visible`."""
     return Environment(
-        loader=PackageLoader("code_verifier", "templates"),
+        loader=ChoiceLoader([PackageLoader(n, "templates") for n in (package, "code_verifier")]),
         autoescape=True,
         finalize=_shown,
         undefined=StrictUndefined,
@@ -112,13 +122,29 @@ def _cleaned(value: Any) -> Any:
 
 
 @cache
-def _library() -> str:
-    """Vega-Lite and all it needs, ending with the script that draws the charts."""
-    return str(vl_convert.javascript_bundle(_packaged("draw.js")))
+def _library(package: str) -> str:
+    """Vega-Lite and all it needs, ending with the script that draws the charts.
+
+    Kept in the user's cache folder, since it takes two seconds and 100 MB to make.
+    """
+    script = _packaged("code_verifier", "draw.js") + _packaged(package, "more.js")
+    name = hashlib.sha256(f"{version('vl-convert-python')}\n{script}".encode()).hexdigest()
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kept = Path(home) / "populab" / "pages" / f"{name}.js"
+    with suppress(OSError, UnicodeError):
+        return kept.read_text(encoding="utf-8")
+    made = str(vl_convert.javascript_bundle(script))
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(made, encoding="utf-8")
+        partial.replace(kept)
+    return made
 
 
-def _packaged(name: str) -> str:
-    return (files("code_verifier") / "templates" / name).read_text(encoding="utf-8")
+def _packaged(package: str, name: str) -> str:
+    file = files(package) / "templates" / name
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 def _digest(text: str) -> str:

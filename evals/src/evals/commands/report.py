@@ -16,6 +16,11 @@ _PATH = click.Path(path_type=Path)
 @click.argument("folders", type=_PATH, nargs=-1, required=True)
 @click.option("--html", "page", type=_PATH, help="Write one self-contained page.")
 @click.option(
+    "--save",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every chart into this folder, as SVG and PNG.",
+)
+@click.option(
     "--table",
     "form",
     type=click.Choice(FORMATS),
@@ -31,6 +36,7 @@ _PATH = click.Path(path_type=Path)
 def report(
     folders: tuple[Path, ...],
     page: Path | None,
+    save: Path | None,
     form: str,
     baseline: str | None,
     k: int | None,
@@ -38,10 +44,15 @@ def report(
     as_json: bool,
 ) -> int:
     """Show all finished results in or below folders: a table here, and a page with samples."""
-    if page is not None:
-        from evals.report.page import write_page
+    if page is not None or save is not None:
+        from evals.report.page import save_score_charts, write_page
         from evals.report.scored_run import read_scored
 
-        write_page(read_scored(folders), page)
-        click.echo(f"report: {page}", err=True)
+        runs = read_scored(folders)
+        if page is not None:
+            write_page(runs, page)
+            click.echo(f"report: {page}", err=True)
+        if save is not None:
+            save_score_charts(runs, save)
+            click.echo(f"charts: {save}", err=True)
     return show(find_results(folders), folders, as_json, form, baseline, k, against)

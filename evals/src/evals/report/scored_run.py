@@ -22,10 +22,14 @@ class ScoredRun:
     verdicts: tuple[Judgement, ...]
     prompts: dict[str, str]
 
-    def rate(self, question: str) -> float | None:
-        """Share of right samples of a question; None where none was judged."""
-        found = [v.correct for v in self.verdicts if v.id == question and v.correct is not None]
-        return fmean(found) if found else None
+    @property
+    def rates(self) -> dict[str, float]:
+        """Share of right samples of every question of which one was judged."""
+        found: dict[str, list[bool]] = {}
+        for verdict in self.verdicts:
+            if verdict.correct is not None:
+                found.setdefault(verdict.id, []).append(verdict.correct)
+        return {question: fmean(right) for question, right in found.items()}
 
 
 def read_scored(folders: Iterable[Path]) -> list[ScoredRun]:

@@ -6,8 +6,11 @@ be closed from inside; the policy admits this style and this script alone, and n
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -48,7 +51,7 @@ def written(template: str, charts: Charts, *, package: str = "league", **values:
 def environment(package: str) -> Environment:
     """Return what renders the templates of a package: it escapes every text, after `visible`."""
     return Environment(
-        loader=ChoiceLoader([PackageLoader(name, "templates") for name in (package, "league")]),
+        loader=ChoiceLoader([PackageLoader(n, "templates") for n in (package, "league")]),
         autoescape=True,
         finalize=_shown,
         undefined=StrictUndefined,
@@ -99,9 +102,23 @@ def _cleaned(value: Any) -> Any:
 
 @cache
 def _library(package: str) -> str:
-    """Vega-Lite and all it needs, ending with the script that draws the charts."""
+    """Vega-Lite and all it needs, ending with the script that draws the charts.
+
+    Kept in the user's cache folder, since it takes two seconds and 100 MB to make.
+    """
     script = _packaged("league", "draw.js") + _packaged(package, "more.js")
-    return str(vl_convert.javascript_bundle(script))
+    name = hashlib.sha256(f"{version('vl-convert-python')}\n{script}".encode()).hexdigest()
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    kept = Path(home) / "populab" / "pages" / f"{name}.js"
+    with suppress(OSError, UnicodeError):
+        return kept.read_text(encoding="utf-8")
+    made = str(vl_convert.javascript_bundle(script))
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(made, encoding="utf-8")
+        partial.replace(kept)
+    return made
 
 
 def _packaged(package: str, name: str) -> str:

@@ -1,13 +1,12 @@
+// The filter of the samples of each benchmark.
 for (const section of document.querySelectorAll(".benchmark")) {
   const questions = [...section.querySelectorAll(".question")];
-  const filter = section.querySelector(".filter"), find = section.querySelector(".find");
-  const count = section.querySelector(".count");
+  const [filter, find, count] = [".filter", ".find", ".count"].map((name) => section.querySelector(name));
   const show = () => {
     const words = find.value.toLowerCase();
     let shown = 0;
     for (const q of questions) {
-      const verdicts = q.dataset.verdicts.replace("not judged", "not-judged").split(" ");
-      const fits = !filter.value || verdicts.includes(filter.value.replace(" ", "-"));
+      const fits = !filter.value || q.dataset.verdicts.split(" ").includes(filter.value);
       q.hidden = !(fits && (!words || q.textContent.toLowerCase().includes(words)));
       shown += !q.hidden;
     }
