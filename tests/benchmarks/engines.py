@@ -19,7 +19,7 @@ from evals.engine.base_model import choose_device, load_base_model
 from evals.engine.generation import StackedEngine
 from evals.engine.rollout import Rollout, TokenRequest
 from evals.engine.rollout_engine import RolloutEngine
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 from evals.vllm_engine.adapter_check import linear_shapes
 from selfplay.config.preset import read_preset
 from selfplay.config.run_config import override, read_config

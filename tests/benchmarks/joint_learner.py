@@ -18,10 +18,10 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evals.engine.generation import StackedEngine, TokenRequest
-from evals.engine.sampling import stream
 from evals.engine.stacked_lora import TARGET_MODULES
+from evals.engine.streams import stream
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
-from selfplay.learning.optimizer import AdamWOptions, MemberAdamW
+from selfplay.learning.optimizer import MemberAdamW
 
 VOCABULARY = 512
 MEMBERS = [f"m{i}" for i in range(8)]
@@ -99,7 +99,7 @@ def peft_update(
         m: {n: p for n, p in model.named_parameters() if f".{m}." in n and "lora_" in n}
         for m in MEMBERS
     }
-    optimizer = MemberAdamW(list(parameters.values()), AdamWOptions())
+    optimizer = MemberAdamW(list(parameters.values()), LearnerConfig())
 
     def update() -> None:
         for place, member in enumerate(MEMBERS):

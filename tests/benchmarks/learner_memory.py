@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from evals.engine.base_model import load_base_model
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
 WHOLE = {"logits_chunk_tokens": 1 << 30}

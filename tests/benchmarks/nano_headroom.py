@@ -52,10 +52,9 @@ def main() -> None:
     ):
         solved = solve(run, verify(run, propose(run, match(run, 1), 1)), 1)
         credit = assign_credit(solved, run.config)
-        loss = run.config.learner.loss_options()
-        rows = batch_rows(credit.samples, run.learner.adapters, loss, GROUPS)
+        rows = batch_rows(credit.samples, run.learner.adapters, run.config.learner)
         sums = {row.member: StatsSum() for row in rows}
-        found = run.learner.backward([row for row in rows if row.teaches], sums)
+        found = run.learner.backward([row for row in rows if row.has_signal], sums)
         for (member, role), gradients in sorted(found.items()):
             mine = [r for r in rows if r.member == member and r.sample.role == role]
             noise = gradients.noise(mine)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from evals.engine.rollout import TokenRequest
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 from selfplay.config.preset import read_preset
 from selfplay.config.run_config import RunConfig, override, read_config
 from selfplay.learning.batch import TrainingSample

@@ -1,7 +1,8 @@
 import numpy as np
 import torch
 
-from evals.engine.sampling import choose, derive_seed, row_uniforms
+from evals.engine.sampling import choose, row_uniforms
+from evals.engine.streams import derive_seed
 
 
 def test_seeds_differ_by_every_key_its_type_and_its_place():

@@ -139,7 +139,7 @@ def test_checkpointing_keeps_less_and_undoes_itself(tiny):
 
 
 def _rows(one, tiny):
-    return batch_rows(samples(tiny), one.adapters, CONFIG.loss_options(), 0)
+    return batch_rows(samples(tiny), one.adapters, dataclasses.replace(CONFIG, noise_groups=0))
 
 
 def test_beta_pulls_towards_the_base_and_counts_samples_without_advantage(tiny):

@@ -73,7 +73,7 @@ def test_tasks_are_dealt_whole_and_in_turn(tiny):
         TrainingSample("s0", (1,), (2,), (-1.0,), 1.0, role="solve", task=task)
         for task in ("a", "a", "b", "c", "b", "d", "e")
     ]
-    rows = batch_rows(samples, adapters, LearnerConfig().loss_options(), 3)
+    rows = batch_rows(samples, adapters, LearnerConfig(noise_groups=3))
     assert [r.group for r in rows] == [0, 0, 1, 2, 1, 0, 1]
     assert sum(r.share for r in rows) == pytest.approx(1.0)
 

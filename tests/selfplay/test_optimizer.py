@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from selfplay.learning.optimizer import AdamWOptions, MemberAdamW
+from selfplay.learning.optimizer import MemberAdamW
+from selfplay.learning.settings import LearnerConfig
 
 
 def members(tiny, n=3):
@@ -26,7 +27,14 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
     tiny, weight_decay, max_grad_norm
 ):
     own, reference = members(tiny), members(tiny)
-    options = AdamWOptions(0.01, 0.8, 0.95, 1e-6, weight_decay, max_grad_norm)
+    options = LearnerConfig(
+        learning_rate=0.01,
+        adam_beta1=0.8,
+        adam_beta2=0.95,
+        adam_epsilon=1e-6,
+        weight_decay=weight_decay,
+        max_grad_norm=max_grad_norm,
+    )
     optimizer = MemberAdamW(own, options)
     twins = [
         torch.optim.AdamW(
@@ -54,7 +62,7 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
 
 def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
     own = members(tiny)
-    optimizer = MemberAdamW(own, AdamWOptions(learning_rate=0.1))
+    optimizer = MemberAdamW(own, LearnerConfig(learning_rate=0.1))
     feed(tiny, own[0], 1)
     own[0]["A"].grad[0, 0] = torch.nan
     before = {name: p.clone() for name, p in own[0].items()}
@@ -67,21 +75,21 @@ def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
 
 def test_reset_forgets_one_member_only(tiny):
     own = members(tiny)
-    optimizer = MemberAdamW(own, AdamWOptions())
+    optimizer = MemberAdamW(own, LearnerConfig())
     for m in range(3):
         feed(tiny, own[m], m)
         optimizer.step(m)
     optimizer.states[1].learning_rate = 7.0
     optimizer.reset(1)
     assert [s.step for s in optimizer.states] == [1, 0, 1]
-    assert optimizer.states[1].learning_rate == AdamWOptions().learning_rate
+    assert optimizer.states[1].learning_rate == LearnerConfig().learning_rate
     assert not any(t.any() for t in optimizer.states[1].exp_avg + optimizer.states[1].exp_avg_sq)
     assert all(t.any() for t in optimizer.states[2].exp_avg)
 
 
 def test_learning_rate_is_per_member(tiny):
     own = members(tiny, 2)
-    optimizer = MemberAdamW(own, AdamWOptions(learning_rate=0.1))
+    optimizer = MemberAdamW(own, LearnerConfig(learning_rate=0.1))
     optimizer.states[1].learning_rate = 0.0
     before = own[1]["A"].clone(), own[0]["A"].clone()
     for m in range(2):
@@ -93,7 +101,7 @@ def test_learning_rate_is_per_member(tiny):
 
 def test_a_member_goes_on_elsewhere(tiny):
     one, other = members(tiny), members(tiny)
-    mine, theirs = (MemberAdamW(own, AdamWOptions()) for own in (one, other))
+    mine, theirs = (MemberAdamW(own, LearnerConfig()) for own in (one, other))
     feed(tiny, one[1], 4)
     mine.step(1)
     for p, q in zip(one[1].values(), other[2].values(), strict=True):

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from selfplay.learning.policy_loss import LossOptions, token_losses, token_weights
+from selfplay.learning.policy_loss import token_losses, token_weights
+from selfplay.learning.settings import LearnerConfig
 
 MEMBERS = [0, 0, 1, 1, 1]
 LENGTHS = [2, 6, 4, 4, 1]
@@ -9,7 +10,7 @@ TRUNCATED = [False, True, False, True, False]
 
 
 def weights(**options):
-    return token_weights(MEMBERS, LENGTHS, TRUNCATED, LossOptions(**options))
+    return token_weights(MEMBERS, LENGTHS, TRUNCATED, LearnerConfig(**options))
 
 
 def test_weights_average_per_member():
@@ -22,7 +23,7 @@ def test_weights_average_per_member():
 
 
 def test_the_other_member_changes_nothing():
-    alone = token_weights([0, 0], [2, 6], [False, True], LossOptions())
+    alone = token_weights([0, 0], [2, 6], [False, True], LearnerConfig())
     assert weights()[:2] == alone
 
 
@@ -34,14 +35,14 @@ def test_masked_completions_weigh_nothing():
 
 
 def test_all_masked_or_empty_is_no_division_by_zero():
-    options = LossOptions(mask_truncated_completions=True)
+    options = LearnerConfig(mask_truncated_completions=True)
     assert token_weights([0, 0], [3, 0], [True, False], options) == [0.0, 0.0]
 
 
 def losses(now, old, rollout, advantages, **options):
     tensors = [torch.tensor(v) for v in (now, old, rollout, advantages)]
     tensors[0].requires_grad_()
-    return tensors[0], token_losses(*tensors, LossOptions(**options))
+    return tensors[0], token_losses(*tensors, LearnerConfig(**options))
 
 
 def test_on_policy_the_gradient_is_that_of_reinforce():
@@ -93,4 +94,4 @@ def test_absurd_log_ratios_stay_finite():
 )
 def test_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
-        LossOptions(**options)
+        LearnerConfig(**options)

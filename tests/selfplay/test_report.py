@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -49,6 +51,15 @@ def test_page_is_self_contained(run, tmp_path):
     places = [a["data-chart"] for _, a in page.tags if "data-chart" in a]
     assert sorted(places) == sorted(charts_in(text))
     assert all(chart["description"] for chart in charts_in(text).values())
+
+
+def test_a_report_is_made_without_torch(run, tmp_path):
+    page = tmp_path / "page.html"
+    without = "import sys; sys.modules['torch'] = None; from selfplay.cli import main; main()"
+    command = [sys.executable, "-c", without, "report", str(run), "--html", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Gallery of tasks" in page.read_text(encoding="utf-8")
 
 
 def test_policy_admits_the_packaged_style_and_script_only(run, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 
 VOCABULARY = 96
 WINDOW = 8

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evals.engine.sampling import stream
 from evals.engine.stacked_lora import TARGET_MODULES, stack_adapters
+from evals.engine.streams import stream
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evals.engine.grouped_linear import grouped_linear
-from evals.engine.sampling import derive_seed, stream
+from evals.engine.streams import derive_seed, stream
 from evals.errors import EvalsError
 
 BASE = -1

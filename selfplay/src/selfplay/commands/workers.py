@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from selfplay.config.run_config import RunConfig
 from selfplay.errors import SelfplayError
-from selfplay.population.founders import all_founders
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch comes with these, and a report does without
+    from selfplay.config.run_config import RunConfig
     from selfplay.population.parts import OpenParts
 
 
@@ -29,13 +28,14 @@ def worker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def usual_workers(config: RunConfig) -> int:
+def usual_workers(config: "RunConfig") -> int:
     """How many workers a run gets that nobody said a number for.
 
     The built-in model is too small for two threads to help it; it uses cores by workers, where Ray
     is installed.
     """
     from evals.engine.base_model import choose_device
+    from selfplay.population.founders import all_founders
 
     if (config.base, config.engine) != ("nano", "hf") or find_spec("ray") is None:
         return 1
@@ -59,7 +59,7 @@ def parts_opener(workers: int | None, address: str | None) -> "OpenParts":
     return Workers(workers or 0, address)
 
 
-def warn_of_rounding(config: RunConfig, workers: int | None, address: str | None) -> None:
+def warn_of_rounding(config: "RunConfig", workers: int | None, address: str | None) -> None:
     """Say so where a run goes on in other batches than it was started in."""
     alone = config.learner.micro_batch_members == 1 and config.rollout.by_member
     if not alone and (address is not None or (workers or 1) > 1):

@@ -7,7 +7,6 @@ import msgspec
 import yaml
 
 from league import LeagueConfig
-from lora_evo import known_operators
 from selfplay.config.sections import EvolutionConfig, RolloutConfig, SandboxConfig, VLLMConfig
 from selfplay.config.settings import one_of, read_settings
 from selfplay.config.yardstick_settings import YardstickConfig
@@ -69,16 +68,24 @@ class RunConfig:
                 f"league.anchor_share is {self.league.anchor_share}; expected 0: a run keeps no "
                 "weights of frozen members to play against"
             )
-        for sort, name in (("mutation", e.mutation), ("crossover", e.crossover)):
-            known = [name for name, op in known_operators().items() if op.kind == sort]
-            if name not in known:
-                raise ConfigError(f"evolution.{sort} is {name!r}; {one_of(name, known)}")
+        for kind, name in (("mutation", e.mutation), ("crossover", e.crossover)):
+            if name != getattr(EvolutionConfig, kind):
+                _refuse_unknown_operator(kind, name)
         learner = replace(
             self.learner,
             temperature=self.rollout.temperature,
             max_completion_length=self.rollout.max_completion_length,
         )
         object.__setattr__(self, "learner", learner)
+
+
+def _refuse_unknown_operator(kind: str, name: str) -> None:
+    """Ask lora_evo, which brings torch: a report on a run of the defaults does without."""
+    from lora_evo import known_operators
+
+    known = [operator.name for operator in known_operators().values() if operator.kind == kind]
+    if name not in known:
+        raise ConfigError(f"evolution.{kind} is {name!r}; {one_of(name, known)}")
 
 
 def read_config(data: object) -> RunConfig:

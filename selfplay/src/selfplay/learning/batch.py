@@ -9,7 +9,8 @@ from torch import Tensor
 
 from evals.engine.stacked_lora import StackedAdapters
 from selfplay.errors import SelfplayError
-from selfplay.learning.policy_loss import LossOptions, token_weights
+from selfplay.learning.policy_loss import token_weights
+from selfplay.learning.settings import LearnerConfig
 
 
 class Sized(Protocol):
@@ -74,7 +75,7 @@ class Row:
 
 
 def batch_rows(
-    samples: Sequence[TrainingSample], adapters: StackedAdapters, loss: LossOptions, groups: int
+    samples: Sequence[TrainingSample], adapters: StackedAdapters, config: LearnerConfig
 ) -> list[Row]:
     """Check the samples, weigh them, and deal each (member, role)'s tasks into groups in turn."""
     members = [adapters.index(s.member) for s in samples]
@@ -88,10 +89,10 @@ def batch_rows(
     if None in {s.member for s in samples}:
         raise SelfplayError("a sample has no member: the base model is frozen")
     weights = token_weights(
-        members, [len(s.completion_ids) for s in samples], [s.truncated for s in samples], loss
+        members, [len(s.completion_ids) for s in samples], [s.truncated for s in samples], config
     )
     dealt: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
-    rows = []
+    groups, rows = config.noise_groups, []
     for i, (sample, member, weight) in enumerate(zip(samples, members, weights, strict=True)):
         tasks = dealt[member, sample.role]
         unit = tasks.setdefault(sample.task or f"#{i}", len(tasks))

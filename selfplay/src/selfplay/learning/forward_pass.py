@@ -75,7 +75,6 @@ class ForwardPass:
         self.adapters = adapters
         self.config = config
         self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
-        self._loss = config.loss_options()
         self._pad = pad
         if config.gradient_checkpointing and model.device.type == "cpu":
             hand_large_blocks_back()
@@ -86,12 +85,12 @@ class ForwardPass:
         padded = PaddedRows.of([row.sample for row in batch], self._pad, device)
         rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
         reference = None
-        if self._loss.beta > 0.0:
+        if self.config.beta > 0.0:
             with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
                 (reference,) = self.output.scores(self._hidden(padded), padded.targets)
         hidden = self._routed(padded, [row.member for row in batch])
         logprobs, *entropy = self.output.scores(
-            hidden, padded.targets, entropy=self._loss.entropy_coef > 0.0
+            hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
         )
         now = logprobs.detach()
         for row, part in zip(batch, torch.split(now, padded.lengths), strict=True):
@@ -101,7 +100,7 @@ class ForwardPass:
             torch.cat([row.old for row in batch if row.old is not None]),
             rollout,
             padded.per_token([row.sample.advantage for row in batch]),
-            self._loss,
+            self.config,
             ref_logprobs=reference,
             entropies=entropy[0] if entropy else None,
         )
@@ -110,7 +109,7 @@ class ForwardPass:
         if parts.kl is not None:
             columns.append(parts.kl)
         split = [torch.split(column, padded.lengths) for column in columns]
-        cap = self._loss.importance_sampling_clip_max
+        cap = self.config.importance_sampling_clip_max
         for row, *tokens in zip(batch, *split, strict=True):
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()

@@ -68,7 +68,7 @@ class Learner:
         )
         self.optimizer = MemberAdamW(
             [self.adapters.parameters_of(m) for m in range(len(members))],
-            config.adamw_options(),
+            config,
             [config.learning_rate_of(role) for role in roles or [""] * len(members)],
             offload=config.optimizer_offload,
         )
@@ -93,9 +93,9 @@ class Learner:
         iteration, the clip ratio of the last. Raises SelfplayError when a single row does not fit
         into a GPU's memory; the members that had stepped before keep their step.
         """
-        loss = self.config.loss_options()
-        rows = batch_rows(samples, self.adapters, loss, self.config.noise_groups)
-        teaching = [row for row in rows if row.has_signal or (loss.regularises and row.weight > 0)]
+        rows = batch_rows(samples, self.adapters, self.config)
+        pulled = self.config.regularises
+        teaching = [row for row in rows if row.has_signal or (pulled and row.weight > 0)]
         learning = sorted({row.member for row in teaching})
         first = {m: StatsSum() for m in sorted({row.member for row in rows})}
         for row in rows:

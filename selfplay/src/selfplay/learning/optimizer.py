@@ -12,23 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True, slots=True)
-class AdamWOptions:
-    """AdamW's constants; names as in transformers' TrainingArguments."""
-
-    learning_rate: float = 1e-5
-    """Step size."""
-    adam_beta1: float = 0.9
-    """Decay of the gradient's moving average."""
-    adam_beta2: float = 0.999
-    """Decay of the squared gradient's moving average."""
-    adam_epsilon: float = 1e-8
-    """Added to the denominator."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay, times the learning rate."""
-    max_grad_norm: float = 1.0
-    """Gradients of a member longer than this are scaled down to it; 0 or less: never."""
+from selfplay.learning.settings import LearnerConfig
 
 
 @dataclass(slots=True)
@@ -47,19 +31,19 @@ class MemberAdamW:
     def __init__(
         self,
         parameters: Sequence[Mapping[str, nn.Parameter]],
-        options: AdamWOptions,
+        config: LearnerConfig,
         learning_rates: Sequence[float] | None = None,
         *,
         offload: bool = False,
     ):
         """parameters[m] are the member's matrices by name, the same names for all members.
 
-        learning_rates[m] is the member's step size; without them it is that of the options.
+        learning_rates[m] is the member's step size; without them it is that of the config.
         offload: keep the moments in main memory, and on the parameters' device during a step only.
         """
-        self.options = options
+        self.config = config
         self._offload = offload
-        self._rates = learning_rates or [options.learning_rate] * len(parameters)
+        self._rates = learning_rates or [config.learning_rate] * len(parameters)
         self._names = [list(p) for p in parameters]
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
         self.states = [self._fresh(m) for m in range(len(parameters))]
@@ -88,7 +72,7 @@ class MemberAdamW:
         and whether the member moved: a gradient that is not finite changes neither the parameters
         nor the state.
         """
-        o, state, parameters = self.options, self.states[member], self._parameters[member]
+        o, state, parameters = self.config, self.states[member], self._parameters[member]
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
         if not math.isfinite(norm):

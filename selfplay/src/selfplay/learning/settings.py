@@ -1,17 +1,16 @@
 """Settings of the joint learner, and the schedule of its learning rate."""
 
 import math
-from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from msgspec import Meta
 
-from evals.engine.stacked_lora import TARGET_MODULES
 from selfplay.errors import SelfplayError
-from selfplay.learning.optimizer import AdamWOptions
-from selfplay.learning.policy_loss import LossOptions
 from selfplay.records.ranges import AtLeastOne, Count, NotNegative, Positive, Share
 
+TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LOSS_TYPES = ("grpo", "dapo", "bnpo", "dr_grpo")
 SCHEDULES = ("constant", "linear", "cosine")
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 
@@ -45,7 +44,7 @@ class LearnerConfig:
     weight_decay: NotNegative = 0.0
     """AdamW decoupled weight decay."""
     max_grad_norm: float = 1.0
-    """A member's gradient longer than this is scaled down to it; 0 switches clipping off."""
+    """A member's gradient longer than this is scaled down to it; 0 or less: never."""
     epsilon: float = 0.2
     """Lower clip range of the policy ratio."""
     epsilon_high: float = 0.2
@@ -97,15 +96,28 @@ class LearnerConfig:
             )
         if self.noise_groups < 0 or self.noise_groups == 1:
             raise SelfplayError(f"noise_groups is {self.noise_groups}, expected 0 or at least 2")
-        self.loss_options()
+        if self.loss_type not in LOSS_TYPES:
+            raise SelfplayError(
+                f"loss_type is {self.loss_type!r}, expected {', '.join(LOSS_TYPES)}"
+            )
+        if not 0.0 <= self.epsilon < 1.0 or self.epsilon_high < 0.0:
+            raise SelfplayError(
+                f"epsilon is {self.epsilon} and epsilon_high {self.epsilon_high}, expected "
+                "0 <= epsilon < 1 and epsilon_high >= 0"
+            )
+        if self.importance_sampling_clip_max <= 0.0 or self.max_completion_length < 1:
+            raise SelfplayError(
+                "importance_sampling_clip_max must be above 0 and max_completion_length at least 1"
+            )
+        if self.beta < 0.0 or self.entropy_coef < 0.0:
+            raise SelfplayError(
+                f"beta is {self.beta} and entropy_coef {self.entropy_coef}, expected 0 or more"
+            )
 
-    def adamw_options(self) -> AdamWOptions:
-        """The optimiser's part."""
-        return AdamWOptions(**_part(AdamWOptions, self))
-
-    def loss_options(self) -> LossOptions:
-        """The loss's part."""
-        return LossOptions(**_part(LossOptions, self))
+    @property
+    def regularises(self) -> bool:
+        """Whether tokens without advantage have a gradient, too."""
+        return self.beta > 0.0 or self.entropy_coef > 0.0
 
     def learning_rate_of(self, role: str) -> float:
         """Return the step size of a role before its schedule."""
@@ -125,7 +137,3 @@ class LearnerConfig:
             1.0 - done if self.lr_scheduler_type == "linear" else (1 + math.cos(math.pi * done)) / 2
         )
         return self.min_lr_rate + (1.0 - self.min_lr_rate) * left
-
-
-def _part(kind: Any, config: LearnerConfig) -> dict[str, Any]:
-    return {field.name: getattr(config, field.name) for field in fields(kind)}

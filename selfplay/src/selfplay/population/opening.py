@@ -9,7 +9,7 @@ from code_verifier import Limits, Sandbox
 from evals.engine.base_model import choose_device, load_base_model
 from evals.engine.generation import StackedEngine
 from evals.engine.rollout_engine import RolloutEngine
-from evals.engine.sampling import derive_seed
+from evals.engine.streams import derive_seed
 from evals.vllm_engine.adapter_check import linear_shapes
 from evals.vllm_engine.installed import require_vllm
 from selfplay.config.run_config import RunConfig

@@ -6,8 +6,8 @@ no experiment can tell an operator that keeps what was learnt from one that forg
 
 import torch
 
-from evals.engine.sampling import derive_seed, stream
 from evals.engine.stacked_lora import StackedAdapters
+from evals.engine.streams import derive_seed, stream
 
 
 @torch.no_grad()

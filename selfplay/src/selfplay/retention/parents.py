@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evals.engine.sampling import derive_seed
+from evals.engine.streams import derive_seed
 from lora_evo import Adapter
 from lora_evo.recovery.plan import ParentPair
 from selfplay.nano.labels import LabelledProgram

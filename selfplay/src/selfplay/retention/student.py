@@ -11,7 +11,7 @@ from typing import Any
 from code_verifier import Sandbox, Task
 from evals.engine.rollout import Rollout, TokenRequest
 from evals.engine.rollout_engine import RolloutEngine
-from evals.engine.sampling import derive_seed, stream
+from evals.engine.streams import derive_seed, stream
 from lora_evo import Adapter
 from selfplay.errors import SelfplayError
 from selfplay.learning.advantage import RewardedSample, student_advantages

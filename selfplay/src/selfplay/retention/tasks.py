@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from code_verifier import CodeVerifierError, Task
-from evals.engine.sampling import derive_seed
+from evals.engine.streams import derive_seed
 from selfplay.errors import SelfplayError
 from selfplay.nano.examples import Example, example, task_of
 from selfplay.nano.labels import LabelledProgram, label, labelling_sandbox

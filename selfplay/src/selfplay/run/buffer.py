@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from code_verifier import Task
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 
 
 class TaskBuffer:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evals.engine.sampling import derive_seed
+from evals.engine.streams import derive_seed
 from league import League
 from selfplay.config.run_config import RunConfig
 from selfplay.population.parts import Judge, Parts, PopulationLearner, Writers

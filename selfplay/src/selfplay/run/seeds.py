@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from code_verifier import Task
-from evals.engine.sampling import derive_seed
+from evals.engine.streams import derive_seed
 from selfplay.nano.examples import task_of
 from selfplay.nano.labels import label, labelling_sandbox
 from selfplay.nano.programs import random_program

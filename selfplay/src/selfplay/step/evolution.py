@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 from league import League
 from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
 from selfplay.records.step_row import BirthRow

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evals.engine.sampling import derive_seed, stream
+from evals.engine.streams import derive_seed, stream
 from selfplay.errors import SelfplayError
 from selfplay.prompts.template import Template
 from selfplay.warmup.supervised_step import TokenPair, token_pair

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from evals.atomic import write_text
-from evals.engine.sampling import derive_seed, stream
+from evals.engine.streams import derive_seed, stream
 from lora_evo import save_adapter
 from selfplay.config.run_config import RunConfig
 from selfplay.errors import RunDirectoryError, SelfplayError

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 from selfplay.records.step_row import SameTasksRow
 from selfplay.run.run import Run
 from selfplay.run.stages import Solved, Verified

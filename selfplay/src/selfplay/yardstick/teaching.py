@@ -6,7 +6,7 @@ from itertools import islice
 from statistics import fmean
 
 from code_verifier import Metrics, Status, Task
-from evals.engine.sampling import stream
+from evals.engine.streams import stream
 from selfplay.learning.reward import teacher_reward
 from selfplay.population.writing import Draft, Trial
 from selfplay.records.yardstick_row import TeachingRow
