@@ -81,7 +81,7 @@ def banded(
     if len(names) > COLOURS:
         dashes = [[1, 0] if i % (2 * COLOURS) < COLOURS else [6, 4] for i in range(len(names))]
         scale = alt.Scale(domain=list(names), range=dashes)
-        line = line.encode(strokeDash=alt.StrokeDash(f"{name}:N", legend=None, scale=scale))
+        line = line.encode(strokeDash=alt.StrokeDash(f"{name}:N", legend=_LEGEND, scale=scale))
     dots = base.mark_point(filled=True, size=40, opacity=0)
     dots = dots.encode(y=y, tooltip=tips(name, ",.4~r", middle, "low", "high"))
     said = alt.Chart(alt.InlineData(values=_ends(rows, middle))).encode(
@@ -108,10 +108,13 @@ def switched(
     With it come the selection, which one layer has to add, and the opacity that follows it.
     """
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
-    legend = alt.Legend(title=None) if len(names) > 1 else None
-    colour = alt.Color(f"{name}:N", legend=legend, sort=list(names))
+    legend = _LEGEND if len(names) > 1 else None
+    colour = alt.Color(f"{name}:N", legend=legend, scale=alt.Scale(domain=list(names)))
     base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=STEP, color=colour)
     return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+
+
+_LEGEND = alt.Legend(title=None, symbolType="stroke")
 
 
 def _ends(rows: Sequence[dict[str, Any]], middle: str) -> list[dict[str, Any]]:
