@@ -75,6 +75,11 @@ def test_the_mean_is_over_seeds_and_missing_tasks_are_left_out():
     assert estimate([np.array([3.0])] * 4) == Estimate(3.0, 3.0, 3.0, 4)
 
 
+def test_the_interval_of_a_share_ends_at_none_and_all():
+    assert Estimate(0.9, 0.7, 1.1, 5).as_share() == Estimate(0.9, 0.7, 1.0, 5)
+    assert Estimate(0.1, -0.2, None, 5).as_share() == Estimate(0.1, 0.0, None, 5)
+
+
 def test_equal_numbers_give_equal_intervals():
     values = [np.arange(6.0) + seed for seed in range(4)]
     assert estimate(values) == estimate(values)

@@ -1,6 +1,7 @@
 """The paper's four findings and its readers' two questions, each as numbers with verdicts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from selfplay.experiment.design.plan import Plan
 from selfplay.experiment.evidence.children import share_back_within
@@ -119,7 +120,7 @@ def _motion(parts: Parts) -> list[Finding]:
 
 
 def _children(parts: Parts) -> list[Finding]:
-    return [
+    found = [
         parts.finding(
             CHILDREN_QUESTION,
             "students' children against their first parents",
@@ -138,6 +139,7 @@ def _children(parts: Parts) -> list[Finding]:
         for arms in [parts.with_births()]
         for steps in (10, 20)
     ]
+    return [replace(f, estimate=f.estimate.as_share()) if f.estimate else f for f in found]
 
 
 def _skill(parts: Parts) -> list[Finding]:

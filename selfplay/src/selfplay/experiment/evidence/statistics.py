@@ -37,6 +37,13 @@ class Estimate:
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Estimate(self.value * factor, low, high, self.seeds)
 
+    def as_share(self) -> "Estimate":
+        """Return the estimate of a share, whose interval ends at 0 and 1."""
+        low, high = (
+            None if end is None else min(max(end, 0.0), 1.0) for end in (self.low, self.high)
+        )
+        return Estimate(self.value, low, high, self.seeds)
+
 
 def estimate(seeds: Sequence[Floats]) -> Estimate | None:
     """Return the mean over seeds of their means over tasks; None without any number.
