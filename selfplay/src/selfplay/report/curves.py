@@ -120,7 +120,8 @@ _LEGEND = alt.Legend(title=None, symbolType="stroke")
 def _ends(rows: Sequence[dict[str, Any]], middle: str) -> list[dict[str, Any]]:
     """Return the rows of the last step, each with a height `at` that has room for its name."""
     last = max(row["step"] for row in rows)
-    room = (max(row["high"] for row in rows) - min(row["low"] for row in rows)) / 18
+    span = max(row["high"] for row in rows) - min(row["low"] for row in rows)
+    room = (span or 1.0) / 18
     ends: list[dict[str, Any]] = []
     for row in sorted((r for r in rows if r["step"] == last), key=lambda r: float(r[middle])):
         at = max(row[middle], ends[-1]["at"] + room) if ends else row[middle]
