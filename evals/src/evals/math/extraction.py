@@ -63,6 +63,11 @@ _REFUSAL = re.compile(
 _GOES_ON = re.compile(r"\$,\s[a-z]{4}|\$\s(?:for|if|when|where|with)\s")
 """Where a text goes on after a formula in words that are no unit."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
+_AGAIN = re.compile(r",?\s*(?:i\.e\.|that is|namely|or equivalently),?\s*(?=\$|\\\()")
+_THEREFORE = re.compile(
+    r",?\s*(?:and\s)?(?:so|thus|hence|therefore),?\s[^.$\n]{0,80}\b(?:is|are|equals)\s*(?=\$|\\\()"
+)
+"""What leads from a formula to the one that it gives."""
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
     r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where|if|when|while|unless|assuming|given)\b|\s[—–]\s(?=[a-z])"
@@ -217,13 +222,18 @@ def _value_of(rest: str) -> str:
     """The answer at the start of `rest`: its first formulas, or its first sentence."""
     formula = MATH.match(rest)
     if formula:
-        parts = []
+        parts, place = [], 0
         while formula:
             groups = (*formula.groups()[:3], formula.group(5))
             parts.append(next(group for group in groups if group is not None))
-            joined = _JOINED.match(rest, formula.end())
+            place = formula.end()
+            joined = _JOINED.match(rest, place)
             formula = MATH.match(rest, joined.end()) if joined else None
-        return ", ".join(map(trim, parts))
+        if then := _THEREFORE.match(rest, place):
+            return _value_of(rest[then.end() :])
+        text = ", ".join(map(trim, parts))
+        again = _AGAIN.match(rest, place)
+        return f"{text}, i.e. {_value_of(rest[again.end() :])}" if again else text
     line = rest.partition("\n")[0]
     goes_on = rest[len(line) :].strip()
     if goes_on and has_words(line) and _LEADS.search(line):

@@ -98,7 +98,8 @@ _ABOUT = re.compile(
 _SCOPE = re.compile(
     r"[\s,(]*(?:\\text\{[\s,(]*)?"
     r"(?:,\s*[A-Za-z]\s*\\in\s*\\mathbb|\\forall"
-    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some)|where|such that)\b)"
+    r"|(?<![A-Za-z])(?:for (?:all|every|any|each|some|integers?|natural|real|[a-z] \\in)"
+    r"|where|such that)\b)"
     r".*?(?=(?:[,;]|and|or)[\s}]*[A-Za-z]\([A-Za-z]\)\s*=|$)",
     re.DOTALL,
 )
