@@ -24,6 +24,7 @@ from evals.math.formulas.guards import TooLarge, check_growth, check_length
 from evals.math.formulas.named import derived, named_point, point, unnamed
 from evals.math.formulas.notation import plain, without_thousands
 from evals.math.formulas.relations import (
+    between,
     equivalent,
     interval,
     is_name,
@@ -116,6 +117,7 @@ class _Comparer:
             _APPROXIMATELY.sub("", answer) or answer,
             *readings_of_count(answer),
             _IMPLIES.sub("", answer),
+            *between(answer),
         )
         readings = dict.fromkeys(
             reading for text in dict.fromkeys(texts) for reading in (text, without_thousands(text))

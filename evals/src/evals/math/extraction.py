@@ -51,7 +51,7 @@ _FIELD = re.compile(
 _LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
 """The end of a line that the next line completes."""
 _AS_ASKED = re.compile(r",?\s+as (?:required|desired|claimed|expected|needed|wanted|asked)\W*$")
-_REMARK = re.compile(r"\s+\([^()]*[A-Za-z]{3}[^()]*\)\s*$")
+_REMARK = re.compile(r"\s+\((?!(?:in )?base\b)[^()]*[A-Za-z]{3}[^()]*\)\s*$")
 _PRAISE = re.compile(
     r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
     r"|verified|found|consistent|confirmed|unique|obtained|given|as follows)\b",

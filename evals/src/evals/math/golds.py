@@ -35,10 +35,11 @@ _ASKS_PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKS_UNIT = re.compile(
-    r"\b(?:how many(?: more| total)?|in) (cents|dollars|seconds|minutes|hours|days)\b",
+    r"\b(?:how many(?: more| total)?|in) (cents|dollars|seconds|minutes|hours|days"
+    r"|(?:centi|milli|kilo)?meters|inches|feet|yards|miles|(?:kilo)?grams)\b",
     re.IGNORECASE,
 )
-"""Units that an answer can be converted from: money and time."""
+"""Units of which another size may stand in an answer."""
 _CHOICE = re.compile(r"^\\text\{\s*\(([A-E])\)\s*\}$")
 _TEXT = re.compile(r"^\\text\{([^{}]*[A-Za-z]{2,}[^{}]*)\}$")
 

@@ -1,22 +1,25 @@
-"""The same amount of money, time or angle in another unit: 90 degrees are pi/2 radians.
-
-Lengths are left out: the power of a unit is not read, and 1 m is 100 cm, but 1 m^2 is not 100 cm^2.
-"""
+"""The same amount of money, time, length, mass or angle in another unit: 90 degrees are pi/2
+radians. Areas and volumes are not converted."""
 
 from fractions import Fraction
 
 from evals.math.formulas.expressions import Tree
 
 _ONE: Tree = ("number", Fraction(1))
+_MEASURES: dict[str, dict[str, str]] = {
+    "money": {"cent": "1", "dollar": "100"},
+    "time": {"s": "1", "min": "60", "h": "3600", "day": "86400"},
+    "metre": {"mm": "1", "cm": "10", "m": "1e3", "km": "1e6"},
+    "foot": {"in": "1", "ft": "12", "yd": "36", "mi": "63360"},
+    "mass": {"g": "1", "kg": "1e3"},
+}
 _SIZES: dict[str, tuple[str, Tree]] = {
-    "cent": ("money", _ONE),
-    "dollar": ("money", ("number", Fraction(100))),
-    "s": ("time", _ONE),
-    "min": ("time", ("number", Fraction(60))),
-    "h": ("time", ("number", Fraction(3600))),
-    "day": ("time", ("number", Fraction(86400))),
     "radian": ("angle", _ONE),
     "degree": ("angle", ("degrees", _ONE)),
+} | {
+    unit: (kind, ("number", Fraction(size)))
+    for kind, sizes in _MEASURES.items()
+    for unit, size in sizes.items()
 }
 """Unit -> what it measures, and its size in the smallest unit of that."""
 

@@ -105,6 +105,23 @@ def interval(relation: Relation) -> Form | None:
     return None
 
 
+def between(text: str) -> tuple[str, ...]:
+    """The interval (a, b] that `x > a and x <= b` says; nothing for "or" and for other texts."""
+    form = shape(text)
+    if not isinstance(form, Listing) or len(form.items) != 2 or re.search(r"\bor\b", text):
+        return ()
+    spans = [interval(item) for item in form.items if isinstance(item, Relation)]
+    names = {side for item in form.items if isinstance(item, Relation) for side in item.sides}
+    above = [s for s in spans if isinstance(s, Bracketed) and s.items[1] == Scalar("\\infty")]
+    below = [s for s in spans if isinstance(s, Bracketed) and s.items[0] == Scalar("-\\infty")]
+    if len(above) != 1 or len(below) != 1 or len(names) != 3:
+        return ()
+    low, high = above[0].items[0], below[0].items[1]
+    if not isinstance(low, Scalar) or not isinstance(high, Scalar):
+        return ()
+    return (f"{above[0].left}{low.text},{high.text}{below[0].right}",)
+
+
 def punctured(listing: Listing) -> Form | None:
     """The union that `a < x < b, x \\neq c` says; None for other lists."""
     items = [item for item in listing.items if isinstance(item, Relation)]
