@@ -21,7 +21,7 @@ from evals.math.formulas.forms import (
     shape,
 )
 from evals.math.formulas.guards import TooLarge, check_growth, check_length
-from evals.math.formulas.named import derived, named_point, point, unnamed
+from evals.math.formulas.named import derived, extremes, named_point, point, unnamed
 from evals.math.formulas.notation import plain, without_thousands
 from evals.math.formulas.relations import (
     between,
@@ -176,7 +176,8 @@ class _Comparer:
     def same_values(self, gold: Form, answer: Form) -> bool:
         """Every value that is asked for, in any order, and no other; p = 3, q = 4 in this order."""
         named = point(answer) if isinstance(answer, Listing) else named_point(answer)
-        if named is not None and isinstance(gold, Listing) and unnamed(gold):
+        ordered = named is not None and not extremes(answer)
+        if named is not None and ordered and isinstance(gold, Listing) and unnamed(gold):
             self.rule = "list"
             return len(gold.items) == len(named.items) and all(
                 map(self.same, gold.items, named.items)

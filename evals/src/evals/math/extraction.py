@@ -104,7 +104,7 @@ def extract(response: str, words: bool = False) -> Extraction:
         if not inside.strip():
             return Extraction(None, "empty answer tag")
         tail = marked(inside[-TAIL:])
-        found = _box(inside) or _phrase(tail) or _line(tail)
+        found = _box(inside) or _phrase(tail, words) or _line(tail, words)
         if found is None:
             return Extraction(trim(tail if len(inside) <= TAIL else inside), "answer tag")
         return Extraction(found.text, found.rule if found.text is None else "answer tag")
@@ -113,7 +113,7 @@ def extract(response: str, words: bool = False) -> Extraction:
         _box(body)
         or _hashes(tail)
         or _field(tail)
-        or _phrase(tail)
+        or _phrase(tail, words)
         or (_whole(tail) if len(body) < TAIL else None)
         or _stated(tail, words)
         or _short(body, words)
@@ -203,7 +203,7 @@ def _field(tail: str) -> Extraction | None:
     return Extraction(text, "field") if text else None
 
 
-def _phrase(tail: str) -> Extraction | None:
+def _phrase(tail: str, words: bool = False) -> Extraction | None:
     """What follows the last final-answer phrase, but for "the answer is correct"."""
     matches = [*_PHRASE.finditer(tail), *_HEADING.finditer(tail)]
     for match in sorted(matches, key=lambda match: -match.end())[:16]:
@@ -212,13 +212,13 @@ def _phrase(tail: str) -> Extraction | None:
             continue
         if "would" in match.group() and re.match(r"[^.\n]{0,80}\bif\b", rest):
             continue
-        text = _value_of(rest)
+        text = _value_of(rest, words)
         if not _PRAISE.match(text):
             return Extraction(text, "phrase")
     return None
 
 
-def _value_of(rest: str) -> str:
+def _value_of(rest: str, words: bool = False) -> str:
     """The answer at the start of `rest`: its first formulas, or its first sentence."""
     formula = MATH.match(rest)
     if formula:
@@ -237,19 +237,19 @@ def _value_of(rest: str) -> str:
     line = rest.partition("\n")[0]
     goes_on = rest[len(line) :].strip()
     if goes_on and has_words(line) and _LEADS.search(line):
-        return _value_of(goes_on)
+        return _value_of(goes_on, words)
     end = _SENTENCE.search(line)
     sentence = line[: end.start()] if end else line
-    if has_words(sentence) and not re.match(r"\\?[$\d\-]", sentence):
+    if not words and has_words(sentence) and not re.match(r"\\?[$\d\-]", sentence):
         found = stated(sentence)
         if found is not None:
             return found[0]
     return trim(_REMARK.sub("", sentence.replace("**", "")))
 
 
-def _line(body: str) -> Extraction | None:
+def _line(body: str, words: bool) -> Extraction | None:
     """The last value of a sentence in an answer tag; None where the tag holds mathematics."""
-    return _stated(body) if is_prose(body) else None
+    return _stated(body, words) if is_prose(body) else None
 
 
 def _whole(body: str) -> Extraction | None:
