@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from evals.math.clauses import conclusion
 from evals.math.marks import MATH, has_words, is_prose, marked, trim
 from evals.math.prose import BROKEN_OFF, stated
+from evals.math.several import extremes
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -23,9 +24,10 @@ _OPEN, _CLOSE = "<think>", "</think>"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _BETWEEN = re.compile(
     r"[\s$.,;]*(?:\\\)|\\\]|\\text\{)?[\s$,;]*(?:(?:and|or|,)[\s}$]*)"
-    r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w)?\s*=\s*)?[\s$]*"
+    r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w|\([^()=$]{1,12}\))?\s*=\s*)?[\s$]*"
 )
 _SPACE = re.compile(r"\\q?quad(?![A-Za-z])|\\[,;:! ]|\\text\{(?=\s*,?\s*(?:and|or)\s*\})")
+_MARKS = re.compile(r"\$|\\[()\[\]]")
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
 """The letter whose value a box holds."""
 _BELOW = re.compile(
@@ -151,8 +153,7 @@ def _box(body: str) -> Extraction | None:
         end = None if content is None else match.end() + len(content) + 2
         if content is None or end is None or end > start:
             break
-        between = body[end:start] if start - end < 120 else "-"
-        if not _BETWEEN.fullmatch(_SPACE.sub(" ", between)):
+        if start - end >= 120 or not _adjacent(body[max(0, end - 200) : end], body[end:start]):
             break
         boxes.insert(0, content)
         start = match.start()
@@ -163,6 +164,14 @@ def _box(body: str) -> Extraction | None:
     if all(names) and len(set(names)) == len(names):
         boxes = [f"{name} = {trim(box)}" for name, box in zip(names, boxes, strict=True)]
     return Extraction(", ".join(map(trim, boxes)), "boxes")
+
+
+def _adjacent(before: str, between: str) -> bool:
+    """Whether two boxes make one answer: by what joins them, or as a smallest and a largest."""
+    if _BETWEEN.fullmatch(_SPACE.sub(" ", between)):
+        return True
+    line = _MARKS.sub(" ", before)
+    return extremes(line + _MARKS.sub(" ", between), len(line), len(line) + len(between))
 
 
 def _content(body: str, start: int) -> str | None:
