@@ -197,6 +197,8 @@ class _Comparer:
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
+            if isinstance(gold, Scalar):
+                answer = renamed_argument(gold, answer)
             decimal = isinstance(gold, Scalar) and re.fullmatch(r"-?\d*\.\d+", gold.text)
             offered = values_said(answer, rounds=not decimal)
             sides = answer.sides if isinstance(gold, Based) else offered

@@ -8,7 +8,7 @@ from evals.math.formulas.expressions import Tree, read
 from evals.math.formulas.forms import Bracketed, Form, Listing, Relation, Scalar, shape
 from evals.math.formulas.numeric import close, points, variables
 from evals.math.formulas.operations import Undefined, Value, value
-from evals.math.formulas.tokens import Unreadable
+from evals.math.formulas.tokens import LETTERS, Unreadable
 from evals.math.formulas.units import units_differ, without_unit
 
 _NAME = re.compile(
@@ -18,6 +18,8 @@ _NAME = re.compile(
 _APPLIED = re.compile(r"(.+)\(([A-Za-z])\)")
 _APPLIES = r"(?<=[A-Za-z}'])\s*\(\s*"
 _ARGUMENT = re.compile(rf"{_APPLIES}([a-z])\s*\)")
+_PIECE = re.compile(rf"\\text\{{[^{{}}]*\}}|\\[A-Za-z]+|{LETTERS}")
+"""What a formula is made of that letters are in."""
 _UPWARD, _DOWNWARD = {"<": "(", "\\leq": "["}, {">": ")", "\\geq": "]"}
 
 
@@ -140,14 +142,33 @@ def same_name(one: str, other: str) -> bool:
     return bool(first and second) and first[0] == second[0]
 
 
-def renamed_argument(gold: Relation, answer: Relation) -> Relation:
-    """f(t) = 2t with the letter of the gold f(x) = 2x."""
-    wanted, found = (_APPLIED.fullmatch(side.sides[0].replace(" ", "")) for side in (gold, answer))
-    if wanted is None or found is None or wanted.group(2) == found.group(2):
+def renamed_argument(gold: Relation | Scalar, answer: Relation) -> Relation:
+    """f(t) = 2t with the letter of the gold f(x) = 2x or 2x."""
+    found = _APPLIED.fullmatch(answer.sides[0].replace(" ", ""))
+    if found is None:
         return answer
-    old, new = found.group(2), wanted.group(2)
-    letter = re.compile(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])|(?<=[\dA-Z]){old}")
-    return Relation(tuple(letter.sub(new, side) for side in answer.sides), answer.signs)
+    old, new = found.group(2), None
+    if isinstance(gold, Relation):
+        wanted = _APPLIED.fullmatch(gold.sides[0].replace(" ", ""))
+        new = wanted.group(2) if wanted else None
+    else:
+        asked = _letters(gold.text)
+        others = asked - _letters(answer.sides[-1])
+        new = others.pop() if len(others) == 1 and old not in asked else None
+    if new is None or new == old:
+        return answer
+    sides = (
+        _PIECE.sub(lambda piece: new if piece[0] == old else piece[0], side)
+        for side in answer.sides
+    )
+    return Relation(tuple(sides), answer.signs)
+
+
+def _letters(text: str) -> set[str]:
+    try:
+        return set(variables(read(text)))
+    except Unreadable:
+        return set()
 
 
 def equivalent(gold: Relation, answer: Relation) -> bool:
