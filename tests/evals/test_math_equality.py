@@ -74,6 +74,7 @@ def test_own_rules_agree_with_the_labels() -> None:
         (".35625", r"\frac{57}{160} \approx 0.356"),
         ("100", "3: 1, 2"),
         ("3,4", r"p \approx 4, q \approx 3"),
+        ("16,3,1,1", "16,3,1"),
         ("(3,4]", r"x > 3 \text{ or } x \leq 4"),
     ],
 )

@@ -186,13 +186,22 @@ class _Comparer:
             wanted, found = variants(gold, linked), variants(answer, linked)
             if len(found) > 64:
                 raise TooLarge("guard: length")
-            if all(any(self.same(item, one) for one in found) for item in wanted) and all(
-                any(self.same(item, one) for item in wanted) for one in found
+            if (
+                all(any(self.same(item, one) for one in found) for item in wanted)
+                and all(any(self.same(item, one) for item in wanted) for one in found)
+                and self.as_often(wanted, found)
             ):
                 self.rule = "list"
                 return True
         self.rule = "list"
         return False
+
+    def as_often(self, wanted: list[Form], found: list[Form]) -> bool:
+        """Whether what the gold has several times is there as often."""
+        twice = [item for item in set(wanted) if wanted.count(item) > 1]
+        return all(
+            sum(self.same(item, one) for one in found) == wanted.count(item) for item in twice
+        )
 
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):

@@ -35,8 +35,9 @@ _ASKS_PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKS_UNIT = re.compile(
-    r"\b(?:how many(?: more| total)?|in) (cents|dollars|seconds|minutes|hours|days"
-    r"|(?:centi|milli|kilo)?meters|inches|feet|yards|miles|(?:kilo)?grams)\b",
+    r"\b(?:how many(?: more| total)?|in) (?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?(cents|dollars|seconds"
+    r"|minutes|hours|days|weeks|months|years|(?:centi|milli|kilo)?meters|inches|feet|yards|miles"
+    r"|(?:kilo)?grams|(?-i:cm|mm|km|m|kg))\b(?!\s*\}?\s*[\^/])",
     re.IGNORECASE,
 )
 """Units of which another size may stand in an answer."""

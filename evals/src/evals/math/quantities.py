@@ -8,7 +8,8 @@ from evals.math.formulas.expressions import Tree
 _ONE: Tree = ("number", Fraction(1))
 _MEASURES: dict[str, dict[str, str]] = {
     "money": {"cent": "1", "dollar": "100"},
-    "time": {"s": "1", "min": "60", "h": "3600", "day": "86400"},
+    "time": {"s": "1", "min": "60", "h": "3600", "day": "86400", "week": "604800"},
+    "calendar": {"month": "1", "year": "12"},
     "metre": {"mm": "1", "cm": "10", "m": "1e3", "km": "1e6"},
     "foot": {"in": "1", "ft": "12", "yd": "36", "mi": "63360"},
     "mass": {"g": "1", "kg": "1e3"},
