@@ -35,9 +35,12 @@ _ASKS_PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKS_UNIT = re.compile(
-    r"\b(?:how many(?: more| total)?|in) (?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?(cents|dollars|seconds"
-    r"|minutes|hours|days|weeks|months|years|(?:centi|milli|kilo)?meters|inches|feet|yards|miles"
-    r"|(?:kilo)?grams|(?-i:cm|mm|km|m|kg))\b(?!\s*\}?\s*[\^/])",
+    r"\b(?:how many(?: more| total)?|in(?: units of| degrees)?) "
+    r"(?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?"
+    r"(cents|dollars|seconds|minutes|hours|days|weeks|months|years|(?:centi|milli|kilo)?meters"
+    r"|inches|feet|yards|miles|(?:kilo)?grams|degrees|radians|joules|angstroms|celsius|kelvin"
+    r"|(?-i:cm|mm|km|nm|m|kg|eV|k?J))\b"
+    r"(?!\s*\}?\s*(?:\^|/(?!\s*(?:\\(?:text|mathrm)\s*\{)?[~\s]*mole?\b)))",
     re.IGNORECASE,
 )
 """Units of which another size may stand in an answer."""

@@ -1,5 +1,7 @@
-"""The same amount of money, time, length, mass or angle in another unit: 90 degrees are pi/2
-radians. Areas and volumes are not converted."""
+"""The same amount in another unit: 90 degrees are pi/2 radians, and 2 hours 120 minutes.
+
+Areas and volumes are not converted.
+"""
 
 from fractions import Fraction
 
@@ -10,8 +12,9 @@ _MEASURES: dict[str, dict[str, str]] = {
     "money": {"cent": "1", "dollar": "100"},
     "time": {"s": "1", "min": "60", "h": "3600", "day": "86400", "week": "604800"},
     "calendar": {"month": "1", "year": "12"},
-    "metre": {"mm": "1", "cm": "10", "m": "1e3", "km": "1e6"},
+    "metre": {"angstrom": "1e-7", "nm": "1e-6", "mm": "1", "cm": "10", "m": "1e3", "km": "1e6"},
     "foot": {"in": "1", "ft": "12", "yd": "36", "mi": "63360"},
+    "energy": {"j": "1", "kj": "1e3"},
     "mass": {"g": "1", "kg": "1e3"},
 }
 _SIZES: dict[str, tuple[str, Tree]] = {
