@@ -54,6 +54,7 @@ _LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
 """The end of a line that the next line completes."""
 _AS_ASKED = re.compile(r",?\s+as (?:required|desired|claimed|expected|needed|wanted|asked)\W*$")
 _REMARK = re.compile(r"\s+\((?!(?:in )?base\b)[^()]*[A-Za-z]{3}[^()]*\)\s*$")
+_BOLD = re.compile(r"(?<!\d)\*\*|\*\*(?!\d)")
 _PRAISE = re.compile(
     r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
     r"|verified|found|consistent|confirmed|unique|obtained|given|as follows)\b",
@@ -253,7 +254,7 @@ def _value_of(rest: str, words: bool = False) -> str:
         found = stated(sentence)
         if found is not None:
             return found[0]
-    return trim(_REMARK.sub("", sentence.replace("**", "")))
+    return trim(_REMARK.sub("", _BOLD.sub("", sentence)))
 
 
 def _line(body: str, words: bool) -> Extraction | None:

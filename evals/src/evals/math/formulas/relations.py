@@ -20,6 +20,8 @@ _APPLIES = r"(?<=[A-Za-z}'])\s*\(\s*"
 _ARGUMENT = re.compile(rf"{_APPLIES}([a-z])\s*\)")
 _PIECE = re.compile(rf"\\text\{{[^{{}}]*\}}|\\[A-Za-z]+|{LETTERS}")
 """What a formula is made of that letters are in."""
+_DISTANCE = re.compile(r"\|\s*(\w|\\theta)\s*([-+][^|]+)?\|")
+"""|x - 1|"""
 _UPWARD, _DOWNWARD = {"<": "(", "\\leq": "["}, {">": ")", "\\geq": "]"}
 
 
@@ -93,8 +95,10 @@ def interval(relation: Relation) -> Form | None:
         sides, signs = sides[::-1], tuple(flip[sign] for sign in signs[::-1])
     if not all(sign in _UPWARD for sign in signs):
         return None
-    if len(sides) == 2 and (size := re.fullmatch(r"\|\s*(\w|\\theta)\s*\|", sides[0])):
-        return interval(Relation((f"-({sides[1]})", size.group(1), sides[1]), signs * 2))
+    if len(sides) == 2 and (size := _DISTANCE.fullmatch(sides[0])):
+        middle = f"0-({size.group(2)})" if size.group(2) else "0"
+        ends = (f"{middle}{sign}({sides[1]})" for sign in "-+")
+        return interval(Relation((next(ends), size.group(1), next(ends)), signs * 2))
     if len(sides) == 3 and is_name(sides[1]):
         left = _UPWARD[signs[0]]
         right = ")" if signs[1] == "<" else "]"
