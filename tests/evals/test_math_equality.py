@@ -123,6 +123,9 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         ("(3,4]", r"\lambda \in (3, 4]"),
         ("(3,4]", r"x > 3 \text{ and } x \leq 4"),
         ("1,2", r"\max = 2, \min = 1"),
+        ("160", r"2 \text{ hours and } 40 \text{ minutes}"),
+        ("(-1,3)", "|x-1| < 2"),
+        (r"\text{June 20}", "June 20th"),
     ],
 )
 def test_what_strict_graders_refuse_is_right(gold: str, answer: str) -> None:

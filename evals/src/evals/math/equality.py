@@ -38,6 +38,7 @@ from evals.math.formulas.signs import components, variants
 from evals.math.formulas.units import choice, chosen, only_number, units_differ, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
+from evals.math.quantities import compound
 from evals.math.several import readings_of_count
 from evals.math.values import same_value, squeezed
 
@@ -118,6 +119,7 @@ class _Comparer:
             *readings_of_count(answer),
             _IMPLIES.sub("", answer),
             *between(answer),
+            *compound(answer),
         )
         readings = dict.fromkeys(
             reading for text in dict.fromkeys(texts) for reading in (text, without_thousands(text))

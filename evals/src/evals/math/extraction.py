@@ -39,6 +39,8 @@ _ORDERS = re.compile(
 )
 """Tuples that are meant in every order, after a box."""
 _QUESTION = re.compile(r"\n\s*(?:Q|Question|Problem|Human|User)\s*\d*\s*:")
+_END = re.compile(r"<\|(?:endoftext|im_end|eot_id|end)\|>|</s>$")
+"""Where a model ended its text."""
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|\bans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
@@ -100,7 +102,7 @@ def extract(response: str, words: bool = False) -> Extraction:
             return Extraction(None, "only thoughts")
     if not body.strip():
         return Extraction(None, "only thoughts" if closed >= 0 else "empty")
-    body = _before_next_question(body)
+    body = _before_next_question(_END.split(body.strip())[0] or body)
     tag = body.rfind("<answer>")
     if tag >= 0:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]

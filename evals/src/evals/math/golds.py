@@ -124,6 +124,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
     elif len(asked := set(_ASKS_UNIT.findall(_last_sentence(question)))) == 1:
         used.append("unit asked for")
         unit = canonical_unit(asked.pop())
+    elif "currency sign" in used:
+        unit = "dollar"
     else:
         value, unit = without_unit(spelled, words=False)
         if unit and "," not in spelled and value:

@@ -3,9 +3,11 @@
 Areas and volumes are not converted.
 """
 
+import re
 from fractions import Fraction
 
 from evals.math.formulas.expressions import Tree
+from evals.math.formulas.units import canonical_unit
 
 _ONE: Tree = ("number", Fraction(1))
 _MEASURES: dict[str, dict[str, str]] = {
@@ -26,6 +28,29 @@ _SIZES: dict[str, tuple[str, Tree]] = {
     for unit, size in sizes.items()
 }
 """Unit -> what it measures, and its size in the smallest unit of that."""
+
+_COMPOUND = re.compile(
+    r"\s*(\d{1,6})\s*([a-z]+)[\s,]*(?:and\s)?\s*(\d{1,6}(?:\.\d{1,6})?)\s*([a-z]+)\s*"
+)
+
+
+def compound(text: str) -> tuple[str, ...]:
+    """2 hours and 40 minutes as 160 minutes; nothing for other texts."""
+    found = _COMPOUND.fullmatch(re.sub(r"\\text|[{}]", " ", text))
+    if found is None:
+        return ()
+    (kind, large), (other, small) = map(_size, found.group(2, 4))
+    if not kind or kind != other or large <= small:
+        return ()
+    total = Fraction(found.group(1)) * large / small + Fraction(found.group(3))
+    return (rf"\frac{{{total.numerator}}}{{{total.denominator}}}\text{{ {found.group(4)}}}",)
+
+
+def _size(unit: str) -> tuple[str, Fraction]:
+    name = canonical_unit(unit)
+    sizes = ((kind, sizes[name]) for kind, sizes in _MEASURES.items() if name in sizes)
+    kind, size = next(sizes, ("", "0"))
+    return kind, Fraction(size)
 
 
 def converted(tree: Tree, unit: str, wanted: str) -> Tree | None:
