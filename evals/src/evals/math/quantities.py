@@ -35,15 +35,19 @@ _COMPOUND = re.compile(
 
 
 def compound(text: str) -> tuple[str, ...]:
-    """2 hours and 40 minutes as 160 minutes; nothing for other texts."""
+    """2 hours and 40 minutes as 160 minutes and 8/3 hours; nothing for other texts."""
     found = _COMPOUND.fullmatch(re.sub(r"\\text|[{}]", " ", text))
     if found is None:
         return ()
     (kind, large), (other, small) = map(_size, found.group(2, 4))
     if not kind or kind != other or large <= small:
         return ()
-    total = Fraction(found.group(1)) * large / small + Fraction(found.group(3))
-    return (rf"\frac{{{total.numerator}}}{{{total.denominator}}}\text{{ {found.group(4)}}}",)
+    total = Fraction(found.group(1)) * large + Fraction(found.group(3)) * small
+    amounts = ((total / small, found.group(4)), (total / large, found.group(2)))
+    return tuple(
+        rf"\frac{{{amount.numerator}}}{{{amount.denominator}}}\text{{ {unit}}}"
+        for amount, unit in amounts
+    )
 
 
 def _size(unit: str) -> tuple[str, Fraction]:

@@ -39,7 +39,7 @@ _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *n
 _LENGTHS = {"cm", "mm", "m", "km", "in", "ft", "yd", "mi"}
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\s*\{?\s*([23])")
 _IGNORED = re.compile(
-    r"\b(?:square|squared|cubic|cubed|sq|cu|of|per)\b|/?\s*\b(?:mol|moles?)\b|\^\s*\{?-?\d\}?|[~{}.,\s]"
+    r"\b(?:square|squared|cubic|cubed|sq|cu|of|per|old)\b|/?\s*\b(?:mol|moles?)\b|\^\s*\{?-?\d\}?|[~{}.,\s]"
 )
 _ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
 """The degrees of an angle whose sine is taken are no unit of the value."""
