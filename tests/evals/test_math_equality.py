@@ -73,6 +73,9 @@ def test_own_rules_agree_with_the_labels() -> None:
         ("3,4", "p = 4, q = 3"),
         (".35625", r"\frac{57}{160} \approx 0.356"),
         ("100", "3: 1, 2"),
+        ("3,4", r"p \approx 4, q \approx 3"),
+        ("16,3,1,1", "16,3,1"),
+        ("(3,4]", r"x > 3 \text{ or } x \leq 4"),
     ],
 )
 def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
@@ -118,6 +121,11 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         (r"\text{(C)}", "The graph is a circle, option C"),
         ("735", "N ≡ 735 (mod 1000)"),
         ("(3,4]", r"\lambda \in (3, 4]"),
+        ("(3,4]", r"x > 3 \text{ and } x \leq 4"),
+        ("1,2", r"\max = 2, \min = 1"),
+        ("160", r"2 \text{ hours and } 40 \text{ minutes}"),
+        ("(-1,3)", "|x-1| < 2"),
+        (r"\text{June 20}", "June 20th"),
     ],
 )
 def test_what_strict_graders_refuse_is_right(gold: str, answer: str) -> None:

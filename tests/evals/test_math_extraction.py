@@ -36,6 +36,7 @@ from evals.math.extraction import extract
         ("He pays $91, saving $9.\n\nLet me know if this helps!", "$91", "last number"),
         ("So $f(x) = 2x$ for all $x$.", "f(x) = 2x", "last formula"),
         ("It takes a total of three bolts.", "three", "number in words"),
+        ("The answer is 18.<|im_end|>\\n<|im_start|>user", "18", "phrase"),
         ('{"answer": 113, "unit": "min"}', "113", "field"),
         ("If Ann has 2 fewer than Bo, she has 25 - 2 = 23.", "23", "last number"),
         ("It will take 7 buses to carry 350 people.", "7", "last number"),

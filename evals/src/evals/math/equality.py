@@ -21,9 +21,10 @@ from evals.math.formulas.forms import (
     shape,
 )
 from evals.math.formulas.guards import TooLarge, check_growth, check_length
-from evals.math.formulas.named import derived, named_point, point, unnamed
+from evals.math.formulas.named import derived, extremes, named_point, point, unnamed
 from evals.math.formulas.notation import plain, without_thousands
 from evals.math.formulas.relations import (
+    between,
     equivalent,
     interval,
     is_name,
@@ -37,6 +38,7 @@ from evals.math.formulas.signs import components, variants
 from evals.math.formulas.units import choice, chosen, only_number, units_differ, without_unit
 from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
+from evals.math.quantities import compound
 from evals.math.several import readings_of_count
 from evals.math.values import same_value, squeezed
 
@@ -116,6 +118,8 @@ class _Comparer:
             _APPROXIMATELY.sub("", answer) or answer,
             *readings_of_count(answer),
             _IMPLIES.sub("", answer),
+            *between(answer),
+            *compound(answer),
         )
         readings = dict.fromkeys(
             reading for text in dict.fromkeys(texts) for reading in (text, without_thousands(text))
@@ -174,7 +178,8 @@ class _Comparer:
     def same_values(self, gold: Form, answer: Form) -> bool:
         """Every value that is asked for, in any order, and no other; p = 3, q = 4 in this order."""
         named = point(answer) if isinstance(answer, Listing) else named_point(answer)
-        if named is not None and isinstance(gold, Listing) and unnamed(gold):
+        ordered = named is not None and not extremes(answer)
+        if named is not None and ordered and isinstance(gold, Listing) and unnamed(gold):
             self.rule = "list"
             return len(gold.items) == len(named.items) and all(
                 map(self.same, gold.items, named.items)
@@ -183,17 +188,28 @@ class _Comparer:
             wanted, found = variants(gold, linked), variants(answer, linked)
             if len(found) > 64:
                 raise TooLarge("guard: length")
-            if all(any(self.same(item, one) for one in found) for item in wanted) and all(
-                any(self.same(item, one) for item in wanted) for one in found
+            if (
+                all(any(self.same(item, one) for one in found) for item in wanted)
+                and all(any(self.same(item, one) for item in wanted) for one in found)
+                and self.as_often(wanted, found)
             ):
                 self.rule = "list"
                 return True
         self.rule = "list"
         return False
 
+    def as_often(self, wanted: list[Form], found: list[Form]) -> bool:
+        """Whether what the gold has several times is there as often."""
+        twice = [item for item in set(wanted) if wanted.count(item) > 1]
+        return all(
+            sum(self.same(item, one) for one in found) == wanted.count(item) for item in twice
+        )
+
     def same_relation(self, gold: Form, answer: Form) -> bool:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
+            if isinstance(gold, Scalar):
+                answer = renamed_argument(gold, answer)
             decimal = isinstance(gold, Scalar) and re.fullmatch(r"-?\d*\.\d+", gold.text)
             offered = values_said(answer, rounds=not decimal)
             sides = answer.sides if isinstance(gold, Based) else offered

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from evals.math.clauses import conclusion
 from evals.math.marks import MATH, has_words, is_prose, marked, trim
 from evals.math.prose import BROKEN_OFF, stated
+from evals.math.several import extremes
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases and last values are looked for."""
@@ -23,9 +24,10 @@ _OPEN, _CLOSE = "<think>", "</think>"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _BETWEEN = re.compile(
     r"[\s$.,;]*(?:\\\)|\\\]|\\text\{)?[\s$,;]*(?:(?:and|or|,)[\s}$]*)"
-    r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w)?\s*=\s*)?[\s$]*"
+    r"(?:\\\(|\\\[|\\text\{)?[\s$]*(?:[A-Za-z]\w?(?:_\w|\([^()=$]{1,12}\))?\s*=\s*)?[\s$]*"
 )
 _SPACE = re.compile(r"\\q?quad(?![A-Za-z])|\\[,;:! ]|\\text\{(?=\s*,?\s*(?:and|or)\s*\})")
+_MARKS = re.compile(r"\$|\\[()\[\]]")
 _NAMED = re.compile(r"(?<![A-Za-z\\])([A-Za-z])\s*=[\s$]*$")
 """The letter whose value a box holds."""
 _BELOW = re.compile(
@@ -37,6 +39,8 @@ _ORDERS = re.compile(
 )
 """Tuples that are meant in every order, after a box."""
 _QUESTION = re.compile(r"\n\s*(?:Q|Question|Problem|Human|User)\s*\d*\s*:")
+_END = re.compile(r"<\|(?:endoftext|im_end|eot_id|end)\|>|</s>$")
+"""Where a model ended its text."""
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|\bans|答案)\s*(?:\*\*|\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|是|为|(?:would|must|should|will|can only|has to) be\b|becomes\b|equals\b"
@@ -51,7 +55,8 @@ _FIELD = re.compile(
 _LEADS = re.compile(r"(?:\b(?:is|are|equals|be)|:)\W*$")
 """The end of a line that the next line completes."""
 _AS_ASKED = re.compile(r",?\s+as (?:required|desired|claimed|expected|needed|wanted|asked)\W*$")
-_REMARK = re.compile(r"\s+\([^()]*[A-Za-z]{3}[^()]*\)\s*$")
+_REMARK = re.compile(r"\s+\((?!(?:in )?base\b)[^()]*[A-Za-z]{3}[^()]*\)\s*$")
+_BOLD = re.compile(r"(?<!\d)\*\*|\*\*(?!\d)")
 _PRAISE = re.compile(
     r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
     r"|verified|found|consistent|confirmed|unique|obtained|given|as follows)\b",
@@ -63,6 +68,11 @@ _REFUSAL = re.compile(
 _GOES_ON = re.compile(r"\$,\s[a-z]{4}|\$\s(?:for|if|when|where|with)\s")
 """Where a text goes on after a formula in words that are no unit."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
+_AGAIN = re.compile(r",?\s*(?:i\.e\.|that is|namely|or equivalently),?\s*(?=\$|\\\()")
+_THEREFORE = re.compile(
+    r",?\s*(?:and\s)?(?:so|thus|hence|therefore),?\s[^.$\n]{0,80}\b(?:is|are|equals)\s*(?=\$|\\\()"
+)
+"""What leads from a formula to the one that it gives."""
 _HEADING = re.compile(r"^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])", re.IGNORECASE | re.MULTILINE)
 _SENTENCE = re.compile(
     r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|,\s+(?:not|because|since|so|as|which|who|whose|where|if|when|while|unless|assuming|given)\b|\s[—–]\s(?=[a-z])"
@@ -92,14 +102,14 @@ def extract(response: str, words: bool = False) -> Extraction:
             return Extraction(None, "only thoughts")
     if not body.strip():
         return Extraction(None, "only thoughts" if closed >= 0 else "empty")
-    body = _before_next_question(body)
+    body = _before_next_question(_END.split(body.strip())[0] or body)
     tag = body.rfind("<answer>")
     if tag >= 0:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
         if not inside.strip():
             return Extraction(None, "empty answer tag")
         tail = marked(inside[-TAIL:])
-        found = _box(inside) or _phrase(tail) or _line(tail)
+        found = _box(inside) or _phrase(tail, words) or _line(tail, words)
         if found is None:
             return Extraction(trim(tail if len(inside) <= TAIL else inside), "answer tag")
         return Extraction(found.text, found.rule if found.text is None else "answer tag")
@@ -108,7 +118,7 @@ def extract(response: str, words: bool = False) -> Extraction:
         _box(body)
         or _hashes(tail)
         or _field(tail)
-        or _phrase(tail)
+        or _phrase(tail, words)
         or (_whole(tail) if len(body) < TAIL else None)
         or _stated(tail, words)
         or _short(body, words)
@@ -146,8 +156,7 @@ def _box(body: str) -> Extraction | None:
         end = None if content is None else match.end() + len(content) + 2
         if content is None or end is None or end > start:
             break
-        between = body[end:start] if start - end < 120 else "-"
-        if not _BETWEEN.fullmatch(_SPACE.sub(" ", between)):
+        if start - end >= 120 or not _adjacent(body[max(0, end - 200) : end], body[end:start]):
             break
         boxes.insert(0, content)
         start = match.start()
@@ -158,6 +167,14 @@ def _box(body: str) -> Extraction | None:
     if all(names) and len(set(names)) == len(names):
         boxes = [f"{name} = {trim(box)}" for name, box in zip(names, boxes, strict=True)]
     return Extraction(", ".join(map(trim, boxes)), "boxes")
+
+
+def _adjacent(before: str, between: str) -> bool:
+    """Whether two boxes make one answer: by what joins them, or as a smallest and a largest."""
+    if _BETWEEN.fullmatch(_SPACE.sub(" ", between)):
+        return True
+    line = _MARKS.sub(" ", before)
+    return extremes(line + _MARKS.sub(" ", between), len(line), len(line) + len(between))
 
 
 def _content(body: str, start: int) -> str | None:
@@ -198,7 +215,7 @@ def _field(tail: str) -> Extraction | None:
     return Extraction(text, "field") if text else None
 
 
-def _phrase(tail: str) -> Extraction | None:
+def _phrase(tail: str, words: bool = False) -> Extraction | None:
     """What follows the last final-answer phrase, but for "the answer is correct"."""
     matches = [*_PHRASE.finditer(tail), *_HEADING.finditer(tail)]
     for match in sorted(matches, key=lambda match: -match.end())[:16]:
@@ -207,39 +224,44 @@ def _phrase(tail: str) -> Extraction | None:
             continue
         if "would" in match.group() and re.match(r"[^.\n]{0,80}\bif\b", rest):
             continue
-        text = _value_of(rest)
+        text = _value_of(rest, words)
         if not _PRAISE.match(text):
             return Extraction(text, "phrase")
     return None
 
 
-def _value_of(rest: str) -> str:
+def _value_of(rest: str, words: bool = False) -> str:
     """The answer at the start of `rest`: its first formulas, or its first sentence."""
     formula = MATH.match(rest)
     if formula:
-        parts = []
+        parts, place = [], 0
         while formula:
             groups = (*formula.groups()[:3], formula.group(5))
             parts.append(next(group for group in groups if group is not None))
-            joined = _JOINED.match(rest, formula.end())
+            place = formula.end()
+            joined = _JOINED.match(rest, place)
             formula = MATH.match(rest, joined.end()) if joined else None
-        return ", ".join(map(trim, parts))
+        if then := _THEREFORE.match(rest, place):
+            return _value_of(rest[then.end() :])
+        text = ", ".join(map(trim, parts))
+        again = _AGAIN.match(rest, place)
+        return f"{text}, i.e. {_value_of(rest[again.end() :])}" if again else text
     line = rest.partition("\n")[0]
     goes_on = rest[len(line) :].strip()
     if goes_on and has_words(line) and _LEADS.search(line):
-        return _value_of(goes_on)
+        return _value_of(goes_on, words)
     end = _SENTENCE.search(line)
     sentence = line[: end.start()] if end else line
-    if has_words(sentence) and not re.match(r"\\?[$\d\-]", sentence):
+    if not words and has_words(sentence) and not re.match(r"\\?[$\d\-]", sentence):
         found = stated(sentence)
         if found is not None:
             return found[0]
-    return trim(_REMARK.sub("", sentence.replace("**", "")))
+    return trim(_REMARK.sub("", _BOLD.sub("", sentence)))
 
 
-def _line(body: str) -> Extraction | None:
+def _line(body: str, words: bool) -> Extraction | None:
     """The last value of a sentence in an answer tag; None where the tag holds mathematics."""
-    return _stated(body) if is_prose(body) else None
+    return _stated(body, words) if is_prose(body) else None
 
 
 def _whole(body: str) -> Extraction | None:

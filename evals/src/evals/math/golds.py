@@ -35,10 +35,15 @@ _ASKS_PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKS_UNIT = re.compile(
-    r"\b(?:how many(?: more| total)?|in) (cents|dollars|seconds|minutes|hours|days)\b",
+    r"\b(?:how many(?: more| total)?|in(?: units of| degrees)?) "
+    r"(?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?"
+    r"(cents|dollars|seconds|minutes|hours|days|weeks|months|years|(?:centi|milli|kilo)?meters"
+    r"|inches|feet|yards|miles|(?:kilo)?grams|degrees|radians|joules|angstroms|celsius|kelvin"
+    r"|(?-i:cm|mm|km|nm|m|kg|eV|k?J))\b"
+    r"(?!\s*\}?\s*(?:\^|/(?!\s*(?:\\(?:text|mathrm)\s*\{)?[~\s]*mole?\b)))",
     re.IGNORECASE,
 )
-"""Units that an answer can be converted from: money and time."""
+"""Units of which another size may stand in an answer."""
 _CHOICE = re.compile(r"^\\text\{\s*\(([A-E])\)\s*\}$")
 _TEXT = re.compile(r"^\\text\{([^{}]*[A-Za-z]{2,}[^{}]*)\}$")
 
@@ -119,6 +124,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
     elif len(asked := set(_ASKS_UNIT.findall(_last_sentence(question)))) == 1:
         used.append("unit asked for")
         unit = canonical_unit(asked.pop())
+    elif "currency sign" in used:
+        unit = "dollar"
     else:
         value, unit = without_unit(spelled, words=False)
         if unit and "," not in spelled and value:

@@ -35,6 +35,8 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
         asked, given = gold_unit or unit, answer_unit
         if asked == "degree" and not given and other is not None and has_pi(other):
             given = "radian"
+        if given == "degree" and asked == "celsius":
+            given = ""
         if units_differ(asked, given):
             turned = None if other is None else converted(other, given, asked)
             return bool(tree and turned and equal(tree, turned)), "unit"

@@ -22,9 +22,20 @@ def unnamed(listing: Listing) -> bool:
     return all(isinstance(item, Scalar) for item in listing.items)
 
 
+def extremes(answer: Form) -> bool:
+    """Whether values are called maximum and minimum, which says nothing about their order."""
+    items = answer.items if isinstance(answer, Listing) else ()
+    names = [item.sides[0] for item in items if isinstance(item, Relation)]
+    return any("max" in name for name in names) and any("min" in name for name in names)
+
+
 def point(listing: Listing) -> Bracketed | None:
     """The point (2, 4) that x=2, y=4 says."""
-    items = [item for item in listing.items if isinstance(item, Relation) and item.signs == ("=",)]
+    items = [
+        item
+        for item in listing.items
+        if isinstance(item, Relation) and item.signs in (("=",), ("\\approx",))
+    ]
     names = {item.sides[0] for item in items}
     if len(items) < max(2, len(listing.items)) or len(names) < len(items):
         return None

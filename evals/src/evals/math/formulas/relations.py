@@ -8,7 +8,7 @@ from evals.math.formulas.expressions import Tree, read
 from evals.math.formulas.forms import Bracketed, Form, Listing, Relation, Scalar, shape
 from evals.math.formulas.numeric import close, points, variables
 from evals.math.formulas.operations import Undefined, Value, value
-from evals.math.formulas.tokens import Unreadable
+from evals.math.formulas.tokens import LETTERS, Unreadable
 from evals.math.formulas.units import units_differ, without_unit
 
 _NAME = re.compile(
@@ -18,6 +18,10 @@ _NAME = re.compile(
 _APPLIED = re.compile(r"(.+)\(([A-Za-z])\)")
 _APPLIES = r"(?<=[A-Za-z}'])\s*\(\s*"
 _ARGUMENT = re.compile(rf"{_APPLIES}([a-z])\s*\)")
+_PIECE = re.compile(rf"\\text\{{[^{{}}]*\}}|\\[A-Za-z]+|{LETTERS}")
+"""What a formula is made of that letters are in."""
+_DISTANCE = re.compile(r"\|\s*(\w|\\theta)\s*([-+][^|]+)?\|")
+"""|x - 1|"""
 _UPWARD, _DOWNWARD = {"<": "(", "\\leq": "["}, {">": ")", "\\geq": "]"}
 
 
@@ -91,8 +95,10 @@ def interval(relation: Relation) -> Form | None:
         sides, signs = sides[::-1], tuple(flip[sign] for sign in signs[::-1])
     if not all(sign in _UPWARD for sign in signs):
         return None
-    if len(sides) == 2 and (size := re.fullmatch(r"\|\s*(\w|\\theta)\s*\|", sides[0])):
-        return interval(Relation((f"-({sides[1]})", size.group(1), sides[1]), signs * 2))
+    if len(sides) == 2 and (size := _DISTANCE.fullmatch(sides[0])):
+        middle = f"0-({size.group(2)})" if size.group(2) else "0"
+        ends = (f"{middle}{sign}({sides[1]})" for sign in "-+")
+        return interval(Relation((next(ends), size.group(1), next(ends)), signs * 2))
     if len(sides) == 3 and is_name(sides[1]):
         left = _UPWARD[signs[0]]
         right = ")" if signs[1] == "<" else "]"
@@ -103,6 +109,23 @@ def interval(relation: Relation) -> Form | None:
             return Bracketed("(", right, (Scalar("-\\infty"), shape(sides[1])))
         return Bracketed(_UPWARD[signs[0]], ")", (shape(sides[0]), Scalar("\\infty")))
     return None
+
+
+def between(text: str) -> tuple[str, ...]:
+    """The interval (a, b] that `x > a and x <= b` says; nothing for "or" and for other texts."""
+    form = shape(text)
+    if not isinstance(form, Listing) or len(form.items) != 2 or re.search(r"\bor\b", text):
+        return ()
+    spans = [interval(item) for item in form.items if isinstance(item, Relation)]
+    names = {side for item in form.items if isinstance(item, Relation) for side in item.sides}
+    above = [s for s in spans if isinstance(s, Bracketed) and s.items[1] == Scalar("\\infty")]
+    below = [s for s in spans if isinstance(s, Bracketed) and s.items[0] == Scalar("-\\infty")]
+    if len(above) != 1 or len(below) != 1 or len(names) != 3:
+        return ()
+    low, high = above[0].items[0], below[0].items[1]
+    if not isinstance(low, Scalar) or not isinstance(high, Scalar):
+        return ()
+    return (f"{above[0].left}{low.text},{high.text}{below[0].right}",)
 
 
 def punctured(listing: Listing) -> Form | None:
@@ -123,14 +146,33 @@ def same_name(one: str, other: str) -> bool:
     return bool(first and second) and first[0] == second[0]
 
 
-def renamed_argument(gold: Relation, answer: Relation) -> Relation:
-    """f(t) = 2t with the letter of the gold f(x) = 2x."""
-    wanted, found = (_APPLIED.fullmatch(side.sides[0].replace(" ", "")) for side in (gold, answer))
-    if wanted is None or found is None or wanted.group(2) == found.group(2):
+def renamed_argument(gold: Relation | Scalar, answer: Relation) -> Relation:
+    """f(t) = 2t with the letter of the gold f(x) = 2x or 2x."""
+    found = _APPLIED.fullmatch(answer.sides[0].replace(" ", ""))
+    if found is None:
         return answer
-    old, new = found.group(2), wanted.group(2)
-    letter = re.compile(rf"(?<![A-Za-z\\]){old}(?![A-Za-z])|(?<=[\dA-Z]){old}")
-    return Relation(tuple(letter.sub(new, side) for side in answer.sides), answer.signs)
+    old, new = found.group(2), None
+    if isinstance(gold, Relation):
+        wanted = _APPLIED.fullmatch(gold.sides[0].replace(" ", ""))
+        new = wanted.group(2) if wanted else None
+    else:
+        asked = _letters(gold.text)
+        others = asked - _letters(answer.sides[-1])
+        new = others.pop() if len(others) == 1 and old not in asked else None
+    if new is None or new == old:
+        return answer
+    sides = (
+        _PIECE.sub(lambda piece: new if piece[0] == old else piece[0], side)
+        for side in answer.sides
+    )
+    return Relation(tuple(sides), answer.signs)
+
+
+def _letters(text: str) -> set[str]:
+    try:
+        return set(variables(read(text)))
+    except Unreadable:
+        return set()
 
 
 def equivalent(gold: Relation, answer: Relation) -> bool:

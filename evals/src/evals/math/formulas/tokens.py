@@ -26,10 +26,12 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d*)?[eE][-+]?\d+(?![A-Za-z])|\d+\.\d*|\.\d+|\d+)"
     r"|(?P<command>\\[A-Za-z]+|\\[{}|])|(?P<word>[A-Za-z]+)|(?P<sign>\*\*|\S))"
 )
-_LETTERS = re.compile(
+LETTERS = (
     "arcsin|arccos|arctan|asin|acos|atan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|exp|ln|log|sqrt|pi"
     "|theta|omega|[A-Za-z]"
 )
+"""The pieces of a run of letters."""
+_LETTERS = re.compile(LETTERS)
 CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil"}
 
 

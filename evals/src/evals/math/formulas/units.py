@@ -27,11 +27,20 @@ _NAMES = {
     "g": "gram grams",
     "kg": "kilogram kilograms",
     "percent": "percentage %",
+    "nm": "nanometer nanometers",
+    "angstrom": "angstroms",
+    "j": "joule joules",
+    "kj": "kilojoule kilojoules",
+    "ev": "electronvolt electronvolts",
+    "celsius": "°c",
+    "kelvin": "k kelvins",
 }  # fmt: skip
 _CANONICAL = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
 _LENGTHS = {"cm", "mm", "m", "km", "in", "ft", "yd", "mi"}
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\s*\{?\s*([23])")
-_IGNORED = re.compile(r"\b(?:square|squared|cubic|cubed|sq|cu|of|per)\b|\^\s*\{?-?\d\}?|[~{}.,\s]")
+_IGNORED = re.compile(
+    r"\b(?:square|squared|cubic|cubed|sq|cu|of|per|old)\b|/?\s*\b(?:mol|moles?)\b|\^\s*\{?-?\d\}?|[~{}.,\s]"
+)
 _ANGLE = re.compile(r"(?:sin|cos|tan|cot|sec|csc)[^A-Za-z]*°$")
 """The degrees of an angle whose sine is taken are no unit of the value."""
 _TEXT = re.compile(

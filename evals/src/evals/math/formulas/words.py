@@ -86,5 +86,5 @@ def same_words(gold: str, answer: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    bare = re.sub(r"\\text|\\", " ", text.lower())
+    bare = re.sub(r"\\text|\\|(?<=\d)(?:st|nd|rd|th)\b", " ", text.lower())
     return [word for word in re.findall(r"[a-z0-9+\-]+", bare) if word not in ("a", "an", "the")]
