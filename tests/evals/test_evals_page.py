@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from evals import Completion, EvalsError, evaluate, load_benchmark
 from evals.cli import main
-from evals.report.charts import length_bins, places, questions_solved, score_charts
+from evals.report.charts import chart_names, length_bins, questions_solved, score_charts
 from evals.report.page import page_text, save_score_charts, write_page
 from evals.report.scored_run import read_scored
 
@@ -106,7 +106,7 @@ def test_charts_hold_every_question_of_every_run(home: Path) -> None:
 def test_a_chart_of_a_benchmark_has_a_name_that_a_file_can_have(home: Path) -> None:
     run = read_scored([home / "base"])[0]
     runs = [replace(run, result=replace(run.result, benchmark=name)) for name in ("../x", "..:x")]
-    assert [found[1:] for found in places(runs)] == [
+    assert [found[1:] for found in chart_names(runs)] == [
         ("solved-1--x", "lengths-1--x"),
         ("solved-2--x", "lengths-2--x"),
     ]

@@ -15,16 +15,18 @@ BINS = 12
 
 
 def score_charts(runs: Sequence[ScoredRun]) -> Charts:
-    """Return every chart of the page by name; two for each benchmark, named by `places`."""
+    """Return every chart of the page by name; two for each benchmark, named by `chart_names`."""
     groups = by_benchmark(runs)
     charts: dict[str, alt.TopLevelMixin] = {"scores": scores(runs)}
-    for (_, solved_name, lengths_name), found in zip(places(runs), groups.values(), strict=True):
+    for (_, solved_name, lengths_name), found in zip(
+        chart_names(runs), groups.values(), strict=True
+    ):
         charts[solved_name] = questions_solved(found)
         charts[lengths_name] = response_lengths(found)
     return charts
 
 
-def places(runs: Sequence[ScoredRun]) -> list[tuple[str, str, str]]:
+def chart_names(runs: Sequence[ScoredRun]) -> list[tuple[str, str, str]]:
     """Every benchmark with the names of its two charts, which are good names of files, too."""
     found = []
     for i, name in enumerate(by_benchmark(runs), 1):

@@ -6,7 +6,7 @@ from pathlib import Path
 from code_verifier.page.frame import Listing, save_charts, written
 from evals.atomic import write_text
 from evals.errors import EvalsError
-from evals.report.charts import places, score_charts
+from evals.report.charts import chart_names, score_charts
 from evals.report.questions import questions
 from evals.report.scored_run import ScoredRun, by_benchmark
 
@@ -48,7 +48,7 @@ def page_text(runs: Sequence[ScoredRun]) -> str:
             words=2,
         ),
         partial=any(run.result.partial for run in runs),
-        benchmarks=[(*names, *questions(groups[names[0]], budget)) for names in places(runs)],
+        benchmarks=[(*names, *questions(groups[names[0]], budget)) for names in chart_names(runs)],
     )
 
 
