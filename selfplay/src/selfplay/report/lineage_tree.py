@@ -13,7 +13,7 @@ from selfplay.report.words import figure
 def lineage(run: Run) -> alt.LayerChart | None:
     """Return the lives of a run's members and their descent; None for a run without members.
 
-    On a page, a click on a child leads to its row among the births.
+    On a page, a click or Enter on a child leads to its row among the births.
     """
     everyone = lives(run)
     if not everyone:

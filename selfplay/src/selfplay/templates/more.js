@@ -76,3 +76,15 @@
   bar.hidden = false;
   show();
 })();
+
+// What a click in a picture leads to, the Tab and Enter keys do too.
+new MutationObserver(() => {
+  for (const mark of document.querySelectorAll("svg path:not([tabindex])")) {
+    if (!mark.__data__?.href) continue;
+    mark.setAttribute("tabindex", "0");
+    mark.setAttribute("role", "link");
+    mark.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") mark.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    });
+  }
+}).observe(document.body, { childList: true, subtree: true });
