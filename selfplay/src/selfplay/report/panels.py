@@ -22,8 +22,8 @@ RATING_HINTS = {
 }
 LINEAGE_HINT = (
     "Each lane is a place in the population. A bar is a member's life; at an evolution step the "
-    "weakest (×) makes room for a child, and lines lead from its parents to it; a click, or Enter, on the "
-    "child leads to what was done to them."
+    "weakest (×) makes room for a child, and lines lead from its parents to it; a click or Enter "
+    "on the child leads to what was done to them."
 )
 REJECTED_HINT = "Why the verifier turned proposals down; what is missing to 100 % was accepted."
 RHO_HINT = (
