@@ -40,7 +40,11 @@ def labelled(path: Path) -> list[Pair]:
     return [
         Pair(
             row["gold"],
-            canonical_gold(row["gold"], row.get("question", "")),
+            canonical_gold(
+                row["gold"],
+                row.get("question", ""),
+                measured=row["benchmark"] == "minerva_math",
+            ),
             row["response"],
             row["correct"],
         )

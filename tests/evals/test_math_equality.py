@@ -20,14 +20,15 @@ def no_symbolic(gold: str, answer: str) -> bool:
     return False
 
 
-def verdict(gold: object, answer: str, question: str = "") -> bool:
-    return compare(canonical_gold(gold, question), answer, no_symbolic).equal
+def verdict(gold: object, answer: str, question: str = "", measured: bool = False) -> bool:
+    return compare(canonical_gold(gold, question, measured=measured), answer, no_symbolic).equal
 
 
 def test_own_rules_agree_with_the_labels() -> None:
     wrong = []
     for pair in PAIRS:
-        gold = canonical_gold(pair["gold"], pair.get("question", ""))
+        measured = pair["benchmark"] == "minerva_math"
+        gold = canonical_gold(pair["gold"], pair.get("question", ""), measured=measured)
         found = extract(pair["response"], gold.kind != "value")
         given = found.text is not None and compare(gold, found.text, no_symbolic).equal
         if given != pair["correct"]:
@@ -70,6 +71,10 @@ def test_own_rules_agree_with_the_labels() -> None:
         ("(1,2,3),(2,3,1),(3,1,2)", r"(1,2,3) \text{ and permutations}"),
         (r"\text{even}", r"\text{neither even nor odd}"),
         (r"15\mbox{ cm}^2", r"15 \text{ cm}"),
+        (r"15\mbox{ cm}^2", r"150 \text{ mm}^2"),
+        (r"\begin{pmatrix} -2 & 0 \\ 0 & 2 \end{pmatrix}", "-2I"),
+        ("(0,1), (1,0)", r"x=0, y=1 \text{ or } x=0, y=1"),
+        ("27.39", "27.386"),
         ("3,4", "p = 4, q = 3"),
         (".35625", r"\frac{57}{160} \approx 0.356"),
         ("100", "3: 1, 2"),
@@ -124,12 +129,42 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         ("(3,4]", r"x > 3 \text{ and } x \leq 4"),
         ("1,2", r"\max = 2, \min = 1"),
         ("160", r"2 \text{ hours and } 40 \text{ minutes}"),
+        (r"15\mbox{ cm}^2", r"1500 \text{ mm}^2"),
+        (r"\begin{pmatrix} -2 & 0 \\ 0 & -2 \end{pmatrix}", "-2I"),
+        ("(0,1), (1,0)", r"x=0, y=1 \text{ or } x=1, y=0"),
         ("(-1,3)", "|x-1| < 2"),
         (r"\text{June 20}", "June 20th"),
     ],
 )
 def test_what_strict_graders_refuse_is_right(gold: str, answer: str) -> None:
     assert verdict(gold, answer)
+
+
+def test_a_ratio_is_a_fraction_where_one_is_asked_for() -> None:
+    assert verdict("3/4", "3:4", "Find the ratio of the sides.")
+    assert not verdict("3/4", "4:3", "Find the ratio of the sides.")
+    assert not verdict("3/4", "3:4", "Find the slope.")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("27.39", "27.386", True),
+        ("3.3e12", r"3.275\times 10^{12}\ \mathrm{cm}", True),
+        ("1.75", r"\Delta m \approx 1.747\ \text{mag}", True),
+        ("27.39", "27.384", False),
+        ("27.39", "27.4", False),
+        ("27.39", "27.38", False),
+        ("3.3e12", r"3.275\times 10^{11}", False),
+        ("7e37", r"7.1\times 10^{37}", False),
+        ("32", "31.9", False),
+        (r"\frac{1}{3}", "0.333", False),
+    ],
+)
+def test_more_digits_than_a_measured_gold_must_round_to_it(
+    gold: str, answer: str, right: bool
+) -> None:
+    assert verdict(gold, answer, measured=True) is right
 
 
 @pytest.mark.parametrize(

@@ -76,18 +76,27 @@ class Decoder:
         found: torch.device = self.inner.embed_tokens.weight.device
         return found
 
-    def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, KVCache]:
+    def prefill(
+        self, ids: Tensor, real: Tensor, before: KVCache | None = None
+    ) -> tuple[Tensor, KVCache]:
         """Read left-padded prompts: ids and real [rows, T], real False on padding.
 
-        Returns the logits after the last token [rows, vocabulary] and the cache.
+        before: what each row has read already, without padding; it is extended in place. Returns
+        the logits after the last token [rows, vocabulary] and the cache.
         """
-        T = ids.shape[1]
-        positions = (real.cumsum(1) - 1).clamp(min=0)
+        rows, T = ids.shape
+        cache = KVCache([], [], 0) if before is None else before
+        start = cache.length
+        positions = start + (real.cumsum(1) - 1).clamp(min=0)
         causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
         own = torch.eye(T, dtype=torch.bool, device=ids.device)
         mask = ((causal & real[:, None, :]) | own)[:, None]
-        cache = KVCache([], [], T)
-        return self._forward(ids, positions, mask, cache), cache
+        if start:
+            cache.reserve(start + T)
+            mask = torch.cat((mask.new_ones(rows, 1, T, start), mask), dim=-1)
+        logits = self._forward(ids, positions, mask, cache)
+        cache.length = start + T
+        return logits, cache
 
     def step(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache) -> Tensor:
         """Append one token per row and return the logits after it [rows, vocabulary].
@@ -138,21 +147,20 @@ class Decoder:
             v.transpose(1, 2),
         )
         if i < len(cache.keys):
-            cache.keys[i][:, :, cache.length] = k[:, :, 0]
-            cache.values[i][:, :, cache.length] = v[:, :, 0]
-            used = cache.length + 1
+            start, used = cache.length, cache.length + T
+            cache.keys[i][:, :, start:used] = k
+            cache.values[i][:, :, start:used] = v
+            k, v = cache.keys[i][:, :, :used], cache.values[i][:, :, :used]
+        else:
+            cache.keys.append(k)
+            cache.values.append(v)
+        if T == 1:
             # The query heads that share a key head attend together: no copy of keys per head.
             grouped = q.view(rows, self.kv_heads, -1, attention.head_dim)
             y = F.scaled_dot_product_attention(
-                grouped,
-                cache.keys[i][:, :, :used],
-                cache.values[i][:, :, :used],
-                attn_mask=mask,
-                scale=attention.scaling,
+                grouped, k, v, attn_mask=mask, scale=attention.scaling
             )
             return attention.o_proj(y.reshape(rows, 1, -1))  # type: ignore[no-any-return]
-        cache.keys.append(k)
-        cache.values.append(v)
         y = F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, scale=attention.scaling, enable_gqa=self.heads != self.kv_heads
         )

@@ -2,7 +2,8 @@
 
 The same layers train and generate, so that the learner's and the sampler's log-probabilities differ
 by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
-together; equal prompts of one adapter are read once. An adapter with many rows is merged into the
+together; equal prompts of one adapter are read once, and so is a long text that all prompts of a
+batch begin with. An adapter with many rows is merged into the
 dense weights while it samples, which spares two products per layer and token; the others share
 batches. What a request samples depends on its prompt, its adapter and its seed; the company in the
 batch can only change the last bits of the arithmetic.
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from evals.engine.adapter_exchange import import_adapter
-from evals.engine.decoder import KVCache, decoder_of, left_pad
+from evals.engine.decoder import Decoder, KVCache, decoder_of, left_pad
 from evals.engine.general_decoder import GeneralCache
 from evals.engine.rollout import Rollout, SampleTable, TokenRequest
 from evals.engine.rollout_engine import (
@@ -35,6 +36,8 @@ _FIRST_ROOM = 64
 """Positions set aside for completions at first."""
 _COMPACT_BELOW = 0.9
 """Finished rows are dropped when at most this share of the rows is still open."""
+_SHARED_FROM = 32
+"""Tokens from which on a beginning that all prompts have in common is read once per adapter."""
 
 
 class StackedEngine(RolloutEngine):
@@ -162,18 +165,31 @@ class StackedEngine(RolloutEngine):
         """Read each different (member, prompt) once and spread the result over the requests."""
         keys = [(self._place(r), r.prompt_ids) for r in requests]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        members, prompts = [member for member, _ in place], [prompt for _, prompt in place]
+        shared = _shared_length(members, prompts) if isinstance(self._decoder, Decoder) else 0
         device = self._decoder.device
-        ids, real = left_pad([prompt for _, prompt in place], device)
-        with self.adapters.route([member for member, _ in place]):
-            logits, cache = self._decoder.prefill(ids, real)
+        ids, real = left_pad([prompt[shared:] for prompt in prompts], device)
+        before = [self._read_shared(members, prompts[0][:shared])] if shared else []
+        with self.adapters.route(members):
+            logits, cache = self._decoder.prefill(ids, real, *before)
         rows = torch.tensor([place[key] for key in keys], device=device)
         room = max(r.max_tokens for r in requests)
         cache.select(rows, cache.length + min(room, _FIRST_ROOM))
         mask = None
         if not bool(real.all()):
             mask = logits.new_zeros(len(rows), cache.length + room)
-            mask[:, : cache.length].masked_fill_(~real[rows], float("-inf"))
+            mask[:, shared : cache.length].masked_fill_(~real[rows], float("-inf"))
         return logits[rows], cache, mask
+
+    def _read_shared(self, members: Sequence[int], text: Sequence[int]) -> KVCache:
+        """Read a text once for each different member; the cache has a row for each of `members`."""
+        each = sorted(set(members))
+        ids = torch.tensor([text] * len(each), device=self._decoder.device)
+        cache: KVCache
+        with self.adapters.route(each):
+            _, cache = self._decoder.prefill(ids, torch.ones_like(ids, dtype=torch.bool))
+        cache.select(torch.tensor([each.index(m) for m in members], device=ids.device))
+        return cache
 
     def _apply_stops(self, table: SampleTable, requests: list[TokenRequest]) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
@@ -187,3 +203,12 @@ class StackedEngine(RolloutEngine):
 
     def _place(self, request: TokenRequest) -> int:
         return self.adapters.index(request.adapter)
+
+
+def _shared_length(members: Sequence[int], prompts: Sequence[tuple[int, ...]]) -> int:
+    """Return how many tokens all prompts begin with, or 0 where reading them once saves little."""
+    first, last = min(prompts), max(prompts)  # all that both begin with, all begin with
+    most = min(map(len, prompts)) - 1
+    length = next((i for i in range(most) if first[i] != last[i]), most)
+    enough = length >= _SHARED_FROM and len(prompts) >= 2 * len(set(members))
+    return length if enough else 0

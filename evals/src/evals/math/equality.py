@@ -18,10 +18,12 @@ from evals.math.formulas.forms import (
     Ratio,
     Relation,
     Scalar,
+    identity,
+    quotient,
     shape,
 )
 from evals.math.formulas.guards import TooLarge, check_growth, check_length
-from evals.math.formulas.named import derived, extremes, named_point, point, unnamed
+from evals.math.formulas.named import derived, extremes, named_point, point, points, unnamed
 from evals.math.formulas.notation import plain, without_thousands
 from evals.math.formulas.relations import (
     between,
@@ -40,7 +42,7 @@ from evals.math.formulas.words import same_words
 from evals.math.golds import Gold
 from evals.math.quantities import compound
 from evals.math.several import readings_of_count
-from evals.math.values import same_value, squeezed
+from evals.math.values import rounds_to, same_value, squeezed
 
 Symbolic: TypeAlias = Callable[[str, str], bool]
 """Math-Verify, or what stands for it: whether two formulas (gold, answer) are equal."""
@@ -54,7 +56,7 @@ _APPROXIMATELY = re.compile(
     r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
 )
 """A rounded value after the exact one."""
-_AGAIN = re.compile(r",?\s*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*")
+_AGAIN = re.compile(r",?\s*\(?(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*")
 """What is said again in other words: 2 hours, i.e. 120 minutes."""
 _IMPLIES = re.compile(r"^.*(?:⟹|⇒|\\(?:implies|Rightarrow|Longrightarrow)(?![A-Za-z]))", re.DOTALL)
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
@@ -144,13 +146,15 @@ class _Comparer:
             if isinstance(gold, Bracketed):
                 answer = point(answer) or punctured(answer) or answer
             else:
-                answer = punctured(answer) or derived(answer) or answer
+                answer = points(answer) or punctured(answer) or derived(answer) or answer
         elif not (isinstance(gold, Listing) and unnamed(gold)) and (spot := named_point(answer)):
             answer = spot
         if isinstance(gold, Relation) and (found := interval(gold)) is not None:
             gold = found
         if isinstance(answer, Relation) and (found := interval(answer)) is not None:
             answer = found
+        if isinstance(answer, Ratio) and self.gold.ratio and isinstance(gold, Scalar):
+            answer = quotient(answer)
         if _several(gold) or _several(answer):
             return self.same_values(gold, answer)
         if isinstance(gold, Relation) or isinstance(answer, Relation):
@@ -245,6 +249,8 @@ class _Comparer:
                 len(row) == 1 and self.same_value(row[0], part)
                 for row, part in zip(gold.rows, components(answer.text), strict=False)
             )
+        if isinstance(answer, Scalar):
+            answer = identity(answer.text, len(gold.rows)) or answer
         if isinstance(answer, Matrix):
             rows = answer.rows
         elif isinstance(answer, Bracketed) and all(isinstance(i, Bracketed) for i in answer.items):
@@ -266,6 +272,8 @@ class _Comparer:
     def same_value(self, gold: str, answer: str) -> bool:
         """Two formulas, each perhaps with a unit; Math-Verify's word on what cannot be read."""
         verdict, self.rule = same_value(gold, answer, self.gold.unit + self.gold.power)
+        if not verdict and self.gold.measured and rounds_to(gold, answer):
+            verdict, self.rule = True, "rounded"
         if verdict is not None:
             return verdict
         self.rule = "symbolic"

@@ -18,6 +18,9 @@ class Gold:
     text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
     unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
     power: of a unit of length, "^2" for an area and "^3" for a volume.
+    ratio: whether a ratio is asked for, so that 3:4 is 3/4.
+    measured: whether a decimal is a rounded amount, so that what has more digits and rounds to it
+    is the same.
     rules: the names of what was done to the text of the row.
     """
 
@@ -26,6 +29,8 @@ class Gold:
     unit: str = ""
     rules: tuple[str, ...] = ()
     power: str = ""
+    ratio: bool = False
+    measured: bool = False
 
 
 _E_NOTATION = re.compile(r"^([-+]?)(\d+(?:\.\d+)?)[eE]([-+]?)0*(\d+)$")
@@ -44,6 +49,7 @@ _ASKS_UNIT = re.compile(
     re.IGNORECASE,
 )
 """Units of which another size may stand in an answer."""
+_ASKS_RATIO = re.compile(r"\bratio\b", re.IGNORECASE)
 _CHOICE = re.compile(r"^\\text\{\s*\(([A-E])\)\s*\}$")
 _TEXT = re.compile(r"^\\text\{([^{}]*[A-Za-z]{2,}[^{}]*)\}$")
 
@@ -97,11 +103,11 @@ RULES: tuple[Rule, ...] = (
 """Applied in this order to the text of a row."""
 
 
-def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
+def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bool = False) -> Gold:
     """The gold of a row.
 
     raw: its text or number. question: read for a percentage that is asked for.
-    unit: what a column of the row says that the answer is counted in.
+    unit: what a column of the row says that the answer is counted in. measured: see `Gold`.
     """
     text = str(raw).strip()
     used = []
@@ -134,4 +140,5 @@ def canonical_gold(raw: object, question: str = "", unit: str = "") -> Gold:
         else:
             unit = ""
     name, mark, power = unit.partition("^")
-    return Gold(text, "value", name, tuple(used), mark + power)
+    ratio = _ASKS_RATIO.search(_last_sentence(question)) is not None
+    return Gold(text, "value", name, tuple(used), mark + power, ratio, measured)

@@ -26,7 +26,7 @@ class Schema:
     """Where a benchmark keeps its parts. id: column; None numbers the rows from 0.
 
     question: columns, the first that is there. gold: reads the text of the gold, "" for none.
-    needs: the columns that `gold` reads.
+    needs: the columns that `gold` reads. measured: its decimals are rounded amounts.
     """
 
     id: str | None
@@ -34,6 +34,7 @@ class Schema:
     gold: Callable[[Row], object]
     needs: tuple[str, ...]
     level: str | None = None
+    measured: bool = False
 
 
 def _boxed(row: Row) -> object:
@@ -57,7 +58,7 @@ SCHEMAS: dict[str, Schema] = {
     "aime25": _PLAIN,
     "amc23": _PLAIN,
     "math500": Schema("unique_id", ("problem",), lambda row: row["answer"], ("answer",), "level"),
-    "minerva_math": Schema("idx", ("problem",), _boxed, ("solution",)),
+    "minerva_math": Schema("idx", ("problem",), _boxed, ("solution",), measured=True),
     "gsm8k": Schema(None, ("question",), _hashed, ("answer",)),
     "olympiadbench": Schema("id", ("question",), _first_final, ("final_answer",)),
 }
@@ -111,7 +112,9 @@ def _problem(schema: Schema, row: Row, number: int, place: str) -> MathProblem:
     return MathProblem(
         id=str(row.get("idx", number) if schema.id is None else row[schema.id]),
         question=str(asked),
-        gold=canonical_gold(raw, str(asked), unit if isinstance(unit, str) else ""),
+        gold=canonical_gold(
+            raw, str(asked), unit if isinstance(unit, str) else "", schema.measured
+        ),
         level=level if isinstance(level, int) and not isinstance(level, bool) else None,
     )
 

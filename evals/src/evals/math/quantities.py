@@ -1,7 +1,4 @@
-"""The same amount in another unit: 90 degrees are pi/2 radians, and 2 hours 120 minutes.
-
-Areas and volumes are not converted.
-"""
+"""The same amount in another unit: 90 degrees are pi/2 radians, and 2 hours 120 minutes."""
 
 import re
 from fractions import Fraction
@@ -59,11 +56,21 @@ def _size(unit: str) -> tuple[str, Fraction]:
 
 def converted(tree: Tree, unit: str, wanted: str) -> Tree | None:
     """A value in another unit; None where the two do not measure the same."""
-    kind, size = _SIZES.get(unit, ("", _ONE))
-    wanted_kind, wanted_size = _SIZES.get(wanted, ("", _ONE))
+    (kind, size), (wanted_kind, wanted_size) = map(_measured, (unit, wanted))
     if not kind or kind != wanted_kind:
         return None
     return ("divide", ("multiply", tree, size), wanted_size)
+
+
+def _measured(unit: str) -> tuple[str, Tree]:
+    """What a unit measures, and its size; an area or a volume of a length: cm^2."""
+    name, _, power = unit.partition("^")
+    kind, size = _SIZES.get(name, ("", _ONE))
+    if not power:
+        return kind, size
+    if kind not in ("metre", "foot"):
+        return "", _ONE
+    return f"{kind}^{power}", ("power", size, ("number", Fraction(power)))
 
 
 def has_pi(tree: Tree) -> bool:

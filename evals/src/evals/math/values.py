@@ -1,6 +1,7 @@
 """Whether two formulas, each perhaps with a unit, have the same value."""
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 
 from evals.math.formulas.constants import respelled
@@ -12,6 +13,7 @@ from evals.math.quantities import converted, has_pi
 
 _INFINITIES = {"\\infty": 1, "+\\infty": 1, "-\\infty": -1, "infty": 1, "oo": 1, "-oo": -1}
 """Ends of intervals, by their signs."""
+_DECIMAL = re.compile(r"(-?)(\d+(?:\.\d+)?)(?:\s*\\cdot\s*10\s*\^\s*\{?\s*(-?\d{1,3})\s*\}?)?")
 _STRANGE = re.compile(r"\\(?!(?:text|frac|sqrt|cdot|pi|circ)(?![A-Za-z]))[A-Za-z]")
 """A command that may mean something here but is not read."""
 
@@ -53,6 +55,23 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
     if unread and (not numeric or _STRANGE.search(answer)):
         return None, "unreadable"
     return False, "value"
+
+
+def rounds_to(gold: str, answer: str) -> bool:
+    """Whether a number has more digits than a gold of two or more, and rounds to it."""
+    wanted, found = (_decimal(without_unit(text, words=True)[0]) for text in (gold, answer))
+    if wanted is None or found is None or wanted.as_tuple().exponent == 0:
+        return False
+    digits, more = (len(number.as_tuple().digits) for number in (wanted, found))
+    return 2 <= digits < more < 28 and found.quantize(wanted, ROUND_HALF_UP) == wanted
+
+
+def _decimal(text: str) -> Decimal | None:
+    match = _DECIMAL.fullmatch(text.strip())
+    if match is None:
+        return None
+    sign, digits, power = match.groups()
+    return Decimal(f"{sign}{digits}e{power or 0}")
 
 
 def squeezed(text: str) -> str:

@@ -112,6 +112,7 @@ _PERMUTED = re.compile(
 )
 _SCALED = re.compile(r"(-?\d+(?:/\d+)?|-?\\frac\s*\{\d+\}\s*\{\d+\})\s*(?:\\cdot)?\s*\((.+)\)")
 """A number times a vector: 1/2 (3, 4)."""
+_IDENTITY = re.compile(r"(.*?)\s*(?:I|\\mathbf\s*\{?I\}?)(?:_\s*\{?[234]\}?)?", re.DOTALL)
 _PLAIN_SET = re.compile(r"^\{([^{}\\]+,[^{}\\]+)\}$")
 _OUTWARD = re.compile(r"^\]([^\[\]]+,[^\[\]]+)([\[\]])$|^(\[)([^\[\]]+,[^\[\]]+)\[$")
 _LABEL = re.compile(
@@ -163,6 +164,22 @@ def shape(text: str) -> Form:
     if ratio:
         return Ratio(tuple(part.strip() for part in text.split(":")))
     return _bracketed(text)
+
+
+def identity(text: str, size: int) -> Matrix | None:
+    """A multiple of the identity matrix, written out: -I, 2 I_3."""
+    found = _IDENTITY.fullmatch(text)
+    if found is None:
+        return None
+    one = found[1] if found[1].strip("+- ") else f"{found[1]}1"
+    places = range(size)
+    return Matrix(tuple(tuple(one if i == k else "0" for k in places) for i in places))
+
+
+def quotient(ratio: Ratio) -> Form:
+    """3:4 as 3/4."""
+    first, *rest = ratio.parts
+    return Scalar(rf"\frac{{{first}}}{{{rest[0]}}}") if len(rest) == 1 else ratio
 
 
 def _transposed(form: Form) -> Form:

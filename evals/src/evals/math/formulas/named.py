@@ -44,6 +44,20 @@ def point(listing: Listing) -> Bracketed | None:
     return Bracketed("(", ")", tuple(shape(item.sides[1]) for item in items))
 
 
+def points(listing: Listing) -> Listing | None:
+    """The points (0, 1) and (1, 0) that x=0, y=1 or x=1, y=0 says."""
+    items = [i for i in listing.items if isinstance(i, Relation) and i.signs == ("=",)]
+    names, values = [i.sides[0] for i in items], [shape(i.sides[1]) for i in items]
+    width = len(set(names))
+    times = len(names) // max(1, width)
+    if len(items) < len(listing.items) or min(width, times) < 2 or names != names[:width] * times:
+        return None
+    if not all(map(is_name, names)):
+        return None
+    starts = range(0, len(values), width)
+    return Listing(tuple(Bracketed("(", ")", tuple(values[i : i + width])) for i in starts))
+
+
 def derived(listing: Listing) -> Form | None:
     """The last of a = 3, b = 4, a + b = 7: what is computed from the values before it."""
     items = [item for item in listing.items if isinstance(item, Relation) and "=" in item.signs]
