@@ -14,6 +14,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from evals.engine.decoder import Decoder
 from evals.engine.generation import StackedEngine, TokenRequest
 from evals.engine.request import Request
 from evals.engine.stacked_lora import stack_adapters
@@ -141,6 +142,31 @@ def test_samples_come_as_they_are_made(tiny, stack, tokenizer):
     assert [found[i] for i in range(20)] == engine.rollouts(asked)
     owners = [asked[i].adapter for i in found]
     assert len(set(owners)) == 1 + sum(a != b for a, b in pairwise(owners)), "member by member"
+
+
+@pytest.mark.parametrize("common", [31, 40])
+def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, common):
+    read = []
+    prefill = Decoder.prefill
+    monkeypatch.setattr(
+        Decoder,
+        "prefill",
+        lambda self, ids, *rest: read.append(tuple(ids.shape)) or prefill(self, ids, *rest),
+    )
+    beginning = tuple(range(2, 2 + common))
+    asked = [
+        replace(request, prompt_ids=(*beginning, i % 5 + 2, *request.prompt_ids))
+        for i, request in enumerate(requests(tiny, 16))
+    ]
+    asked.append(replace(asked[0], prompt_ids=(*beginning, 7), seed=5))
+    together = engine.rollouts(asked)
+    longest = max(len(request.prompt_ids) for request in asked)
+    wanted = [(4, 40), (17, longest - 40)] if common == 40 else [(17, longest)]
+    assert read == wanted
+    for request, rollout in zip(asked, together, strict=True):
+        alone = engine.rollouts([request])[0]
+        assert rollout.completion_ids == alone.completion_ids
+        assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
 
 def test_equal_prompts_are_sampled_independently(tiny, engine):
