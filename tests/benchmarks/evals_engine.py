@@ -5,19 +5,27 @@ with one thread. Printed are tokens a second, their ratio, and how many completi
 can turn an arg max).
 
     python tests/benchmarks/evals_engine.py [--model nano] [--adapters 4] [--tokens 64]
+        [--benchmark gsm8k --data FILE --recipe azr]
+
+Prompts are programs of nano's own benchmark, or those of a published one as a recipe asks it, which
+all begin alike: that our engine reads once per adapter.
 """
 
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evals import HFEngine, Request, load_benchmark
+from evals.benchmarks.data import Data
 from evals.engine.base_model import resolve
+from evals.recipes.render import find_recipe, render
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")
@@ -31,11 +39,15 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--benchmark", default="nano_code_o")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--recipe")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    questions = load_benchmark("nano_code_o").questions
-    prompts = [q.fields["prompt"] for q in questions[:: len(questions) // arguments.prompts]]
-    prompts = prompts[: arguments.prompts]
+    tokenizer = AutoTokenizer.from_pretrained(resolve(arguments.model), padding_side="left")
+    questions = load_benchmark(arguments.benchmark, Data(arguments.data)).questions
+    chosen = questions[:: len(questions) // arguments.prompts][: arguments.prompts]
+    prompts = [asked(arguments, question.fields, tokenizer) for question in chosen]
     with tempfile.TemporaryDirectory() as folder:
         model = AutoModelForCausalLM.from_pretrained(resolve(arguments.model), dtype=torch.float32)
         folders = {
@@ -47,7 +59,6 @@ def main() -> None:
             "ours": lambda: ours(engine, list(folders), prompts, arguments.tokens),
             "PEFT in turns": lambda: theirs(peft, tokenizer, list(folders), prompts, arguments),
         }
-        tokenizer = AutoTokenizer.from_pretrained(resolve(arguments.model), padding_side="left")
         peft = None
         for name, place in folders.items():
             if peft is None:
@@ -67,6 +78,13 @@ def main() -> None:
     for name, speed in best.items():
         print(f"{name}: {speed:,.0f} tokens/s, {speed / best['PEFT in turns']:.2f} times PEFT")
     print(f"{differ} of {len(one)} completions differ")
+
+
+def asked(arguments: argparse.Namespace, fields: Mapping[str, str], tokenizer: Any) -> str:
+    """The text of one prompt."""
+    if arguments.recipe is None:
+        return fields["prompt"]
+    return render(find_recipe(arguments.recipe), arguments.benchmark, fields, tokenizer)
 
 
 def write_adapter(model: torch.nn.Module, folder: Path, seed: int) -> Path:
