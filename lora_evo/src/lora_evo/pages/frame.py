@@ -6,6 +6,7 @@ be closed from inside; the policy admits this style and this script alone, and n
 
 import base64
 import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,15 +15,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lora_evo.pages.theme import DARK, LIGHT
+
+if find_spec("vl_convert") is None:  # imported where it is needed: 8 MB that most pages do without
+    raise ModuleNotFoundError("No module named 'vl_convert'", name="vl_convert")
 
 Charts = Mapping[str, alt.TopLevelMixin]
 """Charts by name; a template places one with `data-chart`, and a file is called so."""
@@ -60,7 +64,7 @@ def written(template: str, charts: Charts, *, package: str = "lora_evo", **value
         charts={name: specification(chart) for name, chart in charts.items()},
         themes={"light": LIGHT, "dark": DARK},
         style=Markup(style),
-        script=Markup(script),
+        script=script,
         policy=f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
         "base-uri 'none'; form-action 'none'",
     )
@@ -93,6 +97,8 @@ def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 def save_charts(charts: Charts, folder: Path) -> None:
     """Write every chart into a folder, as SVG and as PNG of twice the resolution."""
+    import vl_convert
+
     folder.mkdir(parents=True, exist_ok=True)
     theme = LIGHT | {"background": "white"}
     for name, chart in charts.items():
@@ -120,22 +126,26 @@ def _cleaned(value: Any) -> Any:
 
 
 @cache
-def _library(package: str) -> str:
+def _library(package: str) -> Markup:
     """Vega-Lite and all it needs, ending with the script that draws the charts.
 
-    Kept in the user's cache folder, since it takes two seconds and 100 MB to make.
+    Kept in the user's cache folder, since it takes two seconds and 100 MB to make; in ASCII, which
+    Python holds in a byte a character.
     """
     script = _packaged("lora_evo", "draw.js") + _packaged(package, "more.js")
     name = hashlib.sha256(f"{version('vl-convert-python')}\n{script}".encode()).hexdigest()
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     kept = Path(home) / "populab" / "pages" / f"{name}.js"
     with suppress(OSError, UnicodeError):
-        return kept.read_text(encoding="utf-8")
-    made = str(vl_convert.javascript_bundle(script))
+        return Markup(kept.read_text(encoding="ascii"))
+    import vl_convert
+
+    bundle = str(vl_convert.javascript_bundle(script))
+    made = Markup(re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], bundle))
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(f".{os.getpid()}")
-        partial.write_text(made, encoding="utf-8")
+        partial.write_text(made, encoding="ascii")
         partial.replace(kept)
     return made
 

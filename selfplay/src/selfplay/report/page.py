@@ -50,8 +50,8 @@ def report_charts(runs: Sequence[Run]) -> Charts:
 
 def report_page(runs: Sequence[Run], gallery_steps: Sequence[int] = ()) -> str:
     """Return the page of these runs."""
-    charts, places = _drawn(runs)
     cards, left_out = gallery(runs, gallery_steps, MOST_BYTES)
+    charts, places = _drawn(runs)
     return written(
         "run.html",
         charts,
