@@ -56,7 +56,7 @@ _APPROXIMATELY = re.compile(
     r"\s*(?:\\text\{)?[\s,(]*(?:or\s+)?(?:approximately|about|roughly)\b.*$", re.DOTALL
 )
 """A rounded value after the exact one."""
-_AGAIN = re.compile(r",?\s*\(?(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*")
+_AGAIN = re.compile(r",?\s*(?:\bi\.e\.|\bthat is,|\bwhich is|\bnamely)[,:]?\s*")
 """What is said again in other words: 2 hours, i.e. 120 minutes."""
 _IMPLIES = re.compile(r"^.*(?:⟹|⇒|\\(?:implies|Rightarrow|Longrightarrow)(?![A-Za-z]))", re.DOTALL)
 _SIGNS = re.compile(r"(?:\\(?:pm|mp)\s*){2}")
@@ -272,7 +272,7 @@ class _Comparer:
     def same_value(self, gold: str, answer: str) -> bool:
         """Two formulas, each perhaps with a unit; Math-Verify's word on what cannot be read."""
         verdict, self.rule = same_value(gold, answer, self.gold.unit + self.gold.power)
-        if not verdict and self.gold.measured and rounds_to(gold, answer):
+        if self.rule == "value" and self.gold.measured and not verdict and rounds_to(gold, answer):
             verdict, self.rule = True, "rounded"
         if verdict is not None:
             return verdict

@@ -59,8 +59,11 @@ def same_value(gold: str, answer: str, unit: str) -> tuple[bool | None, str]:
 
 def rounds_to(gold: str, answer: str) -> bool:
     """Whether a number has more digits than a gold of two or more, and rounds to it."""
-    wanted, found = (_decimal(without_unit(text, words=True)[0]) for text in (gold, answer))
-    if wanted is None or found is None or wanted.as_tuple().exponent == 0:
+    (first, asked), (second, given) = (without_unit(text, words=True) for text in (gold, answer))
+    wanted, found = _decimal(first), _decimal(second)
+    if wanted is None or found is None or given == "percent" or units_differ(asked, given):
+        return False
+    if wanted.as_tuple().exponent == 0 or found.adjusted() > wanted.adjusted() + 1:
         return False
     digits, more = (len(number.as_tuple().digits) for number in (wanted, found))
     return 2 <= digits < more < 28 and found.quantize(wanted, ROUND_HALF_UP) == wanted
