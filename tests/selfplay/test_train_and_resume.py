@@ -165,6 +165,32 @@ def test_ctrl_c_in_any_phase_loses_nothing(runs, whole, tmp_path, monkeypatch):
     assert runs.outcome(home) == whole.outcome
 
 
+def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monkeypatch):
+    home = tmp_path / "run"
+    going_on = ("resume", "--workers", "1", home, "--quiet")
+
+    def interrupt(module, name, when):
+        real = getattr(module, name)
+
+        def interrupted(*args):
+            if (home / "checkpoints" / "step-0").exists() and when(*args):
+                os.kill(os.getpid(), signal.SIGINT)
+            return real(*args)
+
+        patch.setattr(module, name, interrupted)
+
+    with monkeypatch.context() as patch:
+        interrupt(loop, "append_rows", lambda path, _: path.name == "metrics.jsonl")
+        stopped(command(*runs.arguments(home)), "interrupted", code=130)
+    assert (home / "checkpoints" / "step-1").exists()
+    with monkeypatch.context() as patch:
+        interrupt(atomic.os, "replace", _into_checkpoints)
+        stopped(command(*going_on), "interrupted", code=130)
+    assert (home / "checkpoints" / "step-2").exists()
+    assert command(*going_on).exit_code == 0
+    assert runs.outcome(home) == whole.outcome
+
+
 def _into_checkpoints(source, target, **_):
     return os.path.basename(os.path.dirname(target)) == "checkpoints"
 

@@ -47,6 +47,7 @@ from selfplay.step.checkpoint import (
 )
 from selfplay.step.credit import assign_credit
 from selfplay.step.evolution import evolve
+from selfplay.step.interruption import interrupt_deferred
 from selfplay.step.phases import match, propose, sampled_tokens, solve, verify
 from selfplay.step.progress import Progress
 from selfplay.step.step_record import metrics_row, task_rows
@@ -96,13 +97,14 @@ def train_step(run: Run, progress: Progress) -> None:
         clock.phase("measure")
         measured = measure_members(run, step)
         append_rows(run.directory / YARDSTICK, measured)
-    row = msgspec.structs.replace(row, seconds=clock.stop())
-    append_rows(run.directory / METRICS, [row])
-    resources = ResourceRow(step, memory_mb(), run.parts.end_step())
-    append_rows(run.directory / RESOURCES, [resources])
-    run.step = step
-    if step % run.config.save_every == 0 or step == run.config.steps:
-        save_checkpoint(run)
+    with interrupt_deferred():  # a step that is done and nearly kept is not thrown away
+        row = msgspec.structs.replace(row, seconds=clock.stop())
+        append_rows(run.directory / METRICS, [row])
+        resources = ResourceRow(step, memory_mb(), run.parts.end_step())
+        append_rows(run.directory / RESOURCES, [resources])
+        run.step = step
+        if step % run.config.save_every == 0 or step == run.config.steps:
+            save_checkpoint(run)
     progress.step(row, measured, resources.workers)
     run.trackers.log(step_metrics(row, measured, factor * run.config.learner.learning_rate), step)
 
