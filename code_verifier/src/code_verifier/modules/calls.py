@@ -1,7 +1,8 @@
 """The child that calls one function of an ordinary module with many inputs, and reports values.
 
-The report is text of JSON, a line for each value, and nothing in it is believed: whoever reads it
-compares the values outside, and this process never holds what they are compared with.
+The report is lines of JSON, a list of values each and the ending last, and nothing in it is
+believed: whoever reads it compares the values outside, and this process never holds what they are
+compared with.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SPENT = 72
 """Exit code of a program that slept longer than it may run."""
 _FLUSH_BYTES = 1 << 16
+_VALUE_BYTES = 80
 _DIGITS = 4300
 _REASON_CHARS = 300
 
@@ -73,11 +75,11 @@ def describe_fully(value: Any, draw: bool) -> tuple[str, str, str | None, int, b
 
 
 class Report:
-    """Lines for the caller, sent a piece at a time. text_chars: longer texts are left out."""
+    """Lines for the caller, many values in each. text_chars: longer texts are left out."""
 
     def __init__(self, text_chars: int) -> None:
         self._most = text_chars
-        self._lines: list[str] = []
+        self._values: list[tuple[Any, ...]] = []
         self._size = 0
 
     def value(
@@ -86,26 +88,24 @@ class Report:
         """One value: its description, and the processor seconds that it took."""
         name, digest, text, chars, floats = found
         sent = text if chars <= self._most or full else None
-        self._add([name, digest, sent, chars, floats, spent])
+        self._values.append((name, digest, sent, chars, floats, spent))
+        self._size += _VALUE_BYTES + (len(sent) if sent else 0)
+        if self._size > _FLUSH_BYTES:
+            self._send(self._values)
+            self._values, self._size = [], 0
 
     def end(self, how: str, error: BaseException | None) -> NoReturn:
         """The last line; then the process leaves without finalisers."""
         gc.disable()
-        self._add([how, "" if error is None else reason(error)])
-        self._send()
+        if self._values:
+            self._send(self._values)
+        self._send([how, "" if error is None else reason(error)])
         os._exit(0)
 
-    def _add(self, line: list[Any]) -> None:
-        self._lines.append(json.dumps(line))
-        self._size += len(self._lines[-1])
-        if self._size > _FLUSH_BYTES:
-            self._send()
-
-    def _send(self) -> None:
-        view = memoryview("".join(line + "\n" for line in self._lines).encode())
+    def _send(self, line: list[Any]) -> None:
+        view = memoryview(json.dumps(line).encode() + b"\n")
         while view:
             view = view[os.write(RESULT_FD, view) :]
-        self._lines, self._size = [], 0
 
 
 def reason(error: BaseException) -> str:

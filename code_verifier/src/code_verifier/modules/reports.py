@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 _NAME_CHARS = 200
 _DIGEST_CHARS = 32
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A returned value. See `values.describe`.
 
     digest: equal for values that Python holds equal; "" for one that equals nothing.
@@ -60,24 +59,25 @@ def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | 
     values: list[Value] = []
     for line in data.split(b"\n"):
         try:
-            row: Any = json.loads(line)
+            rows: Any = json.loads(line)
         except (ValueError, RecursionError):
-            return values, None
-        if not isinstance(row, list):
-            return values, None
-        if len(row) == 2 and all(isinstance(item, str) for item in row):
-            ending, reason = row
-            known = ending in ("exception", "module") or (ending == "done" and len(values) == most)
-            return values, (ending, reason) if known else None
-        value = _value(row)
-        if value is None or len(values) == most:
-            return values, None
-        values.append(value)
+            break
+        if not isinstance(rows, list):
+            break
+        if len(rows) == 2 and isinstance(rows[0], str) and isinstance(rows[1], str):
+            known = rows[0] in ("exception", "module")
+            known = known or (rows[0] == "done" and len(values) == most)
+            return values, (rows[0], rows[1]) if known else None
+        for row in rows:
+            value = _value(row)
+            if value is None or len(values) == most:
+                return values, None
+            values.append(value)
     return values, None
 
 
-def _value(row: list[Any]) -> Value | None:
-    if len(row) != 6:
+def _value(row: Any) -> Value | None:
+    if not isinstance(row, list) or len(row) != 6:
         return None
     name, digest, text, chars, floats, spent = row
     plain = isinstance(name, str) and isinstance(digest, str) and isinstance(chars, int)

@@ -11,6 +11,7 @@ import marshal
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from code_verifier.errors import SandboxUnavailable
@@ -32,11 +33,18 @@ _RECURSION = 1000
 class ModuleRunner(Closing):
     """Fork servers for ordinary programs; a context manager, and safe to use by many threads.
 
-    memory_mb: MiB of address space that a program may use. Raises SandboxUnavailable where the
-    kernel's filter cannot be had, unless `allow_weak`.
+    memory_mb: MiB of address space that a program may use. slots: a program runs while it holds
+    one of these; runners may share them. Raises SandboxUnavailable where the kernel's filter cannot
+    be had, unless `allow_weak`.
     """
 
-    def __init__(self, memory_mb: int = 4096, allow_weak: bool = False) -> None:
+    def __init__(
+        self,
+        memory_mb: int = 4096,
+        allow_weak: bool = False,
+        slots: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._slots = nullcontext() if slots is None else slots
         self._memory = memory_mb * _MIB
         self._allow_weak = allow_weak
         self._lock = threading.Lock()
@@ -153,7 +161,8 @@ class ModuleRunner(Closing):
                 if process.pid is None:
                     process.start()
                     self._inspect(process)
-                reply = process.ask(body, time.monotonic() + grace)
+                with self._slots:
+                    reply = process.ask(body, time.monotonic() + grace)
             except ProcessLost as error:
                 lost = f"a fork server was lost: {error}"
                 continue

@@ -13,18 +13,20 @@ from __future__ import annotations
 import hashlib
 import marshal
 from itertools import chain, islice
+from math import isfinite
 from operator import ne
 
 from code_verifier.modules import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 _EXACT = frozenset({int, str, bytes, type(None)})
-_NUMBERS = (bool, float, complex)
+_REAL = frozenset({bool, int, float})
 _SEQUENCES = (list, tuple)
+_NORMAL = _EXACT | frozenset(_SEQUENCES)
 _SETS = (set, frozenset)
 _BASES = (bool, int, float, complex, str, bytes, bytearray, *_SEQUENCES, *_SETS, dict)
 _MAX_DEPTH = 100
@@ -47,10 +49,13 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
     The text is None for what is not data, of length -1; the name is then all there is. It is also
     None where the normal form has over four million bytes, whose number stands for its length.
     """
-    name = _named(type(value))
+    kind = type(value)
+    name = _named(kind)
     coded: str | None = None
     try:
-        kinds = _kinds(value)
+        # Most values are no containers, and need no walk.
+        plain = kind is int or kind is str or kind is bool or kind is float or kind is _NONE
+        kinds = {kind} if plain else _kinds(value)
         if kinds is None:
             value = _drawn(value) if draw else value
             coded = _coded(value, _MAX_DEPTH)
@@ -61,7 +66,7 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
             kinds = _kinds(value)
         if kinds is None:
             raise Opaque
-        found, size = _digest(value, normal=kinds <= _EXACT | set(_SEQUENCES))
+        found, size = _digest(value, normal=kinds <= _NORMAL)
         text = coded or (_text(value) if size < _HUGE else None)
     except (Opaque, RecursionError, ValueError):
         return name, "", None, -1, False
@@ -92,37 +97,32 @@ def _digest(value: Any, normal: bool) -> tuple[str, int]:
 def _named(kind: type) -> str:
     """The name of a type; another type with the name of a built-in one gets one of its own."""
     name = str(_name_of(kind))
-    builtin = kind is _NONE or any(kind is base for base in _BASES)
-    return name if builtin or name not in _BASE_NAMES else f"another {name}"
+    if name not in _BASE_NAMES or kind is _NONE or any(kind is base for base in _BASES):
+        return name
+    return f"another {name}"
 
 
 def _kinds(value: Any) -> set[type] | None:
     """All types in a value, or None when one is not a built-in type of data itself."""
     found: set[type] = set()
-    for members in _levels(value):
-        kinds = set(map(type, members()))
+    for _, kinds in _levels(value):
         if not all(any(kind is base for base in _BASES) or kind is _NONE for kind in kinds):
             return None
         found |= kinds
     return found if kinds.isdisjoint(_CONTAINERS) else None
 
 
-def _levels(value: Any) -> Iterator[Callable[[], Iterable[Any]]]:
-    """Iterables over the members of a value by depth, at most 100 levels: the work per member is
-    done by the interpreter's own loops, and only containers are listed."""
+def _levels(value: Any) -> Iterator[tuple[list[Any], set[type]]]:
+    """Containers by depth, at most 100 levels, and the types of what they hold: the work per
+    member is done by the interpreter's own loops, and only containers are listed."""
     containers: list[Any] = [[value]]
     for _ in range(_MAX_DEPTH):
-        if not containers:
+        kinds = set(map(type, chain.from_iterable(map(_members, containers))))
+        yield containers, kinds
+        if kinds.isdisjoint(_CONTAINERS):
             return
-        of = containers
-        yield lambda of=of: chain.from_iterable(map(_members, of))  # type: ignore[misc]
-        containers = [
-            member
-            for container in of
-            if not _CONTAINERS.isdisjoint(map(type, _members(container)))
-            for member in _members(container)
-            if type(member) in _CONTAINERS
-        ]
+        inner = chain.from_iterable(map(_members, containers))
+        containers = [member for member in inner if type(member) in _CONTAINERS]
 
 
 def _members(container: Any) -> Iterable[Any]:
@@ -283,4 +283,17 @@ def _normal(value: Any) -> Any:
 
 def _holds_nan(value: Any) -> bool:
     """Whether some number in it differs from itself; containers are equal to themselves."""
-    return any(any(map(ne, members(), members())) for members in _levels(value))
+    for containers, kinds in _levels(value):
+        if float in kinds or complex in kinds:
+            one, two, three = (chain.from_iterable(map(_members, containers)) for _ in range(3))
+            if not (kinds <= _REAL and _sums_up(one)) and any(map(ne, two, three)):
+                return True
+    return False
+
+
+def _sums_up(numbers: Iterable[float]) -> bool:
+    """Whether their sum is finite, so that no NaN is among them: sooner seen than each of them."""
+    try:
+        return isfinite(sum(numbers, 0.0))
+    except OverflowError:
+        return False

@@ -14,12 +14,16 @@ _REMEMBERED = 4096
 
 
 def ordered_map(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int, share: bool = False
+    function: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    workers: int,
+    share: bool = False,
+    ahead: int = _AHEAD,
 ) -> Iterator[_Result]:
     """`map(function, items)` by `workers + 1` threads, results in the order of the items.
 
-    One thread more than can execute prepares what comes next. Reads at most `8 * workers` items
-    ahead of the result last taken. An exception of `function` or of the iterable arrives at its
+    One thread more than can execute prepares what comes next. Reads at most `ahead * workers`
+    items beyond the result last taken. An exception of `function` or of the iterable arrives at its
     place in the order. Leaving early drops what has not started, and does not wait for the rest.
     share: items are hashable, and equal ones among the last 4096 have one result.
     """
@@ -42,7 +46,7 @@ def ordered_map(
 
     try:
         while True:
-            while end is None and len(pending) < _AHEAD * workers:
+            while end is None and len(pending) < ahead * workers:
                 try:
                     item = next(iterator)
                 except Exception as error:

@@ -7,6 +7,7 @@ harness; its clock is the wall's, so on a busy machine it fails programs that pa
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from evals.errors import EvalsError
 
 PASS, FAIL, TIMEOUT = "pass", "fail", "timeout"
 _LEAST_BYTES = 1 << 24
+_AHEAD = 32  # one program may take as long as hundreds of others
 _LATE = frozenset({"cpu", "total", "idle"})
 
 
@@ -57,7 +59,7 @@ class ContestGrader(Closing):
         self._workers = workers
         self._timeout_s = timeout_s
         self._compat = lcb_compat
-        self._runner = ModuleRunner(memory_mb, allow_weak)
+        self._runner = ModuleRunner(memory_mb, allow_weak, threading.Semaphore(workers))
 
     def close(self) -> None:
         """End all processes."""
@@ -77,7 +79,7 @@ class ContestGrader(Closing):
 
     def grade_many(self, samples: Iterable[tuple[ContestProblem, str]]) -> Iterator[ContestVerdict]:
         """Verdicts in the order of the samples; lazy, and as parallel as there are workers."""
-        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers)
+        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _script(self, program: str, tests: Sequence[ContestTest]) -> ContestVerdict:
         before = prelude.PRELUDE

@@ -35,6 +35,7 @@ _LONGEST_S = 1e6
 _PIECE_S = 2.0
 _RECURSION = 976  # leaves as many calls as 1000 does below the frames of `evalplus.evaluate`
 _REMEMBERED = 8
+_AHEAD = 32  # one program may take as long as hundreds of others
 _LATE = frozenset({"left", "crash", "idle", "total", "memory"})
 
 
@@ -93,8 +94,9 @@ class FunctionGrader(Closing):
         self._compat = compat
         self._cache = cache if cache is not None else cache_folder()
         # Two sets of processes: what ran a reference solution never holds a candidate.
-        self._references = ModuleRunner(memory_mb, allow_weak)
-        self._candidates = ModuleRunner(memory_mb, allow_weak)
+        slots = threading.Semaphore(workers)
+        self._references = ModuleRunner(memory_mb, allow_weak, slots)
+        self._candidates = ModuleRunner(memory_mb, allow_weak, slots)
         self._lock = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._expected: dict[int, tuple[FunctionProblem, tuple[tuple[Value, ...], ...]]] = {}
@@ -119,7 +121,7 @@ class FunctionGrader(Closing):
         self, samples: Iterable[tuple[FunctionProblem, str]]
     ) -> Iterator[FunctionVerdict]:
         """Verdicts in the order of the samples; lazy, and as parallel as there are workers."""
-        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers)
+        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _references_of(self, problem: FunctionProblem) -> tuple[tuple[Value, ...], ...]:
         """Expected values of both runs, remembered for the problems of late."""
@@ -149,8 +151,7 @@ class FunctionGrader(Closing):
         expected: tuple[Value, ...],
     ) -> _Outcome:
         found: list[Value] = []
-        for start, stop in _pieces(expected):
-            calls = self._call(problem, program, inputs, expected, start, stop)
+        for calls in self._calls(problem, program, inputs, expected):
             found += calls.values
             done = len(found)
             wrong = self._first_wrong(problem, program, inputs, expected, found)
@@ -159,6 +160,22 @@ class FunctionGrader(Closing):
             if calls.ending != "done":
                 return _outcome(calls, done)
         return _Outcome(PASS)
+
+    def _calls(
+        self,
+        problem: FunctionProblem,
+        program: str,
+        inputs: Sequence[Arguments],
+        expected: tuple[Value, ...],
+    ) -> Iterator[Calls]:
+        """The pieces of a run: the first alone, since most wrong programs fail in it."""
+
+        def call(piece: tuple[int, int]) -> Calls:
+            return self._call(problem, program, inputs, expected, *piece)
+
+        first, *rest = _pieces(expected)
+        yield call(first)
+        yield from ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
 
     def _call(
         self,
