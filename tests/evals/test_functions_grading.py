@@ -1,12 +1,17 @@
 """Grading of whole programs: verdicts, reasons, order, and faults of ours."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from function_tasks import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
 
+from code_verifier.sandbox.process import Process
 from evals import EvalsError
+from evals.functions import grader as grading
 from evals.functions.grader import FunctionGrader, FunctionVerdict
 from evals.functions.problem import FunctionProblem
 
@@ -125,3 +130,32 @@ def test_settings_that_make_no_sense() -> None:
         FunctionGrader(time_factor=0)
     with pytest.raises(EvalsError, match="compat"):
         FunctionGrader(compat="0.3.2")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pieces_of_a_run_are_shared_out_and_change_no_verdict(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = ["", "    return [x, x] if x != 2 else 0", "    return [x, x]"]
+    programs = [TASK.reference, *(f"def double(x):\n{program}" for program in programs)]
+    samples = [(TASK, program) for program in programs * 3]
+    with FunctionGrader(cache=tmp_path) as whole:
+        wanted = list(whole.grade_many(samples))
+    ask, lock, running, most = Process.ask, threading.Lock(), [0], [0]
+
+    def counted(process: Process, *args: Any) -> bytes:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        try:
+            time.sleep(0.01)
+            return ask(process, *args)
+        finally:
+            with lock:
+                running[0] -= 1
+
+    monkeypatch.setattr(Process, "ask", counted)
+    monkeypatch.setattr(grading, "_PIECE_S", 0.0)
+    with FunctionGrader(workers, cache=tmp_path) as grader:
+        assert list(grader.grade_many(samples)) == wanted
+    assert most == [workers]
