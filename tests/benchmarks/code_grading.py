@@ -10,7 +10,8 @@ and livecodebench/*.jsonl with samples/lcb_*.jsonl (`code_list`, `graded_list`).
 canonical: every reference solution passes base and plus. samples, contest: verdicts against those
 given in the files; the exit code is 1 when one differs. speed: reference solutions graded by us
 and by `evalplus.evaluate` (--peer-python: an interpreter that has it), both with their expected
-outputs at hand; wall and processor seconds, and the largest memory of a process of each.
+outputs at hand; wall and processor seconds, and the largest memory of a process of each; and the
+processor seconds of the programs alone, which no grader that runs them can do without.
 Goals: 5 times as fast, a tenth of the memory.
 """
 
@@ -26,12 +27,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from code_verifier.modules.runner import ModuleRunner
 from evals.contest.grader import ContestGrader
 from evals.contest.reading import read_contest
 from evals.functions.grader import FunctionGrader
 from evals.functions.problem import HUMANEVAL, MBPP, FunctionProblem
 from evals.functions.reading import read_functions, read_rows
-from evals.functions.reference import cache_folder
+from evals.functions.reference import cache_folder, expected_values
 
 FILES = {
     HUMANEVAL: ("humaneval_plus/HumanEvalPlus.jsonl.gz", "humaneval", "HUMANEVAL_OVERRIDE_PATH"),
@@ -138,11 +140,23 @@ def speed(data: Path, options: argparse.Namespace) -> dict[str, Any]:
             own = [*own, *cache, "--workers", str(options.workers), "--benchmark", name]
             _measured(own, {})  # expected outputs at hand, as evalplus has them from its cache
             found[f"ours {name}"] = _measured(own, {})
+            found[f"programs {name}"] = {"cpu_s": programs_s(tasks, options.cache)}
             if options.peer_python is not None:
                 command = [options.peer_python, "-m", "evalplus.evaluate", "--dataset", short]
                 command += ["--samples", str(path), "--parallel", str(options.workers)]
                 found[f"evalplus {name}"] = _measured(command, {override: str(data / file)})
     return found
+
+
+def programs_s(tasks: Iterable[FunctionProblem], cache: Path) -> float:
+    """Processor seconds of the reference solutions alone, as kept with their expected outputs."""
+    with ModuleRunner() as runner:
+        return sum(
+            value.cpu_s
+            for task in tasks
+            for inputs in (task.base_input, task.plus_input)
+            for value in expected_values(task, inputs, runner, cache)
+        )
 
 
 def _measured(command: list[str], environment: dict[str, str]) -> dict[str, float]:
