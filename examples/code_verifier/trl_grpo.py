@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
-from code_verifier.integrations.trl import task_reward
+from code_verifier import trl_reward
 
 PROGRAMS = {
     "parity": "def f(x):\n    return x % 2",
@@ -71,7 +71,7 @@ def main() -> None:
             model(),
             # The whole completion is the answer; a real model writes it in a fence or a tag,
             # which the default `parse` finds.
-            reward_funcs=task_reward(parse=lambda text: text.strip() or None),
+            reward_funcs=trl_reward(parse=lambda text: text.strip() or None),
             args=GRPOConfig(
                 output_dir=folder,
                 max_steps=steps,

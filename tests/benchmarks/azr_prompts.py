@@ -10,16 +10,17 @@ how many of those are the program that LiveCodeBench took. --base: prompts in th
 template instead of the plain frame.
 """
 
-import argparse
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarking import parser
+
 from code_verifier import Proposal, Task
 from selfplay.prompts.azr import NUM_INPUTS, OF_THE_FRAME
+from selfplay.prompts.reading import argument_text, without_label
 from selfplay.prompts.template import Template, template_named
-from selfplay.prompts.value_text import argument_text, without_label
 
 Row = dict[str, Any]
 NEUTRAL = Task("code_o", "def f(neutral):\n    return neutral", "0", "0")
@@ -87,11 +88,11 @@ def completions(path: Path, template: Template) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--completions", type=Path)
-    parser.add_argument("--base")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--completions", type=Path)
+    options.add_argument("--base")
+    arguments = options.parse_args()
     name = "azr-chat" if arguments.base else "azr"
     template = template_named(name, arguments.base or "")
     for path in sorted(arguments.folder.glob("*_seed_io.jsonl")):

@@ -1,6 +1,6 @@
 """What share of AZR's published seed tasks is in error, and why.
 
-    python tests/benchmarks/azr_seeds.py FOLDER [--workers 2] [--json] [--show REASON]
+    python tests/benchmarks/azr_seeds.py FOLDER [--workers 2] [--show REASON]
 
 FOLDER holds files of the folder `data` of LeapLabTHU/Absolute-Zero-Reasoner (commit a82124e):
 `*_seed_io.jsonl`. Each file goes through `code-verifier check` as it is; of a code_f file every
@@ -9,27 +9,27 @@ A pair has one reason, the first that holds; a code_f row has every reason that 
 it or for one of its pairs. --show prints the rows with a reason.
 """
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from benchmarking import Row, parser, show
 
 from code_verifier import (
     Comparison,
     LiteralError,
-    canonical_arguments,
+    Proposal,
+    Sandbox,
+    Status,
+    canonical,
     parse_arguments,
     parse_literal,
 )
-from code_verifier.program.leaks import leaks
 
-Row = dict[str, Any]
 AZR_TRUNCATED = 403  # 400 characters around three dots
 REASONS = {
     "empty output": "nothing was published as output",
@@ -111,13 +111,14 @@ def value(text: str, arguments: bool) -> str:
     """The text in canonical form, or as it is when it holds no literals."""
     try:
         if arguments:
-            return canonical_arguments(*parse_arguments(text))
-        return canonical_arguments([parse_literal(text)], {})
+            args, kwargs = parse_arguments(text)
+            return canonical([list(args), kwargs])
+        return canonical(parse_literal(text))
     except LiteralError:
         return text
 
 
-def of_the_row(row: Row) -> set[str]:
+def of_the_row(row: Row, sandbox: Sandbox) -> set[str]:
     """Reasons that concern a code_f row as a whole."""
     found = set()
     if len({value(text, False) for text in row["outputs"]}) == 1:
@@ -126,7 +127,8 @@ def of_the_row(row: Row) -> set[str]:
     inputs = [value(text, True) for text in row["inputs"]]
     if set(inputs[:half]) & set(inputs[half:]):
         found.add("input repeated")
-    if leaks(row["message"], row["snippet"]) is not None:
+    proposal = Proposal("code_f", row["snippet"], inputs=("0", "1"), message=row["message"])
+    if sandbox.validate(proposal).status == Status.LEAKING_MESSAGE:  # before anything runs
         found.add("message leaks")
     return found
 
@@ -135,8 +137,6 @@ def examine(path: Path, workers: int) -> Found:
     """One seed file."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     verdicts = checked(rows, workers)
-    if len(verdicts) != len(rows):
-        raise SystemExit(f"{path.name}: {len(rows)} rows, {len(verdicts)} verdicts")
     if "inputs" not in rows[0]:
         found = [
             {why} if (why := reason(verdict, row["input"], row["output"])) else set()
@@ -149,7 +149,8 @@ def examine(path: Path, workers: int) -> Found:
         for given in row["inputs"]
     ]
     published = [output for row in rows for output in row["outputs"]]
-    found = [of_the_row(row) for row in rows]
+    with Sandbox(workers=1) as sandbox:
+        found = [of_the_row(row, sandbox) for row in rows]
     wrong = 0
     for pair, verdict, output in zip(pairs, checked(pairs, workers), published, strict=True):
         why = reason(verdict, pair["input"], output)
@@ -159,61 +160,46 @@ def examine(path: Path, workers: int) -> Found:
     return Found(path.stem, found, len(pairs), wrong)
 
 
-def summary(found: Found) -> Row:
-    """Counts of a file."""
-    counts = Counter(why for row in found.rows for why in row)
-    return {
-        "file": found.name,
-        "rows": len(found.rows),
-        "in_error": sum(bool(row & REASONS.keys()) for row in found.rows),
-        "only_refused": sum(bool(row) and not row & REASONS.keys() for row in found.rows),
-        "pairs": found.pairs,
-        "pairs_not_right": found.wrong_pairs,
-        "reasons": {name: counts[name] for name in (*REASONS, *REFUSED)},
-    }
+def table(results: list[Found]) -> list[Row]:
+    """A column for each file."""
+    rows: list[Row] = []
 
+    def line(title: str, count: Callable[[Found], object]) -> None:
+        cells = {each.name.removesuffix("_seed_io"): count(each) for each in results}
+        rows.append({"": title, **cells})
 
-def table(results: list[Row]) -> str:
-    """Markdown: a column per file."""
-    names = [row["file"].removesuffix("_seed_io") for row in results]
-    lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    def having(name: str) -> Callable[[Found], object]:
+        return lambda each: sum(name in row for row in each.rows) or ""
 
-    def line(title: str, cells: Iterable[object]) -> None:
-        lines.append(f"| {title} | {' | '.join(map(str, cells))} |")
-
-    line("rows", (row["rows"] for row in results))
-    line(
-        "**published in error**",
-        (f"**{row['in_error']}** ({100 * row['in_error'] / row['rows']:.1f} %)" for row in results),
-    )
+    line("rows", lambda each: len(each.rows))
+    line("published in error", lambda each: sum(bool(row & REASONS.keys()) for row in each.rows))
     for name in REASONS:
-        line(name, (row["reasons"][name] or "" for row in results))
-    line("**only refused by us**", (f"**{row['only_refused']}**" for row in results))
+        line(name, having(name))
+    line(
+        "only refused by us",
+        lambda each: sum(bool(row) and not row & REASONS.keys() for row in each.rows),
+    )
     for name in REFUSED:
-        line(name, (row["reasons"][name] or "" for row in results))
-    line("pairs not right, of all pairs", (f"{r['pairs_not_right']}/{r['pairs']}" for r in results))
-    return "\n".join(lines)
+        line(name, having(name))
+    line("pairs not right, of all pairs", lambda each: f"{each.wrong_pairs}/{each.pairs}")
+    return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--show", choices=[*REASONS, *REFUSED])
-    arguments = parser.parse_args()
-    paths = sorted(arguments.folder.glob("*_seed_io.jsonl"))
-    if not paths:
-        raise SystemExit(f"{arguments.folder} has no *_seed_io.jsonl")
+    """Examine every file, print."""
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--show", choices=[*REASONS, *REFUSED])
+    given = options.parse_args()
     results = []
-    for path in paths:
-        found = examine(path, arguments.workers)
-        results.append(summary(found))
-        lines = path.read_text().splitlines()
-        for number, reasons in enumerate(found.rows):
-            if arguments.show in reasons:
-                print(f"{path.name}, line {number + 1}: {lines[number]}")
-    print(json.dumps(results) if arguments.json else table(results))
+    for path in sorted(given.folder.glob("*_seed_io.jsonl")):
+        found = examine(path, given.workers)
+        results.append(found)
+        for line, reasons in zip(path.read_text().splitlines(), found.rows, strict=True):
+            if given.show in reasons:
+                print(f"{path.name}: {line}")
+    show(table(results))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Mutants of the reference solutions of HumanEval+ and MBPP+, judged here and by evalplus.
+"""Mutants of the reference solutions of HumanEval+ and MBPP+, graded here and by evalplus.
 
     python tests/benchmarks/code_mutants.py DATA --peer-python PATH [--each 3] [--seed 1]
-        [--benchmark humaneval_plus] [--workers 1] [--cache DIR] [--limit N] [--out FILE]
+        [--workers 1] [--limit N]
 
 DATA: a folder with humaneval_plus/HumanEvalPlus.jsonl.gz and mbpp_plus/MbppPlus.jsonl.gz.
 A mutant has one change: a comparison, an operator, a constant, a condition, an argument or a
 statement. Which ones a task gets depends on the seed and the task's name alone. --peer-python: an
-interpreter that has evalplus, whose `evalplus.evaluate` judges the same file. Prints each mutant
-whose verdicts differ, base or plus, with our reason. --out: all mutants with both verdicts.
+interpreter that has evalplus, whose `evalplus.evaluate` grades the same file. Prints each mutant
+whose verdicts differ, base or plus, with our reason.
 """
 
 import argparse
@@ -17,19 +17,15 @@ import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from code_grading import FILES
+from benchmarking import parser
+from code_grading import FILES, problems, read_rows
 
-from evals.functions.grader import FunctionGrader
-from evals.functions.problem import FunctionProblem
-from evals.functions.reading import read_functions, read_rows
-from evals.functions.reference import cache_folder
+from evals.evalplus.grader import FunctionGrader
+from evals.evalplus.problems import FunctionProblem
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -115,15 +111,6 @@ def mutants(task: FunctionProblem, each: int, seed: int) -> list[str]:
     return found
 
 
-def ours(
-    samples: list[tuple[FunctionProblem, str]], options: argparse.Namespace
-) -> Iterator[tuple[tuple[str | None, str | None], str]]:
-    """Verdicts of this package, as evalplus 0.3.1 has them, and their reasons."""
-    with FunctionGrader(options.workers, compat="0.3.1", cache=options.cache) as grader:
-        for verdict in grader.grade_many(samples):
-            yield (verdict.base, verdict.plus), verdict.reason
-
-
 def theirs(
     name: str, samples: list[tuple[FunctionProblem, str]], options: argparse.Namespace
 ) -> list[tuple[str, str]]:
@@ -139,7 +126,10 @@ def theirs(
         command = [options.peer_python, "-m", "evalplus.evaluate", "--dataset", dataset]
         command += ["--samples", str(path), "--parallel", str(options.workers)]
         subprocess.run(
-            command, env=os.environ | {override: str(data)}, check=True, capture_output=True
+            command,
+            env=os.environ | {f"{override}_OVERRIDE_PATH": str(data)},
+            check=True,
+            capture_output=True,
         )
         judged = json.loads((Path(folder) / "samples_eval_results.json").read_text())["eval"]
     places: Counter[str] = Counter()
@@ -151,58 +141,41 @@ def theirs(
     return found
 
 
-def compared(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for each mutant of a benchmark, with the verdicts of both."""
-    tasks = read_functions(options.data / FILES[name][0], name)[: options.limit]
+def compare(name: str, options: argparse.Namespace) -> None:
+    """Judge the mutants of a benchmark twice, print the differences."""
     samples = [
-        (task, program) for task in tasks for program in mutants(task, options.each, options.seed)
+        (task, program)
+        for task in problems(options.data, name, options.limit)
+        for program in mutants(task, options.each, options.seed)
     ]
     peers = theirs(name, samples, options)
-    return [
-        {
-            "task_id": task.task_id,
-            "program": program,
-            "ours": found,
-            "evalplus": peer,
-            "reason": reason,
-        }
-        for (task, program), peer, (found, reason) in zip(
-            samples, peers, ours(samples, options), strict=True
-        )
-    ]
+    differ = []
+    with FunctionGrader(options.workers, compat=True) as grader:
+        for (task, _), peer, (base, plus) in zip(
+            samples, peers, grader.grade_many(samples), strict=True
+        ):
+            if (base.status, plus.status) != peer:
+                ours = f"{base.status}/{plus.status}"
+                why = base.reason or plus.reason
+                differ.append(f"  {task.task_id}: {ours}, evalplus {'/'.join(peer)}; {why}")
+    passed, total = peers.count(("pass", "pass")), len(samples)
+    print(f"{name}: {total - len(differ)} of {total} judged alike; {passed} pass at evalplus")
+    print(*differ, sep="\n")
 
 
-def main() -> int:
-    """Judge the mutants twice, print the differences."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--peer-python", required=True)
-    parser.add_argument("--benchmark", choices=FILES)
-    parser.add_argument("--each", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--cache", type=Path, default=cache_folder())
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+def main() -> None:
+    """Compare both benchmarks."""
+    options = parser(__doc__)
+    options.add_argument("data", type=Path)
+    options.add_argument("--peer-python", required=True)
+    options.add_argument("--each", type=int, default=3)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--workers", type=int, default=1)
+    options.add_argument("--limit", type=int)
+    given = options.parse_args()
     for name in FILES:
-        if options.benchmark in (None, name):
-            some = compared(name, options)
-            rows += some
-            equal = sum(row["ours"] == row["evalplus"] for row in some)
-            passed = sum(row["evalplus"] == ("pass", "pass") for row in some)
-            print(f"{name}: {equal} of {len(some)} mutants judged alike; {passed} pass at evalplus")
-            for row in some:
-                if row["ours"] != row["evalplus"]:
-                    verdicts = (
-                        f"{'/'.join(map(str, row['ours']))}, evalplus {'/'.join(row['evalplus'])}"
-                    )
-                    print(f"  {row['task_id']}: {verdicts}; {row['reason']}")
-    if options.out is not None:
-        options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return 0
+        compare(name, given)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

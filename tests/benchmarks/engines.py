@@ -8,23 +8,27 @@ They are the best of the rounds; what to compare are the ratios of one run. The 
 the engines' greedy tokens, and vLLM's log-probabilities with the learner's own.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from random import Random
 
 import torch
+from benchmarking import parser
 
-from evals.engine.base_model import choose_device, load_base_model
-from evals.engine.generation import StackedEngine
-from evals.engine.rollout import Rollout, TokenRequest
-from evals.engine.rollout_engine import RolloutEngine
-from evals.engine.streams import stream
-from evals.vllm_engine.adapter_check import linear_shapes
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import override, read_config
+from lora_evo.model import (
+    Engine,
+    HFEngine,
+    Rollout,
+    TokenRequest,
+    choose_device,
+    linear_shapes,
+    load_base_model,
+    stream,
+)
+from selfplay.config import read_config
 from selfplay.learning.learner import Learner
-from selfplay.population.vllm_sampling import open_vllm
+from selfplay.population import open_vllm
+from selfplay.settings import override, read_preset
 
 MEMBERS = ("t0", "t1", "s0", "s1")
 PROMPT = 24
@@ -34,14 +38,14 @@ CLOCK = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--base", default="nano")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--share", type=float, default=0.3, help="of a GPU's memory, for vLLM")
-    parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--tokens", type=int, default=112)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--base", default="nano")
+    options.add_argument("--dtype", default="float32")
+    options.add_argument("--share", type=float, default=0.3, help="of a GPU's memory, for vLLM")
+    options.add_argument("--rows", type=int, default=64)
+    options.add_argument("--tokens", type=int, default=112)
+    options.add_argument("--rounds", type=int, default=3)
+    arguments = options.parse_args()
     torch.set_num_threads(1)
     data = read_preset("nano") | {"engine": "vllm", "base": arguments.base}
     data |= {"dtype": arguments.dtype, "vllm": {"gpu_memory_utilization": arguments.share}}
@@ -51,7 +55,7 @@ def main() -> None:
     shapes = linear_shapes(base.model)
     learner = Learner(base.model, 0, MEMBERS, config.learner, seed=1, base_model=arguments.base)
     vllm = open_vllm(config, base, shapes, len(MEMBERS))
-    hf = StackedEngine(learner.adapters, base.tokenizer, max_rows=512, merge_rows=64)
+    hf = HFEngine(learner.adapters, base.tokenizer, max_rows=512, merge_rows=64)
     try:
         swap(learner, vllm, arguments.rounds)
         throughput(hf, vllm, arguments.rows, arguments.tokens, arguments.rounds)
@@ -60,7 +64,7 @@ def main() -> None:
         vllm.close()
 
 
-def swap(learner: Learner, vllm: RolloutEngine, rounds: int) -> None:
+def swap(learner: Learner, vllm: Engine, rounds: int) -> None:
     """Milliseconds to give the engine four new members; the weights really change."""
     best = dict.fromkeys(("export", "put", "check"), float("inf"))
     for version in range(rounds + 1):
@@ -79,7 +83,7 @@ def swap(learner: Learner, vllm: RolloutEngine, rounds: int) -> None:
     print(f"| a step | {1000 * sum(best.values()):.0f} |")
 
 
-def put(vllm: RolloutEngine, version: int, adapters: list) -> None:
+def put(vllm: Engine, version: int, adapters: list) -> None:
     """Put one version of every member."""
     for member, adapter in zip(MEMBERS, adapters, strict=True):
         vllm.put_adapter(member, version, adapter)
@@ -93,7 +97,7 @@ def timed(best: dict[str, float], name: str, work: Callable[[], list]) -> list:
     return result
 
 
-def throughput(hf: RolloutEngine, vllm: RolloutEngine, rows: int, tokens: int, rounds: int) -> None:
+def throughput(hf: Engine, vllm: Engine, rows: int, tokens: int, rounds: int) -> None:
     """Tokens a second of both engines on the same requests."""
     prompts = drawn_prompts(rows)
     cases = {"4 adapters": MEMBERS, "1 adapter": MEMBERS[:1], "the base alone": (None,)}
@@ -116,9 +120,7 @@ def throughput(hf: RolloutEngine, vllm: RolloutEngine, rows: int, tokens: int, r
         print(f"| {case} | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[1] / rates[0]:.2f} |")
 
 
-def agreement(
-    learner: Learner, hf: RolloutEngine, vllm: RolloutEngine, rows: int, tokens: int
-) -> None:
+def agreement(learner: Learner, hf: Engine, vllm: Engine, rows: int, tokens: int) -> None:
     """Greedy tokens of both engines, and vLLM's log-probabilities against the learner's."""
     names = (None, *MEMBERS)
     prompts = drawn_prompts(rows)

@@ -19,30 +19,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarking import parser
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evals import HFEngine, Request, load_benchmark
-from evals.benchmarks.data import Data
-from evals.engine.base_model import resolve
-from evals.recipes.render import find_recipe, render
+from evals import Data, load_benchmark
+from evals.recipes import find_recipe, render
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
+from lora_evo.model import Engine, Request, open_engine, resolve
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="nano")
-    parser.add_argument("--adapters", type=int, default=4)
-    parser.add_argument("--prompts", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--benchmark", default="nano_code_o")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--recipe")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--model", default="nano")
+    options.add_argument("--adapters", type=int, default=4)
+    options.add_argument("--prompts", type=int, default=32)
+    options.add_argument("--tokens", type=int, default=64)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--benchmark", default="nano_code_o")
+    options.add_argument("--data", type=Path)
+    options.add_argument("--recipe")
+    arguments = options.parse_args()
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(resolve(arguments.model), padding_side="left")
     questions = load_benchmark(arguments.benchmark, Data(arguments.data)).questions
@@ -54,7 +54,9 @@ def main() -> None:
             f"a{i}": write_adapter(model, Path(folder) / f"a{i}", i)
             for i in range(arguments.adapters)
         }
-        engine = HFEngine(arguments.model, folders, device="cpu", dtype="float32", max_rows=128)
+        engine = open_engine(
+            "hf", arguments.model, folders, device="cpu", dtype="float32", max_rows=128
+        )
         contestants = {
             "ours": lambda: ours(engine, list(folders), prompts, arguments.tokens),
             "PEFT in turns": lambda: theirs(peft, tokenizer, list(folders), prompts, arguments),
@@ -104,7 +106,7 @@ def write_adapter(model: torch.nn.Module, folder: Path, seed: int) -> Path:
 
 
 def ours(
-    engine: HFEngine, names: list[str], prompts: list[str], tokens: int
+    engine: Engine, names: list[str], prompts: list[str], tokens: int
 ) -> list[tuple[int, ...]]:
     """Return the tokens of every completion, adapter by adapter."""
     requests = [Request(p, name, tokens) for name in names for p in prompts]

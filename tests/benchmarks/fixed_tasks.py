@@ -5,17 +5,18 @@
 Unlike in self-play the tasks stay the same, so a rising solve rate can only come from the update.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 from statistics import fmean
 
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import read_config
-from selfplay.run.run import Run
-from selfplay.step.credit import assign_credit
-from selfplay.step.loop import new_run
-from selfplay.step.phases import match, propose, solve, verify
+from benchmarking import parser
+
+from selfplay.config import read_config
+from selfplay.rewards import training_samples
+from selfplay.run import Run
+from selfplay.settings import read_preset
+from selfplay.step import match, propose, solve, verify
+from selfplay.training import new_run
 
 
 def rehearse(run: Run, steps: int) -> None:
@@ -24,20 +25,20 @@ def rehearse(run: Run, steps: int) -> None:
     print("| step | student reward | solve rate |\n|---|---|---|")
     for step in range(1, steps + 1):
         solved = solve(run, verified, step)
-        credit = assign_credit(solved, run.config)
-        run.learner.update([s for s in credit.samples if s.member.startswith("s")])
+        samples = [s for s in training_samples(solved, run.config) if s.role == "solve"]
+        run.population.update(samples)
         if step == 1 or step % 4 == 0:
-            reward = fmean(r.reward for r in credit.attempts)
-            rate = fmean(s.rho for s in solved if s.verified.task is not None)
+            reward = fmean(s.reward for s in samples)
+            rate = fmean(p.solve_rate for p in solved if p.task is not None)
             print(f"| {step} | {reward:.2f} | {rate:.2f} |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=25)
-    parser.add_argument("--learning-rate", type=float, default=1.5e-3)
-    parser.add_argument("--seed", type=int, default=5)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--steps", type=int, default=25)
+    options.add_argument("--learning-rate", type=float, default=1.5e-3)
+    options.add_argument("--seed", type=int, default=5)
+    arguments = options.parse_args()
     data = read_preset("nano") | {"seed": arguments.seed}
     data["learner"] = data["learner"] | {"learning_rate": arguments.learning_rate}
     config = read_config(data)

@@ -1,30 +1,27 @@
 """Times of the joint learner and generator against one adapter and against PEFT, in one run.
 
-    OMP_NUM_THREADS=1 python tests/benchmarks/joint_learner.py [--json] [--rounds N]
+    OMP_NUM_THREADS=1 python tests/benchmarks/joint_learner.py [--rounds 3] [--rows 64]
 
 A Qwen2 of nano size with random weights; equal tokens in every row of the table. Variants are
 measured in turn, several rounds, CPU seconds of the process, best round. "1 adapter" has as many
 rows in all as "8 adapters". PEFT does the 8 adapters one after the other with `set_adapter`.
 """
 
-import argparse
 import copy
-import json
-import time
 from collections.abc import Callable
 
 import peft
 import torch
+from benchmarking import Row, best_of, parser, show
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evals.engine.generation import StackedEngine, TokenRequest
-from evals.engine.stacked_lora import TARGET_MODULES
-from evals.engine.streams import stream
+from lora_evo.model import TARGET_MODULES, HFEngine, TokenRequest, stream
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 from selfplay.learning.optimizer import MemberAdamW
 
 VOCABULARY = 512
 MEMBERS = [f"m{i}" for i in range(8)]
+LAYERS, PROMPT, COMPLETION = 4, 48, 128
 
 
 class IdsOnly:
@@ -151,102 +148,53 @@ def peft_generate(model: peft.PeftModel, asked: list[TokenRequest]) -> Callable[
     return generate
 
 
-def best_of(rounds: int, variants: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """CPU seconds of each variant, best of `rounds` after one round to warm up."""
-    times = {name: float("inf") for name in variants}
-    for i in range(rounds + 1):
-        for name, run in variants.items():
-            start = time.process_time()
-            run()
-            if i:
-                times[name] = min(times[name], time.process_time() - start)
-    return times
-
-
-def measure(layers: int, rows: int, prompt: int, completion: int, budget: int, rounds: int) -> dict:
-    """Return the two tables."""
-    base = nano(layers)
-    eight, one = learner(base, MEMBERS, budget), learner(base, ["m0"], budget)
-    reference = with_peft(base)
-    batch8, batch1 = (samples(rows, m, prompt, completion) for m in (MEMBERS, ["m0"]))
-    trained = sum(_length(s) for s in batch8)
-    update = best_of(
-        rounds,
+def timed(
+    what: str, tokens: int, rounds: int, variants: dict[str, Callable[[], object]]
+) -> list[Row]:
+    """Return a row for each variant."""
+    best = best_of(rounds, variants)
+    return [
         {
-            "1 adapter": lambda: one.update(batch1),
-            "8 adapters": lambda: eight.update(batch8),
-            "8 adapters, PEFT in turn": peft_update(reference, batch8, budget),
-        },
-    )
-    engines = {n: StackedEngine(x.adapters, IdsOnly()) for n, x in (("8", eight), ("1", one))}
-
-    def ask(members: int) -> list[TokenRequest]:
-        return [
-            TokenRequest(MEMBERS[i % members], s.prompt_ids, completion, 1.0, i)
-            for i, s in enumerate(batch8)
-        ]
-
-    base_rows = [TokenRequest(None, r.prompt_ids, completion, 1.0, r.seed) for r in ask(1)]
-    generate = best_of(
-        rounds,
-        {
-            "no adapter": lambda: engines["1"].rollouts(base_rows),
-            "1 adapter": lambda: engines["1"].rollouts(ask(1)),
-            "8 adapters": lambda: engines["8"].rollouts(ask(8)),
-            "8 adapters, PEFT in turn": peft_generate(reference, ask(8)),
-        },
-    )
-
-    def table(times: dict[str, float], tokens: int) -> dict[str, dict[str, float]]:
-        return {
-            name: {
-                "seconds": round(t, 3),
-                "tokens_per_s": round(tokens / t),
-                "ratio_to_1_adapter": round(t / times["1 adapter"], 3),
-            }
-            for name, t in times.items()
+            what: name,
+            "CPU s": seconds,
+            "tokens/s": tokens / seconds,
+            "to 1 adapter": seconds / best["1 adapter"],
         }
-
-    return {
-        "setting": {
-            "layers": layers,
-            "rows": rows,
-            "prompt": prompt,
-            "completion": completion,
-            "micro_batch_tokens": budget,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        },
-        "update": table(update, trained),
-        "generate": table(generate, rows * completion),
-    }
+        for name, seconds in best.items()
+    ]
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--prompt", type=int, default=48)
-    parser.add_argument("--completion", type=int, default=128)
-    parser.add_argument(
-        "--micro-batch-tokens", type=int, default=LearnerConfig().micro_batch_tokens
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    a = parser.parse_args()
-    found = measure(a.layers, a.rows, a.prompt, a.completion, a.micro_batch_tokens, a.rounds)
-    if a.json:
-        print(json.dumps(found, indent=2))
-        return
-    print(", ".join(f"{k} {v}" for k, v in found["setting"].items()))
-    for what in ("update", "generate"):
-        print(f"\n{what:<28}{'CPU s':>9}{'tokens/s':>11}{'to 1 adapter':>14}")
-        for name, row in found[what].items():
-            print(
-                f"{name:<28}{row['seconds']:>9.3f}{row['tokens_per_s']:>11}"
-                f"{row['ratio_to_1_adapter']:>14.3f}"
-            )
+    options = parser(__doc__)
+    options.add_argument("--rows", type=int, default=64)
+    options.add_argument("--rounds", type=int, default=3)
+    given = options.parse_args()
+    base, budget = nano(LAYERS), LearnerConfig().micro_batch_tokens
+    eight, one = learner(base, MEMBERS, budget), learner(base, ["m0"], budget)
+    reference = with_peft(base)
+    batch8, batch1 = (samples(given.rows, m, PROMPT, COMPLETION) for m in (MEMBERS, ["m0"]))
+    updates = {
+        "1 adapter": lambda: one.update(batch1),
+        "8 adapters": lambda: eight.update(batch8),
+        "8 adapters, PEFT in turn": peft_update(reference, batch8, budget),
+    }
+    show(timed("update", sum(map(_length, batch8)), given.rounds, updates))
+
+    def ask(names: list[str | None]) -> list[TokenRequest]:
+        return [
+            TokenRequest(names[i % len(names)], s.prompt_ids, COMPLETION, 1.0, i)
+            for i, s in enumerate(batch8)
+        ]
+
+    engine8, engine1 = (HFEngine(x.adapters, IdsOnly()) for x in (eight, one))
+    generations = {
+        "no adapter": lambda: engine1.rollouts(ask([None])),
+        "1 adapter": lambda: engine1.rollouts(ask(["m0"])),
+        "8 adapters": lambda: engine8.rollouts(ask([*MEMBERS])),
+        "8 adapters, PEFT in turn": peft_generate(reference, ask([*MEMBERS])),
+    }
+    show(timed("generate", given.rows * COMPLETION, given.rounds, generations))
 
 
 if __name__ == "__main__":

@@ -1,123 +1,83 @@
-"""Updates per second of the rating schemes, beside `trueskill` and `openskill`, in one run.
+"""Matches rated per second against the `trueskill` package, in one run.
 
     python tests/benchmarks/league_ratings.py [--seconds 0.5] [--tasks 16]
 
-One update is one match rated for both of its members. `single game` matches have one task;
-`fractional` ones have --tasks, which the two packages can only take as so many games. openskill
-is left out where it is not installed. Nothing is asserted: a busy machine is slower.
+One match rates both of its members. A match of --tasks tasks is that many games to `trueskill`.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import trueskill
+from benchmarking import parser, show
 
-from league.rating.rating import RatingModel, Skills
-from league.rating.schemes import Batch, Elo, WengLin
-
-MODEL = RatingModel()
-
-
-def sides(matches: int) -> tuple[Skills, Skills]:
-    rng = np.random.default_rng(matches)
-    return tuple(Skills(rng.normal(25, 5, matches), rng.uniform(1, 8, matches)) for _ in range(2))  # type: ignore[return-value]
+from league.posterior import rate_columns
+from league.ratings import RatingModel, Skills
 
 
-def rate(once: Callable[[], int], seconds: float) -> float:
-    """Return updates per second: the best of three runs of at least a third of the time."""
+def per_second(once: Callable[[], int], seconds: float) -> float:
+    """Return matches per second: the best of three runs."""
     best = 0.0
     for _ in range(3):
         done, start = 0, time.perf_counter()
         while (spent := time.perf_counter() - start) < seconds / 3 or not done:
             done += once()
-        spent = time.perf_counter() - start
         best = max(best, done / spent)
     return best
 
 
-def ours(scheme: Any, matches: int, tasks: int) -> Callable[[], int]:
+def sides(matches: int) -> tuple[Skills, Skills]:
+    rng = np.random.default_rng(matches)
+    first, second = (
+        Skills(rng.normal(25, 5, matches), rng.uniform(1, 8, matches)) for _ in range(2)
+    )
+    return first, second
+
+
+def ours(matches: int, tasks: int) -> Callable[[], int]:
     teachers, students = sides(matches)
-    rng = np.random.default_rng(1)
-    score = rng.integers(0, tasks + 1, matches) / tasks
+    score = np.random.default_rng(1).integers(0, tasks + 1, matches) / tasks
     weight = np.full(matches, float(tasks))
 
     def once() -> int:
-        scheme.update(teachers, students, score, weight)
+        rate_columns(teachers, students, score, weight, RatingModel())
         return matches
 
     return once
 
 
-def games(create: Callable[..., Any], play: Callable[..., Any], tasks: int) -> Callable[[], int]:
-    teachers, students = (s.ratings() for s in sides(8))
-    pairs = [
-        (create(t.mu, t.sigma), create(s.mu, s.sigma))
-        for t, s in zip(teachers, students, strict=True)
-    ]
+def theirs(tasks: int) -> Callable[[], int]:
+    environment = trueskill.TrueSkill(draw_probability=0.0)
+    teachers, students = (
+        [environment.create_rating(r.mu, r.sigma) for r in s.ratings()] for s in sides(8)
+    )
 
     def once() -> int:
-        for a, b in pairs:
+        for teacher, student in zip(teachers, students, strict=True):
             for game in range(tasks):
-                a, b = play(a, b, game % 2)
-        return len(pairs)
+                winner, loser = (teacher, student) if game % 2 else (student, teacher)
+                trueskill.rate_1vs1(winner, loser, env=environment)
+        return len(teachers)
 
     return once
 
 
-def packages(tasks: int) -> dict[str, Callable[[], int]]:
-    env = trueskill.TrueSkill(draw_probability=0.0)
-
-    def one(a: Any, b: Any, lost: int) -> tuple[Any, Any]:
-        (a,), (b,) = env.rate([(a,), (b,)], ranks=[lost, 1 - lost])
-        return a, b
-
-    found = {"trueskill": games(env.create_rating, one, tasks)}
-    try:
-        from openskill.models import BradleyTerryFull
-    except ImportError:
-        return found
-    model = BradleyTerryFull()
-
-    def other(a: Any, b: Any, lost: int) -> tuple[Any, Any]:
-        (a,), (b,) = model.rate([[a], [b]], ranks=[lost, 1 - lost])
-        return a, b
-
-    create = lambda mu, sigma: model.rating(mu=mu, sigma=sigma)  # noqa: E731
-    return found | {"openskill": games(create, other, tasks)}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each figure")
-    parser.add_argument("--tasks", type=int, default=16, help="tasks of a fractional match")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    """Measure and print."""
+    options = parser(__doc__)
+    options.add_argument("--seconds", type=float, default=0.5, help="for each figure")
+    options.add_argument("--tasks", type=int, default=16, help="tasks of a match")
+    given = options.parse_args()
     rows = []
-    for kind, tasks in (("single game", 1), ("fractional", given.tasks)):
-        peers = {name: rate(once, given.seconds) for name, once in packages(tasks).items()}
-        rows += [{"match": kind, "rater": n, "batch": 1, "per second": r} for n, r in peers.items()]
-        for name, scheme in (
-            ("batch", Batch(MODEL)),
-            ("weng_lin", WengLin(MODEL)),
-            ("elo", Elo(MODEL, 0.67)),
-        ):
-            for matches in (1, 4, 64, 5000):
-                speed = rate(ours(scheme, matches, tasks), given.seconds)
-                row = {"match": kind, "rater": name, "batch": matches, "per second": speed}
-                rows.append(row | {f"x {peer}": speed / slow for peer, slow in peers.items()})
-    if given.json:
-        print(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        ratios = "".join(f"  {v:9.1f} {k}" for k, v in row.items() if k.startswith("x "))
-        print(
-            f"{row['match']:12} {row['rater']:10} {row['batch']:>6} "
-            f"{row['per second']:>12,.0f}/s{ratios}"
-        )
+    for tasks in (1, given.tasks):
+        peer = per_second(theirs(tasks), given.seconds)
+        speeds = {n: per_second(ours(n, tasks), given.seconds) for n in (1, 4, 64, 5000)}
+        for name, speed in ({"trueskill": peer} | speeds).items():
+            rows.append(
+                {"tasks": tasks, "at once": name, "matches/s": speed, "times": speed / peer}
+            )
+    show(rows)
 
 
 if __name__ == "__main__":

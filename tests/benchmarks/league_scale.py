@@ -1,6 +1,6 @@
 """What a league of many members costs: founding, a round of pairing and recording, reopening.
 
-    python tests/benchmarks/league_scale.py --members 10000 --rounds 5 --json
+    python tests/benchmarks/league_scale.py --members 10000 --rounds 5
 
 Each part runs in a process of its own, so that its peak memory (ru_maxrss, the interpreter and
 NumPy included) is its own. Times are CPU times of that process, files and fsync included but not
@@ -10,52 +10,37 @@ waited for; the wall times are beside them.
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarking import alone, parser, show
+
 PARTS = ("import", "found", "round", "single", "reopen", "replay")
 
 
 def main() -> None:
     """Print one row per part."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--members", type=int, default=10_000, help="both sides together")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--matcher", default="thompson")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
-    parser.add_argument("--directory", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.part:
-        print(json.dumps(_part(options)))
+    options = parser(__doc__)
+    options.add_argument("--members", type=int, default=10_000, help="both sides together")
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--matcher", default="thompson")
+    options.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    options.add_argument("--directory", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.part:
+        print(json.dumps(_part(given)))
         return
     with tempfile.TemporaryDirectory() as home:
-        rows = [_in_a_process(part, home) for part in PARTS]
-    if options.json:
-        print(json.dumps(rows, indent=2))
-        return
-    print("part     cpu s  wall s  peak MB  log MB  what")
-    for row in rows:
-        print(
-            f"{row['part']:8} {row['cpu']:5.2f}  {row['wall']:6.2f}  {row['peak_mb']:7.0f}  "
-            f"{row['log_mb']:6.1f}  {row['what']}"
-        )
-
-
-def _in_a_process(part: str, home: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, *sys.argv[1:], "--part", part, "--directory", home]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    row: dict[str, Any] = json.loads(found.stdout)
-    return row
+        words = (__file__, *sys.argv[1:], "--directory", home)
+        show([alone(*words, "--part", part) for part in PARTS])
 
 
 def _part(options: argparse.Namespace) -> dict[str, Any]:
     from league import League, LeagueConfig, Outcome
-    from league.events.files import EVENTS, SNAPSHOT
+    from league.store import EVENTS, SNAPSHOT
 
     directory = Path(options.directory) / "league"
     half = options.members // 2

@@ -1,6 +1,7 @@
 """Memory and time of one update with long completions: the plain learner against saving ones.
 
-    OMP_NUM_THREADS=1 python tests/benchmarks/learner_memory.py MODEL [--completion 2048] [--json]
+    OMP_NUM_THREADS=1 python tests/benchmarks/learner_memory.py MODEL [--completion 2048] [--rows 2]
+        [--variants NAME ...]
 
 MODEL is a folder or hub name of a base model; prompts and completions are random tokens, the rows
 dealt to several members in turn. Each variant is a process of its own on the CPU in float32, after
@@ -11,17 +12,13 @@ of logits; `fitting` has chunks of logits and gradient checkpointing, all with o
 
 import argparse
 import json
-import os
-import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import torch
+from benchmarking import Row, alone, memory, parser, show
 
-from evals.engine.base_model import load_base_model
-from evals.engine.streams import stream
+from lora_evo.model import load_base_model, stream
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
 WHOLE = {"logits_chunk_tokens": 1 << 30}
@@ -31,12 +28,6 @@ VARIANTS = {
     "chunks only": {},
     "checkpointing only": WHOLE | {"gradient_checkpointing": True},
 }
-
-
-def resident(field: str) -> float:
-    """A figure of the kernel's about this process, in MB."""
-    text = Path("/proc/self/status").read_text()
-    return int(re.search(rf"^{field}:\s*(\d+) kB", text, re.MULTILINE)[1]) / 1024
 
 
 def sample(member: str, seed: int, prompt: int, completion: int, vocabulary: int) -> TrainingSample:
@@ -67,77 +58,50 @@ def measure(a: argparse.Namespace) -> dict[str, float]:
         for i in range(a.rows)
     ]
     Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to the present
-    before, start = resident("VmRSS"), time.process_time()
+    before, start = memory("VmRSS"), time.process_time()
     stats = learner.update(rows)
     seconds = time.process_time() - start
     assert all(stats[row.member].stepped for row in rows)
     return {
-        "MB": resident("VmHWM") - before,
+        "MB": (memory("VmHWM") - before) / 1e6,
         "CPU s": seconds,
         "norm": sum(s.grad_norm or 0.0 for s in stats.values()),
     }
 
 
-def table(a: argparse.Namespace, heap: bool) -> dict[str, dict[str, float]]:
-    """Every variant in a process of its own, best time and memory of the rounds."""
-    arguments = ("model", "completion", "prompt", "rows", "members", "r")
-    command = [sys.executable, __file__, a.model]
-    command += [f"--{name}={getattr(a, name)}" for name in arguments[1:]]
-    # Large blocks are handed back at once, so that the figure is that of the tensors.
-    surroundings = dict(os.environ) if heap else os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144"}
-    found: dict[str, dict[str, float]] = {}
-    for _ in range(a.rounds):
-        for name in dict.fromkeys(["plain", *a.variants]):
-            done = subprocess.run(
-                [*command, "--variant", name],
-                env=surroundings,
-                check=True,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            row = json.loads(done.stdout.splitlines()[-1])
-            print(name, row, file=sys.stderr, flush=True)
-            best = found.setdefault(name, row)
-            found[name] = {key: min(best[key], row[key]) for key in row}
-    plain = dict(found["plain"])
-    for row in found.values():
-        row["memory of plain"] = row["MB"] / plain["MB"]
-        row["speed of plain"] = plain["CPU s"] / row["CPU s"]
-        row["norm"] /= plain["norm"]
-    return found
-
-
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--completion", type=int, default=2048)
-    parser.add_argument("--prompt", type=int, default=64)
-    parser.add_argument("--rows", type=int, default=2)
-    parser.add_argument("--members", type=int, default=2)
-    parser.add_argument("--r", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument(
-        "--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="plain always runs"
+    """Measure every variant in a process of its own, and print."""
+    options = parser(__doc__)
+    options.add_argument("model")
+    options.add_argument("--completion", type=int, default=2048)
+    options.add_argument("--prompt", type=int, default=64)
+    options.add_argument("--rows", type=int, default=2)
+    options.add_argument("--members", type=int, default=2)
+    options.add_argument("--r", type=int, default=8)
+    options.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    options.add_argument(
+        "--heap", action="store_true", help="leave the C library's allocator alone"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--heap", action="store_true", help="leave the C library's allocator alone")
-    parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
-    a = parser.parse_args()
+    options.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
+    a = options.parse_args()
     if a.variant:
         print(json.dumps(measure(a)))
         return
-    found = table(a, a.heap)
-    if a.json:
-        print(json.dumps(found, indent=1))
-        return
-    print("| learner | MB above the model | of plain | CPU s | speed of plain | gradient norm |")
-    print("|---|---|---|---|---|---|")
-    for name, row in found.items():
-        print(
-            f"| {name} | {row['MB']:.0f} | {row['memory of plain']:.2f} | {row['CPU s']:.0f} | "
-            f"{row['speed of plain']:.2f} | {row['norm']:.6f} |"
-        )
+    # Large blocks are handed back at once, so that the figure is that of the tensors.
+    env = {} if a.heap else {"MALLOC_MMAP_THRESHOLD_": "262144"}
+    sizes = [
+        f"--{name}={getattr(a, name)}" for name in ("completion", "prompt", "rows", "members", "r")
+    ]
+    rows: list[Row] = []
+    for name in dict.fromkeys(["plain", *a.variants]):
+        row = alone(__file__, a.model, *sizes, "--variant", name, env=env)
+        plain = rows[0] if rows else row
+        row |= {
+            "of plain": row["MB"] / plain["MB"],
+            "speed of plain": plain["CPU s"] / row["CPU s"],
+        }
+        rows.append({"learner": name, **row})
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,21 @@
 """CPU seconds, memory and errors of children of LoRA adapters, ours and those of peers.
 
     OMP_NUM_THREADS=1 taskset -c 0 python tests/benchmarks/lora_children.py [--ranks 32]
-        [--dtypes bfloat16] [--layers 28] [--repeats 3] [--only NAME ...] [--json]
+        [--dtypes bfloat16] [--layers 28] [--repeats 3] [--only NAME ...]
 
 Adapters of Qwen2.5-7B's shapes (196 modules) are made on the spot in a temporary folder (TMPDIR).
 The floor is safetensors' load_file and save_file of the first parent's weights. Every operator of
 lora_evo then makes a directory from directories: reading, checking, hashing, writing, syncing.
 populora computes in memory alone. Each contestant is a process of its own with one torch thread;
-CPU seconds are those of the process, the least of the repeats, on one and on two worker threads
-(the latter only without taskset), and so are those of the floor, taken by turns in the same
-process. Memory is how far the resident memory peaks during the first child above what it was
-before, imports done (Linux only): anonymous memory and touched pages of mapped files. lora_evo
-does not map files.
-Errors are of the update, on a reduced shape in float32, relative to the exact answer cut to rank r.
-populora and peft are optional: what is missing is named.
+CPU seconds are the fewest of the repeats, by turns with the floor. Memory is how far the resident
+memory peaks during the first child above what it was before, imports done (Linux only): anonymous
+memory and touched pages of mapped files. lora_evo does not map files. Without --only, errors come
+after: of the update, on a reduced shape in float32, relative to the exact mean of two parents cut
+to rank r. populora and peft are optional: what is missing is named.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,16 +23,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarking import Row, alone, best_of, memory, parser, show
 from lora_peers import (
+    KINDS,
     POPULORA,
+    REDUCED,
+    adapter,
     missing,
     peft_updates,
     population,
     populora_call,
     populora_updates,
+    relative,
     relative_error,
+    write_family,
 )
-from lora_shapes import KINDS, REDUCED, adapter, relative, write_family
 from safetensors.torch import load_file, save_file
 
 from lora_evo import OPERATORS, Adapter, cross, cross_directory, load_adapter, mutate_directory
@@ -46,109 +47,66 @@ FITNESS = {"xes", "factor_xes"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Plain)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[32])
-    parser.add_argument("--dtypes", nargs="+", default=["bfloat16"])
-    parser.add_argument("--layers", type=int, default=28)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1])
-    parser.add_argument("--only", nargs="+", default=[])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    """Measure and print."""
+    options = parser(__doc__)
+    options.add_argument("--ranks", type=int, nargs="+", default=[32])
+    options.add_argument("--dtypes", nargs="+", default=["bfloat16"])
+    options.add_argument("--layers", type=int, default=28)
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--only", nargs="+", default=[], help="parts of names")
+    options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    given = options.parse_args()
     torch.set_num_threads(1)
-    if options.one:
-        folder, name, threads = options.one
-        print(json.dumps(one(Path(folder), name, int(threads), options.repeats)))
+    if given.one:
+        print(json.dumps(one(Path(given.one[0]), given.one[1], given.repeats)))
         return
-    rows = [*speeds(options), *([] if options.only else errors())]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    print("\n".join(row["text"] for row in rows))
     for name in missing():
         print(f"{name} is not installed: left out")
+    for rank in given.ranks:
+        for dtype in given.dtypes:
+            print(f"rank {rank}, {dtype}")
+            show(speeds(rank, dtype, given))
+    if not given.only:
+        show(errors())
 
 
 def names(chosen: list[str]) -> list[str]:
-    """The contestants, as `--one` knows them."""
-    ours = [f"{n}/{other}" for n in OPERATORS for other in others(n)]
+    """The contestants, as `--one` knows them: an operator and its second parent."""
+    mutations = [f"{n}/-" for n in OPERATORS if OPERATORS[n].kind == "mutation"]
+    crosses = [n for n in OPERATORS if OPERATORS[n].kind != "mutation"]
+    pairs = [f"{n}/{other}" for n in crosses for other in ("independent", "sibling")]
     peers = [] if "populora" in missing() else [f"populora {name}" for name in POPULORA]
-    everyone = ["floor", *ours, *peers]
+    everyone = ["floor", *mutations, *pairs, *peers]
     return [n for n in everyone if not chosen or n == "floor" or any(c in n for c in chosen)]
 
 
-def others(operator: str) -> list[str]:
-    """The second parents to try: none for a mutation."""
-    return ["-"] if OPERATORS[operator].kind == "mutation" else ["independent", "sibling"]
-
-
-def speeds(options: argparse.Namespace) -> list[dict[str, Any]]:
+def speeds(rank: int, dtype: str, given: argparse.Namespace) -> list[Row]:
+    """Return a row for each contestant, each from a process of its own."""
     rows = []
-    for rank in options.ranks:
-        for dtype in options.dtypes:
-            with tempfile.TemporaryDirectory() as scratch:
-                write_family(Path(scratch), rank, getattr(torch, dtype), options.layers)
-                size = (Path(scratch) / "first" / WEIGHTS).stat().st_size
-                for name in names(options.only):
-                    alone = name == "floor" or name.startswith("populora")
-                    for threads in (1,) if alone else options.threads:
-                        row = started(scratch, name, threads, options.repeats)
-                        row |= {
-                            "rank": rank,
-                            "dtype": dtype,
-                            "times_floor": row["cpu_s"] / row["floor_s"],
-                        }
-                        row["memory_share"] = row["memory"] / size
-                        row["text"] = (
-                            f"r{rank:<3} {dtype:9} {name:34} threads {threads}  "
-                            f"cpu {row['cpu_s']:7.3f} s  wall {row['wall_s']:7.3f} s  "
-                            f"x floor {row['times_floor']:6.2f}  memory {row['memory'] / 1e6:6.0f} "
-                            f"MB ({row['memory_share']:.0%} of the adapter)"
-                        )
-                        print(row["text"], file=sys.stderr, flush=True)
-                        rows.append(row)
+    with tempfile.TemporaryDirectory() as scratch:
+        write_family(Path(scratch), rank, getattr(torch, dtype), given.layers)
+        size = (Path(scratch) / "first" / WEIGHTS).stat().st_size
+        for name in names(given.only):
+            row = alone(__file__, "--one", scratch, name, "--repeats", given.repeats)
+            row["times floor"] = row["CPU s"] / row.pop("floor s")
+            row["memory of the adapter"] = row.pop("memory") / size
+            rows.append({"contestant": name, **row})
     return rows
 
 
-def started(folder: str, name: str, threads: int, repeats: int) -> dict[str, Any]:
-    """One contestant in a process of its own."""
-    command = [sys.executable, __file__, "--one", folder, name, str(threads)]
-    done = subprocess.run(
-        [*command, "--repeats", str(repeats)], check=True, capture_output=True, text=True
-    )
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
-
-
-def one(folder: Path, name: str, threads: int, repeats: int) -> dict[str, Any]:
-    """Best CPU and wall seconds of one contestant, and how far its memory grew."""
-    call = contestant(folder, name, threads)
-    floor = contestant(folder, "floor", 1)
-    before = memory_peak("VmRSS")
+def one(folder: Path, name: str, repeats: int) -> Row:
+    """Fewest CPU seconds of one contestant and the floor, and how far its memory grew."""
+    call, floor = contestant(folder, name), contestant(folder, "floor")
+    before = memory("VmRSS")
+    started = time.perf_counter()
     call()
-    grown = memory_peak("VmHWM") - before
-    # By turns with the floor: a busy machine is then equally busy for both.
-    best = {"cpu_s": float("inf"), "wall_s": float("inf"), "floor_s": float("inf")}
-    for _ in range(repeats):
-        start, start_wall = time.process_time(), time.perf_counter()
-        call()
-        middle = time.process_time()
-        best["cpu_s"] = min(best["cpu_s"], middle - start)
-        best["wall_s"] = min(best["wall_s"], time.perf_counter() - start_wall)
-        middle = time.process_time()
-        floor()
-        best["floor_s"] = min(best["floor_s"], time.process_time() - middle)
-    return {"name": name, "threads": threads, "memory": max(grown, 0), **best}
+    wall, grown = time.perf_counter() - started, memory("VmHWM") - before
+    best = best_of(repeats, {"CPU s": call, "floor s": floor})
+    return {"first wall s": wall, **best, "memory": max(grown, 0)}
 
 
-def memory_peak(field: str) -> int:
-    """A memory figure of this process in bytes, as Linux keeps it."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(field)))
-
-
-def contestant(folder: Path, name: str, threads: int) -> Callable[[], object]:
+def contestant(folder: Path, name: str) -> Callable[[], object]:
+    """Return what makes one child."""
     first, out = folder / "first", folder / "child"
     if name == "floor":
         target = folder / "floor.safetensors"
@@ -158,17 +116,13 @@ def contestant(folder: Path, name: str, threads: int) -> Callable[[], object]:
         return populora_call(name.removeprefix("populora "), population(parents))
     operator, _, other = name.partition("/")
     if other == "-":
-        return lambda: mutate_directory(
-            operator, first, out, seed=1, threads=threads, overwrite=True
-        )
+        return lambda: mutate_directory(operator, first, out, seed=1, overwrite=True)
     extra: dict[str, Any] = {"fitness": [0.7, 0.4]} if operator in FITNESS else {}
     pair = [first, folder / other]
-    return lambda: cross_directory(
-        operator, pair, out, seed=1, threads=threads, overwrite=True, **extra
-    )
+    return lambda: cross_directory(operator, pair, out, seed=1, overwrite=True, **extra)
 
 
-def errors() -> list[dict[str, Any]]:
+def errors() -> list[Row]:
     """The mean of two parents: |child - exact| / |exact| for every maker and kind of pair."""
     rows = []
     for kind in (*KINDS, "other alpha"):
@@ -176,9 +130,8 @@ def errors() -> list[dict[str, Any]]:
         second = relative(first, kind)
         if kind == "other alpha":
             second = adapter(3, 8, torch.float32, REDUCED, layers=2, alpha=64)
-        exact = exact_mean(first, second)
-        found = {"average": dense(cross([first, second], "average", 1))}
-        found["factor_average"] = dense(cross([first, second], "factor_average", 1))
+        makers = ("average", "factor_average")
+        found = {name: dense(cross([first, second], name, 1)) for name in makers}
         if "populora" not in missing():
             members = population([first, second])
             populora_call("average", members)()
@@ -186,15 +139,14 @@ def errors() -> list[dict[str, Any]]:
         if "peft" not in missing():
             for way in ("linear", "dare_linear", "svd"):
                 found[f"peft {way}"] = peft_updates([first, second], way, [0.5, 0.5])
-        for name, updates in found.items():
-            error = relative_error(updates, exact)
-            text = f"mean of two parents, {kind:12} {name:20} error {error:.2e}"
-            rows.append({"name": name, "parents": kind, "error": error, "text": text})
-            print(text, file=sys.stderr, flush=True)
+        exact = exact_mean(first, second)
+        apart = {name: relative_error(updates, exact) for name, updates in found.items()}
+        rows.append({"parents": kind, **apart})
     return rows
 
 
 def dense(made: Adapter) -> dict[str, torch.Tensor]:
+    """The updates of an adapter."""
     return {p: s.scale * s.B.double() @ s.A.double() for p, s in made.slots.items()}
 
 
@@ -207,10 +159,6 @@ def exact_mean(first: Adapter, second: Adapter) -> dict[str, torch.Tensor]:
         rank = first.slots[path].rank
         best[path] = (u[:, :rank] * values[:rank]) @ vt[:rank]
     return best
-
-
-class _Plain(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of the docstring."""
 
 
 if __name__ == "__main__":

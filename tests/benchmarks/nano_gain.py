@@ -6,44 +6,42 @@ For T = 1 and T = 0.6: the solve rate on held-out tasks, the difference to the b
 standard error over tasks, pass@k at all samples, and the share of answers that think first.
 """
 
-import argparse
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
 import torch
+from benchmarking import parser
 
 from code_verifier import Sandbox, Task
-from evals.engine.adapter_exchange import import_adapter
-from evals.engine.generation import StackedEngine
-from evals.engine.request import Request
-from evals.engine.stacked_lora import stack_adapters
 from lora_evo import load_adapter
-from selfplay.config.yardstick_settings import NANO
-from selfplay.nano.architecture import WEIGHTS, load_nano
+from lora_evo.model import HFEngine, Request, import_adapter, load_base_model, stack_adapters
+from selfplay.config import NANO
+from selfplay.nano import WEIGHTS
 from selfplay.prompts.nano import parse_answer, solve_prompt
-from selfplay.report.reading.run_data import read_run
-from selfplay.report.reading.standing import latest, solvers
-from selfplay.run.held_out import held_out_tasks
+from selfplay.rows import BASE
+from selfplay.run_record import read_run
+from selfplay.tasks import held_out_tasks
 
 MAX_TOKENS = 192
 
 
 def main() -> None:
     """Measure and print one line for each member and temperature."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--base", type=Path, default=WEIGHTS)
-    parser.add_argument("--tasks", type=int, default=600)
-    parser.add_argument("--samples", type=int, default=8)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("runs", nargs="+", type=Path)
+    options.add_argument("--base", type=Path, default=WEIGHTS)
+    options.add_argument("--tasks", type=int, default=600)
+    options.add_argument("--samples", type=int, default=8)
+    arguments = options.parse_args()
     torch.set_num_threads(1)
     tasks = [h.task for h in held_out_tasks(NANO, arguments.tasks)]
     with Sandbox(workers=2) as sandbox:
         for temperature in (1.0, 0.6):
             base = None
             for home in arguments.runs:
-                members = [s.member for s in solvers(latest(read_run(home).standings))]
+                rows = read_run(home).latest_evals()
+                members = [row.member for row in rows if row.rate and row.role != BASE]
                 engine = engine_of(arguments.base, home, members)
                 if base is None:
                     base = measured(engine, None, tasks, arguments.samples, temperature, sandbox)
@@ -53,19 +51,20 @@ def main() -> None:
                     print(f"T = {temperature}: {home.name} {member} {line(mine, base)}", flush=True)
 
 
-def engine_of(base: Path, home: Path, members: list[str]) -> StackedEngine:
+def engine_of(base: Path, home: Path, members: list[str]) -> HFEngine:
     """Return an engine that holds these members of a run."""
-    model, tokenizer = load_nano(base)
+    loaded = load_base_model(str(base), torch.device("cpu"))
+    model, tokenizer = loaded.model, loaded.tokenizer
     adapters = [load_adapter(home / "members" / name) for name in members]
     config = adapters[0].config
     stack = stack_adapters(model, members, r=config.r, lora_alpha=config.lora_alpha, seed=0)
     for place, adapter in enumerate(adapters):
         import_adapter(stack, place, adapter)
-    return StackedEngine(stack, tokenizer, max_rows=512, merge_rows=1)
+    return HFEngine(stack, tokenizer, max_rows=512, merge_rows=1)
 
 
 def measured(
-    engine: StackedEngine,
+    engine: HFEngine,
     member: str | None,
     tasks: list[Task],
     samples: int,

@@ -8,42 +8,38 @@ standard errors (the mean of the products of different groups' gradients, jackkn
     python tests/benchmarks/nano_headroom.py [--base DIR] [--proposals 2000]
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
 import torch
+from benchmarking import parser
 
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import override, read_config
+from selfplay.config import read_config
 from selfplay.learning.batch import batch_rows
-from selfplay.learning.update_stats import StatsSum
-from selfplay.step.credit import assign_credit
-from selfplay.step.loop import new_run
-from selfplay.step.phases import match, propose, solve, verify
+from selfplay.learning.statistics import StatsSum
+from selfplay.rewards import training_samples
+from selfplay.settings import override, read_preset
+from selfplay.step import match, propose, solve, verify
+from selfplay.training import new_run
 
 GROUPS = 20
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--base", default="nano")
-    parser.add_argument("--proposals", type=int, default=2000)
-    parser.add_argument("--loss-type", default="grpo")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--base", default="nano")
+    options.add_argument("--proposals", type=int, default=2000)
+    arguments = options.parse_args()
     data = read_preset("nano")
     for assignment in (
         f"base={arguments.base}",
-        f"seed={arguments.seed}",
-        f"threads={arguments.threads}",
-        *("teachers=1", "students=1", "yardstick.eval_every=0", "yardstick.same_tasks=0"),
+        "seed=1",
+        "threads=2",
+        *("teachers=1", "students=1", "eval.eval_every=0", "eval.same_tasks=0"),
         f"rollout.proposals={-(-arguments.proposals // 3)}",
         *("rollout.seed_tasks=256", "rollout.max_rows=512"),
         f"learner.noise_groups={GROUPS}",
-        f"learner.loss_type={arguments.loss_type}",
     ):
         override(data, assignment)
     with (
@@ -51,10 +47,11 @@ def main() -> None:
         new_run(read_config(data), Path(folder) / "run") as run,
     ):
         solved = solve(run, verify(run, propose(run, match(run, 1), 1)), 1)
-        credit = assign_credit(solved, run.config)
-        rows = batch_rows(credit.samples, run.learner.adapters, run.config.learner)
+        learner = run.population.learner
+        samples = training_samples(solved, run.config)
+        rows = batch_rows(samples, learner.adapters, run.config.learner)
         sums = {row.member: StatsSum() for row in rows}
-        found = run.learner.backward([row for row in rows if row.has_signal], sums)
+        found = learner.backward([row for row in rows if row.has_signal], sums)
         for (member, role), gradients in sorted(found.items()):
             mine = [r for r in rows if r.member == member and r.sample.role == role]
             noise = gradients.noise(mine)

@@ -7,7 +7,6 @@ student, minus the same of the base's own proposals; standard errors over propos
 first and stay as they are.
 """
 
-import argparse
 import shutil
 import tempfile
 from dataclasses import replace
@@ -15,19 +14,19 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
-from selfplay.records.yardstick_row import TeachingRow
-from selfplay.run.directory import open_config
-from selfplay.step.checkpoint import newest_checkpoint, restore_files, restore_run
-from selfplay.step.loop import open_run
-from selfplay.yardstick.teaching import teaching_rows
+from benchmarking import parser
+
+from selfplay.evaluation import teaching_rows
+from selfplay.rows import TeachingRow
+from selfplay.training import open_run
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--proposals", type=int, default=60)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("runs", nargs="+", type=Path)
+    options.add_argument("--proposals", type=int, default=60)
+    arguments = options.parse_args()
     found = [measured(home, arguments.proposals) for home in arguments.runs]
     for home, (base, teachers) in zip(arguments.runs, found, strict=True):
         report(home.name, [base], teachers)
@@ -36,17 +35,12 @@ def main() -> None:
 
 def measured(home: Path, proposals: int) -> tuple[TeachingRow, list[TeachingRow]]:
     """Return the base's row and the teachers', all with the same seeds."""
-    config = open_config(home)
-    config = replace(config, yardstick=replace(config.yardstick, proposals=proposals))
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(home, Path(folder) / "run")
-        checkpoint = newest_checkpoint(copy)
-        assert checkpoint is not None
-        with open_run(config, copy) as run:
-            restore_run(run, checkpoint, restore_files(copy, checkpoint))
-            references = run.yardstick.references
-            teachers = [m for m in run.learner.members if m.startswith("t")]
-            base, *rows = teaching_rows(run, [None, *teachers], references)
+        with open_run(copy) as run:
+            run.config = replace(run.config, eval=replace(run.config.eval, proposals=proposals))
+            teachers = [m for m in run.population.members if m.startswith("t")]
+            base, *rows = teaching_rows(run, [None, *teachers])
             return base, rows
 
 

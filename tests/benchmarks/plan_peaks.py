@@ -1,6 +1,6 @@
 """Estimated against real peaks of memory: what `selfplay plan` says, and what a process takes.
 
-    python tests/benchmarks/plan_peaks.py [BASE] [--cases nano smol] [--markdown]
+    python tests/benchmarks/plan_peaks.py [BASE] [--cases nano smol]
 
 Each row is a process of its own that does one phase at the sizes that the plan assumes: an update
 on the largest micro-batches of both roles, or samples from the longest prompts up to the longest
@@ -12,19 +12,22 @@ column what torch's allocator holds, with the gaps between tensors.
 
 import argparse
 import json
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import RunConfig, override, read_config
-from selfplay.planning.architecture import read_architecture
-from selfplay.planning.learner_memory import micro_batch
-from selfplay.planning.machine import GIB, found_machine
-from selfplay.planning.plan import make_plan
-from selfplay.planning.workload import Rows, workload
+from benchmarking import alone, parser, show
+
+from selfplay.config import Config, read_config
+from selfplay.planning import (
+    GIB,
+    Rows,
+    make_plan,
+    micro_batch,
+    read_architecture,
+    this_machine,
+    workload,
+)
+from selfplay.settings import override, read_preset
 
 ALONE = ("learner.noise_groups=0",)
 """Without groups a micro-batch is as full as its budget allows."""
@@ -53,16 +56,7 @@ LARGE = (
 CASES = {"nano": NANO, "smol": SMOL, "7b": LARGE}
 
 
-@dataclass(frozen=True)
-class Row:
-    """One process."""
-
-    what: str
-    estimated: float
-    measured: float
-
-
-def settings(preset: str, base: str, assignments: tuple[str, ...]) -> RunConfig:
+def settings(preset: str, base: str, assignments: tuple[str, ...]) -> Config:
     """The preset with these values, on one thread."""
     data: dict[str, Any] = read_preset(preset)
     more = ("threads=1",) if preset == "nano" else ("threads=1", f"base={base}")
@@ -71,23 +65,13 @@ def settings(preset: str, base: str, assignments: tuple[str, ...]) -> RunConfig:
     return read_config(data)
 
 
-def measured(preset: str, phase: str, base: str, assignments: tuple[str, ...]) -> list[float]:
-    """Peak bytes of a process that does the phase, and of its allocator."""
-    command = [sys.executable, __file__, base or "none", "--phase", phase, "--preset", preset]
-    done = subprocess.run([*command, *assignments], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def do(phase: str, config: RunConfig) -> list[float]:
+def do(phase: str, config: Config) -> list[float]:
     """Do a phase in this process, and return its peaks."""
     import resource
 
     import torch
 
-    from selfplay.population.opening import open_learner
+    from selfplay.population import open_learner
 
     learner, engine = open_learner(config)
     step = workload(config)
@@ -101,7 +85,7 @@ def do(phase: str, config: RunConfig) -> list[float]:
                 samples.append(sample(TrainingSample, learner.members, rows, i))
         learner.update(samples)
     else:
-        from evals.engine.rollout import TokenRequest
+        from lora_evo.model import TokenRequest
 
         together = config.rollout.max_rows
         rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
@@ -142,36 +126,39 @@ def sample(kind: Any, members: tuple[str, ...], rows: Rows, i: int) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("base", nargs="?", default="")
-    parser.add_argument("assignments", nargs="*")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=["nano", "smol"])
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--phase", choices=("learning", "sampling"))
-    parser.add_argument("--preset")
-    arguments = parser.parse_intermixed_args()
-    if arguments.phase:
-        config = settings(arguments.preset, arguments.base, tuple(arguments.assignments))
-        print(json.dumps(do(arguments.phase, config)))
+    """Print a row for each case, measured in a process of its own."""
+    options = parser(__doc__)
+    options.add_argument("base", nargs="?", default="none")
+    options.add_argument("assignments", nargs="*")
+    options.add_argument("--cases", nargs="+", choices=CASES, default=["nano", "smol"])
+    options.add_argument("--phase", choices=("learning", "sampling"), help=argparse.SUPPRESS)
+    options.add_argument("--preset", help=argparse.SUPPRESS)
+    given = options.parse_intermixed_args()
+    if given.phase:
+        config = settings(given.preset, given.base, tuple(given.assignments))
+        print(json.dumps(do(given.phase, config)))
         return
-    has_base = bool(arguments.base) and Path(arguments.base).is_dir()
-    cases = [c for name in arguments.cases if name == "nano" or has_base for c in CASES[name]]
-    end, bar = (" |", "| ") if arguments.markdown else ("", "")
-    print(f"{bar}{'what':78} | {'estimated':>9} | {'measured':>9} | ratio | reserved{end}")
-    if arguments.markdown:
-        print("|---|---|---|---|---|")
-    for preset, phase, assignments in cases:
-        config = settings(preset, arguments.base, assignments)
-        machine = found_machine(config.device, config.threads)
+    has_base = Path(given.base).is_dir()
+    rows = []
+    for preset, phase, assignments in [
+        case for name in given.cases if name == "nano" or has_base for case in CASES[name]
+    ]:
+        config = settings(preset, given.base, assignments)
+        machine = this_machine(config.device, config.threads)
         plan = make_plan(config, read_architecture(config.base), machine)
         estimated = plan.learning if phase == "learning" else plan.sampling
-        found, reserved = measured(preset, phase, arguments.base, assignments)
-        what = " ".join((preset, phase, *assignments))
-        print(
-            f"{bar}{what:78} | {estimated / GIB:9.2f} | {found / GIB:9.2f} | "
-            f"{estimated / found:5.2f} | {reserved / GIB:8.2f}{end}",
-            flush=True,
+        words = (given.base, "--phase", phase, "--preset", preset, *assignments)
+        found, reserved = alone(__file__, *words)
+        rows.append(
+            {
+                "what": " ".join((preset, phase, *assignments)),
+                "estimated": estimated / GIB,
+                "measured": found / GIB,
+                "ratio": estimated / found,
+                "reserved": reserved / GIB,
+            }
         )
+    show(rows)
 
 
 if __name__ == "__main__":

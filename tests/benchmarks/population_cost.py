@@ -10,26 +10,24 @@ process. A population's step is to be compared with that of a process with `--me
 """
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from benchmarking import Row, parser, show
 
-from evals.engine.rollout import TokenRequest
-from evals.engine.streams import stream
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import RunConfig, override, read_config
+from lora_evo.model import TokenRequest, stream
+from selfplay.config import Config, read_config
 from selfplay.learning.batch import TrainingSample
-from selfplay.population.opening import open_learner
-from selfplay.population.publishing import Publisher
+from selfplay.population import open_learner
+from selfplay.settings import override, read_preset
+from selfplay.weight_sync import WeightSync
 
 GB = 1e9
 
 
-def configuration(a: argparse.Namespace) -> RunConfig:
+def configuration(a: argparse.Namespace) -> Config:
     """The preset with this base and so many members."""
     data: dict[str, Any] = read_preset("7b-4t4s")
     half = max(1, a.members // 2)
@@ -49,18 +47,17 @@ def configuration(a: argparse.Namespace) -> RunConfig:
 
 def main() -> None:
     """Measure, and print a row for every measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("base")
-    parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--engine", choices=("vllm", "hf"), default="vllm")
-    parser.add_argument("--rows", type=int, default=32)
-    parser.add_argument("--prompt", type=int, default=512)
-    parser.add_argument("--completion", type=int, default=1024)
-    parser.add_argument("--share", type=float, default=0.45)
-    parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--json", action="store_true")
-    a = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    options = parser(__doc__)
+    options.add_argument("base")
+    options.add_argument("--members", type=int, default=8)
+    options.add_argument("--engine", choices=("vllm", "hf"), default="vllm")
+    options.add_argument("--rows", type=int, default=32)
+    options.add_argument("--prompt", type=int, default=512)
+    options.add_argument("--completion", type=int, default=1024)
+    options.add_argument("--share", type=float, default=0.45)
+    options.add_argument("--set", action="append", default=[])
+    a = options.parse_args()
+    rows: list[Row] = []
 
     def note(what: str, tokens: int, work: Callable[[], object]) -> Any:
         """Do the work; write down seconds, tokens a second and memory."""
@@ -74,7 +71,6 @@ def main() -> None:
         seconds = time.perf_counter() - start
         row = {"what": what, "seconds": seconds, "tokens/s": tokens / seconds} | memory()
         rows.append(row)
-        print(json.dumps(row), file=sys.stderr, flush=True)
         return found
 
     config = configuration(a)
@@ -82,8 +78,8 @@ def main() -> None:
     vocabulary = learner.model.config.vocab_size
     members = learner.members
     engine.end_tokens = ()  # every row is as long as it may be
-    publisher = Publisher(learner, engine, config.dtype)
-    note("publish all members", 0, lambda: publisher.publish(0))
+    weight_sync = WeightSync(learner, engine, config.dtype)
+    note("publish all members", 0, lambda: weight_sync(0))
 
     def asked(names: list[str | None], count: int) -> list[TokenRequest]:
         return [
@@ -123,16 +119,9 @@ def main() -> None:
         more = read * a.members
         note("update: all, rows each", more, lambda: learner.update(samples(everybody, each)))
     note("restore", 0, engine.restore)
-    note("publish what changed", 0, lambda: publisher.publish(1))
+    note("publish what changed", 0, lambda: weight_sync(1))
     engine.close()
-    if a.json:
-        print(json.dumps(rows))
-        return
-    print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
-    for row in rows:
-        print(
-            "| " + " | ".join(f"{v:,.1f}" if v != row["what"] else v for v in row.values()) + " |"
-        )
+    show(rows)
 
 
 def memory() -> dict[str, float]:

@@ -6,24 +6,24 @@ Writes OUT as an ordinary directory in bfloat16. The tokenizer is that of anothe
 vocabulary is smaller: what such a base writes means nothing, and hardly any text of it ends.
 """
 
-import argparse
 import shutil
 from pathlib import Path
 
 import torch
+from benchmarking import parser
 from transformers import AutoModelForCausalLM
 
-from selfplay.planning.architecture import model_config
+from selfplay.planning import model_config
 
 
 def main() -> None:
     """Draw and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shape", help="folder or hub name, as for `selfplay plan`")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--layers", type=int, help="instead of the shape's own")
-    a = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("shape", help="folder or hub name, as for `selfplay plan`")
+    options.add_argument("out", type=Path)
+    options.add_argument("--tokenizer", type=Path, required=True)
+    options.add_argument("--layers", type=int, help="instead of the shape's own")
+    a = options.parse_args()
     config = model_config(a.shape)
     if a.layers:
         config.num_hidden_layers = a.layers

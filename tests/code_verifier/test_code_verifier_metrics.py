@@ -1,12 +1,23 @@
-"""Counts are what the eye counts, and bad programs end in one clear error."""
+"""Counts are what the eye counts, and the structure forgets names but not what a program does."""
 
+import ast
+import io
+import math
 import sys
+import sysconfig
+import textwrap
+import tokenize
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from radon.complexity import cc_visit
+from radon.metrics import h_visit
 
 from code_verifier import ProgramError, measure
-from code_verifier.metrics.measurement import NUMBERS
+from code_verifier.metrics import NUMBERS, fingerprint
 
 PROGRAM = (
     "import math\nfrom re import sub\n\n\nclass A:\n    '''Doc.'''\n\n    def m(self, y):\n"
@@ -91,3 +102,171 @@ def test_what_python_only_warns_of_is_measured(program: str) -> None:
     if "for" in program:
         program = f"[{program[4:]}]"
     assert measure(program).ast_nodes > 3
+
+
+SAME = {
+    "names": ("def f(a, b):\n    return a + b * 2", "def g(x, y):\n    return x + y * 7"),
+    "comments": ("def f(a):  # one\n    return a", "# two\n\ndef f(a): return a"),
+    "docstring": ("def f(a):\n    'Doc.'\n    return a", "def f(a):\n    return a"),
+    "only a docstring": ("def f():\n    'Doc.'", "def f():\n    pass"),
+    "of the module": ("'Doc.'\nx = 1", "x = 1"),
+    "of a class": ("class A:\n    'Doc.'\n    x = 1", "class B:\n    x = 1"),
+    "annotations": ("def f(a: int, *b: str) -> int:\n    c: int = a", "def f(a, *b):\n    c = a"),
+    "signs": ("x = [1, 2.0]", "x = [-1, +2.5]"),
+    "booleans": ("x = True", "x = False"),
+    "patterns": (
+        "match a:\n case {'k': True, **b}: b\n case [c, *d]: c, d",
+        "match a:\n case {'l': False, **r}: r\n case [p, *q]: p, q",
+    ),
+    "caught": ("try: a()\nexcept A as e: e", "try: a()\nexcept A as x: x"),
+    "scopes": (
+        "def f():\n x = y = 0\n def g():\n  nonlocal x, y\n  global z\n  x = z = 1",
+        "def f():\n a = b = 0\n def h():\n  nonlocal a, b\n  global c\n  a = c = 1",
+    ),
+    "as": ("import math as m\nm.pi", "import math as n\nn.pi"),
+    "keywords": ("def f(a): return f(a=1)", "def f(b): return f(b=2)"),
+    "helper used first": (
+        "def f(): return g()\ndef g(): pass",
+        "def a(): return b()\ndef b(): pass",
+    ),
+    "f-strings": ("x = 1\nf'a{x!r}'", "y = 2\nf'b{y!r}'"),
+}
+OTHER = {
+    "order": ("def f(x, y): return x + y", "def f(x, y): return y + x"),
+    "operator": ("def f(x, y): return x + y", "def f(x, y): return x - y"),
+    "built-in": ("def f(x): return len(x)", "def f(x): return sum(x)"),
+    "attribute": ("def f(x): return x.a", "def f(x): return x.b"),
+    "module": ("import math", "import re"),
+    "imported name": ("from math import sin", "from math import cos"),
+    "type of a constant": ("x = 1", "x = 1.0"),
+    "shared names": ("def f(x, y): return x", "def f(x, y): return y"),
+    "unpacking": ("x = {**a, b: c}", "x = {b: c, **a}"),
+    "defaults": ("def f(*, a=1, b): pass", "def f(*, a, b=1): pass"),
+    "branch": ("if a:\n    b()\n    c()", "if a:\n    b()\nelse:\n    c()"),
+    "a sign of a name": ("x = y", "x = -y"),
+    "conversion": ("f'{x!r}'", "f'{x!s}'"),
+    "keyword of a built-in": ("sorted(x, key=y)", "sorted(x, reverse=y)"),
+    "a field without a value": ("class A:\n    x: int", "class A:\n    pass"),
+    "level of import": ("from .a import b", "from ..a import b"),
+}
+
+
+@pytest.mark.parametrize("pair", SAME.values(), ids=SAME)
+def test_same_structure(pair: tuple[str, str]) -> None:
+    assert fingerprint(pair[0]) == fingerprint(pair[1]) == measure(pair[1]).structure
+
+
+@pytest.mark.parametrize("pair", OTHER.values(), ids=OTHER)
+def test_other_structure(pair: tuple[str, str]) -> None:
+    assert fingerprint(pair[0]) != fingerprint(pair[1])
+
+
+RENAMED = textwrap.dedent(
+    """
+    import re
+    def f(first, second=3):
+        total = 0
+        for item in first:
+            if item > second and len(first) > 2:
+                total += item * 5
+        return [total for total in range(total)], re.escape('a')
+    """
+)
+OWN = ("f", "first", "second", "total", "item")
+names = st.from_regex(r"[a-z]{3,5}_", fullmatch=True)
+
+
+@given(st.lists(names, min_size=5, max_size=5, unique=True), st.integers(0), st.text(max_size=5))
+def test_any_renaming_and_any_constant(new: list[str], number: int, text: str) -> None:
+    tree = ast.parse(RENAMED)
+    known = dict(zip(OWN, new, strict=True))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = known.get(node.id, node.id)
+        elif isinstance(node, ast.arg):
+            node.arg = known[node.arg]
+        elif isinstance(node, ast.FunctionDef):
+            node.name = known[node.name]
+        elif isinstance(node, ast.Constant):
+            node.value = number if isinstance(node.value, int) else text
+    assert fingerprint(ast.unparse(tree)) == fingerprint(RENAMED)
+
+
+def test_sixteen_digits_or_an_error() -> None:
+    assert len(fingerprint("")) == 16
+    assert int(fingerprint("x = 'é'"), 16) >= 0
+    with pytest.raises(ProgramError):
+        fingerprint("def f(")
+
+
+STDLIB = Path(sysconfig.get_paths()["stdlib"])
+FILES = ("argparse", "ast", "dataclasses", "difflib", "enum", "fractions", "typing", "inspect")
+
+SMALL = [
+    "",
+    "x = 1",
+    "class A:\n    pass",
+    "class A:\n    def a(self): return 1 if self else 2\n    def b(self): pass\n    x = 1 or 2",
+    "class A:\n    class B:\n        def b(self): return 1 and 2\n    def a(self): pass",
+    "def f():\n    class A:\n        def a(self): return 1 and 2\n    return A",
+    "def f(x):\n    def g(y):\n        if y: return 1\n    if x: return g",
+    "if 1:\n    def f(): pass\nelse:\n    class A:\n        if 1:\n            def m(self): pass",
+    "def f(x=1 + 2 * 3 or 4): return x\n@g(1 and 2)\nclass A(b if c else d): pass",
+    "def f(x):\n    assert x and (lambda: 1 if x else 2), [i for i in x if i]",
+    "def f(x):\n    match x:\n        case 1 | 2: pass\n        case [a, *b] if a and b: pass\n"
+    "        case {'k': v, **r}: pass\n        case A(p=1): pass\n        case _: pass",
+    "def f(x):\n    match x:\n        case y: pass",
+    "def f(x):\n    try:\n        pass\n    except* ValueError:\n        pass",
+    "def f(x):\n    try: pass\n    except A: pass\n    except B as e: pass\n    else: pass\n"
+    "    finally: pass",
+    "async def f(x):\n    async with x as y:\n        async for z in y: pass\n        else: pass\n"
+    "    return [await w async for w in x if w if not w]",
+    "def f(x):\n    for i in x: pass\n    else: pass\n    while x: break\n    else: pass",
+    "def f(a, b):\n    return a < b <= 3 != 1.0 == True is None not in 'b'",
+    "def f(a):\n    a += 1\n    a.b -= a.c * a['b']\n    return -a + ~a - (not a) ** 1",
+    "def f(a):\n    return a + 1\ndef f(a):\n    return a + 2",
+    "def f(a):\n    return 1 + 1.0 + True + 'a' + a + b'a' + 1j + ... + (1, 2)",
+    "x = 1 + 2\nclass A:\n    y = x + 1\n    def f(self): return x + 1",
+    "def f():\n    return lambda: (yield 1 + (yield from g))",
+    "def f():\n    global x\n    x = f'{1 + 2!r:>{3 * 4}}'\n    del x\n    raise x from x + 1",
+]
+
+
+def agrees(program: str) -> None:
+    found = measure(program)
+    assert found.cyclomatic == sum(block.complexity for block in cc_visit(program))
+    total = h_visit(program).total
+    assert math.isclose(found.halstead_volume, total.volume, rel_tol=1e-12)
+    assert math.isclose(found.halstead_effort, total.effort, rel_tol=1e-12)
+    assert found.ast_nodes == sum(1 for _ in ast.walk(ast.parse(program)))
+    assert found.ast_depth == _depth(ast.parse(program))
+
+
+def _depth(node: ast.AST) -> int:
+    return 1 + max((_depth(child) for child in ast.iter_child_nodes(node)), default=0)
+
+
+@pytest.mark.parametrize("program", SMALL)
+def test_each_construct_counts_as_radon_says(program: str) -> None:
+    agrees(program)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_the_standard_library_count_as_radon_says(name: str) -> None:
+    agrees((STDLIB / f"{name}.py").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_lines_of_code_are_lines_with_a_token_less_docstrings(name: str) -> None:
+    program = (STDLIB / f"{name}.py").read_text(encoding="utf-8")
+    lines: set[int] = set()
+    passed = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    for token in tokenize.generate_tokens(io.StringIO(program).readline):
+        if token.type not in passed and token.type != tokenize.ENDMARKER:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            lines.difference_update(range(text.lineno, (text.end_lineno or 0) + 1))
+    assert measure(program).loc == len(lines)

@@ -1,14 +1,7 @@
 """Programs, benign and hostile, and what the sandbox makes of them."""
 
-import asyncio
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -197,70 +190,6 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
     assert taken <= 30 + 8 * sandbox.workers
     stream.close()  # type: ignore[attr-defined]
     assert sandbox.run_inputs("def f(x):\n    return -x", ["1", "2"])[1].output == "-2"
-
-
-def test_threads_and_asyncio_share_one_sandbox(sandbox: Sandbox) -> None:
-    outputs: list[str | None] = []
-
-    def work(number: int) -> None:
-        outputs.append(sandbox.run("def f(x):\n    return x * x", str(number)).output)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outputs, key=str) == sorted((str(i * i) for i in range(8)), key=str)
-
-    async def both() -> list[str | None]:
-        checks = (sandbox.acheck("def f(x):\n    return x", str(i)) for i in range(4))
-        return [verdict.output for verdict in await asyncio.gather(*checks)]
-
-    assert asyncio.run(both()) == ["0", "1", "2", "3"]
-
-
-def test_a_killed_server_is_replaced_and_the_program_run_again() -> None:
-    with Sandbox(workers=1) as sandbox:
-        assert sandbox.run("def f(x):\n    return x", "1").ok
-        before = sandbox.pids()
-        for pid in before:
-            os.kill(pid, signal.SIGKILL)
-        assert sandbox.run("def f(x):\n    return x", "2").output == "2"
-        assert not set(sandbox.pids()) & set(before)
-
-
-def test_the_children_end_with_the_caller() -> None:
-    script = (
-        "import os, threading, time\nfrom code_verifier import Limits, Sandbox\n"
-        "s = Sandbox(workers=1, limits=Limits(wall_s=300, cpu_s=300))\n"
-        "s.run('def f(x): return x', '1')\n"
-        "args = ('def f(x):\\n    while True: pass', '1')\n"
-        "threading.Thread(target=s.run, args=args, daemon=True).start()\n"
-        "time.sleep(0.5)\nprint(s.pids()[0], flush=True)\nos.kill(os.getpid(), 9)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    server = int(done.stdout)
-    deadline = time.monotonic() + 20
-    while os.path.exists(f"/proc/{server}") and time.monotonic() < deadline:
-        state = Path(f"/proc/{server}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        if state == "Z":  # nobody reaps orphans in some containers
-            break
-        time.sleep(0.05)
-    assert time.monotonic() < deadline
-
-
-def test_a_forked_caller_gets_servers_of_its_own() -> None:
-    with Sandbox(workers=1) as sandbox:
-        assert sandbox.run("def f(x):\n    return x", "1").ok
-        before = sandbox.pids()
-        pid = os.fork()
-        if pid == 0:
-            good = sandbox.run("def f(x):\n    return x", "2").output == "2"
-            other = sandbox.pids() != before
-            sandbox.close()
-            os._exit(0 if good and other else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert sandbox.run("def f(x):\n    return x", "3").output == "3"
 
 
 def test_no_process_or_descriptor_stays_behind() -> None:

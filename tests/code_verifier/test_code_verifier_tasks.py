@@ -10,19 +10,18 @@ from code_verifier import (
     Comparison,
     Limits,
     Proposal,
-    RecordError,
     Sandbox,
     Task,
     Verdict,
-    fingerprint,
     grade,
-    leaks,
     measure,
     parse_program,
     strip_comments,
 )
-from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
-from code_verifier.tasks.grading import grade_answer
+from code_verifier.errors import CodeVerifierError
+from code_verifier.grading import grade_answer
+from code_verifier.metrics import fingerprint
+from code_verifier.proposals import leaks
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 
@@ -104,11 +103,11 @@ def test_tasks_that_cannot_be_judged_are_told(sandbox: Sandbox) -> None:
         Task("code_i", SQUARE, output="nan"),
         Task("code_f", SQUARE),
     ):
-        with pytest.raises(RecordError):
+        with pytest.raises(CodeVerifierError):
             sandbox.grade(task, "1")
-    with pytest.raises(RecordError, match="unknown kind"):
+    with pytest.raises(CodeVerifierError, match="unknown kind"):
         Task("code_x", SQUARE)
-    with pytest.raises(RecordError, match="as many"):
+    with pytest.raises(CodeVerifierError, match="as many"):
         Task("code_f", SQUARE, inputs=("1",))
 
 
@@ -144,45 +143,11 @@ def test_a_program_is_parsed_once(sandbox: Sandbox, monkeypatch: pytest.MonkeyPa
     assert (measure(parsed), strip_comments(parsed)) == (measure(SQUARE), SQUARE)
     assert fingerprint(parsed) == measure(parsed).structure
     assert leaks(SQUARE, parsed)
-    Duplicates([SQUARE])
-    assert texts == [SQUARE, SQUARE]
+    assert texts == [SQUARE]
     documented = parse_program('def f():\n    "Doc."\n    if f:\n        "no doc"\n')
     before = ast.dump(documented.tree)
     assert strip_comments(documented) == "def f():\n    if f:\n        'no doc'"
     assert ast.dump(documented.tree) == before
-
-
-def test_duplicates_are_told_exact_or_structural() -> None:
-    other = SQUARE.replace("total", "t").replace("1", "7")
-    spaced = SQUARE.replace(" = ", "=") + "  # the end"
-    found = list(
-        find_duplicates([SQUARE, "def f(x):\n    return x", other, spaced, "def f(", "def f("])
-    )
-    assert found == [
-        *(
-            None,
-            None,
-            Duplicate(False, 0, ""),
-            Duplicate(True, 0, ""),
-            None,
-            Duplicate(True, 4, ""),
-        ),
-    ]
-
-
-def test_duplicate_tasks_share_kind_program_and_inputs() -> None:
-    first = Task("code_o", SQUARE, input="{'a': 1, 'b': 2}", output="1").with_id()
-    seen = Duplicates([first])
-    same = Task("code_o", SQUARE + "\n", input="{'b': 2,'a': 1}", output="1")
-    assert seen.find(same) == Duplicate(True, 0, first.id)
-    assert seen.find(Task("code_o", SQUARE, input="3", output="1")) == Duplicate(False, 0, first.id)
-    assert seen.find(Task("code_i", SQUARE, input=first.input)) == Duplicate(False, 0, first.id)
-    assert seen.find(Task("code_o", "def f(x):\n    return -x", input="1")) is None
-    examples = Task("code_f", SQUARE, inputs=("1", "2"), outputs=("2", "5"))
-    assert seen.add(examples) == Duplicate(False, 0, first.id)
-    turned = Task("code_f", SQUARE, inputs=("2", " 1"), outputs=("5", "2"), message="other")
-    assert seen.find(turned) == Duplicate(True, 1, "")
-    assert len(seen) == 2
 
 
 def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:

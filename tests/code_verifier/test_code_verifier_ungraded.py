@@ -25,10 +25,9 @@ from code_verifier import (
     grade,
 )
 from code_verifier.cli import main
-from code_verifier.integrations import trl, verifiers
-from code_verifier.sandbox.pool import EXAMINER, Pool
-from code_verifier.sandbox.process import ProcessLost
-from code_verifier.tasks.grading import grade_answer
+from code_verifier.grading import grade_answer
+from code_verifier.processes import EXAMINER, Pool, ProcessLost
+from code_verifier.rewards import trl_reward, verifiers_reward
 
 SQUARE = "def f(x):\n    return x * x"
 SPIN_ON_TWO = "def f(x):\n    while x == 2: pass\n    return x"
@@ -139,19 +138,19 @@ def test_the_command_counts_what_it_could_not_grade(tmp_path: Path) -> None:
         ("syntax_error", 0.0),
     ]
     assert json.loads(result.stdout) == {"rows": 3, "score": {"0.0": 1, "1.0": 1}, "ungraded": 1}
-    told = CliRunner().invoke(main, [*args, "--resume"])
-    assert told.exit_code == 1
-    assert "1 of 3 rows could not be graded" in told.stderr
+    result = CliRunner().invoke(main, args)
+    assert result.exit_code == 1
+    assert "1 of 3 rows could not be graded" in result.stderr
 
 
 @pytest.mark.usefixtures("broken")
-def test_a_fault_teaches_nobody(sandbox: Sandbox) -> None:
+def test_a_fault_is_no_reward(sandbox: Sandbox) -> None:
     row = {"kind": "code_f", "inputs": ["1"], "outputs": ["1"]}
     texts = [f"```\ndef f(x, {name}=7):\n    return x\n```" for name in ("seven", "eight")]
     columns = {name: [value] * 2 for name, value in row.items()}
-    rewards = trl.task_reward(sandbox, partial_credit=True)(["p"] * 2, texts, **columns)
+    rewards = trl_reward(sandbox, partial_credit=True)(["p"] * 2, texts, **columns)
     assert rewards == [None, 1.0]
-    reward = verifiers.task_reward(sandbox, partial_credit=True)
+    reward = verifiers_reward(sandbox, partial_credit=True)
     for text, expected in zip(texts, rewards, strict=True):
         asked = reward(SimpleNamespace(row=row), SimpleNamespace(last_reply=text))
         if expected is None:

@@ -6,37 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import contest_tasks
-import function_tasks
+import evalplus_problems
+import livecodebench_problems
 import pytest
 from click.testing import CliRunner
+from sums import TableEngine
 
-from evals import Completion, Data, EvalsError, Request, evaluate, load_benchmark
-from evals.benchmarks import catalog
+from evals import Data, EvalsError, catalog, evaluate, load_benchmark
 from evals.cli import main
+from lora_evo.model import Completion, Request
 
-needs_math = pytest.mark.skipif(
-    "not __import__('importlib.util').util.find_spec('math_verify')",
-    reason="pip install 'populab-evals[benchmarks]'",
-)
 GSM8K = [
     {"question": f"What is {a} + {a}?", "answer": f"Twice {a}.\n#### {2 * a}"} for a in range(1, 5)
 ]
-SUM = contest_tasks.row([("1 2\n", "3\n"), ("5 6\n", "11\n")])
-LATE = contest_tasks.row(
+SUM = livecodebench_problems.row([("1 2\n", "3\n"), ("5 6\n", "11\n")])
+LATE = livecodebench_problems.row(
     [("[1]", "1"), ("[4, 2]", "6")], "total", question_id="p2", contest_date="2025-03-01T00:00:00",
     difficulty="hard", starter_code="class Solution:\n    def total(self, xs):\n        ",
 )  # fmt: skip
 FENCE = "```"
 
 
-class Answers:
+class Answers(TableEngine):
     """Answers by a part of the prompt; the last one that fits."""
 
     def __init__(self, answers: dict[str, str], tokenizer: Any = None) -> None:
-        self.answers = answers
+        super().__init__(answers)
         self.tokenizer = tokenizer
-        self.asked: list[Request] = []
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         self.asked += requests
@@ -45,9 +41,6 @@ class Answers:
             for r in requests
         ]
         return [Completion(text, (1,), (0.0,), "stop") for (text,) in texts]
-
-    def close(self) -> None:
-        pass
 
 
 class Chat:
@@ -76,7 +69,7 @@ def run(*arguments: object) -> Any:
 
 @pytest.fixture
 def functions(tmp_path: Path) -> Path:
-    return write(tmp_path / "functions.jsonl", [function_tasks.DOUBLE, function_tasks.HALF])
+    return write(tmp_path / "functions.jsonl", [evalplus_problems.DOUBLE, evalplus_problems.HALF])
 
 
 @pytest.fixture
@@ -93,17 +86,18 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
         },
         Chat(),
     )
-    result = evaluate(engine, benchmark, out=tmp_path / "out")
+    (result,) = evaluate(engine, benchmark, out=tmp_path)
     assert (result.overall.rate, result.base_rate, dict(result.levels)) == (0.5, 1.0, {})
     assert not any(request.special_tokens for request in engine.asked)
     assert engine.asked[0].prompt.startswith("<user>Please provide")
-    verdicts = rows_of(tmp_path / "out" / "verdicts.jsonl")
+    folder = tmp_path / "base" / "humaneval_plus"
+    verdicts = rows_of(folder / "verdicts.jsonl")
     assert [(v["base"], v["plus"], v["failed_test"]) for v in verdicts] == [
         ("pass", "pass", None),
         ("pass", "fail", 0),
     ]
     assert verdicts[0]["extracted"] == "def double(x):\n    return [x, x]"
-    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
+    settings = json.loads((folder / "settings.json").read_text())
     assert (settings["recipe"], settings["template"]["mode"]) == ("chat", "chat")
     assert "{prompt}" in settings["template"]["text"]
 
@@ -111,14 +105,14 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
 def test_a_completion_goes_on_where_the_prompt_ends(functions: Path, tmp_path: Path) -> None:
     benchmark = load_benchmark("humaneval_plus", Data(functions))
     engine = Answers({"double": "\treturn [x, x]\n", "half": "    return x / 2\n"})
-    result = evaluate(engine, benchmark, recipe="evalplus-completion", out=tmp_path / "out")
+    (result,) = evaluate(engine, benchmark, recipe="evalplus-completion", out=tmp_path)
     assert result.overall.rate == 1.0
     assert engine.asked[0].special_tokens
     assert "\ndef " in engine.asked[0].stop
     with pytest.raises(EvalsError, match=r"no chat template; choose .*: evalplus-completion"):
         evaluate(engine, benchmark)
     graded = run(
-        *("grade", "humaneval_plus", tmp_path / "out" / "samples.jsonl"),
+        *("grade", "humaneval_plus", tmp_path / "base" / "humaneval_plus" / "samples.jsonl"),
         *("--data", functions, "--out", tmp_path / "verdicts.jsonl"),
     )
     assert "2 of 2 samples right" in graded.stdout  # settings.json beside them names the recipe
@@ -153,12 +147,12 @@ def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
         },
         Chat(),
     )
-    azr = evaluate(engine, benchmark, recipe="azr", out=tmp_path / "azr")
+    (azr,) = evaluate(engine, benchmark, recipe="azr", out=tmp_path / "azr")
     assert (azr.overall.rate, azr.overall.ill_formed) == (1.0, 0.0)
-    official = evaluate(engine, benchmark, out=tmp_path / "chat")
+    (official,) = evaluate(engine, benchmark, out=tmp_path)
     assert official.overall.rate == 0.5  # the fence of the first must stand on a line of its own
-    assert official.settings["judging"] == {}
-    first = rows_of(tmp_path / "chat" / "verdicts.jsonl")[0]
+    assert official.settings["grading"] == {}
+    first = rows_of(tmp_path / "base" / "livecodebench" / "verdicts.jsonl")[0]
     assert first["status"] == "fail"
 
 
@@ -172,22 +166,24 @@ def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest: Path, tmp_pat
 
 
 def test_parts_of_livecodebench_are_named(contest: Path) -> None:
-    early = load_benchmark("livecodebench", Data(contest, release="release_v5"))
+    early = load_benchmark("livecodebench", Data(contest, until="2025-01-01"))
     assert [question.id for question in early.questions] == ["p1"]
-    assert early.notes[-1] == "1 of 2 problems: release release_v5, start to end"
+    assert early.notes[-1] == "1 of 2 problems: start to 2025-01-01"
     late = load_benchmark("livecodebench", Data(contest, since="2025-01-01"))
     assert [question.id for question in late.questions] == ["p2"]
     assert early.content_hash != late.content_hash
-    with pytest.raises(EvalsError, match="expected YYYY-MM-DD"):
-        load_benchmark("livecodebench", Data(contest, since="soon"))
-    with pytest.raises(EvalsError, match="neither releases nor dates"):
-        load_benchmark("gsm8k", Data(contest, release="release_v5"))
-    with pytest.raises(EvalsError, match="none of 2 problems"):
-        load_benchmark("livecodebench", Data(contest, since="2030-01-01"))
+    for message, name, data in (
+        ("expected YYYY-MM-DD", "livecodebench", Data(contest, since="soon")),
+        ("none of 2 problems", "livecodebench", Data(contest, since="2030-01-01")),
+        ("cannot be chosen in a file", "livecodebench", Data(contest, "release_v5")),
+        ("neither releases nor dates", "gsm8k", Data(contest, since="2024-01-01")),
+    ):
+        with pytest.raises(EvalsError, match=message):
+            load_benchmark(name, data)
 
 
 def test_compat_repeats_the_error_of_evalplus(tmp_path: Path) -> None:
-    data = write(tmp_path / "data.jsonl", [function_tasks.ROOT])
+    data = write(tmp_path / "data.jsonl", [evalplus_problems.ROOT])
     solution = "def find_zero(xs):\n    return -xs[0] / xs[1]\n"
     samples = write(tmp_path / "s.jsonl", [{"task_id": "HumanEval/32", "solution": solution}])
     asked = ("grade", "humaneval_plus", samples, "--data", data, "--out", tmp_path / "v.jsonl")
@@ -195,14 +191,13 @@ def test_compat_repeats_the_error_of_evalplus(tmp_path: Path) -> None:
     assert "0 of 1 samples right" in run(*asked, "--compat").stdout
 
 
-@needs_math
 def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
     data = write(tmp_path / "gsm8k.jsonl", GSM8K)
     benchmark = load_benchmark("gsm8k", Data(data))
     engine = Answers({"is 1 +": "So \\boxed{2}.", "is 2 +": "The answer is 4.", "is 3 +": "7"})
-    result = evaluate(engine, benchmark, recipe="azr", limit=3, out=tmp_path / "out")
+    (result,) = evaluate(engine, benchmark, recipe="azr", limit=3, out=tmp_path)
     assert (result.overall.solved, result.partial) == (2, True)
-    verdicts = rows_of(tmp_path / "out" / "verdicts.jsonl")
+    verdicts = rows_of(tmp_path / "base" / "gsm8k" / "verdicts.jsonl")
     assert [(v["extracted"], v["gold"], v["correct"]) for v in verdicts[:2]] == [
         ("2", "2", True),
         ("4", "4", True),
@@ -225,52 +220,40 @@ def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -
     model = ("run", "--model", tmp_path, "--out", tmp_path / "out", "--benchmark")
     for message, arguments in (
         ("did you mean 'mbpp_plus'", ("mbpp_pls",)),
-        ("expected one of, or", ("humaneval_plus", "--data", tmp_path / "absent.jsonl")),
+        ("there is no file", ("humaneval_plus", "--data", tmp_path / "absent.jsonl")),
         ("is for one of", ("humaneval_plus,mbpp_plus", "--data", functions)),
         ("gsm8k is not asked for", ("mbpp_plus", "--data", f"gsm8k={functions}")),
-        ("comes with the package", ("nano_code_o", "--data", functions)),
         ("two files", ("mbpp_plus", "--data", functions, "--data", functions)),
-        ("neither releases nor dates", ("mbpp_plus", "--data", functions, "--since", "2024-01-01")),
+        ("and the benchmark livecodebench", ("mbpp_plus", "--dates", "2024-01-01:")),
         ("lacks the texts", ("livecodebench", "--data", functions)),
-        ("'azr' has no template for 'nano_code_o'", ("nano_code_o", "--recipe", "azr")),
-        ("did you mean 'azr'", ("nano_code_o", "--recipe", "azt")),
+        ("is not one of", ("mbpp_plus", "--recipe", "azt")),
     ):
         done = run(*model, *arguments)
-        wanted = message if message != "expected one of, or" else "there is no file"
-        assert (done.exit_code, wanted in done.stderr) == (2, True), done.output
-        assert done.stderr.count("\n") <= 2
+        assert (done.exit_code, message in done.stderr) == (2, True), done.output
+        assert "Traceback" not in done.stderr
 
 
 def test_another_package_adds_a_benchmark(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "sums.py").write_text(
-        "from evals import Benchmark, Judgement, Question, plain\n"
-        "def judge(pairs, how):\n"
-        "    for question, sample in pairs:\n"
-        "        text = sample.response\n"
-        "        right = text.strip() == question.problem\n"
-        "        yield Judgement(question.id, sample.sample, 0, right, '', text, False)\n"
-        "def load(data):\n"
-        "    asked = tuple(Question(str(n), {'prompt': f'2+{n}='}, str(2 + n)) for n in range(4))\n"
-        "    return Benchmark('sums', 'sums', asked, judge, plain('sums', 4), 'first')\n"
-        "def nothing(data):\n"
-        "    return 4\n"
+    (tmp_path / "more_sums.py").write_text(
+        "from sums import sums as load\ndef nothing(data):\n    return 4\n"
     )
     folder = tmp_path / "sums-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: sums\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(
-        "[evals.benchmarks]\nsums = sums:load\nbroken = sums:absent\nodd = sums:nothing\n"
+        "[evals.benchmarks]\nsums = more_sums:load\nbroken = more_sums:absent\n"
+        "odd = more_sums:nothing\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "sums", raising=False)
-    catalog._added.cache_clear()
+    monkeypatch.delitem(sys.modules, "more_sums", raising=False)
+    catalog.added_benchmarks.cache_clear()
     try:
-        result = evaluate(Answers({"2+3": " 5"}), "sums", out=tmp_path / "out")
-        assert (result.overall.solved, result.overall.tasks) == (1, 4)
+        (result,) = evaluate(Answers({"3 + 3 =": " 6"}), "sums")
+        assert (result.overall.solved, result.overall.tasks) == (1, 20)
         assert '"name": "sums"' in run("list", "--json").stdout
         with pytest.raises(EvalsError, match="cannot be loaded"):
             load_benchmark("broken")
         with pytest.raises(EvalsError, match=r"gave int; expected an evals\.Benchmark"):
             load_benchmark("odd")
     finally:
-        catalog._added.cache_clear()
+        catalog.added_benchmarks.cache_clear()

@@ -8,44 +8,36 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sums import TableEngine, sums
 
-from evals import Completion, EvalsError, evaluate, load_benchmark
+from evals import EvalsError, evaluate
 from evals.cli import main
-from evals.report.charts import chart_names, length_bins, questions_solved, score_charts
-from evals.report.page import page_text, save_score_charts, write_page
-from evals.report.scored_run import read_scored
+from evals.report import page_text, questions, questions_solved, response_lengths, write_page
+from evals.results import read_runs
+from lora_evo.model import Completion
 
-HOSTILE = "</script><script>alert(1)</script><b>\u202e\x00"
+NAME = "</script><script>alert(1)</script><b>"
+HOSTILE = NAME + "\ud800\x00"
 
 
-class Words:
+class Words(TableEngine):
     """Answers right, wrong in hostile words, or not at all, in turn."""
-
-    max_rows = 8
-
-    def __init__(self, turn: int) -> None:
-        self.turn = turn
 
     def generate(self, requests):
         found = []
-        for i, _ in enumerate(requests):
-            text = ("<|answer|>0", f"<|answer|>{HOSTILE}", HOSTILE)[(i + self.turn) % 3]
+        for i, request in enumerate(requests):
+            turn = len(self.asked) + i + (request.adapter is None)
+            text = ("0", f"{HOSTILE} 1", HOSTILE)[turn % 3]
             found.append(Completion(text, tuple(range(3 + i)), (0.0,) * (3 + i), "stop"))
         return found
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("scores")
-    for turn, name in enumerate(("base", "other")):
-        out = home / name / "nano_code_o"
-        evaluate(Words(turn), load_benchmark("nano_code_o"), limit=12, out=out)
-    result = json.loads((home / "other" / "nano_code_o" / "result.json").read_text())
-    result["adapter"] = HOSTILE
-    (home / "other" / "nano_code_o" / "result.json").write_text(json.dumps(result))
+    evaluate(Words({}), sums(), [None, "other"], limit=12, out=home)
+    path = home / "other" / "sums" / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"adapter": NAME}))
     return home
 
 
@@ -55,87 +47,63 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict]] = []
-        self.text = ""
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_data(self, data):
-        self.text += data
-
 
 def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> None:
-    text = page_text(read_scored([home]))
+    text = page_text(read_runs([home]))
     page = Page(text)
     tags = [tag for tag, _ in page.tags]
-    assert tags.count("script") == 2
+    assert tags.count("script") == 3
     assert tags.count("b") == 0
     assert tags.count("details") == 12
     assert tags.count("article") == 24
     assert not any({"src", "href", "style", "onload"} & set(attrs) for _, attrs in page.tags)
     data = json.loads(text.split('id="charts">')[1].partition("</script>")[0])
-    assert {a["data-chart"] for _, a in page.tags if "data-chart" in a} == set(data["charts"])
+    assert {a["data-chart"] for _, a in page.tags if "data-chart" in a} == set(data)
     policy = next(a["content"] for _, a in page.tags if "http-equiv" in a)
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert "\u202e" not in text
-    assert "\x00" not in text
-    assert "<U+202E>" in page.text
+    assert policy.startswith("default-src 'none';")
     verdicts = {a["data-verdicts"] for t, a in page.tags if t == "details"}
     assert any("differ" in found for found in verdicts)
-    assert page_text(read_scored([home])) == text
+    assert page_text(read_runs([home])) == text
 
 
-def test_lengths_are_counted_once_each(home: Path) -> None:
-    counts = length_bins(read_scored([home]))
-    assert [sum(n for _, _, n in bins) for bins in counts.values()] == [12, 12]
-
-
-def test_charts_hold_every_question_of_every_run(home: Path) -> None:
-    runs = read_scored([home / "base", home / "other", home / "base"])
+def test_charts_hold_every_question_and_length_of_every_run(home: Path) -> None:
+    runs = read_runs([home / "base", home / "other", home / "base"])
+    assert len(runs) == 2
     judged = [
         replace(v, correct=[True, False, None][i % 3]) for i, v in enumerate(runs[1].verdicts)
     ]
-    rows = questions_solved([runs[0], replace(runs[1], verdicts=judged), runs[0]]).data.values
+    shown = [runs[0], replace(runs[1], verdicts=tuple(judged)), runs[0]]
+    rows = questions_solved(shown).data.values
     assert len(rows) == 36
-    assert {row["adapter"] for row in rows} == {"base", HOSTILE, "base (2)"}
+    assert {row["adapter"] for row in rows} == {"base", NAME, "base (2)"}
     assert [row["solved"] for row in rows[12:18]] == [1.0, 0.0, None, 1.0, 0.0, None]
-    assert set(score_charts(runs)) == {"scores", "solved-1-nano_code_o", "lengths-1-nano_code_o"}
-
-
-def test_a_chart_of_a_benchmark_has_a_name_that_a_file_can_have(home: Path) -> None:
-    run = read_scored([home / "base"])[0]
-    runs = [replace(run, result=replace(run.result, benchmark=name)) for name in ("../x", "..:x")]
-    assert [found[1:] for found in chart_names(runs)] == [
-        ("solved-1--x", "lengths-1--x"),
-        ("solved-2--x", "lengths-2--x"),
-    ]
+    assert sum(row["samples"] for row in response_lengths(shown).data.values) == 36
+    some, left_out = questions(runs, 4000)
+    assert len(some) + left_out == 12
+    assert left_out
 
 
 def test_the_command_writes_it_and_says_what_is_wrong(home: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", str(home), "--html", str(tmp_path / "page.html")])
-    assert done.exit_code == 0
+    assert done.exit_code == 0, done.output
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
-    assert "0.0* (0.0-24.2)" in done.stdout
-    charts = tmp_path / "charts"
-    done = CliRunner().invoke(main, ["report", str(home), "--save", str(charts)])
-    assert done.exit_code == 0
-    assert len(list(charts.glob("*.svg"))) == len(list(charts.glob("*.png"))) == 3
-    with pytest.raises(EvalsError, match="cannot write to"):
-        save_score_charts(read_scored([home]), tmp_path / "page.html" / "charts")
-    nowhere = tmp_path / "no" / "page.html"
-    for place, words in ((tmp_path, "is a folder"), (nowhere, "cannot write")):
-        with pytest.raises(EvalsError, match=words):
-            write_page(read_scored([home]), place)
+    (tmp_path / "file").touch()
+    with pytest.raises(EvalsError, match="cannot write"):
+        write_page(read_runs([home]), tmp_path / "file" / "page.html")
 
 
 def test_files_that_do_not_fit_together_are_told(home: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(home / "base", tmp_path / "base")
-    verdicts = copy / "nano_code_o" / "verdicts.jsonl"
+    verdicts = copy / "sums" / "verdicts.jsonl"
     row = json.loads(verdicts.read_text().splitlines()[0])
     verdicts.write_text(json.dumps(row | {"id": "strange"}) + "\n")
     with pytest.raises(EvalsError, match="no such sample"):
-        read_scored([copy])
+        read_runs([copy])
     verdicts.write_text("{}\n")
     with pytest.raises(EvalsError, match=r"verdicts.jsonl, line 1: expected an object"):
-        read_scored([copy])
+        read_runs([copy])

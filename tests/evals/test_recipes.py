@@ -6,10 +6,8 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from evals.errors import EvalsError
-from evals.metrics.aggregate import CODE, MATH
-from evals.recipes.recipe import Template
-from evals.recipes.render import RECIPES, find_recipe, render
+from evals import RECIPES, EvalsError, Template
+from evals.recipes import CODE, MATH, find_recipe, render
 
 TURNS = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -69,7 +67,7 @@ def test_azr_asks_math_as_a_conversation() -> None:
     boxed = render(RECIPES["azr-boxed"], "gsm8k", QUESTION)
     assert "extracted automatically by the \\boxed{} tag. User: What" in boxed
     assert RECIPES["azr"].template("aime24").max_tokens == 16000
-    assert RECIPES["azr"].settings("livecodebench")["judging"]["timeout_s"] == 60
+    assert RECIPES["azr"].settings("livecodebench")["grading"]["timeout_s"] == 60
 
 
 def test_livecodebench_has_two_forms() -> None:

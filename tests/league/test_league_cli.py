@@ -7,6 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+import league as package
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
 
@@ -27,18 +28,22 @@ def run(*arguments: str):
 def test_board(directory):
     result = run("board", directory)
     assert result.exit_code == 0
+    assert "ranks" in result.stdout.splitlines()[0].split()
     assert "t2" in result.stdout
     assert "t1" not in result.stdout.splitlines()[1]
     rows = json.loads(run("board", directory, "--role", "student", "--json").stdout)["student"]
     assert {row["member"] for row in rows} == {"s0", "s1"}
     assert rows[0]["mean_solve_rate"] == 0.25
+    assert rows[0]["ranks"]["low"] == 1
 
 
-@pytest.mark.parametrize("what", ["observed", "blended", "tasks"])
+@pytest.mark.parametrize("what", ["observed", "share", "expected", "tasks"])
 def test_matrix(directory, what):
     lines = run("matrix", directory, "--what", what).stdout.splitlines()
     assert lines[0].split() == ["teacher", "s0", "s1"]
-    assert json.loads(run("matrix", directory, "--json").stdout)["teachers"] == ["t0", "t2"]
+    data = json.loads(run("matrix", directory, "--json").stdout)
+    assert data["teachers"] == ["t0", "t2"]
+    assert len(data[what]) == 2
 
 
 def test_replay_and_a_snapshot_that_lies(directory, tmp_path):
@@ -60,36 +65,41 @@ def test_simulate():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    "arguments",
     [
-        (("board", "nowhere"), 2),
-        (("matrix", "nowhere"), 2),
-        (("simulate", "--rounds", "0"), 2),
-        (("simulate", "--tau", "-1"), 2),
-        (("simulate", "--seed", "-1"), 2),
-        (("simulate", "--drift", "nan"), 2),
-        (("dance",), 2),
+        ("board",),
+        *((name, "nowhere") for name in ("board", "matrix", "report", "replay", "calibrate")),
+        ("simulate", "--rounds", "0"),
+        ("simulate", "--tau", "-1"),
+        ("simulate", "--seed", "-1"),
+        ("simulate", "--drift", "nan"),
+        ("dance",),
     ],
 )
-def test_wrong_usage_is_one_line(arguments, code):
+def test_wrong_usage_is_exit_code_2(arguments):
     result = run(*arguments)
-    assert result.exit_code == code
+    assert result.exit_code == 2
     assert "Traceback" not in result.output
     if arguments[0] != "dance":
         assert len(result.stderr.splitlines()) == 1
+        assert result.stderr.startswith("error: ")
 
 
-def test_a_damaged_league_is_a_finding(directory, tmp_path):
+def test_a_role_that_the_league_does_not_have_is_refused(directory):
+    assert "expected 'teacher' or 'student'" in run("board", directory, "--role", "member").stderr
+
+
+def test_a_damaged_league_is_exit_code_1(directory, tmp_path):
     (tmp_path / "l" / "events.jsonl").write_text("rubbish\n")
     result = run("board", directory)
     assert result.exit_code == 1
     assert "line 1" in result.stderr
 
 
-def test_module_and_version_without_torch():
+def test_module_and_version_without_torch_or_altair():
     program = (
         "import sys; import league.cli; "
-        "assert not {'torch', 'scipy', 'mpmath', 'transformers'} & set(sys.modules)"
+        "assert not {'torch', 'scipy', 'mpmath', 'transformers', 'altair'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     command = [sys.executable, "-m", "league", "--version"]
@@ -97,21 +107,27 @@ def test_module_and_version_without_torch():
     assert done.stdout.startswith("league, version ")
 
 
+def test_every_public_name_exists():
+    missing = [n for n in package.__all__ if n != "league_chart" and not hasattr(package, n)]
+    assert not missing
+    with pytest.raises(AttributeError, match="no attribute 'elo'"):
+        _ = package.elo
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (LeagueError("no such\nthing"), 2, "league: no such thing\n"),
-        (UnreadableLeague("torn"), 1, "league: torn\n"),
-        (LeagueLocked("busy"), 1, "league: busy\n"),
-        (OSError("disk full"), 1, "league: disk full\n"),
-        (KeyboardInterrupt(), 130, "league: interrupted\n"),
+        (LeagueError("no such\nthing"), 2, "error: no such thing\n"),
+        (UnreadableLeague("torn"), 1, "error: torn\n"),
+        (LeagueLocked("busy"), 1, "error: busy\n"),
+        (OSError("disk full"), 1, "error: disk full\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
     ],
 )
 def test_every_end_is_one_line_and_a_code(error, code, said, monkeypatch):
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("league.commands.simulate.simulate", fail)
+    monkeypatch.setattr("league.cli.simulate", fail)
     result = run("simulate")
     assert (result.exit_code, result.stderr) == (code, said)
-    assert "Traceback" not in result.output

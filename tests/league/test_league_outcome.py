@@ -3,12 +3,11 @@
 import pytest
 
 from league import LeagueError, Outcome
-from league.state.records import teacher_reward
+from league.records import teacher_reward
 
 
 def test_an_invalid_task_is_won_by_the_student():
     outcome = Outcome(tasks=8, valid=4, attempts=16, solved=4, unsolved=2)
-    assert outcome.solve_rate == 0.25
     assert outcome.student_score == pytest.approx((4 + 4 * 0.25) / 8)
     assert outcome.counted == 8
 
@@ -16,7 +15,6 @@ def test_an_invalid_task_is_won_by_the_student():
 def test_nothing_valid_is_a_legal_loss_of_the_teacher():
     outcome = Outcome(8, 0, 0, 0, 0)
     assert outcome.student_score == 1.0
-    assert outcome.solve_rate is None
 
 
 def test_valid_tasks_without_an_attempt_do_not_count():

@@ -4,7 +4,7 @@ import pytest
 
 from file_changes import changes_until_death
 from league import League, LeagueConfig, Outcome
-from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT
+from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT
 
 CONFIG = LeagueConfig(seed=3, snapshot_every=2, hall_at_replacement=True, grace_matches=0)
 AFTER = (1, 2, 3, 4, 6, 7, 8, 11, 11)

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot
+
+if find_spec("transformers"):
+    from tiny_models import adapter_folders, engine, make_model, model_folder
+    from tiny_models import make_adapter as make_saved_adapter
+    from tiny_stack import tiny
+
+    __all__ = [
+        "adapter_folders", "engine", "make_model", "make_saved_adapter", "model_folder", "tiny",
+    ]  # fmt: skip
+else:  # what opens a base model needs the extra `model`
+    collect_ignore = [
+        file.name
+        for file in Path(__file__).parent.glob("test_*.py")
+        if "lora_evo.model" in file.read_text(encoding="utf-8")
+    ]
 
 MakeAdapter = Callable[..., Adapter]
 

@@ -4,14 +4,13 @@ import os
 
 import pytest
 
-from lora_evo import LoraEvoError
-from lora_evo.files.atomic import write_text_atomically
+from lora_evo import appearing, sweep, write_text
 
 
 def test_a_file_is_replaced_whole_and_folders_are_made(tmp_path):
     file = tmp_path / "deep" / "page.html"
-    write_text_atomically(file, "one\n")
-    write_text_atomically(file, "zwei, trois, чотири\n")
+    write_text(file, "one\n")
+    write_text(file, "zwei, trois, чотири\n")
     assert file.read_bytes() == "zwei, trois, чотири\n".encode()
     assert [found.name for found in file.parent.iterdir()] == ["page.html"]
     mask = os.umask(0)
@@ -21,21 +20,37 @@ def test_a_file_is_replaced_whole_and_folders_are_made(tmp_path):
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path, monkeypatch):
     file = tmp_path / "page.html"
-    write_text_atomically(file, "old")
+    write_text(file, "old")
 
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lora_evo.files.atomic.os.fsync", full)
+    monkeypatch.setattr("lora_evo.atomic.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_text_atomically(file, "new")
+        write_text(file, "new")
     assert file.read_text() == "old"
     assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_folders_and_files_in_the_way_are_refused(tmp_path):
-    with pytest.raises(LoraEvoError, match="is a folder"):
-        write_text_atomically(tmp_path, "x")
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path, "x")
     (tmp_path / "file").write_text("")
-    with pytest.raises(LoraEvoError, match="not a folder"):
-        write_text_atomically(tmp_path / "file" / "page.html", "x")
+    with pytest.raises(OSError, match="file"):
+        write_text(tmp_path / "file" / "page.html", "x")
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+    assert not list(tmp_path.parent.glob(".*.tmp"))
+
+
+def test_sweep_removes_what_killed_writers_left_and_nothing_else(tmp_path):
+    dead = tmp_path / ".step-3.0a1b2c3d.tmp"
+    dead.mkdir()
+    (dead / "step-3").write_text("half")
+    (tmp_path / ".hidden").write_text("mine")
+    with appearing(tmp_path / "step-4") as draft:
+        draft.mkdir()
+        (draft / "weights").write_text("whole")
+        sweep(tmp_path)
+        assert draft.is_dir()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".hidden", "step-4"]
+    assert (tmp_path / "step-4" / "weights").read_text() == "whole"

@@ -7,11 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, distance, save_adapter
-from lora_evo.files.folders import shortest_unique_names
-from lora_evo.files.tensor_names import module_type
-from lora_evo.linalg.angles import column_angles, row_angles
-from lora_evo.population.diversity import diversity, diversity_of_directories, effective_members
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, save_adapter
+from lora_evo.files.directory import module_type, shortest_unique_names
+from lora_evo.linalg.spaces import space_overlaps
+from lora_evo.population.diversity import diversity
 
 WIDE = {"inputs": 24, "outputs": 32}
 
@@ -53,18 +52,7 @@ def test_equals_dense_for_any_ranks_and_scales(make_adapter, rows):
     assert found.effective_members == pytest.approx(wanted, rel=1e-6)
 
 
-def test_agrees_with_the_distance_of_two(make_adapter):
-    members = [make_adapter(seed, r=seed) for seed in (2, 3, 4)]
-    found = diversity(members, ["a", "b", "c"])
-    assert found.distances[0][2] == pytest.approx(distance(members[0], members[2]), rel=1e-12)
-    assert found.names == ("a", "b", "c")
-    pairs = {(i, j): found.distances[i][j] for i in range(3) for j in range(i + 1, 3)}
-    assert found.mean_distance == pytest.approx(sum(pairs.values()) / 3)
-    assert found.closest == min(pairs, key=pairs.get)
-    assert found.farthest == max(pairs, key=pairs.get)
-
-
-def test_gauge_and_signs_of_pairs_do_not_count(make_adapter):
+def test_factorization_and_signs_of_pairs_do_not_count(make_adapter):
     members = [make_adapter(seed, dtype=torch.float64) for seed in (1, 2, 3)]
     signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)[:, None]
     other = [changed(m, lambda s: Slot(s.A * signs * 3, s.B * signs.T / 3, s.scale))
@@ -111,11 +99,6 @@ def test_orthogonal_members_all_count():
     assert sum(kind.distance_share for kind in found.module_types.values()) == pytest.approx(1)
 
 
-def test_effective_members_of_two_pairs_of_twins():
-    twins = torch.block_diag(torch.ones(2, 2), torch.ones(2, 2))
-    assert effective_members(twins) == pytest.approx(2)
-
-
 def test_zero_updates(make_adapter):
     members = [make_adapter(1, zero=True), make_adapter(2, zero=True), make_adapter(3)]
     found = diversity(members, spaces=True)
@@ -129,13 +112,13 @@ def test_zero_updates(make_adapter):
     assert diversity(members[:2]).effective_members == pytest.approx(1)
 
 
-def test_overlaps_are_the_means_of_principal_angles(make_adapter):
+def test_overlaps_are_means_over_modules(make_adapter):
     one, two = make_adapter(1, r=3), make_adapter(2, r=5)
     found = diversity([one, two], spaces=True).overlaps
-    for matrix, angles in ((found.columns, column_angles), (found.rows, row_angles)):
-        parts = [angles(one.slots[path], two.slots[path]).overlap for path in one.paths]
-        assert matrix[0][1] == pytest.approx(sum(parts) / len(parts), rel=1e-9)
-        assert matrix[0][1] == matrix[1][0]
+    parts = [space_overlaps([one.slots[path], two.slots[path]]) for path in one.paths]
+    for side, matrix in enumerate((found.columns, found.rows)):
+        mean = sum(float(part[side][0, 1]) for part in parts) / len(parts)
+        assert matrix[0][1] == matrix[1][0] == pytest.approx(mean, rel=1e-9)
 
 
 def test_types_share_the_distance(make_adapter):
@@ -157,7 +140,7 @@ def test_directories_give_the_same_and_tell_their_progress(make_adapter, tmp_pat
     for member, folder in zip(members, folders, strict=True):
         save_adapter(member, folder)
     steps = []
-    found = diversity_of_directories(folders, spaces=True, progress=lambda *at: steps.append(at))
+    found = diversity(folders, spaces=True, progress=lambda *at: steps.append(at))
     assert found.names == ("m0", "m1", "m2")
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert found == diversity(members, found.names, spaces=True)
@@ -169,7 +152,7 @@ def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
         diversity([one])
     with pytest.raises(LoraEvoError, match="3 names for 2"):
         diversity([one, one], ["a", "b", "c"])
-    with pytest.raises(LoraEvoError, match="twice"):
+    with pytest.raises(LoraEvoError, match="2 names for 2 adapters: a, a"):
         diversity([one, one], ["a", "a"])
     bases = [make_adapter(1, base=None), one, make_adapter(1, base="other")]
     with pytest.raises(LoraEvoError, match="b was trained on tiny and c on other"):
@@ -180,7 +163,7 @@ def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
         diversity([one, make_adapter(1, outputs=8)])
     save_adapter(one, tmp_path / "p")
     with pytest.raises(LoraEvoError, match="given twice"):
-        diversity_of_directories([tmp_path / "p", tmp_path / "x" / ".." / "p"])
+        diversity([tmp_path / "p", tmp_path / "x" / ".." / "p"])
 
 
 def test_names_tell_folders_apart(tmp_path):

@@ -1,21 +1,23 @@
-"""`lora-evo diversity` and `lora-evo distance`, from folders to tables, JSON and the page."""
+"""`lora-evo diversity` and `lora-evo distance`, from folders to tables, JSON and charts."""
 
 import json
-import re
 import sys
 from html.parser import HTMLParser
 
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("altair", reason="the page needs the extra `report`")
-pytest.importorskip("vl_convert", reason="the page needs the extra `report`")
-
-from lora_evo import cross_directory, distance, mutate_directory, save_adapter, verify
+from lora_evo import (
+    cross_directory,
+    distance,
+    diversity,
+    family,
+    mutate_directory,
+    save_adapter,
+    verify,
+)
 from lora_evo.cli import main
-from lora_evo.commands.frame import counter
-from lora_evo.pages.population_page import population_page
-from lora_evo.population.diversity import diversity
+from lora_evo.commands.terminal import counter
 
 
 @pytest.fixture
@@ -31,41 +33,6 @@ def call(*words, code=0):
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result
-
-
-class Checker(HTMLParser):
-    """Fails on tags that do not close in order; gathers what could be fetched or run."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.links, self.tags, self.words = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [value for name, value in attrs if name in ("href", "src")]
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def charts_in(text):
-    data = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', text, re.S)
-    return json.loads(data[0])["charts"]
-
-
-def rows_of(chart):
-    return [row for rows in chart["datasets"].values() for row in rows]
 
 
 def test_a_folder_and_its_members_named_one_by_one_are_the_same(home):
@@ -99,45 +66,73 @@ def test_many_members_are_shown_with_their_nearest_ones(home, make_adapter):
     assert "20 members" in lines[-1]
 
 
-def test_the_page_is_whole_self_contained_and_the_same_each_time(home):
+class Tags(HTMLParser):
+    """The attributes of the tags of a page, outside its scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.attributes = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [name for name, _ in attrs]
+
+
+def offline(page):
+    """The text of a page, which must fetch nothing."""
+    text = page.read_text(encoding="utf-8")
+    assert not {"src", "href"} & set(Tags(text).attributes)
+    return text
+
+
+def rows_of(chart):
+    return [row for rows in chart.to_dict()["datasets"].values() for row in rows]
+
+
+def test_charts_are_pages_that_work_offline(home):
+    pytest.importorskip("altair", reason="charts need the extra `report`")
+    pytest.importorskip("vl_convert", reason="charts need the extra `report`")
     call("diversity", "pop", "--spaces", "--html", "new/page.html")
-    text = (home / "new" / "page.html").read_text(encoding="utf-8")
-    checked = Checker(text)
-    assert checked.links == []
-    assert checked.tags.count("script") == 2
-    charts = charts_in(text)
-    assert set(charts) == {"distances", "map", "types", "overlap-columns", "overlap-rows"}
-    assert len(rows_of(charts["map"])) == 3
-    assert all(chart["description"] for chart in charts.values())
-    assert not re.search(r"https?:|url\(", re.sub(r"<script>.*?</script>", "", text, flags=re.S))
-    assert "prefers-color-scheme: dark" in text
-    call("diversity", "pop", "--spaces", "--html", "again.html")
-    assert (home / "again.html").read_text(encoding="utf-8") == text
-    assert call("diversity", "pop", "--html", "pop", code=2).stderr.startswith("lora-evo: ")
+    text = offline(home / "new" / "page.html")
+    assert all(word in text for word in ("overlap of columns", "part of the distances", "m3"))
+    mutate_directory("svd_structured", "pop/m1", "pop/c", seed=1)
+    call("lineage", "pop", "--html", "tree.html")
+    assert "svd_structured" in offline(home / "tree.html")
+    assert call("diversity", "pop", "--html", "pop", code=2).stderr.startswith("error: ")
+    assert sorted(path.name for path in home.iterdir()) == ["new", "pop", "tree.html"]
 
 
-@pytest.mark.parametrize("size", [2, 15, 60])
-def test_pages_of_any_size_show_every_pair(make_adapter, size):
+@pytest.mark.parametrize("size", [2, 15])
+def test_charts_hold_every_pair_and_every_member(make_adapter, size):
+    pytest.importorskip("altair", reason="charts need the extra `report`")
+    from lora_evo import diversity_chart
+
     members = [make_adapter(seed // 2, layers=1) for seed in range(size)]
-    names = [f"<b>&\"{seed}' a name that is rather long" for seed in range(size)]
-    text = population_page(diversity(members, names))
-    Checker(text)
-    assert "<b>&" not in text
-    charts = charts_in(text)
-    assert len(rows_of(charts["map"])) == size
-    assert {(row["row"], row["column"]) for row in rows_of(charts["distances"])} == {
-        (one, two) for one in range(1, size + 1) for two in range(1, size + 1)
+    names = [f'<b>&"{seed}' for seed in range(size)]
+    rows = rows_of(diversity_chart(diversity(members, names)))
+    assert {(row["member"], row["other"]) for row in rows if "other" in row} == {
+        (one, two) for one in names for two in names
     }
-    assert len(rows_of(charts["types"])) == 2
+    assert [row["type"] for row in rows if "type" in row] == ["q_proj", "v_proj"]
 
 
-def test_charts_are_saved_and_without_the_extra_a_line_says_what_to_type(home, monkeypatch):
-    call("diversity", "pop", "--save", "charts")
-    names = sorted(path.name for path in (home / "charts").iterdir())
-    kept = ("distances", "map", "types")
-    assert names == sorted(f"{name}.{ending}" for name in kept for ending in ("svg", "png"))
-    for module in ("frame", "population_charts"):
-        monkeypatch.delitem(sys.modules, f"lora_evo.pages.{module}")
+def test_a_family_chart_has_every_member_and_its_parents(home):
+    pytest.importorskip("altair", reason="charts need the extra `report`")
+    from lora_evo import family_chart
+
+    mutate_directory("svd_structured", "pop/m2", "pop/c", seed=1)
+    cross_directory("average", ["pop/c", "pop/m3"], "pop/d", seed=1)
+    drawn = rows_of(family_chart(family(["pop"])))
+    assert sum("to" in row for row in drawn) == 3
+    rows = {row["name"]: row for row in drawn if "name" in row}
+    assert {name: row["generation"] for name, row in rows.items()} == {
+        "m1": 0, "m2": 0, "m3": 0, "c": 1, "d": 2,
+    }  # fmt: skip
+    assert len({(row["generation"], row["row"]) for row in rows.values()}) == 5
+
+
+def test_without_the_extra_a_line_says_what_to_type(home, monkeypatch):
+    monkeypatch.delitem(sys.modules, "lora_evo.population.charts", raising=False)
     monkeypatch.setitem(sys.modules, "altair", None)
     told = call("diversity", "pop", "--html", "page.html", code=2).stderr
     assert told.count("\n") == 1

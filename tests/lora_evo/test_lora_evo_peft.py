@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from lora_evo import (
+    OPERATORS,
     Adapter,
+    AdapterConfig,
     Slot,
     content_hash,
     cross_directory,
@@ -89,15 +91,19 @@ def test_reads_what_peft_saves_and_peft_reads_it_back(saved_by_peft):
     assert content_hash(saved_by_peft / "again") == content_hash(saved_by_peft / "p1")
 
 
-def test_children_compute_in_peft_what_their_factors_say(saved_by_peft):
+def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved_by_peft):
     home = saved_by_peft
     x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    mutate_directory("svd_structured", home / "p1", home / "c", seed=1)
-    cross_directory("slot_swap", [home / "c", home / "p2"], home / "d", seed=1)
-    for name in ("c", "d"):
+    parent = forward_in_peft(home / "p1", x)
+    for name, operator in OPERATORS.items():
+        if operator.kind == "mutation":
+            mutate_directory(name, home / "p1", home / name, seed=1, strength=0.3)
+        else:
+            given = {"fitness": [1, 2]} if name.endswith("xes") else {}
+            cross_directory(name, [home / "p1", home / "p2"], home / name, seed=1, **given)
         found = forward_in_peft(home / name, x)
         assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
-        assert not torch.allclose(found, forward_in_peft(home / "p1", x), atol=1e-3)
+        assert not torch.allclose(found, parent, atol=1e-3)
 
 
 def test_a_qwen2_adapter_made_here_loads_and_generates_the_same(tmp_path):
@@ -111,8 +117,6 @@ def test_a_qwen2_adapter_made_here_loads_and_generates_the_same(tmp_path):
     model = transformers.Qwen2ForCausalLM(config).eval()
     model.save_pretrained(tmp_path / "base")
     targets = ["q_proj", "down_proj"]
-    from lora_evo import AdapterConfig
-
     made = AdapterConfig.new(
         r=2, lora_alpha=4, target_modules=targets, base_model_name_or_path="base"
     )

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
-from lora_evo.probing.base_model import Tally, count_change, open_base
-from lora_evo.probing.probe import probe
-from lora_evo.probing.prompt_rows import ProbeRow, TokenRow, read_probes, tokenised
+from lora_evo.model import load_base_model
+from lora_evo.retained.behaviour import probe
+from lora_evo.retained.rows import PromptRow, encode_row, read_rows
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -16,11 +16,11 @@ tokenizers = pytest.importorskip("tokenizers")
 LETTERS = "Ġabcdefghijklmnopqrstuvwxyz"
 TARGETS = ["q_proj", "v_proj", "down_proj"]
 ROWS = [
-    ProbeRow(1, "the cat sat on", " the mat"),
-    ProbeRow(2, "dog", " ran to the mat and slept"),
-    ProbeRow(3, "a", "b"),
+    PromptRow(1, "the cat sat on", " the mat"),
+    PromptRow(2, "dog", " ran to the mat and slept"),
+    PromptRow(3, "a", "b"),
 ]
-PLAIN = [ProbeRow(row.line, row.prompt) for row in ROWS]
+PLAIN = [PromptRow(row.line, row.prompt) for row in ROWS]
 
 
 def tokenizer_of_letters(start=False):
@@ -100,7 +100,7 @@ def kl(p, q):
 
 
 def ask(home, rows, child="c", parents=("p",), **options):
-    base = open_base(home / "base", device="cpu")
+    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     adapters = {name: load_adapter(home / name) for name in parents}
     return probe(base, adapters, load_adapter(home / child), rows, **options)
 
@@ -199,100 +199,48 @@ def test_an_equal_child_has_no_divergence_at_all(home):
 def test_a_parent_that_does_nothing(home):
     parent = load_adapter(home / "p")
     idle = {path: Slot(s.A, torch.zeros_like(s.B), s.scale) for path, s in parent.slots.items()}
-    base = open_base(home / "base", device="cpu")
+    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     found = probe(base, {"idle": Adapter(parent.config, idle)}, parent, ROWS)["idle"]
     assert (found.kl_scale, found.kl_ratio, found.activation_change) == (0, None, None)
     assert found.kl > 1e-3
 
 
 def test_the_model_is_left_as_it_was(home):
-    base = open_base(home / "base", device="cpu")
+    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     p = load_adapter(home / "p")
     ids = torch.tensor([[1, 4, 5]])
-    before = base.logits(ids, torch.ones_like(ids)).clone()
+    before, layers = base.model(ids).logits, [type(m) for m in base.model.modules()]
     seen = []
     probe(base, {"p": p}, load_adapter(home / "c"), ROWS, batch_size=2,
           progress=lambda done, total: seen.append((done, total)))  # fmt: skip
-    assert torch.equal(base.logits(ids, torch.ones_like(ids)), before)
+    assert torch.equal(base.model(ids).logits, before)
+    assert [type(m) for m in base.model.modules()] == layers
     assert seen == [(2, 3), (3, 3)]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_embedding_layers_act_as_in_peft(home):
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(r=2, lora_alpha=3, target_modules=["embed_tokens"])
-    model = peft.get_peft_model(load(home), config)
-    noise = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            if "lora_" in name:
-                value.copy_(0.3 * torch.randn(value.shape, generator=noise))
-    weights = dict(model.named_parameters())
-    stem = "base_model.model.model.embed_tokens.lora_embedding_{}.default"
-    own = AdapterConfig.new(r=2, lora_alpha=3, target_modules=["embed_tokens"])
-    slot = Slot(weights[stem.format("A")].data, weights[stem.format("B")].data, 1.5)
-    adapter = Adapter(own, {"model.embed_tokens": slot})
-    half = Adapter(own, {"model.embed_tokens": Slot(slot.A, slot.B / 2, 1.5)})
-    found = probe(open_base(home / "base", device="cpu"), {"p": adapter}, half, ROWS)["p"]
-    _, scales, _ = expected([load(home), model, model], ROWS)
-    assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
-    assert found.activation_change == pytest.approx(0.5, rel=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_layers_that_hold_their_weight_turned_act_as_in_peft(home, tmp_path):
-    peft = pytest.importorskip("peft")
-    config = transformers.GPT2Config(
-        vocab_size=29, n_positions=64, n_embd=16, n_layer=1, n_head=2, initializer_range=0.3,
-        bos_token_id=None, eos_token_id=None, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0,
-    )  # fmt: skip
-    model = transformers.GPT2LMHeadModel(config).eval()
-    model.save_pretrained(tmp_path / "base")
-    tokenizer_of_letters().save_pretrained(tmp_path / "base")
-    own = AdapterConfig.new(r=2, lora_alpha=3, target_modules=["c_attn"])
-    noise = torch.Generator().manual_seed(1)
-    slot = Slot(torch.randn(2, 16, generator=noise), torch.randn(48, 2, generator=noise), 1.5)
-    adapter = Adapter(own, {"transformer.h.0.attn.c_attn": slot})
-    save_adapter(adapter, tmp_path / "p")
-    found = probe(open_base(tmp_path / "base", device="cpu"), {"p": adapter}, adapter, ROWS)["p"]
-    reference = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "base")
-    worn = peft.PeftModel.from_pretrained(reference, tmp_path / "p")
-    _, scales, _ = expected([model, worn, worn], ROWS)
-    assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
-    assert found.kl_scale > 1e-3
-
-
-def test_padding_is_not_counted_where_it_can_be_told():
-    change, difference = torch.ones(2, 3, 4), 2 * torch.ones(2, 3, 4)
-    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
-    for shape in ((2, 3, 4), (6, 4)):
-        tally = Tally()
-        count_change(tally, change.reshape(shape), difference.reshape(shape), mask)
-        assert (tally.parent, tally.difference) == (16, 64)
-    count_change(tally, torch.ones(5, 4), torch.zeros(5, 4), mask)
-    assert (tally.parent, tally.difference) == (36, 64)
-
-
 def test_adapters_of_another_model_are_refused(home, make_adapter):
-    base = open_base(home / "base", device="cpu")
+    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     p = load_adapter(home / "p")
     far, wide = make_adapter(1, inputs=16, outputs=16, layers=3), make_adapter(1)
     far = Adapter(far.config, {path: far.slots[path] for path in far.paths if "q_proj" in path})
-    for adapter, reason in ((far, "layers.2.*does not have"), (wide, "24 to 32 at .* 16 to")):
+    for adapter, reason in (
+        (far, "no linear module .*layers.2"),
+        (wide, "map 24 to 32 features, base has 16 to"),
+    ):
         with pytest.raises(LoraEvoError, match=reason):
             probe(base, {"p": adapter}, adapter, ROWS)
     with pytest.raises(LoraEvoError, match="different modules"):
         probe(base, {"p": p}, wide, ROWS)
     norm = AdapterConfig.new(r=1, lora_alpha=1, target_modules=["norm"])
     on_norm = Adapter(norm, {"model.norm": Slot(torch.ones(1, 16), torch.ones(16, 1), 1.0)})
-    with pytest.raises(LoraEvoError, match="Qwen2RMSNorm"):
+    with pytest.raises(LoraEvoError, match=r"no linear module model\.norm"):
         probe(base, {"p": on_norm}, on_norm, ROWS)
 
 
 def test_values_that_overflow_are_named(home):
     p = load_adapter(home / "p")
     huge = {path: Slot(s.A * 1e30, s.B * 1e30, s.scale) for path, s in p.slots.items()}
-    base = open_base(home / "base", device="cpu")
+    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     with pytest.raises(LoraEvoError, match=r"line 2: .* not finite"):
         probe(base, {"p": p}, Adapter(p.config, huge), [ROWS[1]])
 
@@ -300,8 +248,8 @@ def test_values_that_overflow_are_named(home):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (ProbeRow(7, "a" * 60, "b" * 5), "line 7 has 65 tokens"),
-        (ProbeRow(7, "a", "1"), "line 7: the completion has no tokens"),
+        (PromptRow(7, "a" * 60, "b" * 5), "line 7 has 65 tokens"),
+        (PromptRow(7, "a", "1"), "line 7: the prompt or the completion has no"),
     ],
 )
 def test_rows_that_cannot_be_used_are_named(home, row, reason):
@@ -310,46 +258,18 @@ def test_rows_that_cannot_be_used_are_named(home, row, reason):
 
 
 def test_prompt_and_completion_become_tokens_apart():
-    found = tokenised(
-        [ProbeRow(1, "abc", "de"), ProbeRow(2, "abcdef"), ProbeRow(3, "a")],
-        tokenizer_of_letters(start=True), skip=4, longest=None, vocabulary=29,
-    )  # fmt: skip
-    assert found == [
-        TokenRow(1, (0, 3, 4, 5, 6, 7), 3, 4, (6, 7)),
-        TokenRow(2, (0, 3, 4, 5, 6, 7, 8), 3, 6, None),
-        TokenRow(3, (0, 3), 1, 1, None),
-    ]
-    with pytest.raises(LoraEvoError, match=r"line 1 gives token 28, the model knows 28"):
-        tokenised([ProbeRow(1, "z")], tokenizer_of_letters(), skip=4, longest=None, vocabulary=28)
-    with pytest.raises(LoraEvoError, match="line 1: the prompt has no tokens"):
-        tokenised([ProbeRow(1, "1")], tokenizer_of_letters(), skip=4, longest=None, vocabulary=29)
-
-
-def test_odd_settings_are_refused(home):
-    for name in ("skip", "batch_size"):
-        with pytest.raises(LoraEvoError, match=f"{name} is 0"):
-            ask(home, ROWS, **{name: 0})
-    for options, reason in (
-        ({"dtype": "int8"}, "dtype"),
-        ({"device": "abacus"}, "device 'abacus'"),
-    ):
-        with pytest.raises(LoraEvoError, match=reason):
-            open_base(home / "base", **options)
-    with pytest.raises(LoraEvoError, match=r"no config\.json"):
-        open_base(home / "p")
-
-
-def test_a_folder_that_is_no_model_is_refused(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "no such thing"}')
-    with pytest.raises(LoraEvoError, match="cannot load"):
-        open_base(tmp_path)
+    row = PromptRow(1, "abc", "de")
+    assert encode_row(row, tokenizer_of_letters(start=True), None) == ((0, 3, 4, 5), (6, 7))
+    assert encode_row(PromptRow(1, "a"), tokenizer_of_letters(start=True), 2) == ((0, 3), ())
+    with pytest.raises(LoraEvoError, match="line 1: the prompt or the completion has no tokens"):
+        encode_row(PromptRow(1, "1"), tokenizer_of_letters(), None)
 
 
 def test_rows_are_read_with_their_lines(tmp_path):
     file = tmp_path / "rows.jsonl"
     text = '{"prompt": "a"}\n\n{"prompt": "b", "completion": "c", "d": 1}\n{"prompt": "\u2028"}\n'
     file.write_text(text, encoding="utf-8")
-    assert read_probes(file) == [ProbeRow(1, "a"), ProbeRow(3, "b", "c"), ProbeRow(4, "\u2028")]
+    assert read_rows(file) == [PromptRow(1, "a"), PromptRow(3, "b", "c"), PromptRow(4, "\u2028")]
 
 
 @pytest.mark.parametrize(
@@ -357,17 +277,17 @@ def test_rows_are_read_with_their_lines(tmp_path):
     [
         (b"", "holds no rows"),
         (b'{"prompt": "a"}\n{"prompt": ', "line 2 is not JSON"),
-        (b'{"prompt": "a"}\n["a"]', "line 2 is a list"),
-        (b'\n{"completion": "a"}', "line 2: prompt is None"),
-        (b'{"prompt": ""}', "line 1: prompt is ''"),
-        (b'{"prompt": "a", "completion": ""}', "line 1: completion is ''"),
+        (b'{"prompt": "a"}\n["a"]', "line 2: expected an object"),
+        (b'\n{"completion": "a"}', "line 2: expected an object"),
+        (b'{"prompt": ""}', "line 1: expected an object"),
+        (b'{"prompt": "a", "completion": ""}', "line 1: expected an object"),
         (b'{"prompt": "a", "completion": [1]}', "line 1: completion is"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"\xff\xfe", "cannot read"),
     ],
 )
 def test_bad_rows_are_named_by_line(tmp_path, payload, reason):
     (tmp_path / "rows.jsonl").write_bytes(payload)
     with pytest.raises(LoraEvoError, match=reason):
-        read_probes(tmp_path / "rows.jsonl")
-    with pytest.raises(LoraEvoError, match="is not a file"):
-        read_probes(tmp_path)
+        read_rows(tmp_path / "rows.jsonl")
+    with pytest.raises(LoraEvoError, match="cannot read"):
+        read_rows(tmp_path)

@@ -1,217 +1,268 @@
-"""When a child has recovered: planted curves, censoring, and the table of planted trials."""
+"""Recovery: planted curves, their summary, and children trained on a tiny model."""
 
 import json
-import math
 
+import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from lora_evo import LoraEvoError
+from lora_evo import (
+    Adapter,
+    AdapterConfig,
+    LoraEvoError,
+    Slot,
+    load_adapter,
+    mutate_directory,
+    save_adapter,
+)
 from lora_evo.cli import main
-from lora_evo.recovery.journal import Journal, Outcome, read_journal
-from lora_evo.recovery.plan import ParentPair, Treatment, Trial, TrialPlan, read_treatment
-from lora_evo.recovery.protocol import (
-    RecoveryProtocol,
-    checks_up_to,
+from lora_evo.linalg.noise import stream
+from lora_evo.model import load_base_model
+from lora_evo.model.exchange import export_adapter, fill_member, stack_saved
+from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn
+from lora_evo.retained.recovery import (
+    CHILD,
+    CONTINUED,
+    RESET,
+    Level,
+    Recovery,
+    fresh_adapter,
+    interval,
     level,
-    moving_average,
+    quantile,
+    recovery,
     recovery_step,
 )
-from lora_evo.recovery.summary import quantile, spearman, summarise
-from lora_evo.recovery.table import markdown, text_table, to_json
+from lora_evo.retained.rows import PromptRow, split_rows
 
-CHECKS = (0, 1, 2, 4, 8, 12, 16, 20)
-PROTOCOL = RecoveryProtocol(checks=CHECKS, window=1, holds=3)
-curves = st.lists(st.floats(0, 1), min_size=8, max_size=8)
-many = settings(max_examples=40, deadline=None)
-
-
-@pytest.mark.parametrize(
-    ("curve", "window", "step"),
-    [
-        ([1, 1, 1, 1, 1, 1, 1, 1], 1, 0),
-        ([0, 0, 1, 1, 1, 0, 0, 0], 1, 2),
-        ([0, 1, 1, 0, 1, 1, 1, 0], 1, 8),
-        ([0, 0, 0, 0, 0, 1, 1, 1], 1, 12),
-        ([0, 0, 0, 0, 0, 0, 1, 1], 1, None),
-        ([0, 1, 1, 1, 1, 1, 1, 1], 3, 4),
-        ([0, 1, 1, 1, 1, 1, 1], 3, 4),
-        ([1, 1], 1, None),
-    ],
-)
-def test_planted_curves(curve: list[float], window: int, step: int | None) -> None:
-    protocol = RecoveryProtocol(checks=CHECKS, window=window, holds=3)
-    assert recovery_step(curve, 0.9, protocol) == step
-
-
-@many
-@given(curves, st.floats(0, 1), st.floats(0, 1))
-def test_a_lower_bar_is_never_reached_later(curve: list[float], one: float, two: float) -> None:
-    low, high = sorted((one, two))
-    easy, hard = (recovery_step(curve, bar, PROTOCOL) for bar in (low, high))
-    assert (math.inf if easy is None else easy) <= (math.inf if hard is None else hard)
-
-
-@many
-@given(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=60), st.floats(0, 0.9))
-def test_a_larger_delta_never_raises_the_bar(scores: list[float], delta: float) -> None:
-    found = level(scores, PROTOCOL)
-    strict = found.bar(RecoveryProtocol(delta=0.0))
-    assert found.bar(RecoveryProtocol(delta=delta)) <= strict <= found.mean
-    assert min(scores) <= found.mean <= max(scores)
-
-
-def test_the_interval_shrinks_with_the_root_of_the_items() -> None:
-    few, many_items = level([0, 1] * 50, PROTOCOL), level([0, 1] * 800, PROTOCOL)
-    assert few.half_width == pytest.approx(1.96 * 0.5 / 10, rel=0.15)
-    assert few.half_width / many_items.half_width == pytest.approx(4, rel=0.2)
-    assert level([0.3] * 9, PROTOCOL).half_width == 0.0
-
-
-@many
-@given(curves, st.integers(1, 8))
-def test_moving_average_is_that_of_the_slice(curve: list[float], window: int) -> None:
-    for end, found in enumerate(moving_average(curve, window)):
-        part = curve[max(0, end - window + 1) : end + 1]
-        assert found == pytest.approx(sum(part) / len(part))
-
-
-def test_quantiles_count_the_censored_as_later_than_all() -> None:
-    assert quantile([4, 0, None, 8], 0.5) == 4
-    assert quantile([4, None, None], 0.5) is None
-    assert quantile([1] * 9 + [None], 0.9) == 1
-    assert quantile([1] * 8 + [None] * 2, 0.9) is None
-
-
-def test_rank_correlation() -> None:
-    assert spearman([1, 2, 3, 4], [10, 20, 30, math.inf]) == pytest.approx(1)
-    assert spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    assert spearman([1, 1, 2, 2], [1, 2, 1, 2]) == pytest.approx(0)
-    assert spearman([1, 1], [1, 2]) is None
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+LETTERS = "abcdefghij"
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("curve", "step"),
     [
-        {"checks": (1, 2)},
-        {"checks": (0, 2, 2)},
-        {"checks": (0, 1), "holds": 3},
-        {"window": 0},
-        {"delta": -0.1},
-        {"confidence": 1.0},
+        ([1, 1, 1, 1, 1, 1], 0),
+        ([0, 0, 1, 1, 1, 1, 1], 4),
+        ([0, 1, 1, 1, 0, 0], None),
+        ([0, 0, 0, 0, 1, 1], None),
+        ([0.89, 0.9, 0.91, 0.9, 0.9], 1),
     ],
 )
-def test_bad_protocols_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(LoraEvoError):
-        RecoveryProtocol(**wrong)
+def test_planted_curves(curve, step):
+    """The moving average of three checks must hold the bar at three checks in a row."""
+    checks = (0, 1, 2, 3, 4, 5, 6)
+    assert recovery_step(curve, 0.895, checks) == step
+    assert recovery_step(curve[:2], 0.895, checks) is None
 
 
-def test_checks_end_at_the_last_step() -> None:
-    assert checks_up_to(5) == (0, 1, 2, 4, 5)
-    assert checks_up_to(50)[-2:] == (42, 50)
-    with pytest.raises(LoraEvoError, match="at least 1"):
-        checks_up_to(0)
-    with pytest.raises(LoraEvoError, match="finite"):
-        level([0.1, math.nan], PROTOCOL)
+def test_a_level_is_no_bar_below_its_noise():
+    scores = [0.4, 0.6] * 50
+    found = level(scores)
+    assert found.mean == pytest.approx(0.5)
+    assert found.half_width == pytest.approx(0.0196, abs=0.004)
+    assert found.bar == found.mean - found.half_width
+    assert Level(0.5, 0.001).bar == pytest.approx(0.49)
+    wide, narrow = (interval(np.asarray([0.0, 1.0] * n)) for n in (50, 200))
+    ratio = (wide[1] - wide[0]) / (narrow[1] - narrow[0])
+    assert ratio == pytest.approx(2, rel=0.15)
+    assert interval(np.asarray(scores)) == interval(np.asarray(scores))
 
 
-def test_treatments_are_read_back_from_their_names() -> None:
-    for treatment in (
-        Treatment("svd_structured", 0.3),
-        Treatment("dare", None, {"p": 0.5}),
-        Treatment("slot_swap", None, {"level": "layer"}),
-    ):
-        assert read_treatment(treatment.name) == treatment
-    for wrong in ("nothing", "dare q=1", "dare p", "svd_structured strength=much"):
-        with pytest.raises(LoraEvoError):
-            read_treatment(wrong)
+def test_quantiles_count_the_censored_as_later_than_all():
+    assert quantile([1, 2, None, 4], 0.5) == 2
+    assert quantile([1, None, None], 0.5) is None
+    assert quantile([3], 0.9) == 3
+    assert quantile([1, 2, 3, 4, 5, 6, 7, 8, 9, None], 0.9) == 9
 
 
-def test_plans_pair_every_treatment_with_its_parents() -> None:
-    plan = TrialPlan(
-        ("a", "b"),
-        (ParentPair("a", "c", "sibling"), ParentPair("a", "b", "far")),
-        (Treatment("svd_structured"), Treatment("average")),
-        (0, 1),
-        together=3,
+def test_a_result_says_who_met_the_claim_and_whether_that_proves_anything():
+    def curves(child, continued, reset):
+        return {CHILD: child, CONTINUED: continued, RESET: reset}
+
+    good, bad = (0.1, 0.9, 0.9, 0.9, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)
+    checks, levels = (0, 10, 20, 30, 40), {"p": Level(0.6, 0.01)}
+    found = Recovery(levels, checks, curves((good,) * 3, (good,) * 3, (bad,) * 3))
+    assert (found.steps(), found.median(), found.passed()) == ([20, 20, 20], 20, True)
+    assert (found.median(RESET), found.has_power) == (None, True)
+    assert found.gain(RESET) == pytest.approx((0.4, 0.4, 0.4))
+    assert json.loads(json.dumps(found.to_dict()))["median"]["continued"] == 20
+    weak = Recovery(levels, checks, curves((bad,) * 3, (good,) * 3, (good,) * 3))
+    assert (weak.passed(), weak.has_power) == (False, False)
+    one = Recovery(levels, checks, curves((good, bad), (good,) * 2, (bad,) * 2))
+    assert (one.median(), one.passed()) == (20, False)
+
+
+def test_rows_of_one_prompt_are_on_one_side():
+    rows = [PromptRow(n, f"p{n % 40}", f"c{n}") for n in range(80)]
+    train, held_out = split_rows(rows)
+    assert (len(train), len(held_out)) == (64, 16)
+    assert not {r.prompt for r in train} & {r.prompt for r in held_out}
+    assert split_rows(rows) == (train, held_out)
+    with pytest.raises(LoraEvoError, match="line 3 has no completion"):
+        split_rows([*rows[:2], PromptRow(3, "x")])
+    with pytest.raises(LoraEvoError, match="2 rows are held out, expected at least 8"):
+        split_rows(rows[:10])
+
+
+# On a model ---------------------------------------------------------------------------------------
+
+
+def row(number, answer="abcd"):
+    picks = stream(0, "prompt", str(number)).integers(len(LETTERS), size=8)
+    return PromptRow(number, "".join(LETTERS[pick] for pick in picks), answer)
+
+
+ROWS = [row(n) for n in range(1, 61)]
+
+
+def pair(one):
+    return TokenPair(*(tuple(map(LETTERS.index, text)) for text in (one.prompt, one.completion)))
+
+
+def blank():
+    config = AdapterConfig.new(
+        r=4, lora_alpha=4, target_modules=["q_proj", "down_proj"], base_model_name_or_path="b"
     )
-    cohorts = list(plan.cohorts())
-    trials = [trial for cohort in cohorts for trial in cohort]
-    assert len(trials) == len({trial.key for trial in trials}) == 2 * (5 + 3)
-    assert max(map(len, cohorts)) == 3
-    assert all(len({(t.parents[0], t.seed) for t in cohort}) == 1 for cohort in cohorts)
-    left = [t for cohort in plan.cohorts([t.key for t in trials[:4]]) for t in cohort]
-    assert left == trials[4:]
+    slots = {}
+    for layer in range(2):
+        for name, ends in (("self_attn.q_proj", (16, 16)), ("mlp.down_proj", (24, 16))):
+            a, b = torch.zeros(4, ends[0]), torch.zeros(ends[1], 4)
+            slots[f"model.layers.{layer}.{name}"] = Slot(a, b, 1.0)
+    return Adapter(config, slots)
 
 
-def planted(path, *, reset: float = 0.0, child: float = 0.8):
-    """Three seeds: the parent at 0.8, its reset far below, a child that is back after 4 steps."""
-    journal = Journal.open(path, PROTOCOL, {"p": "hash"}, {})
-    items = 40
-
-    def row(mean: float) -> tuple[float, ...]:
-        ones = round(mean * items)
-        return (1.0,) * ones + (0.0,) * (items - ones)
-
-    journal.add_level("p", row(0.8))
-    for seed in range(3):
-        curves_ = {
-            "continued": [0.8] * 7 + [0.9],
-            "reset": [reset] * 8,
-            "svd_structured": [0.2, 0.2, 0.3, *[child] * 5],
-        }
-        journal.add(
-            [
-                Outcome(Trial(Treatment(name), ("p",), "", seed), 0.15, tuple(map(row, curve)))
-                for name, curve in curves_.items()
-            ]
-        )
-    return journal
-
-
-def test_the_table_tells_who_met_the_claim(tmp_path) -> None:
-    summary = summarise(planted(tmp_path / "t.jsonl"))
-    continued, reset, child = summary.rows
-    assert (continued.median, reset.median, child.median) == (0, None, 4)
-    assert (reset.censored, child.censored) == (1, 0)
-    assert child.passed
-    assert not reset.passed
-    assert summary.has_power is True
-    assert child.median_interval == (4, 4)
-    assert child.start == pytest.approx(-0.6)
-    assert child.over_continued.mean == pytest.approx(-0.1)
-    assert child.over_reset.mean == pytest.approx(0.8)
-    assert "NO POWER" not in text_table(summary)
-    assert markdown(summary).count("\n| ") == 4
-    assert json.loads(to_json(summary))["rows"][2]["passed"] is True
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A random model (base), rows with one answer, a parent (p) trained to give it, a child (c)."""
+    folder = tmp_path_factory.mktemp("supervised")
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab={letter: n for n, letter in enumerate(LETTERS)}, merges=[])
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    )
+    transformers.PreTrainedTokenizerFast(tokenizer_object=inner).save_pretrained(folder / "base")
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        vocab_size=len(LETTERS), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
+    )  # fmt: skip
+    transformers.Qwen2ForCausalLM(config).save_pretrained(folder / "base")
+    base = load(folder)
+    stack = stack_saved(base.model, {"p": fresh_adapter(blank(), 7)})
+    learner = SupervisedLearner(stack, learning_rate=3e-2)
+    for step in range(1, 201):
+        learner.step(0, [pair(ROWS[i]) for i in drawn(40, 8, step, 99)])
+    parent = export_adapter(stack, 0, "b")
+    assert learner.mean_loss(0, [pair(r) for r in ROWS[40:]]) < 0.5
+    save_adapter(parent, folder / "p")
+    lines = [{"prompt": r.prompt, "completion": r.completion} for r in ROWS]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    mutate_directory("svd_structured", folder / "p", folder / "c", seed=1, strength=0.1)
+    return folder
 
 
-def test_a_test_without_power_says_so(tmp_path) -> None:
-    assert "NO POWER" in text_table(summarise(planted(tmp_path / "t.jsonl", reset=0.8)))
-    late = summarise(planted(tmp_path / "u.jsonl", child=0.5))
-    assert late.rows[2].median is None
-    assert "> 20" in markdown(late)
-    assert not late.rows[2].passed
+def load(home):
+    return load_base_model(str(home / "base"), CPU, "float32")
 
 
-def test_the_command_prints_the_table(tmp_path) -> None:
-    path = tmp_path / "t.jsonl"
-    planted(path)
-    run = CliRunner().invoke(main, ["recovery", str(path), "--json"])
-    assert run.exit_code == 0
-    assert json.loads(run.output)["items"] == 40
-    assert "svd_structured" in CliRunner().invoke(main, ["recovery", str(path)]).output
-    assert "| --- |" in CliRunner().invoke(main, ["recovery", str(path), "--markdown"]).output
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("budget", [None, 40])
+def test_trains_as_peft_does(home, budget):
+    """The same batches through PEFT and transformers' own loss, with torch's AdamW."""
+    peft = pytest.importorskip("peft")
+    plain = transformers.AutoModelForCausalLM.from_pretrained(home / "base", dtype=torch.float32)
+    model = peft.PeftModel.from_pretrained(plain, home / "c", is_trainable=True)
+    factors = [value for value in model.parameters() if value.requires_grad]
+    optimizer = torch.optim.AdamW(factors, lr=1e-3, weight_decay=0.0)
+    child = load_adapter(home / "c")
+    stack = stack_saved(load(home).model, {"other": load_adapter(home / "p"), "c": child})
+    learner = SupervisedLearner(stack, learning_rate=1e-3, micro_batch_tokens=budget)
+    for step in range(1, 7):
+        rows = [row(n, "abcd"[: 1 + n % 4]) for n in drawn(40, 8, step, 5)]
+        pairs = [pair(r) for r in rows]
+        ids = torch.zeros(8, 12, dtype=torch.long)
+        labels = torch.full((8, 12), -100)
+        for i, p in enumerate(pairs):
+            ids[i, : p.length] = torch.tensor(p.prompt_ids + p.completion_ids)
+            labels[i, 8 : p.length] = ids[i, 8 : p.length]
+        loss = model(ids, labels=labels).loss
+        assert learner.step(1, pairs) == pytest.approx(float(loss.detach()), abs=1e-4)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    theirs = dict(model.named_parameters())
+    for name, own in stack.parameters_of(1).items():
+        path, _, half = name.rpartition(".")
+        found = theirs[f"base_model.model.{path}.{half}.default.weight"].detach()
+        torch.testing.assert_close(own.detach(), found, atol=1e-4, rtol=0)
+    other = export_adapter(stack, 0, None)
+    assert all(
+        torch.equal(other.slots[p].B, s.B) for p, s in load_adapter(home / "p").slots.items()
+    )
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "[1]\n", "no\n", '{"format": "x"}\n'])
-def test_what_is_no_journal_is_refused_in_one_line(tmp_path, text: str) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text(text)
-    run = CliRunner().invoke(main, ["recovery", str(path)])
-    assert run.exit_code == 2
-    assert len(run.stderr.splitlines()) == 1
-    with pytest.raises(LoraEvoError):
-        read_journal(path)
+def test_fitness_is_the_geometric_mean_of_probabilities(home):
+    base = load(home)
+    stack = stack_saved(base.model, {"p": blank()})
+    pairs = [pair(row(n, "abcd"[: 1 + n % 4] + "e" * (n % 3))) for n in range(41, 61)]
+    found = SupervisedLearner(stack, micro_batch_tokens=50).probabilities(0, pairs)
+    for one, probability in zip(pairs, found, strict=True):
+        with torch.no_grad():
+            logits = base.model(torch.tensor([one.prompt_ids + one.completion_ids])).logits[0]
+        table = logits[len(one.prompt_ids) - 1 : -1].log_softmax(-1)
+        own = table.gather(1, torch.tensor(one.completion_ids)[:, None]).mean().exp()
+        assert probability == pytest.approx(float(own), rel=1e-5)
+
+
+def test_training_goes_on_from_a_saved_state_with_the_same_bytes(home, tmp_path):
+    pairs = [pair(r) for r in ROWS[:8]]
+    stacks = [stack_saved(load(home).model, {"c": load_adapter(home / "c")}) for _ in range(2)]
+    one, two = (SupervisedLearner(s, learning_rate=1e-2, max_grad_norm=0.1) for s in stacks)
+    one.step(0, pairs)
+    torch.save(one.state_dict(0), tmp_path / "state")
+    two.load_state_dict(0, torch.load(tmp_path / "state"))
+    assert [one.step(0, pairs, 0.5) for _ in range(2)] == [two.step(0, pairs, 0.5) for _ in "ab"]
+    for name, own in stacks[0].parameters_of(0).items():
+        assert torch.equal(own, stacks[1].parameters_of(0)[name])
+    fill_member(stacks[0], 0, blank())
+    assert not any(p.any() for p in stacks[0].parameters_of(0).values())
+
+
+def test_a_child_recovers_and_a_fresh_adapter_does_not(home):
+    base, parent = load(home), load_adapter(home / "p")
+    layers, told = [type(m) for m in base.model.modules()], []
+    asked = {"steps": 12, "seeds": 2, "learning_rate": 1e-3}
+    found = recovery(
+        base, {"p": parent}, load_adapter(home / "c"), ROWS, **asked,
+        progress=lambda done, total: told.append((done, total)),
+    )  # fmt: skip
+    assert found.checks == (0, 1, 2, 4, 6, 8, 10, 12)
+    assert (found.passed(), found.has_power) == (True, True)
+    assert found.steps(CONTINUED) == [0, 0]
+    assert told[-1] == (72, 72)
+    assert [type(m) for m in base.model.modules()] == layers
+    again = recovery(base, {"p": parent}, load_adapter(home / "c"), ROWS, **asked)
+    assert again == found
+
+
+def test_the_command_trains_and_judges(home, monkeypatch):
+    monkeypatch.chdir(home)
+    words = "retention c --model base --train rows.jsonl --learning-rate 1e-3 --steps 12 --seeds 2"
+    result = CliRunner().invoke(main, [*words.split(), "--limit", "recovery=12"])
+    assert result.exit_code == 0, result.output
+    assert "in training: at its best parent's level after" in result.stdout
+    hard = CliRunner().invoke(main, [*words.replace("1e-3", "1e-9").split(), "--json"])
+    assert json.loads(hard.stdout)["recovery"]["checks"][-1] == 12
+    mutate_directory("svd_structured", "p", "far", seed=1, strength=0.95)
+    words = words.replace(" c ", " far ").replace("1e-3", "1e-9")
+    failed = CliRunner().invoke(main, [*words.split(), "--limit", "recovery=12"])
+    assert failed.exit_code == 1
+    assert "not within 12 steps, the limit is 12" in failed.stderr
+    wrong = CliRunner().invoke(main, [*words.split(), "--batch-size", "99"])
+    assert (wrong.exit_code, "99 in a batch" in wrong.stderr) == (2, True)

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from lora_evo import Adapter, LoraEvoError, Slot, cross_directory, mutate, save_adapter
-from lora_evo.breeding.parents import moments_of, parents_on_disk
-from lora_evo.probing.retention import retention, retention_of_directories
-from lora_evo.probing.verdict import verdict
+from lora_evo.lineage import moments_of, parents_on_disk
+from lora_evo.retained.weights import retention, retention_of_directories, verdict
 
 
 def dense(slot):
@@ -177,7 +176,7 @@ def test_parents_and_moments_from_the_lineage(make_adapter, tmp_path):
     (tmp_path / "far").mkdir()
     (tmp_path / "p1").rename(tmp_path / "far" / "p1")
     (tmp_path / "c").rename(tmp_path / "far" / "c")
-    with pytest.raises(LoraEvoError, match="--parent"):
+    with pytest.raises(LoraEvoError, match="was not found under"):
         parents_on_disk(tmp_path / "far" / "c")
     assert parents_on_disk(tmp_path / "far" / "c", [tmp_path]) == [
         tmp_path / "p2",

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import Adapter, Slot
-from lora_evo.probing.retention import retention
+from lora_evo.retained.weights import retention
 
 
 def scrambled(adapter, seed):

@@ -17,21 +17,22 @@ from lora_evo import (
     load_adapter,
     mutate_directory,
     read_lineage,
-    resize_directory,
     save_adapter,
 )
-from lora_evo.files.atomic import write_text_atomically
-from lora_evo.files.folders import adapter_folders
+from lora_evo.atomic import write_text
+from lora_evo.files.directory import adapter_folders
 
 COMMANDS = {
     "mutate": lambda home: mutate_directory("full_gaussian", home / "p", home / "c", seed=1),
     "cross": lambda home: cross_directory(
-        "slot_swap", [home / "p", home / "q"], home / "c", seed=1, threads=2
+        "slot_swap", [home / "p", home / "q"], home / "c", seed=1
     ),
-    "resize": lambda home: resize_directory(home / "p", home / "deep" / "c", rank=2),
-    "overwrite": lambda home: resize_directory(home / "q", home / "old", rank=3, overwrite=True),
+    "deep": lambda home: mutate_directory("neftune", home / "p", home / "deep" / "c", seed=1),
+    "overwrite": lambda home: mutate_directory(
+        "neftune", home / "q", home / "old", seed=1, overwrite=True
+    ),
     "save": lambda home: save_adapter(load_adapter(home / "p"), home / "old", overwrite=True),
-    "text": lambda home: write_text_atomically(home / "page.html", "a page" * 5000),
+    "text": lambda home: write_text(home / "page.html", "a page" * 5000),
 }
 
 
@@ -112,7 +113,7 @@ def test_a_draft_that_is_being_written_is_left_alone(make_adapter, tmp_path):
     def meanwhile(done, total):
         if done == 2:
             mutate_directory("neftune", tmp_path / "p", tmp_path / "c", seed=2)
-            drafts.extend(tmp_path.glob(".c.*.part"))
+            drafts.extend(tmp_path.glob(".c.*.tmp"))
 
     with pytest.raises(LoraEvoError, match="exists already"):
         mutate_directory("neftune", tmp_path / "p", tmp_path / "c", seed=1, progress=meanwhile)

@@ -20,7 +20,7 @@ from evalplus.sanitize import sanitize
 from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 
 from evals import RECIPES
-from evals.recipes.render import render
+from evals.recipes import render
 
 NAME = "humaneval_plus"
 

@@ -3,7 +3,7 @@
     python tests/real/rehearse.py OUT --tasks TASKS.jsonl [--engine hf] [--minutes 60] [--set A.B=C]
 
 Makes, in OUT: the small model (`small_model.py`), a supervised warm start on real tasks
-(`selfplay warmup`), and a run of the preset `smol` from it, as many steps as the minutes give. The
+(`selfplay sft`), and a run of the preset `smol` from it, as many steps as the minutes give. The
 run is killed once by SIGKILL, in the step after `--kill-at`, and resumed. What is done is kept:
 stopped anywhere, the same command goes on, and the minutes count from there. TASKS: rows
 {"snippet", "input", "output"}, such as the seed tasks of Absolute Zero's public repository. Printed
@@ -52,7 +52,7 @@ def main() -> None:
     settings = [word for text in (f"base={base}", *a.set) for word in ("--set", text)]
     do(sys.executable, HERE / "small_model.py", base)
     lessons = ("--data", a.tasks, "--steps", a.warmup_steps, "--held-out", a.held_out)
-    do(*SELFPLAY, "warmup", "--preset", "smol", *lessons, *settings, "--out", warm)
+    do(*SELFPLAY, "sft", "--preset", "smol", *lessons, *settings, "--out", warm)
     settings += ["--set", f"warm_start={warm}", "--engine", a.engine, "--seed", "1"]
     train = [*SELFPLAY, "train", "--preset", "smol", *settings, "--steps", str(a.steps)]
     resume = [*SELFPLAY, "resume", str(run), "--quiet"]

@@ -2,7 +2,7 @@
 
     python tests/real/run.py OUT --tasks TASKS.jsonl [--data FOLDER]
 
-Makes, in OUT: the small model (`small_model.py`), a LoRA on it (`selfplay warmup`), two children
+Makes, in OUT: the small model (`small_model.py`), a LoRA on it (`selfplay sft`), two children
 by `lora-evo mutate`, HumanEval+ and MBPP+ greedy, the first 100 questions of GSM8K and of MATH-500,
 and the report. What is done already is kept, so that the same command goes on. TASKS: rows
 {"snippet", "input", "output"}, such as the seed tasks of Absolute Zero's public repository. DATA: a
@@ -54,9 +54,28 @@ def main() -> None:
 
     python, tool = sys.executable, Path(sys.executable).parent
     part("model", python, HERE / "small_model.py", base)
-    warm = ("--base", base, "--template", "azr-chat", "--data", arguments.tasks, "--out", parent)
-    warm = (*warm, "--steps", "20", "--r", "8", "--lora-alpha", "16", "--seed", "1")
-    part("warm start", tool / "selfplay", "warmup", *warm)
+    warm = (
+        "--base",
+        base,
+        "--set",
+        "template=azr-chat",
+        "--data",
+        arguments.tasks,
+        "--out",
+        parent,
+    )
+    warm = (
+        *warm,
+        "--steps",
+        "20",
+        "--set",
+        "learner.r=8",
+        "--set",
+        "learner.lora_alpha=16",
+        "--seed",
+        "1",
+    )
+    part("warm start", tool / "selfplay", "sft", *warm)
     adapters: list[object] = []
     for name, (operator, strength) in CHILDREN.items():
         child = out / "adapters" / name

@@ -5,18 +5,15 @@ each other.
 """
 
 import json
-from random import Random
 from types import SimpleNamespace
 
 import pytest
 from tiny_stack import tiny
 
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import override, read_config
-from selfplay.nano.labels import label, labelling_sandbox
-from selfplay.nano.programs import LEVELS, random_program
-from selfplay.step.loop import train
-from selfplay.step.progress import Progress
+from selfplay.config import read_config
+from selfplay.progress import Progress
+from selfplay.settings import override, read_preset
+from selfplay.training import train
 
 __all__ = ["tiny"]
 
@@ -26,8 +23,8 @@ SMALL = (
     *("rollout.max_proposal_length=64", "rollout.max_completion_length=48"),
     *("learner.r=2", "learner.lora_alpha=4", "learner.target_modules=[q_proj, v_proj]"),
     *("evolution.evolve_every=2", "league.grace_matches=1"),
-    *("yardstick.eval_every=2", "yardstick.tasks=6", "yardstick.samples=2"),
-    *("yardstick.proposals=1", "yardstick.attempts=2", "yardstick.same_tasks=1"),
+    *("eval.eval_every=2", "eval.tasks=6", "eval.samples=2"),
+    *("eval.proposals=1", "eval.attempts=2", "eval.same_tasks=1"),
 )
 
 
@@ -58,7 +55,7 @@ def rows(path):
 def outcome(run):
     """Everything that equal runs have in common: bytes by file, metrics without their seconds."""
     named = [
-        *(run / name for name in ("config.yaml", "tasks.jsonl", "yardstick.jsonl")),
+        *(run / name for name in ("config.yaml", "tasks.jsonl", "eval.jsonl")),
         run / "league" / "events.jsonl",
         *(p for name in ("members", "ancestors") for p in (run / name).rglob("*")),
     ]
@@ -79,16 +76,3 @@ def runs():
         rows=rows,
         outcome=outcome,
     )
-
-
-@pytest.fixture(scope="module")
-def labelling():
-    with labelling_sandbox() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def labelled(labelling):
-    """Sixty programs of each level of the nano language, those that can be used."""
-    rng = Random("language")
-    return list(label([random_program(rng, lv) for lv in LEVELS for _ in range(60)], labelling))

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
-from selfplay.prompts.azr import NUM_INPUTS, AzrTemplate
-from selfplay.prompts.frame import chat_frame, plain_frame
+from selfplay.prompts.azr import NUM_INPUTS, AzrTemplate, chat_frame, plain_frame
 from selfplay.prompts.template import TEMPLATES, template_named
 
 AZR = AzrTemplate(plain_frame)

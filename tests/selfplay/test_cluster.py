@@ -4,10 +4,9 @@ from threading import Timer
 
 import pytest
 
-from selfplay.config.run_config import cut_by_member
-from selfplay.step.loop import train
-from selfplay.step.progress import Progress
-from selfplay.workers.opening import Workers
+from selfplay.config import cut_by_member
+from selfplay.progress import Progress
+from selfplay.training import train
 
 pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
 pytestmark = pytest.mark.slow
@@ -59,7 +58,7 @@ def test_a_lost_machine_changes_nothing(cluster, alone, runs, tmp_path, capfd, p
     config, expected = alone
     loss = Loss(cluster, phase)
     home = tmp_path / "run"
-    train(config, home, loss, Workers(2, cluster.address))
+    train(config, home, loss, workers=2, ray=cluster.address)
     assert loss.lost
     assert runs.outcome(home) == expected
     said = capfd.readouterr().err

@@ -8,31 +8,46 @@ import pytest
 from click.testing import CliRunner
 
 from selfplay.cli import main
+from selfplay.comparison import Column, Finding, combine, find, open_trials
 from selfplay.errors import RunDirectoryError
-from selfplay.experiment.design.plan_file import read_plan
-from selfplay.experiment.evidence.children import recoveries, share_back_within
-from selfplay.experiment.evidence.comparison import combine
-from selfplay.experiment.evidence.dynamics import changes_of_lead, oscillation
-from selfplay.experiment.evidence.findings import paper_findings
-from selfplay.experiment.evidence.gains import (
+from selfplay.experiment import Claim, open_home, read_plan
+from selfplay.findings import (
+    MEASURES,
+    Group,
+    back_after,
+    changes_of_lead,
+    coverage_growth,
     in_last_third,
-    of_kind,
+    oscillation,
     population_mean,
+    read_trial,
     weakest_member,
 )
-from selfplay.experiment.evidence.quantities import Quantity, complexity_change, coverage_growth
-from selfplay.experiment.evidence.statistics import Estimate, estimate, stretch
-from selfplay.experiment.evidence.trials import Group, open_trials, read_trial
-from selfplay.experiment.evidence.verdict import Finding
-from selfplay.experiment.running.runner import open_home
+from selfplay.statistics import Estimate, estimate, stretch
 from synthetic_run import Page, beside_the_library, charts_in
 from synthetic_trial import write_experiment, write_trial
+
+POPULATIONS = ["1T+1S", "2T+2S"]
+
+
+def claim(measures, plus, minus=(), **more):
+    return {"question": "Is it?", "measures": measures, "plus": plus, "minus": list(minus), **more}
+
 
 PLAN = {
     "name": "made-up",
     "question": "Is <b>it</b> so?",
-    "findings": "paper",
-    "set": {"steps": 60, "yardstick.eval_every": 10, "yardstick.tasks": 60},
+    "findings": [
+        claim(["AST depth, change"], ["azr"], predicted="below", net=True),
+        claim(["lines, change", "oscillation"], POPULATIONS, ["azr"], net=True),
+        claim(["oscillation", "changes of lead"], POPULATIONS, net=True),
+        claim(["structures added late"], POPULATIONS, ["azr"], net=True),
+        claim(["back within 20 steps"], ["2T+2S"], threshold=0.5),
+        claim(["population mean, last third"], ["2T+2S"], ["1T+1S"]),
+        claim(["population mean, last third"], ["2T+2S"], ["still"]),
+        claim(["above level 4"], POPULATIONS, ["azr"]),
+    ],
+    "set": {"steps": 60, "eval.eval_every": 10, "eval.tasks": 60},
     "seeds": [1, 2, 3, 4],
     "arms": {
         "azr": {"mode": "azr"},
@@ -80,11 +95,6 @@ def test_the_interval_of_a_share_ends_at_none_and_all():
     assert Estimate(0.1, -0.2, None, 5).as_share() == Estimate(0.1, 0.0, None, 5)
 
 
-def test_equal_numbers_give_equal_intervals():
-    values = [np.arange(6.0) + seed for seed in range(4)]
-    assert estimate(values) == estimate(values)
-
-
 def test_one_seed_has_the_interval_of_its_tasks():
     values = np.random.default_rng(0).normal(1, 2, 100)
     found = estimate([values])
@@ -117,74 +127,8 @@ def test_planted_gains_are_found_and_none_where_there_is_none(home):
     assert grown.low > 0.1
     still = combine(trials, [(1.0, control), (-1.0, Group("1T+1S", "rate_0"))], of)
     assert still.low < 0 < still.high
-    assert combine(trials, [(1.0, arm)], of_kind("code_o", of)).low > 0
-    assert combine(trials, [(1.0, arm)], of_kind("code_x", of)) is None
-
-
-def test_findings_say_what_was_planted(home):
-    plan, trials = open_trials([home])
-    findings = paper_findings(plan, trials)
-    assert len({f.question for f in findings}) == 6
-    verdicts = {(f.compared, f.quantity.title): f.verdict for f in findings}
-    net = "populations − single agent, each minus its control"
-    assert verdicts["single agent − its control", "AST depth, change"] == "shown"
-    assert verdicts[net, "lines, change"] == "shown"
-    assert verdicts["populations − their controls", "oscillation of the solve rate"] == "shown"
-    assert verdicts["populations − their controls", "changes of lead"] == "shown"
-    assert verdicts[net, "added in the last third"] == "undecided"
-    assert verdicts["2T+2S − azr", "held-out gain, population mean"] == "shown"
-    assert verdicts["2T+2S − 1T+1S", "held-out gain, population mean"] == "shown"
-    assert verdicts["2T+2S − still", "held-out gain, population mean"] == "shown"
-    long = next(f for f in findings if f.quantity.title == "above level 4")
-    assert (long.verdict, long.note) == ("undecided", "no held-out task is that long")
-
-
-@pytest.mark.parametrize(
-    ("predicted", "low", "high", "seeds", "verdict"),
-    [
-        (1, 0.1, 0.2, 5, "shown"),
-        (-1, 0.1, 0.2, 5, "refuted"),
-        (-1, -0.2, -0.1, 5, "shown"),
-        (1, -0.1, 0.2, 5, "undecided"),
-        (1, 0.1, 0.2, 2, "undecided"),
-        (1, None, None, 1, "undecided"),
-    ],
-)
-def test_a_verdict_follows_from_the_interval(predicted, low, high, seeds, verdict):
-    quantity = Quantity("q", "", "", lambda trial: None)
-    found = Estimate(0.0, low, high, seeds)
-    assert Finding("?", "a − b", quantity, predicted, found).verdict == verdict
-
-
-def test_measures_of_a_run_are_those_that_were_planted(tmp_path):
-    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
-    planted = {"rise": 4.0, "turns": 3, "wave": 0.2, "gain": 0.3, "weakest": -0.3}
-    trial = read_trial(write_trial(tmp_path / "run", config, **planted), Group("a"), 1)
-    assert changes_of_lead(trial) == [100 * 3 / 60]
-    assert complexity_change("loc")(trial) == pytest.approx(3.0, abs=0.05)
-    assert coverage_growth(trial) == pytest.approx(1 / 3)
-    assert 0.06 < oscillation(trial)[0] < 0.11
-    assert np.mean(weakest_member(trial.measurements[-1])) < -0.1
-    early = trial.until(25)
-    assert [m.step for m in early.measurements] == [10, 20]
-    assert early.run.last == 25
-    assert not early.complete
-
-
-def test_children_are_back_when_they_are_no_longer_behind(tmp_path):
-    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
-    births = [(20, "s2", "s0"), (50, "s3", "s0")]
-    run = write_trial(tmp_path / "run", config, births=births, child_behind=0.5)
-    found = recoveries(read_trial(run, Group("a"), 1))
-    assert [(r.child, r.born) for r in found] == [("s2", 20), ("s3", 50)]
-    assert found[0].back_after == 20
-    assert found[0].back_within(10) is False
-    assert found[0].back_within(20) is True
-    assert found[1].back_after is None
-    assert found[1].back_within(20) is None
-    trial = read_trial(run, Group("a"), 1)
-    assert share_back_within(10)(trial) == [0.0]
-    assert share_back_within(20)(trial) == [1.0]
+    assert combine(trials, [(1.0, arm)], MEASURES["code_o"].of).low > 0
+    assert combine(trials, [(1.0, arm)], MEASURES["above level 4"].of) is None
 
 
 def test_unfinished_arms_are_shown_and_marked(home, tmp_path):
@@ -198,25 +142,6 @@ def test_unfinished_arms_are_shown_and_marked(home, tmp_path):
     assert "azr (mode azr): 2 of 4 runs done; seed 3 at step 30 of 60" in text
     assert "2T+2S − azr*" in text
     assert "1T+1S*" not in text
-
-
-def test_text_markdown_and_json_tell_the_same(home, tmp_path):
-    text, markdown = command(home), command(home, "--markdown")
-    assert "1. Do a single agent's tasks" in text
-    assert "| compared | measure | predicted | found | verdict |" in markdown
-    files = ("--html", tmp_path / "page.html", "--save", tmp_path / "charts")
-    data = json.loads(command(home, "--json", *files))
-    assert len(list((tmp_path / "charts").glob("*.svg"))) == 3
-    assert len(list((tmp_path / "charts").glob("*.png"))) == 3
-    assert {f["verdict"] for f in data["findings"]} <= {"shown", "refuted", "undecided"}
-    assert len(data["runs"]) == 32
-    page = (tmp_path / "page.html").read_text()
-    parsed = Page(page)
-    assert "Is <b>it</b> so?" in parsed.text
-    assert sum("data-chart" in attrs for _, attrs in parsed.tags) == 3
-    assert sorted(charts_in(page)) == ["controls", "population-mean", "weakest-member"]
-    assert parsed.count("script") == 2
-    assert "://" not in beside_the_library(page)
 
 
 def test_runs_without_a_plan_are_grouped_by_their_settings(home):
@@ -233,5 +158,84 @@ def test_what_cannot_be_compared_is_told(home, tmp_path):
     open_home(read_plan(PLAN, "made-up"), tmp_path / "empty")
     with pytest.raises(RunDirectoryError, match="no run with a finished step"):
         open_trials([tmp_path / "empty"])
-    with pytest.raises(RunDirectoryError, match="does not exist"):
+    with pytest.raises(RunDirectoryError, match="is not a run"):
         open_trials([tmp_path / "nothing"])
+
+
+def test_findings_say_what_was_planted(home):
+    plan, trials = open_trials([home])
+    verdicts = {(f.column.title, f.measure.name): f.verdict for f in find(plan, trials)}
+    mean = "mean of 1T+1S, 2T+2S"
+    assert verdicts == {
+        ("azr, each minus rate_0", "AST depth, change"): "shown",
+        (f"{mean} − azr, each minus rate_0", "lines, change"): "shown",
+        (f"{mean} − azr, each minus rate_0", "oscillation"): "shown",
+        (f"{mean}, each minus rate_0", "oscillation"): "shown",
+        (f"{mean}, each minus rate_0", "changes of lead"): "shown",
+        (f"{mean} − azr, each minus rate_0", "structures added late"): "undecided",
+        ("2T+2S", "back within 20 steps"): "shown",
+        ("2T+2S − 1T+1S", "population mean, last third"): "shown",
+        ("2T+2S − still", "population mean, last third"): "shown",
+        (f"{mean} − azr", "above level 4"): "undecided",
+    }
+
+
+@pytest.mark.parametrize(
+    ("predicted", "low", "high", "seeds", "verdict"),
+    [
+        ("above", 0.1, 0.2, 5, "shown"),
+        ("below", 0.1, 0.2, 5, "refuted"),
+        ("below", -0.2, -0.1, 5, "shown"),
+        ("above", -0.1, 0.2, 5, "undecided"),
+        ("above", 0.1, 0.2, 2, "undecided"),
+        ("above", None, None, 1, "undecided"),
+    ],
+)
+def test_a_verdict_follows_from_the_interval(predicted, low, high, seeds, verdict):
+    made = Claim("?", (), ("a",), predicted=predicted)
+    found = Finding(made, Column("a", ()), MEASURES["seconds"], Estimate(0.0, low, high, seeds))
+    assert found.verdict == verdict
+
+
+def test_measures_of_a_run_are_those_that_were_planted(tmp_path):
+    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
+    planted = {"rise": 4.0, "turns": 3, "wave": 0.2, "gain": 0.3, "weakest": -0.3}
+    trial = read_trial(
+        write_trial(tmp_path / "one" / "two" / "run", config, **planted), Group("a"), 1
+    )
+    assert changes_of_lead(trial) == [100 * 3 / 60]
+    assert MEASURES["lines, change"].of(trial) == pytest.approx(3.0, abs=0.05)
+    assert coverage_growth(trial) == pytest.approx(1 / 3)
+    assert 0.06 < oscillation(trial)[0] < 0.11
+    assert np.mean(weakest_member(trial.gains[60])) < -0.1
+    early = trial.until(25)
+    assert list(early.gains) == [10, 20]
+    assert early.run.last == 25
+    assert not early.complete
+
+
+def test_children_are_back_when_they_are_no_longer_behind(tmp_path):
+    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
+    births = [(20, "s2", "s0"), (50, "s3", "s0")]
+    run = write_trial(tmp_path / "one" / "two" / "run", config, births=births, child_behind=0.5)
+    trial = read_trial(run, Group("a"), 1)
+    assert back_after(trial) == [(20, 20), (None, 10)]
+    assert MEASURES["back within 10 steps"].of(trial) == [0.0]
+    assert MEASURES["back within 20 steps"].of(trial) == [1.0]
+
+
+def test_text_json_and_page_tell_the_same(home, tmp_path):
+    text = command(home)
+    assert "Is it?\ncompared" in text
+    assert "2T+2S − azr" in text
+    data = json.loads(command(home, "--json", "--html", tmp_path / "page.html"))
+    assert {f["verdict"] for f in data["findings"]} == {"shown", "undecided"}
+    assert len(data["runs"]) == 32
+    page = (tmp_path / "page.html").read_text()
+    parsed = Page(page)
+    assert "Is <b>it</b> so?" in parsed.text
+    assert sorted(charts_in(page)) == sorted(
+        f"gain: {n}" for n in ("Population mean", "Weakest member", "Controls, population mean")
+    )
+    assert parsed.count("script") == 2
+    assert "://" not in beside_the_library(page)

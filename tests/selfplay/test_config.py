@@ -5,11 +5,11 @@ from dataclasses import asdict, fields
 import pytest
 import yaml
 
-from selfplay.config.preset import extended, preset_names, preset_text, read_preset
-from selfplay.config.run_config import RunConfig, config_text, override, read_config
+from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, SelfplayError
+from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
-SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "yardstick")
+SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
 
 
 def refusal(data):
@@ -54,7 +54,7 @@ def test_a_file_that_extends_a_preset_holds_what_differs():
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("7b-4t4", "did you mean 7b-4t4s?"), ([1], "extends is \\[1\\]; expected a")],
+    [("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"unknown preset \[1\]; expected one of")],
 )
 def test_a_preset_to_extend_that_is_none_is_named(name, words):
     with pytest.raises(ConfigError, match=words):
@@ -62,7 +62,7 @@ def test_a_preset_to_extend_that_is_none_is_named(name, words):
 
 
 def test_an_empty_configuration_is_the_default_one():
-    assert read_config({}) == RunConfig()
+    assert read_config({}) == Config()
 
 
 def test_unknown_preset_names_a_close_one():
@@ -144,6 +144,16 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "rollout.kinds=[]",
         "rollout.kinds=[code_x]",
         "rollout.kinds=[code_o, code_o]",
+        "learner.loss_type=ppo",
+        "learner.epsilon=1.0",
+        "learner.epsilon_high=-0.1",
+        "learner.importance_sampling_clip_max=0",
+        "learner.beta=-0.1",
+        "learner.entropy_coef=-1",
+        "learner.lr_scheduler_type=polynomial",
+        "learner.min_lr_rate=1.1",
+        "learner.warmup_steps=-1",
+        "learner.noise_groups=1",
         "sandbox.workers=0",
         "sandbox.runs=1",
         "sandbox.wall_s=-1",

@@ -7,14 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evals.engine.generation import StackedEngine
-from evals.engine.request import Request
 from league import League
 from lora_evo import content_hash, load_adapter, read_lineage, verify
+from lora_evo.model import HFEngine, Request
+from selfplay import evolution, step, training
 from selfplay.learning.learner import Learner
-from selfplay.nano.architecture import WEIGHTS
-from selfplay.step import evolution, loop
-from selfplay.step.progress import Progress
+from selfplay.nano import WEIGHTS
+from selfplay.progress import Progress
 
 
 def evolving(runs, directory, *assignments):
@@ -23,12 +22,12 @@ def evolving(runs, directory, *assignments):
     real = evolution.evolve
 
     def watched(run, league, step):
-        seen.before = run.learner.members
+        seen.before = run.population.members
         weakest = {r: league.leaderboard(r) for r in ("teacher", "student")}
-        seen.standing = {r: [row.member for row in rows] for r, rows in weakest.items()}
+        seen.ranking = {r: [row.member for row in rows] for r, rows in weakest.items()}
         births = real(run, league, step)
         seen.births += births
-        seen.after = run.learner.members
+        seen.after = run.population.members
         seen.league = {r: league.members(r) for r in ("teacher", "student")}
         for birth in births:
             home = run.directory / "members" / birth.child
@@ -36,12 +35,12 @@ def evolving(runs, directory, *assignments):
                 torch.equal(a.A, b.A) and torch.equal(a.B, b.B) and a.scale == b.scale
                 for a, b in zip(
                     load_adapter(home).slots.values(),
-                    run.learner.export(birth.child).slots.values(),
+                    run.population.export(birth.child).slots.values(),
                     strict=True,
                 )
             ]
-            place = run.learner.members.index(birth.child)
-            state = run.learner.optimizer.states[place]
+            place = run.population.members.index(birth.child)
+            state = run.population.learner.optimizer.states[place]
             fresh = state.step == 0 and not any(m.any() for m in state.exp_avg)
             made_again = verify(home, [run.directory / "ancestors"])
             seen.at_birth[birth.child] = SimpleNamespace(
@@ -50,7 +49,7 @@ def evolving(runs, directory, *assignments):
         return births
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "evolve", watched)
+        patch.setattr(step, "evolve", watched)
         runs.train(directory, "steps=2", "evolution.evolve_every=1", *assignments)
     seen.home = directory
     return seen
@@ -105,10 +104,10 @@ def test_two_teachers_three_students(runs, three_students):
 def test_the_weakest_go_and_the_parents_are_those_who_stay(three_teachers, three_students):
     for seen in (three_teachers, three_students):
         removed = {b.removed for b in seen.births}
-        for role, standing in seen.standing.items():
+        for role, ranking in seen.ranking.items():
             mine = [b for b in seen.births if b.child[0] == role[0]]
-            assert {b.removed for b in mine} == set(standing[-len(mine) :])
-            assert all(set(b.parents) <= set(standing) - removed for b in mine)
+            assert {b.removed for b in mine} == set(ranking[-len(mine) :])
+            assert all(set(b.parents) <= set(ranking) - removed for b in mine)
         assert set(seen.after) == set(seen.before) - removed | {b.child for b in seen.births}
 
 
@@ -165,13 +164,13 @@ def agent(runs, tmp_path_factory):
         def stop(run, progress):
             if run.step == 1:
                 raise KeyboardInterrupt
-            return step(run, progress)
+            return real(run, progress)
 
-        step = loop.train_step
-        patch.setattr(loop, "train_step", stop)
+        real = training.train_step
+        patch.setattr(training, "train_step", stop)
         with pytest.raises(KeyboardInterrupt):
             runs.train(home, "mode=azr", "steps=2")
-    loop.resume(home, Progress(quiet=True))
+    training.resume(home, Progress(quiet=True))
     return home
 
 
@@ -199,13 +198,13 @@ def test_azr_rewards_follow_its_own_table(runs, agent):
     rewards = set()
     for row in runs.rows(agent / "tasks.jsonl"):
         assert (row["teacher"], row["student"]) == ("a0", "a0")
-        rho = row["rho"]
+        rate = row["solve_rate"]
         if row["status"] != "ok":
             assert row["reward"] == -1.0
-        elif rho in (0.0, 1.0):
+        elif rate in (0.0, 1.0):
             assert row["reward"] == -0.5
         else:
-            assert row["reward"] == 1.0 - rho
+            assert row["reward"] == 1.0 - rate
         rewards.add(row["reward"])
     assert len(rewards) > 1
 
@@ -238,7 +237,7 @@ def test_members_generate_the_same_text_in_peft(runs, three_teachers):
     learner = Learner(stacked, 0, names, config.learner, seed=0)
     for name in names:
         learner.replace(name, load_adapter(home / "members" / name), name)
-    engine = StackedEngine(learner.adapters, tokenizer)
+    engine = HFEngine(learner.adapters, tokenizer)
     prompts = [
         "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>",
         "<|propose_o|>def f(x):\n    return x[0]<|input|>[3, 4]<|program|>",

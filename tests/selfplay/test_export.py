@@ -29,7 +29,7 @@ def logits(model, tokenizer):
 
 def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
     base, adapter, merged = (tmp_path / name for name in ("base", "adapter", "merged"))
-    assert command("nano", "export", base).exit_code == 0
+    assert command("nano", "export", "--out", base).exit_code == 0
     assert command("export", run, "s0", "--out", adapter, "--base", base).exit_code == 0
     assert command("export", run, "s0", "--out", merged, "--merge").exit_code == 0
     tokenizer = AutoTokenizer.from_pretrained(base)
@@ -55,5 +55,5 @@ def test_what_is_not_there_or_in_the_way_is_told(run, tmp_path):
     assert "s0, s1" in result.output
     (tmp_path / "taken").mkdir()
     assert "exists" in command("export", run, "s0", "--out", tmp_path / "taken").output
-    assert "exists" in command("nano", "export", tmp_path / "taken").output
+    assert "exists" in command("nano", "export", "--out", tmp_path / "taken").output
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]

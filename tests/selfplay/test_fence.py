@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfplay.prompts.fence import Fence, fenced, fences
+from selfplay.prompts.reading import Fence, fenced, fences
 
 
 def block(name, content):

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
+from selfplay.config import LearnerConfig
 from selfplay.learning.batch import Row, TrainingSample, batch_rows
-from selfplay.learning.gradient_noise import GradientNoise, GroupGradients, NoiseAverage
 from selfplay.learning.learner import Learner
-from selfplay.learning.settings import LearnerConfig
+from selfplay.learning.statistics import GradientNoise, GroupGradients, NoiseAverage
 
 SIZE = 200
 SIGNAL, NOISE = 0.3, 2.0

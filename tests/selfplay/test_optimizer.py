@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from selfplay.config import LearnerConfig
 from selfplay.learning.optimizer import MemberAdamW
-from selfplay.learning.settings import LearnerConfig
 
 
 def members(tiny, n=3):

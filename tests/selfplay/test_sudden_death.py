@@ -3,14 +3,14 @@
 import pytest
 from mortal import changes_until_death
 
-from selfplay.run.directory import LOCK, METRICS, RESOURCES
-from selfplay.step.loop import resume, train
-from selfplay.step.progress import Progress
+from selfplay.directory import LOCK, METRICS, RESOURCES
+from selfplay.progress import Progress
+from selfplay.training import resume, train
 
 TINY = (
     *("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "rollout.proposals=1"),
     *("rollout.num_generations=2", "rollout.max_completion_length=8", "rollout.seed_tasks=2"),
-    *("yardstick.eval_every=1", "yardstick.tasks=2", "yardstick.samples=1"),
+    *("eval.eval_every=1", "eval.tasks=2", "eval.samples=1"),
 )
 
 

@@ -8,17 +8,14 @@ import struct
 import pytest
 from click.testing import CliRunner
 
+from selfplay import tracking
 from selfplay.cli import main
-from selfplay.config.run_config import read_config
+from selfplay.config import read_config
 from selfplay.errors import ConfigError
-from selfplay.records.row_file import read_rows
-from selfplay.records.step_row import StepRow
-from selfplay.records.yardstick_row import YardstickRow
-from selfplay.step.loop import resume, train
-from selfplay.step.progress import Progress
-from selfplay.tracking import session, trackers
-from selfplay.tracking.metrics import measured_metrics, step_metrics
-from selfplay.tracking.trackers import Tracker
+from selfplay.progress import Progress
+from selfplay.rows import EvalRow, StepRow, read_rows
+from selfplay.tracking import measured_metrics, step_metrics
+from selfplay.training import resume, train
 
 
 class Stop(Progress):
@@ -35,9 +32,8 @@ def here(tmp_path, monkeypatch):
     """Trackers write into the test's folder, and reach nobody."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    for name in [n for n in os.environ if n.startswith(("WANDB_", "MLFLOW_"))]:
+    for name in [n for n in os.environ if n.startswith("WANDB_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
 
 
 def tensorboard_series(home):
@@ -95,23 +91,10 @@ def trackio_series(home):
     return series
 
 
-def mlflow_series(home):
-    from mlflow import MlflowClient
-
-    client = MlflowClient()
-    (run,) = client.search_runs([client.get_experiment_by_name("populab").experiment_id])
-    assert (run.info.run_name, run.info.status) == (home.name, "FINISHED")
-    return {
-        name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
-        for name in run.data.metrics
-    }
-
-
 READ = {
     "tensorboard": tensorboard_series,
     "wandb": wandb_series,
     "trackio": trackio_series,
-    "mlflow": mlflow_series,
 }
 
 
@@ -141,7 +124,7 @@ def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, nam
         assert sorted(told) == sorted([step for step, _ in expected] + again)
         for step, value in expected:
             assert dict(series[field])[step] == pytest.approx(value, rel=1e-6)
-    measured = [r for r in read_rows(home / "yardstick.jsonl", YardstickRow) if r.member == "base"]
+    measured = [r for r in read_rows(home / "eval.jsonl", EvalRow) if r.member == "base"]
     assert series["held_out/base/solve_rate"] == [
         (0, pytest.approx(measured[0].solving.solve_rate, rel=1e-6))
     ]
@@ -159,19 +142,20 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(runs, tmp_path, mo
         raise AssertionError("what failed is not asked again")
 
     opened = {
-        "wandb": ("json", lambda run: Tracker(broken, closed)),
-        "mlflow": ("json", lambda run: Tracker(lambda *_: None, lambda: 1 / 0)),
-        "trackio": ("json", lambda run: 1 / 0),
+        "wandb": lambda *_: (broken, closed, ""),
+        "tensorboard": lambda *_: (lambda *_: None, lambda: 1 / 0, ""),
+        "trackio": lambda *_: 1 / 0,
     }
-    monkeypatch.setattr(session, "OPENERS", opened)
+    monkeypatch.setattr(tracking, "OPENERS", opened)
+    monkeypatch.setattr(tracking, "find_spec", lambda name: name)
     home = tmp_path / "told"
-    train(runs.config("report_to=[wandb, mlflow, trackio]"), home, Progress(quiet=True))
+    train(runs.config("report_to=[wandb, tensorboard, trackio]"), home, Progress(quiet=True))
     assert told == [0, 1, 2]
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "trackio failed and is left out from now on: division by zero",
         "wandb failed and is left out from now on: the server",
-        "mlflow failed and is left out from now on: division by zero",
+        "tensorboard failed and is left out from now on: division by zero",
     ]
     train(runs.config(), tmp_path / "untold", Progress(quiet=True))
     mine, expected = runs.outcome(home), runs.outcome(tmp_path / "untold")
@@ -179,7 +163,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(runs, tmp_path, mo
 
 
 def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setitem(trackers.OPENERS, "wandb", ("no_such_package", None))
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     home = tmp_path / "run"
     typed = ["train", "--set", "report_to=[wandb]", "--out", str(home), "--quiet"]
     done = CliRunner().invoke(main, typed)
@@ -210,5 +194,5 @@ def test_names_are_those_of_trl_where_it_has_them(runs, tmp_path):
     assert found["learning_rate"] == 0.25
     assert found["step_time"] == pytest.approx(sum(row.seconds.values()))
     assert "step" not in found
-    base = YardstickRow(member="base", step=0)
+    base = EvalRow(member="base", step=0)
     assert measured_metrics([base]) == {}

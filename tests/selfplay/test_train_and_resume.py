@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from evals import atomic
+from lora_evo import atomic
+from selfplay import directory as run_directory
+from selfplay import step
 from selfplay.cli import main
-from selfplay.run import directory as run_directory
-from selfplay.step import loop
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def stopped(result, *words, code=1):
     """The command ended with this exit code and one line that tells how to go on."""
     assert result.exit_code == code, result.output
     (line,) = result.stderr.splitlines()
-    assert line.startswith("selfplay: ")
-    for word in (*words, "go on with `selfplay resume"):
+    assert line.startswith("error: ")
+    for word in (*words, "continue with `selfplay resume"):
         assert word in line
 
 
@@ -113,7 +113,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert said == (
-        f"selfplay: interrupted; nothing is lost: go on with `selfplay resume {home}`\n"
+        f"error: interrupted; nothing is lost: continue with `selfplay resume {home}`\n"
     )
 
     process = start("resume", "--workers", "1", home, "--quiet")
@@ -126,7 +126,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     for name in ("metrics.jsonl", "tasks.jsonl", "resources.jsonl", "league/events.jsonl"):
         with (home / name).open("a") as file:
             file.write('{"step": 4, "te')
-    (home / "checkpoints" / ".step-4.7.tmp").mkdir()
+    (home / "checkpoints" / ".step-4.abcd1234.tmp").mkdir()
     (home / "members" / "t7").mkdir()
     assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
     assert runs.outcome(home) == whole.outcome
@@ -139,8 +139,8 @@ PHASES = (
     "propose",
     "verify",
     "solve",
-    "assign_credit",
-    "_record_outcomes",
+    "training_samples",
+    "record_outcomes",
     "evolve",
     "append_rows",
     "save_checkpoint",
@@ -155,7 +155,7 @@ def test_ctrl_c_in_any_phase_loses_nothing(runs, whole, tmp_path, monkeypatch):
         def is_second_step(*args, **kwargs):
             return (home / "checkpoints" / "step-1").exists()
 
-        once(monkeypatch, loop, phase, KeyboardInterrupt(), is_second_step)
+        once(monkeypatch, step, phase, KeyboardInterrupt(), is_second_step)
         stopped(command(*arguments), "interrupted", code=130)
         assert not (home / "checkpoints" / "step-2").exists()
         arguments = ["resume", "--workers", "1", home, "--quiet"]
@@ -180,7 +180,7 @@ def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monk
         patch.setattr(module, name, interrupted)
 
     with monkeypatch.context() as patch:
-        interrupt(loop, "append_rows", lambda path, _: path.name == "metrics.jsonl")
+        interrupt(step, "append_rows", lambda path, _: path.name == "metrics.jsonl")
         stopped(command(*runs.arguments(home)), "interrupted", code=130)
     assert (home / "checkpoints" / "step-1").exists()
     with monkeypatch.context() as patch:
@@ -200,16 +200,16 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     home = tmp_path / "run"
 
     # While rows are appended: half of them reach the file.
-    real = loop.append_rows
+    real = step.append_rows
 
     def half(path, rows):
         if path.name == "tasks.jsonl" and (home / "checkpoints" / "step-1").exists():
-            monkeypatch.setattr(loop, "append_rows", real)
+            monkeypatch.setattr(step, "append_rows", real)
             real(path, list(rows)[:3])
             raise full
         real(path, rows)
 
-    monkeypatch.setattr(loop, "append_rows", half)
+    monkeypatch.setattr(step, "append_rows", half)
     stopped(command(*runs.arguments(home)), "No space left on device")
 
     # While anything is synced for the first time, then a later time.

@@ -1,9 +1,9 @@
 """Runs on several workers: the same bytes as in one process, whatever dies on the way."""
 
 import os
+import pickle
 import signal
 import socket
-from contextlib import contextmanager
 from dataclasses import replace
 from threading import Timer
 
@@ -11,22 +11,22 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from evals.engine.base_model import load_base_model
-from evals.engine.rollout import TokenRequest
-from evals.errors import EngineStopped
+from code_verifier import Proposal
+from lora_evo import EngineStopped
+from lora_evo.model import TokenRequest, load_base_model
+from selfplay import cli, training
 from selfplay.cli import main
-from selfplay.commands import workers
-from selfplay.config.run_config import cut_by_member
+from selfplay.config import cut_by_member
+from selfplay.directory import create
 from selfplay.errors import SelfplayError
-from selfplay.report.reading.worker_times import WorkerTime, straggler
-from selfplay.report.times import waited_for
-from selfplay.step.loop import resume, train
-from selfplay.step.progress import Progress
+from selfplay.progress import Progress
+from selfplay.rollout import Proposed
+from selfplay.training import resume, train
 from selfplay.workers import actors, session
 from selfplay.workers.actors import Share, _check_equal
-from selfplay.workers.opening import Workers, _check_room
-from selfplay.workers.session import told_by_ray
-from selfplay.workers.shares import base_batches, dealt
+from selfplay.workers.pool import WorkerPool, spread
+from selfplay.workers.population import base_batches
+from selfplay.workers.session import check_room, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
 
 pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
@@ -36,29 +36,29 @@ SLOW = pytest.mark.slow
 class Killer(Progress):
     """Kills a worker by SIGKILL when a phase of the second step begins, or a moment later."""
 
-    def __init__(self, workers, phase, after=0.0):
+    def __init__(self, pools, phase, after=0.0):
         super().__init__(quiet=True)
-        self.workers, self.at, self.after, self.killed = workers, phase, after, []
+        self.pools, self.at, self.after, self.killed = pools, phase, after, []
 
     def phase(self, step, phase):
         super().phase(step, phase)
         if (step, phase) == (2, self.at) and not self.killed:
-            share = self.workers.pool.shares[-1]
+            share = self.pools[-1].shares[-1]
             self.killed.append(share.name)
             Timer(self.after, os.kill, [share.process, signal.SIGKILL]).start()
 
 
-class Watched(Workers):
-    """Workers whose pool the test can see."""
+@pytest.fixture
+def pools(monkeypatch):
+    """The pools that runs open."""
+    opened = []
 
-    def __call__(self, config):
-        @contextmanager
-        def opened():
-            with super(Watched, self).__call__(config) as parts:
-                object.__setattr__(self, "pool", parts.learner._pool)
-                yield parts
+    def watched(*arguments):
+        opened.append(WorkerPool(*arguments))
+        return opened[-1]
 
-        return opened()
+    monkeypatch.setattr(session, "WorkerPool", watched)
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +79,12 @@ def alone(runs, tmp_path_factory):
     ],
 )
 def test_two_workers_one_of_them_killed_give_the_same_bytes(
-    alone, runs, tmp_path, capfd, phase, after
+    alone, runs, pools, tmp_path, capfd, phase, after
 ):
     config, expected = alone
-    pair, home = Watched(2), tmp_path / "run"
-    killer = Killer(pair, phase, after)
-    train(config, home, killer, pair)
+    home = tmp_path / "run"
+    killer = Killer(pools, phase, after)
+    train(config, home, killer, workers=2)
     assert killer.killed == ["worker-1"]
     assert runs.outcome(home) == expected
     assert "worker-1 on " in capfd.readouterr().err
@@ -97,20 +97,19 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
 
 @SLOW
 def test_without_room_the_living_take_over_and_later_there_is_room(
-    alone, runs, tmp_path, monkeypatch, capfd
+    alone, runs, pools, tmp_path, monkeypatch, capfd
 ):
     config, expected = alone
     monkeypatch.setattr(actors.Actors, "has_room", lambda self, count: False)
-    pair = Watched(2)
-    train(config, tmp_path / "run", Killer(pair, "propose"), pair)
+    train(config, tmp_path / "run", Killer(pools, "propose"), workers=2)
     assert runs.outcome(tmp_path / "run") == expected
     said = capfd.readouterr().err
     assert "worker-1 on " in said
-    assert "there is room for more workers: members are dealt to 2" in said
+    assert "there is room for more workers: members are spread over 2" in said
 
 
 @SLOW
-def test_a_run_goes_on_with_any_number_of_workers(alone, runs, tmp_path):
+def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
     config, expected = alone
     home = tmp_path / "run"
 
@@ -121,7 +120,7 @@ def test_a_run_goes_on_with_any_number_of_workers(alone, runs, tmp_path):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(replace(config, save_every=2), home, Stop(quiet=True), Workers(3))
+        train(replace(config, save_every=2), home, Stop(quiet=True), workers=3)
     resume(home, Progress(quiet=True))
     mine = runs.outcome(home)
     for name in (name for name in expected if name != "config.yaml"):
@@ -131,9 +130,9 @@ def test_a_run_goes_on_with_any_number_of_workers(alone, runs, tmp_path):
 # Who does what --------------------------------------------------------------------------------
 
 
-def test_places_are_dealt_in_turn():
-    assert dealt(5, 2) == [(0, 2, 4), (1, 3)]
-    assert dealt(2, 2) == [(0,), (1,)]
+def test_places_are_spread_in_turn():
+    assert spread(5, 2) == [(0, 2, 4), (1, 3)]
+    assert spread(2, 2) == [(0,), (1,)]
 
 
 def test_the_bases_requests_are_cut_as_one_engine_cuts_them():
@@ -143,32 +142,22 @@ def test_the_bases_requests_are_cut_as_one_engine_cuts_them():
 
 
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda pid: {0, 1, 2})
-    assert workers.usual_workers(runs.config()) == 3
-    assert workers.usual_workers(runs.config("mode=azr")) == 1
-    assert workers.usual_workers(runs.config("base=/a/model")) == 1
-    assert workers.usual_workers(runs.config("engine=vllm")) == 1
-    monkeypatch.setattr(workers, "find_spec", lambda name: None)
-    assert workers.usual_workers(runs.config()) == 1
+    monkeypatch.setattr(cli.os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    assert cli._usual_workers(runs.config()) == 3
+    assert cli._usual_workers(runs.config("mode=azr")) == 1
+    assert cli._usual_workers(runs.config("base=/a/model")) == 1
+    assert cli._usual_workers(runs.config("engine=vllm")) == 1
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    assert cli._usual_workers(runs.config()) == 1
 
 
-def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, capsys):
-    shared = runs.config("rollout.by_member=false")
-    workers.warn_of_rounding(shared, 1, None)
-    workers.warn_of_rounding(cut_by_member(shared), 2, None)
-    assert capsys.readouterr().err == ""
-    workers.warn_of_rounding(shared, 2, None)
-    assert "started without --workers" in capsys.readouterr().err
-
-
-def test_the_one_that_the_others_wait_for_is_named():
-    times = [WorkerTime(f"worker-{i}", "here", (), 2, b, 20.0, 1.0) for i, b in enumerate((8, 9))]
-    assert straggler(times) is None
-    assert straggler(times[:1]) is None
-    slow = WorkerTime("worker-2", "there", (), 1, 9.0, 10.0, 1.0)
-    assert straggler([*times, slow]) is slow
-    assert "waited for worker-2 on there" in waited_for([*times, slow])
-    assert waited_for(times).endswith("none kept the others waiting.")
+def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "resume", lambda *_, **__: None)
+    for setting, said in (("false", True), ("true", False)):
+        home = tmp_path / setting
+        create(home, runs.config(f"rollout.by_member={setting}"))
+        result = CliRunner().invoke(main, ["resume", str(home), "--workers", "2"])
+        assert ("started without --workers" in result.output) == said
 
 
 # Bad input ------------------------------------------------------------------------------------
@@ -182,7 +171,6 @@ def train_with(tmp_path, *options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--workers", "0"), "--workers is 0; expected 1 or more"),
         (("--workers", "5"), "--workers is 5, the run has 4 members"),
         (("--ray", "somewhere"), "--ray is 'somewhere'; expected HOST:PORT"),
     ],
@@ -190,22 +178,22 @@ def train_with(tmp_path, *options):
 def test_workers_that_cannot_be_had_are_one_line(tmp_path, options, message):
     result = train_with(tmp_path, *options)
     assert result.exit_code == 2
-    assert result.output.startswith(f"selfplay: {message}")
+    assert result.output.startswith(f"error: {message}")
     assert result.output.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
-def test_an_address_that_nobody_answers_is_one_line(tmp_path):
+def test_an_address_where_nothing_answers_is_one_line(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     result = train_with(tmp_path, "--ray", f"127.0.0.1:{port}")
     assert result.exit_code == 2
-    assert f"nobody answers at 127.0.0.1:{port} (Connection refused)" in result.output
+    assert f"nothing answers at 127.0.0.1:{port} (Connection refused)" in result.output
 
 
 def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
     result = train_with(tmp_path, "--workers", "2")
     assert result.exit_code == 2
     assert "pip install 'populab-selfplay[ray]'" in result.output
@@ -227,7 +215,7 @@ def test_what_ray_itself_cannot_do_is_one_line():
         (errors.OutOfDiskError("full"), "object store is full"),
         (errors.RaySystemError("the head is gone"), "Ray failed: System error: the head is gone"),
     ):
-        with pytest.raises(EngineStopped, match=line), told_by_ray(ray):
+        with pytest.raises(EngineStopped, match=line), ray_errors(ray):
             raise error
 
 
@@ -256,8 +244,17 @@ def test_a_base_is_told_by_its_weights():
 
 
 def test_more_workers_than_ray_has_room_for_is_one_line():
-    _check_room({"CPU": 4.0, "GPU": 2.0}, 1, 2)
+    check_room({"CPU": 4.0, "GPU": 2.0}, 1, 2)
     with pytest.raises(SelfplayError, match=r"3 workers need 3 GPUs, Ray has 2; give at most .* 2"):
-        _check_room({"CPU": 4.0, "GPU": 2.0}, 1, 3)
+        check_room({"CPU": 4.0, "GPU": 2.0}, 1, 3)
     with pytest.raises(SelfplayError, match="5 workers need 5 CPUs, Ray has 4"):
-        _check_room({"CPU": 4.0}, 0, 5)
+        check_room({"CPU": 4.0}, 0, 5)
+
+
+def test_proposals_go_between_processes_without_trees():
+    proposal = Proposal("code_o", "def f(a):\n    return a", "1")
+    assert proposal.parsed.text == proposal.program
+    written = Proposed(0, "p", "t0", "s0", "code_o", (), 0, proposal=proposal)
+    again = pickle.loads(pickle.dumps(written))
+    assert again == written
+    assert "parsed" not in vars(again.proposal)

@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from evals.engine.base_model import load_base_model
-from evals.engine.generation import StackedEngine
-from selfplay.config.preset import read_preset
-from selfplay.config.run_config import override, read_config
+from lora_evo.model import HFEngine, load_base_model
+from selfplay.config import read_config
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner
+from selfplay.settings import override, read_preset
 
 REASON = "vLLM is not installed here; `make test-vllm` makes an environment that has it"
 MEMBERS = ("t0", "t1", "s0", "s1")
@@ -39,14 +38,14 @@ def config(*assignments):
 
 def open_both(settings):
     """A learner on nano, its own engine, and the vLLM engine of the same members."""
-    from evals.vllm_engine.adapter_check import linear_shapes
-    from selfplay.population.vllm_sampling import open_vllm
+    from lora_evo.model import linear_shapes
+    from selfplay.population import open_vllm
 
     torch.set_num_threads(1)
     base = load_base_model("nano", torch.device("cpu"), "float32")
     shapes = linear_shapes(base.model)
     learner = Learner(base.model, 0, MEMBERS, settings.learner, seed=1, base_model="nano")
-    own = StackedEngine(learner.adapters, base.tokenizer, max_rows=64)
+    own = HFEngine(learner.adapters, base.tokenizer, max_rows=64)
     served = open_vllm(settings, base, shapes, len(MEMBERS))
     return SimpleNamespace(learner=learner, own=own, served=served, config=settings)
 

@@ -12,14 +12,14 @@ SMALL = (
     *("rollout.num_generations=2", "rollout.max_proposal_length=64", "rollout.kinds=[code_o]"),
     *("rollout.max_completion_length=48", "rollout.max_rows=64", "learner.r=2"),
     *("learner.lora_alpha=4", "evolution.evolve_every=2", "league.grace_matches=1"),
-    *("yardstick.eval_every=3", "yardstick.tasks=4", "yardstick.samples=1"),
-    *("yardstick.proposals=1", "yardstick.attempts=1", "yardstick.same_tasks=1"),
+    *("eval.eval_every=3", "eval.tasks=4", "eval.samples=1"),
+    *("eval.proposals=1", "eval.attempts=1", "eval.same_tasks=1"),
 )
 
 
 def outcome(home, rows):
     """What equal runs have in common: bytes by file, metrics without their seconds."""
-    files = [home / name for name in ("config.yaml", "tasks.jsonl", "yardstick.jsonl")]
+    files = [home / name for name in ("config.yaml", "tasks.jsonl", "eval.jsonl")]
     files += [p for name in ("members", "ancestors") for p in (home / name).rglob("*")]
     found = {str(p.relative_to(home)): p.read_bytes() for p in sorted(files) if p.is_file()}
     measured = rows(home / "metrics.jsonl")
@@ -95,8 +95,8 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, environment, command, bo
 DYING = """
 import json, os, signal, sys, threading
 from conftest import config, open_both
-from evals.engine.rollout import TokenRequest
-from evals.vllm_engine import engine as module
+from lora_evo.model import TokenRequest
+from lora_evo.model import vllm_engine as module
 
 first = module.import_vllm
 module.import_vllm = lambda own: first(True)

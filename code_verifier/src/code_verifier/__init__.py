@@ -1,40 +1,54 @@
 """Hardened deterministic Python sandbox, task grading and structural metrics."""
 
+from code_verifier.canonical import canonical
 from code_verifier.errors import (
     CodeVerifierError,
     LiteralError,
     ProgramError,
-    RecordError,
     SandboxUnavailable,
+    Status,
 )
-from code_verifier.literals.canonical import canonical
-from code_verifier.literals.comparison import Comparison
-from code_verifier.literals.literal import (
-    canonical_arguments,
-    parse_arguments,
-    parse_literal,
-    tidy_arguments,
-)
-from code_verifier.metrics.contrast import Contrast, compare_sets
-from code_verifier.metrics.diversity import Coverage, coverage
-from code_verifier.metrics.measurement import Metrics, measure
-from code_verifier.program.fingerprint import fingerprint
-from code_verifier.program.leaks import leaks
-from code_verifier.program.source import ParsedProgram, parse_program, strip_comments
-from code_verifier.sandbox.sandbox import Sandbox, grade
-from code_verifier.tasks.duplicates import Duplicate, Duplicates, find_duplicates
-from code_verifier.tasks.limits import Limits
-from code_verifier.tasks.outcomes import Grade, Status, Validation, Verdict
-from code_verifier.tasks.task import Proposal, Task
+from code_verifier.jsonl import read_rows
+from code_verifier.literals import Comparison, parse_arguments, parse_literal
+from code_verifier.metrics import Metrics, measure
+from code_verifier.parallel import ordered_map
+from code_verifier.rewards import trl_reward, verifiers_reward
+from code_verifier.sandbox import Sandbox, grade
+from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
+from code_verifier.scripts.values import read_value
+from code_verifier.syntax import parse_program, strip_comments
+from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
 __version__ = "0.1.0"
 
-__all__ = ["Grade", "Proposal", "Status", "Task", "Validation", "Verdict"]
-__all__ += ["Comparison", "Limits", "Sandbox", "grade"]
-__all__ += ["canonical", "canonical_arguments"]
-__all__ += ["parse_arguments", "parse_literal", "tidy_arguments"]
-__all__ += ["ParsedProgram", "fingerprint", "leaks", "parse_program", "strip_comments"]
-__all__ += ["Contrast", "Coverage", "Metrics", "compare_sets", "coverage", "measure"]
-__all__ += ["Duplicate", "Duplicates", "find_duplicates"]
-__all__ += ["CodeVerifierError", "LiteralError", "ProgramError", "RecordError"]
-__all__ += ["SandboxUnavailable", "__version__"]
+__all__ = [
+    "Calls",
+    "CodeVerifierError",
+    "Comparison",
+    "Grade",
+    "Limits",
+    "LiteralError",
+    "Metrics",
+    "ProgramError",
+    "Proposal",
+    "Sandbox",
+    "SandboxUnavailable",
+    "ScriptRun",
+    "ScriptRunner",
+    "Status",
+    "Task",
+    "Value",
+    "Verdict",
+    "canonical",
+    "grade",
+    "measure",
+    "ordered_map",
+    "parse_arguments",
+    "parse_literal",
+    "parse_program",
+    "read_rows",
+    "read_value",
+    "strip_comments",
+    "trl_reward",
+    "verifiers_reward",
+]

@@ -1,14 +1,47 @@
-"""The `code-verifier` command."""
+"""The `code-verifier` command: check, grade, metrics and doctor.
+
+Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable input;
+130 interrupted. An error is one line on standard error that begins with "error:".
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial, wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, ParamSpec
 
 import click
 
 from code_verifier import __version__
-from code_verifier.commands.doctor import doctor
-from code_verifier.commands.judging import check, grade
-from code_verifier.commands.measuring import compare, coverage, metrics
+from code_verifier.canonical import canonical
+from code_verifier.doctor import diagnose
+from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
+from code_verifier.grading import gold_value
+from code_verifier.jsonl import Row, open_results, read_rows
+from code_verifier.literals import Comparison, parse_literal
+from code_verifier.metrics import Metrics, measure, summarise
+from code_verifier.parallel import ordered_map
+from code_verifier.processes import HASH_SEEDS
+from code_verifier.sandbox import Sandbox
+from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
+
+_P = ParamSpec("_P")
+_Command = Callable[..., Any]
+_WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_CARRIED = ("step", "kind", "teacher", "student", "member")
+"""Fields that pass from a row to its metrics."""
+_SHOWN_EVERY_S = 0.2
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="code-verifier")
 def main() -> None:
     """Run untrusted Python programs, grade answers, and measure structure.
@@ -19,5 +52,341 @@ def main() -> None:
     """
 
 
-for command in (check, grade, metrics, coverage, compare, doctor):
-    main.add_command(command)
+class _Stopped(KeyboardInterrupt):
+    """A TERM or HUP signal asked the command to end."""
+
+
+def _exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
+    """Make the command end with the code it returns, or with the one of its error."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise _Stopped(number)
+
+    @wraps(command)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has HUP ignored
+                signal.signal(number, stop)
+        try:
+            code = command(*args, **kwargs)
+        except CodeVerifierError as error:
+            _tell(f"error: {error}")
+            code = 1 if isinstance(error, SandboxUnavailable) else 2
+        except KeyboardInterrupt as stopped:
+            _tell("error: interrupted; finished results are kept")
+            code = 1 if isinstance(stopped, _Stopped) else 130
+        except BrokenPipeError:  # the reader of the output is gone
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
+            code = 1
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            _tell(f"error: {place}{error.strerror or error}")
+            code = 2 if isinstance(error, _WRONG_PATH) else 1
+        sys.exit(code)
+
+    return wrapped
+
+
+def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _option(name: str, kind: Any, default: Any, help: str) -> Callable[[_Command], _Command]:
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_file_options = _options(
+    click.argument("rows", type=click.Path(path_type=Path), metavar="ROWS"),
+    click.option(
+        "--out", type=click.Path(path_type=Path), required=True, help="File to write, - for stdout."
+    ),
+    _option("--on-error", click.Choice(["stop", "skip"]), "stop", "What to do at a bad line."),
+    _json_option,
+)
+_sandbox_options = _options(
+    click.option(
+        "--workers",
+        type=click.IntRange(1, 1024),
+        default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
+        show_default="one per processor",
+        help="Programs that run at a time.",
+    ),
+    _option("--wall-s", click.FloatRange(1e-3, 86_400.0), 2.0, "Time limit of an execution, s."),
+    _option("--memory-mb", click.IntRange(1, 2**20), 256, "Memory limit of an execution, MiB."),
+    click.option(
+        "--allow-weak", is_flag=True, help="Run even where there is no system-call filter."
+    ),
+)
+
+
+@main.command()
+@_file_options
+@_sandbox_options
+@_option("--runs", click.IntRange(2, len(HASH_SEEDS)), 2, "Executions that must agree.")
+@_exit_code
+def check(
+    rows: Path, out: Path, on_error: str, as_json: bool, workers: int, runs: int, **given: Any
+) -> int:
+    """Check that programs are valid and deterministic.
+
+    ROWS holds {"id"?, "program", "input"} or Absolute Zero's {"snippet", "input", "imports"};
+    `inputs`, a list, may stand for `input`. Written are, in the same order, {"id", "status",
+    "output", "reason", "wall_ms", "runs"}; a row without an id gets its line number.
+    """
+    with _sandbox(workers, runs=runs, **given) as sandbox:
+        results = _run(rows, on_error, partial(_checked, sandbox), workers)
+        statuses = [str(row["status"]) for row in _written(results, rows, out)]
+    _print_counts(Counter(statuses), "status", as_json, out)
+    return 1 if Status.SANDBOX_ERROR in statuses else 0
+
+
+@main.command()
+@_file_options
+@_sandbox_options
+@click.option("--python-equality", is_flag=True, help="Compare with ==: 1, 1.0 and True are equal.")
+@_option("--tolerance", click.FloatRange(0.0, 1.0), 0.0, "Tolerance of floats.")
+@_exit_code
+def grade(
+    rows: Path,
+    out: Path,
+    on_error: str,
+    as_json: bool,
+    workers: int,
+    python_equality: bool,
+    tolerance: float,
+    **given: Any,
+) -> int:
+    """Grade answers to tasks of the three kinds.
+
+    ROWS holds {"id", "kind", "answer"} and, for code_o, "output"; for code_i, "program" and
+    "output"; for code_f, "inputs", "outputs" and "visible"?, the number of leading pairs that
+    are not judged. Written are, in the same order, {"id", "score", "reason", "status",
+    "passed"?, "total"?}. An answer that the sandbox failed to judge has the status sandbox_error
+    and the score null, is counted as ungraded, and the exit code is 1.
+    """
+    comparison = Comparison(not python_equality, tolerance)
+    with _sandbox(workers, comparison=comparison, **given) as sandbox:
+        results = _run(rows, on_error, partial(_graded, sandbox), workers)
+        scores = [row["score"] for row in _written(results, rows, out)]
+    ungraded = scores.count(None)
+    counts = Counter(str(score) for score in scores if score is not None)
+    _print_counts(counts, "score", as_json, out, ungraded=ungraded)
+    if ungraded:
+        _tell(f"error: {ungraded} of {len(scores)} rows could not be graded: the sandbox failed")
+    return 1 if ungraded else 0
+
+
+@main.command()
+@_file_options
+@click.option(
+    "--html", type=click.Path(path_type=Path), help="Page of charts to write; works offline."
+)
+@_exit_code
+def metrics(rows: Path, out: Path, on_error: str, as_json: bool, html: Path | None) -> int:
+    """Measure the structure of programs; rows that do not parse get an "error" instead of numbers.
+
+    ROWS holds {"id"?, "program"} or Absolute Zero's {"snippet", "imports"}; with a `step`, the page
+    also shows how programs change over the steps of a run.
+    """
+    if html is not None:
+        _require_charts()
+    measured: list[Metrics] = []
+    steps: list[Any] = []
+
+    def one(line: int, row: Row) -> Row:
+        carried = {"id": id_of(row, line)} | {name: row[name] for name in _CARRIED if name in row}
+        try:
+            found = measure(program_of(row))
+        except ProgramError as error:
+            return carried | {"error": str(error)}
+        measured.append(found)
+        steps.append(row.get("step"))
+        return carried | asdict(found)
+
+    total = sum(1 for _ in _written(_run(rows, on_error, one), rows, out))
+    _print_summary(measured, total - len(measured), as_json, out)
+    if html is not None:
+        from code_verifier.charts import save_page
+
+        save_page(measured, steps, html)
+    return 0
+
+
+@main.command()
+@_json_option
+@_exit_code
+def doctor(as_json: bool) -> int:
+    """Say which layers of protection are active here, and what the missing ones cost."""
+    found = diagnose()
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return 0 if found.works else 1
+    click.echo(f"{found.system} {found.kernel} on {found.machine}, Python {found.python}")
+    rows = []
+    for layer in found.layers:
+        state = "active" if layer.active else "MISSING"
+        needed = "required" if layer.required else ""
+        rows.append((layer.name, state, needed, f"without it {layer.cost}"))
+    _print_table(rows, "<")
+    if found.error:
+        _tell(f"error: {found.error}")
+    return 0 if found.works else 1
+
+
+def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **more: Any) -> Sandbox:
+    return Sandbox(workers, Limits(wall_s, wall_s, memory_mb), allow_weak=allow_weak, **more)
+
+
+def _run(
+    rows: Path, on_error: str, one: Callable[[int, Row], Row], workers: int = 0
+) -> Iterator[Row]:
+    """The result of every row, in order. A bad row ends it with an error, or is named and left
+    out. workers: rows at a time, 0 for no threads."""
+    skip = _tell if on_error == "skip" else None
+
+    def result(item: tuple[int, Row]) -> Row | str:
+        try:
+            return one(*item)
+        except SandboxUnavailable:
+            raise
+        except CodeVerifierError as error:
+            return f"{rows}, line {item[0]}: {error}"
+
+    items = read_rows(rows, skip)
+    for found in ordered_map(result, items, workers) if workers else map(result, items):
+        if isinstance(found, dict):
+            yield found
+        elif skip is None:
+            raise CodeVerifierError(found)
+        else:
+            skip(found)
+
+
+def _written(results: Iterable[Row], rows: Path, out: Path) -> Iterator[Row]:
+    """Write every row at once, and pass it on; on a terminal, say how many are done."""
+    with open_results(out, rows) as write, _progress() as shown:
+        for number, row in enumerate(results, 1):
+            write(row)
+            shown(number)
+            yield row
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    if not sys.stderr.isatty():
+        yield lambda number: None
+        return
+    started = last = time.monotonic()
+
+    def show(number: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _SHOWN_EVERY_S:
+            last = now
+            click.echo(
+                f"\r\033[K{number} rows, {number / (now - started):.0f}/s", err=True, nl=False
+            )
+
+    try:
+        yield show
+    finally:
+        click.echo("\r\033[K", err=True, nl=False)
+
+
+def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
+    """The result of a row; one with `inputs` (AZR's code_f seeds) has a list of their outputs."""
+    program, name = program_of(row), id_of(row, line)
+    if row.get("input") is None and row.get("inputs") is not None:
+        inputs = text_list(row, "inputs")
+        if not inputs:
+            raise CodeVerifierError("field 'inputs' is empty; expected at least one input")
+        verdict = _check_all(sandbox, program, inputs)
+    else:
+        verdict = sandbox.check(program, text_field(row, "input"))
+    keys = ("status", "output", "reason", "wall_ms", "runs")
+    found = {key: getattr(verdict, key) for key in keys}
+    return {"id": name} | found | {"wall_ms": round(verdict.wall_ms, 3)}
+
+
+def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdict:
+    outputs: list[Any] = []
+    wall_ms, runs = 0.0, 0
+    for number, verdict in enumerate(sandbox.iter_check(program, inputs), 1):
+        wall_ms, runs = max(wall_ms, verdict.wall_ms), runs + verdict.runs
+        if verdict.output is None:
+            reason = f"input {number}: {verdict.reason}"
+            return Verdict(verdict.status, None, reason, wall_ms, runs)
+        outputs.append(parse_literal(verdict.output))
+    text = canonical(outputs, max_chars=len(inputs) * (2 + sandbox.limits.output_chars) + 2)
+    return Verdict(Status.OK, text, "", wall_ms, runs)
+
+
+def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
+    name, task = id_of(row, line), Task.from_row(row)
+    for gold in task.outputs if task.output is None else (task.output,):
+        gold_value(gold)
+    found = sandbox.grade(task, text_field(row, "answer"))
+    score = found.score if found.judged else None
+    result: Row = {"id": name, "score": score, "reason": found.reason, "status": found.status}
+    if found.total is not None:
+        result |= {"passed": found.passed, "total": found.total}
+    return result
+
+
+def _print_counts(counts: Counter[str], name: str, as_json: bool, out: Path, **more: int) -> None:
+    total = counts.total() + sum(more.values())
+    if as_json:
+        _report(json.dumps({"rows": total, name: dict(sorted(counts.items())), **more}), out)
+        return
+    _report(f"{total} rows", out)
+    shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
+    _print_table([(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown], out=out)
+
+
+def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out: Path) -> None:
+    """Counts, then mean and quantiles of every number."""
+    table = summarise(metrics)
+    structures = len({item.structure for item in metrics})
+    if as_json:
+        head = {"programs": len(metrics), "unparsed": unparsed, "structures": structures}
+        _report(json.dumps({**head, "metrics": table}), out)
+        return
+    _report(f"{len(metrics)} programs, {structures} structures, {unparsed} not measurable", out)
+    rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
+    if rows:
+        _print_table([("", *next(iter(table.values()))), *rows], out=out)
+
+
+def _print_table(rows: Sequence[Sequence[str]], align: str = "<>", out: Path = Path()) -> None:
+    """Columns two spaces apart: `<` to the left, `>` to the right, the last sign for the rest."""
+    signs = align.ljust(max(map(len, rows), default=0), align[-1])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{text:{to}{width}}" for text, to, width in zip(row, signs, widths, strict=False))
+        _report(f"  {'  '.join(cells)}".rstrip(), out)
+
+
+def _report(text: str, out: Path) -> None:
+    """Print a line of the summary, to standard error where the rows have standard output."""
+    click.echo(text, err=str(out) == "-")
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _require_charts() -> None:
+    """Refuse before any work is done where the extra is missing."""
+    try:
+        import altair  # noqa: F401
+        import vl_convert  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise CodeVerifierError(
+            f"charts need {error.name}; type: pip install 'populab-code-verifier[report]'"
+        ) from None

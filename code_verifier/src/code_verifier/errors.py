@@ -1,8 +1,15 @@
-"""The exceptions of the package: one root that is a ValueError."""
+"""What can go wrong: the exceptions of the package, and the statuses of programs and answers."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 
 class CodeVerifierError(ValueError):
-    """Root of every error this package raises on purpose."""
+    """Root of every error this package raises on purpose, and itself raised for a task, proposal,
+    row or setting that cannot be used."""
 
 
 class LiteralError(CodeVerifierError):
@@ -18,9 +25,27 @@ class ProgramError(CodeVerifierError):
     """A program text cannot be parsed, so it has no metrics and cannot be rewritten."""
 
 
-class RecordError(CodeVerifierError):
-    """A task, proposal or input row lacks a field or holds a value of the wrong kind."""
-
-
 class SandboxUnavailable(CodeVerifierError):
     """The sandbox cannot start, or the kernel lacks a layer that was not waived."""
+
+
+class Status:
+    """Names of the outcomes of one program, of an answer, and of a rejected proposal.
+    `SANDBOX_ERROR` is a fault of the sandbox and never counts against a program."""
+
+    OK: Final = "ok"
+    SYNTAX_ERROR: Final = "syntax_error"
+    BANNED: Final = "banned"
+    EXCEPTION: Final = "exception"
+    TIMEOUT: Final = "timeout"
+    MEMORY: Final = "memory"
+    NONDETERMINISTIC: Final = "nondeterministic"
+    NOT_LITERAL: Final = "not_literal"
+    TOO_LONG: Final = "too_long"
+    VIOLATION: Final = "violation"
+    SANDBOX_ERROR: Final = "sandbox_error"
+    # Of a proposal only:
+    INCOMPLETE: Final = "incomplete"
+    DUPLICATE_INPUT: Final = "duplicate_input"
+    CONSTANT_OUTPUT: Final = "constant_output"
+    LEAKING_MESSAGE: Final = "leaking_message"

@@ -1,44 +1,595 @@
-"""The `evals` command."""
+"""The `evals` command: list, run, grade, report, doctor."""
 
 import json
-from dataclasses import asdict
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from functools import wraps
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any, ParamSpec
 
 import click
+from click.shell_completion import CompletionItem
+from rich.console import Console
+from rich.progress import Progress, TaskID
 
+from code_verifier import CodeVerifierError, Sandbox, SandboxUnavailable
 from evals import __version__
-from evals.commands.doctor import diagnose
-from evals.commands.grade import grade
-from evals.commands.listing import list_benchmarks
-from evals.commands.options import as_json as json_option
-from evals.commands.options import clean_exit
-from evals.commands.report import report
-from evals.commands.run import run
+from evals.benchmark import Benchmark, Data, Grading, Verdict
+from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
+from evals.errors import EvalsError, did_you_mean
+from evals.evaluation import BASE, choose_recipe, evaluate, versions
+from evals.importers import saved_samples
+from evals.metrics import Comparison, Verdicts, compare
+from evals.official import OFFICIAL
+from evals.recipes import RECIPES
+from evals.records import verdict_lines
+from evals.results import FinishedRun, base_rate, read_runs, score, score_levels
+from evals.tables import align, build_table, result_table, to_dict, to_markdown, to_text
+from lora_evo import EngineStopped, LoraEvoError, write_text
+
+_P = ParamSpec("_P")
+_PATH = click.Path(path_type=Path)
+_OURS = {"populab-evals", "populab-workspace"}
+_WRITERS = {"text": to_text, "markdown": to_markdown}
 
 
-@click.group()
+class BenchmarkNames(click.ParamType[list[str]]):
+    """Names of benchmarks, separated by commas, which a shell completes."""
+
+    name = "NAME[,NAME]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """Split the names. Fails for one that is not known."""
+        names = [name.strip() for name in value.split(",")]
+        for name in names:
+            if name not in benchmark_names():
+                hint = did_you_mean(name, benchmark_names())
+                self.fail(f"unknown benchmark {name!r}; {hint}", param, ctx)
+        return list(dict.fromkeys(names))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the last name."""
+        before, comma, last = incomplete.rpartition(",")
+        names = (name for name in benchmark_names() if name.startswith(last))
+        return [CompletionItem(f"{before}{comma}{name}") for name in names]
+
+
+def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
+    """Turn the command's return value and its errors into an exit code and one line.
+
+    0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
+    """
+
+    @wraps(command)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except (SandboxUnavailable, EngineStopped) as error:
+            code = _fail(str(error), 1)
+        except (EvalsError, CodeVerifierError, LoraEvoError) as error:
+            code = _fail(str(error), 2)
+        except KeyboardInterrupt:
+            code = _fail("interrupted; finished samples are kept, the same command resumes", 130)
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
+            code = _fail(f"{place}{error.strerror or error}", 2 if misplaced else 1)
+        sys.exit(code)
+
+    return wrapped
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"error: {text}", err=True)
+    return code
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+_data = click.option(
+    "--data",
+    "files",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Data of a benchmark, instead of where it is published; for livecodebench also a release "
+    "on the hub, release_v1 to release_v6. May repeat.",
+)
+_dates = click.option(
+    "--dates",
+    metavar="FROM:TO",
+    default=":",
+    help="Only contests of livecodebench between these dates (YYYY-MM-DD).",
+)
+_recipe = click.option(
+    "--recipe", type=click.Choice(list(RECIPES)), help="How questions are asked; see `evals list`."
+)
+_workers = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Programs graded at a time; default: all cores.",
+)
+_allow_weak = click.option(
+    "--allow-weak", is_flag=True, help="Grade even where the sandbox has no system-call filter."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="evals")
 def main() -> None:
     """Run benchmarks on saved LoRA adapters."""
 
 
+@main.command("list")
+@_json
+@clean_exit
+def list_benchmarks(as_json: bool) -> int:
+    """List the benchmarks, where their data comes from, and the recipes that ask them."""
+    rows = [_described(name) for name in benchmark_names()]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return 0
+    table = [
+        [row["name"], ", ".join(map(str, row["tasks"])) or "?", row["data"], row["description"]]
+        for row in rows
+    ]
+    click.echo(align(("benchmark", "tasks", "data", "what"), table, left=4))
+    asked = [[recipe.name, recipe.description] for recipe in RECIPES.values()]
+    click.echo("\n" + align(("recipe", "how it asks"), asked))
+    return 0
+
+
 @main.command()
-@json_option
+@click.option("--model", help="Base model: a folder, a hub name, or nano.")
+@click.option(
+    "--adapter",
+    "adapters",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="PEFT adapter of that model, or the directory of a selfplay run: all its living members. "
+    "May repeat.",
+)
+@click.option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
+@click.option("--any-base", is_flag=True, help="Accept adapters that name another base model.")
+@click.option(
+    "--engine",
+    type=click.Choice(["hf", "vllm"]),
+    default="hf",
+    show_default=True,
+    help="What generates: transformers, or vLLM.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+    default="auto",
+    show_default=True,
+    help="Number type of the model; auto: as it is stored.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Sequences in one batch; fewer need less memory.",
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    type=BenchmarkNames(),
+    required=True,
+    help="What to ask; see `evals list`.",
+)
+@_data
+@_dates
+@_recipe
+@click.option("--n", type=click.IntRange(min=1), help="Samples of each task; default: 1.")
+@click.option(
+    "--temperature", type=click.FloatRange(min=0.0), help="Of sampling; default: 0, greedy."
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Of a response; default: the recipe's."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Ask only so many tasks.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."
+)
+@_workers
+@click.option("--out", type=_PATH, required=True, help="Folder for samples and results.")
+@_allow_weak
+@_json
+@clean_exit
+def run(
+    model: str | None,
+    adapters: tuple[str, ...],
+    base: bool,
+    any_base: bool,
+    engine: str,
+    dtype: str,
+    max_rows: int,
+    benchmarks: list[str],
+    files: tuple[str, ...],
+    dates: str,
+    recipe: str | None,
+    n: int | None,
+    temperature: float | None,
+    max_tokens: int | None,
+    limit: int | None,
+    seed: int,
+    workers: int | None,
+    out: Path,
+    allow_weak: bool,
+    as_json: bool,
+) -> int:
+    """Evaluate adapters on benchmarks; the same command resumes where a run stopped."""
+    if engine == "vllm":
+        from lora_evo.model import require_vllm
+
+        require_vllm()
+    found = _load(benchmarks, files, dates)
+    for benchmark in found:
+        chosen = choose_recipe(benchmark, recipe)
+        chosen.template(benchmark.name)
+        heat = chosen.temperature if temperature is None else temperature
+        if (n or chosen.n) > 1 and heat == 0:
+            raise EvalsError(f"--n {n} at temperature 0 gives equal samples; add --temperature 1")
+    # torch comes in here, not for `evals list`.
+    from lora_evo.model import members_of, name_adapters, open_engine
+
+    named: dict[str, Path] = {}
+    for spec in adapters:
+        if (Path(spec) / "members").is_dir():
+            some, shared = members_of(Path(spec))
+            model = model or shared
+        else:
+            some = name_adapters([spec])
+        twice = next((name for name in some if name in named), None)
+        if twice is not None:
+            raise EvalsError(f"two adapters are called {twice!r}; name one with NAME={some[twice]}")
+        named.update(some)
+    if model is None:
+        raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
+    everyone: list[str | None] = [*([None] if base or not named else []), *named]
+    opened = open_engine(engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base)
+    with closing(opened) as loaded:
+        for benchmark in found:
+            samples = n or choose_recipe(benchmark, recipe).n
+            total = samples * len(benchmark.part(limit)) * len(everyone)
+            with _progress(benchmark.name, total) as progress:
+                evaluate(
+                    loaded,
+                    benchmark,
+                    everyone,
+                    recipe=recipe,
+                    n=n,
+                    temperature=temperature,
+                    max_tokens=max_tokens,
+                    limit=limit,
+                    seed=seed,
+                    out=out,
+                    workers=workers,
+                    allow_weak=allow_weak,
+                    progress=progress,
+                )
+    folders = [out / (name or BASE) / each.name for name in everyone for each in found]
+    return _show(read_runs(folders), as_json)
+
+
+@main.command()
+@click.argument("benchmark", type=BenchmarkNames())
+@click.argument("samples", type=_PATH)
+@click.option("--out", type=_PATH, required=True, help="JSON Lines file for the verdicts.")
+@_data
+@_dates
+@_recipe
+@click.option(
+    "--compat", is_flag=True, help="Repeat the known errors of evalplus 0.3.1 and LiveCodeBench."
+)
+@_workers
+@_allow_weak
+@_json
+@clean_exit
+def grade(
+    benchmark: list[str],
+    samples: Path,
+    out: Path,
+    files: tuple[str, ...],
+    dates: str,
+    recipe: str | None,
+    compat: bool,
+    workers: int | None,
+    allow_weak: bool,
+    as_json: bool,
+) -> int:
+    """Grade saved samples: our own, evalplus' or lm-eval's.
+
+    Without --recipe, samples answer what the settings.json next to them says.
+    """
+    if len(benchmark) > 1:
+        raise EvalsError(f"found benchmarks {', '.join(benchmark)}; expected one")
+    (found,) = _load(benchmark, files, dates)
+    rows, notes = saved_samples(samples, found)
+    for note in notes:
+        click.echo(f"{samples}: {note}", err=True)
+    asked = choose_recipe(found, recipe or _recipe_beside(samples))
+    how = Grading(
+        asked.template(found.name),
+        workers or os.cpu_count() or 1,
+        compat,
+        asked.grading.get(found.name, {}),
+        allow_weak,
+    )
+    named = {question.id: question for question in found.questions}
+    verdicts: list[Verdict] = []
+    with _progress(found.name, len(rows)) as progress:
+        for verdict in found.grade([(named[row.id], row) for row in rows], how):
+            verdicts.append(verdict)
+            progress("grade", 1)
+    write_text(out, verdict_lines(verdicts))
+    overall, base = score(verdicts, found.name), base_rate(verdicts)
+    unanswered = len(named) - overall.tasks
+    if as_json:
+        levels = {level: asdict(part) for level, part in score_levels(verdicts, found.name).items()}
+        summary = {"benchmark": found.name, "unanswered": unanswered, "base_rate": base}
+        click.echo(json.dumps({**summary, "overall": asdict(overall), "levels": levels}))
+    else:
+        rate = "none graded"
+        if overall.rate is not None and overall.interval is not None:
+            rate = "rate {:.3f} ({:.3f}-{:.3f})".format(overall.rate, *overall.interval)
+        tests = "" if base is None else f"base tests alone {base:.3f}, "
+        click.echo(
+            f"{found.name}: {overall.solved} of {overall.samples} samples right, {rate}, "
+            f"{tests}ill-formed {overall.ill_formed:.3f}, {unanswered} tasks without a sample"
+        )
+    return _ungraded(overall.ungraded)
+
+
+@main.command()
+@click.argument("folders", type=_PATH, nargs=-1, required=True)
+@click.option("--html", "page", type=_PATH, help="Write one page with charts and samples.")
+@click.option(
+    "--table",
+    "form",
+    type=click.Choice([*_WRITERS, "details"]),
+    default="text",
+    show_default=True,
+    help="Form of the table; details: each result by level, with shares of ill form.",
+)
+@click.option("--k", type=click.IntRange(min=1), help="pass@k instead of the mean over samples.")
+@click.option("--against", help="Also compare every adapter with this one, problem by problem.")
+@_json
+@clean_exit
+def report(
+    folders: tuple[Path, ...],
+    page: Path | None,
+    form: str,
+    k: int | None,
+    against: str | None,
+    as_json: bool,
+) -> int:
+    """Show all finished results in or below folders: a table here, and a page with samples."""
+    runs = read_runs(folders)
+    if page is not None:
+        from evals.report import write_page
+
+        write_page(runs, page)
+        click.echo(f"report: {page}", err=True)
+    return _show(runs, as_json, form, k, against)
+
+
+@main.command()
+@_json
 @clean_exit
 def doctor(as_json: bool) -> int:
     """Say what is installed, which device and sandbox there are, and what is wrong."""
-    found = diagnose()
+    problems: list[str] = []
+    layers: dict[str, bool] = {}
+    try:
+        with Sandbox(workers=1, allow_weak=True) as sandbox:
+            layers = sandbox.layers()
+            verdict = sandbox.check("def f(x):\n    return x + 1", "1")
+        if verdict.output != "2":
+            problems.append(f"a test program ended with {verdict.status}: {verdict.reason}")
+    except SandboxUnavailable as error:
+        problems.append(f"no sandbox: {error}")
+    if layers.get("seccomp") is False:
+        problems.append(
+            "the sandbox lacks seccomp: grading needs --allow-weak (see code-verifier doctor)"
+        )
+    for rival in sorted(set(packages_distributions().get("evals", ())) - _OURS):
+        problems.append(
+            f"{rival} also installs a package called evals, and one overwrites the other; "
+            f"type: pip uninstall {rival}, and install populab-evals again"
+        )
     if as_json:
-        click.echo(json.dumps(asdict(found)))
-        return 1 if found.problems else 0
-    for name, number in found.versions.items():
+        found = {"versions": versions(), "device": _device(), "layers": layers}
+        click.echo(json.dumps(found | {"problems": problems}))
+        return 1 if problems else 0
+    for name, number in versions().items():
         click.echo(f"{name:14} {number}")
-    click.echo(f"{'device':14} {found.device}")
-    for layer, active in found.layers.items():
+    click.echo(f"{'device':14} {_device()}")
+    for layer, active in layers.items():
         click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
-    for problem in found.problems:
-        click.echo(f"problem: {problem}", err=True)
-    return 1 if found.problems else 0
+    for problem in problems:
+        click.echo(f"error: {problem}", err=True)
+    return 1 if problems else 0
 
 
-for command in (list_benchmarks, run, grade, report):
-    main.add_command(command)
+def _described(name: str) -> dict[str, Any]:
+    """tasks: the sizes that are official, smallest first. data: where it is, unless `--data`."""
+    recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
+    if name in DESCRIPTIONS:
+        known = OFFICIAL[name]
+        data, tasks = "hub" if known.hub else "evalplus", sorted(known.counts)
+    else:
+        entry = added_benchmarks()[name]
+        data, tasks = entry.dist.name if entry.dist else entry.module, []
+    description = DESCRIPTIONS.get(name, "")
+    found = {"name": name, "description": description, "tasks": tasks, "data": data}
+    return found | {"recipes": recipes}
+
+
+def _load(names: Sequence[str], specs: Sequence[str], dates: str) -> list[Benchmark]:
+    """The benchmarks, and a line on the error stream about the data of each."""
+    files: dict[str, str] = {}
+    for spec in specs:
+        name, equals, file = spec.partition("=")
+        if not equals or not name.replace("_", "").isalnum() or Path(spec).exists():
+            if len(names) != 1:
+                raise EvalsError(f"--data {spec} is for one of {', '.join(names)}; type NAME=FILE")
+            name, file = names[0], spec
+        if name not in names:
+            raise EvalsError(f"--data {spec}: {name} is not asked for; {did_you_mean(name, names)}")
+        if name in files:
+            raise EvalsError(f"--data names two files for {name}")
+        files[name] = file
+    since, colon, until = dates.partition(":")
+    if not colon or (dates != ":" and "livecodebench" not in names):
+        raise EvalsError(f"--dates {dates}: expected FROM:TO, and the benchmark livecodebench")
+    found = []
+    for name in names:
+        data = Data(files.get(name))
+        if name == "livecodebench":
+            released = files.get(name) in OFFICIAL[name].releases
+            data = replace(data, since=since or None, until=until or None)
+            data = replace(data, file=None, release=files[name]) if released else data
+        benchmark = load_benchmark(name, data)
+        found.append(benchmark)
+        if benchmark.notes:
+            notes = "; ".join(benchmark.notes)
+            click.echo(f"{name}: {notes} ({benchmark.content_hash})", err=True)
+    return found
+
+
+def _show(
+    runs: Sequence[FinishedRun],
+    as_json: bool,
+    form: str = "text",
+    k: int | None = None,
+    against: str | None = None,
+) -> int:
+    """Print finished runs; the exit code says if every sample has a verdict."""
+    verdicts, partial = _members(runs)
+    pairs = _compared(verdicts, against, k) if against is not None else []
+    table = None
+    if any(run.result.overall.rate is not None for run in runs):
+        base = BASE if BASE in verdicts else None
+        table = build_table(verdicts, base=base, partial=partial, k=k)
+    if as_json:
+        results = [run.result.to_dict() for run in runs]
+        rows = [
+            {"adapter": a, "against": against, "benchmark": b, **asdict(c)} for a, b, c in pairs
+        ]
+        shown = table and to_dict(table)
+        click.echo(json.dumps({"results": results, "table": shown, "comparisons": rows}))
+    else:
+        details = form == "details" or table is None
+        text = result_table([run.result for run in runs])
+        click.echo(text if details or table is None else _WRITERS[form](table))
+        if pairs:
+            click.echo("\n" + _pair_lines(pairs, str(against)))
+    return _ungraded(sum(run.result.overall.ungraded for run in runs))
+
+
+def _members(
+    runs: Sequence[FinishedRun],
+) -> tuple[dict[str, dict[str, Verdicts]], set[tuple[str, str]]]:
+    """Row -> benchmark -> question -> verdicts; and which (row, benchmark) are partial.
+
+    A row is an adapter; of two results of one adapter on one benchmark, the folder is named, too.
+    """
+    times = Counter((run.result.adapter, run.result.benchmark) for run in runs)
+    rows: dict[str, dict[str, Verdicts]] = {}
+    partial = set()
+    for run in runs:
+        row, benchmark = run.result.adapter, run.result.benchmark
+        if times[row, benchmark] > 1:
+            row += f" ({run.folder.parents[1].name})"
+        own = rows.setdefault(row, {})
+        if benchmark in own:
+            raise EvalsError(
+                f"{row} on {benchmark} was found twice, last in {run.folder}; "
+                "name folders with one result each"
+            )
+        own[benchmark] = run.by_question
+        if run.result.partial:
+            partial.add((row, benchmark))
+    return rows, partial
+
+
+def _compared(
+    verdicts: dict[str, dict[str, Verdicts]], against: str, k: int | None
+) -> list[tuple[str, str, Comparison]]:
+    if against not in verdicts:
+        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
+    other = verdicts[against]
+    return [
+        (name, benchmark, compare(found, other[benchmark], k))
+        for name, own in verdicts.items()
+        if name != against
+        for benchmark, found in own.items()
+        if benchmark in other
+    ]
+
+
+def _pair_lines(pairs: Sequence[tuple[str, str, Comparison]], against: str) -> str:
+    head = ["adapter", "minus", "benchmark", "difference", "95 %", "wins", "losses", "p"]
+    rows = [
+        [
+            name,
+            against,
+            benchmark,
+            f"{pair.difference:+.3f}",
+            f"{pair.low:+.3f} to {pair.high:+.3f}",
+            str(pair.wins),
+            str(pair.losses),
+            f"{pair.p_value:.3g}",
+        ]
+        for name, benchmark, pair in pairs
+    ]
+    return align(head, rows, left=3)
+
+
+def _ungraded(count: int) -> int:
+    """The exit code of a command with so many samples that could not be graded."""
+    if count:
+        click.echo(f"error: the sandbox failed on {count} samples; they are not counted", err=True)
+    return 1 if count else 0
+
+
+def _recipe_beside(samples: Path) -> str | None:
+    """The recipe that `evals run` wrote next to its samples."""
+    try:
+        found = json.loads((samples.parent / "settings.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    name = found.get("recipe") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _device() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        return f"cuda: {torch.cuda.get_device_name(0)}"
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+@contextmanager
+def _progress(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
+    """A bar for each phase on the error stream; it is advanced by a phase and a number."""
+    with Progress(console=Console(file=sys.stderr)) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(phase: str, count: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(f"{label}: {phase}", total=total)
+            progress.advance(tasks[phase], count)
+
+        yield advance

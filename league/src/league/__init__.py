@@ -1,69 +1,84 @@
-"""TrueSkill ratings, prioritised matchmaking and replacement for two populations."""
+"""TrueSkill ratings, prioritised matchmaking and replacement for populations that play each other.
 
-from league.basics.errors import (
+A `League` keeps who plays whom, who is best and who is replaced in a directory; `rate` rates a
+table of results without one.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from league.analysis import LeagueTables, rank_intervals, read_league
+from league.config import F_HARD, F_VAR, LeagueConfig
+from league.errors import (
     ConflictingResult,
     LeagueError,
     LeagueLocked,
     UnknownMember,
     UnreadableLeague,
 )
-from league.history.frames import LeagueFrames, read_league
-from league.history.rescore import Rescored, rescore
-from league.history.tuning import calibrate
+from league.game_theory.alpha_rank import alpha_rank
+from league.game_theory.calibration import calibrate, calibration
+from league.game_theory.diversity import diversity
+from league.game_theory.nash import nash
+from league.game_theory.payoff import Payoff
 from league.league import League
-from league.pairing.payoff import Payoff
-from league.rating.posterior import rate_matches
-from league.rating.rating import (
-    Rating,
-    RatingModel,
-    Skills,
-    conservative,
-    environment,
-    predict,
-    quality,
-)
-from league.rating.schemes import RatingScheme
-from league.selection.leaderboard import Standing
-from league.simulation import Simulation, SimulationResult, simulate
-from league.state.config import F_HARD, F_VAR, SCHEMES, LeagueConfig, scheme_of
-from league.state.records import Anchor, Outcome, Pair, Replacement
+from league.posterior import rate_matches
+from league.ratings import Rating, RatingModel
+from league.records import Anchor, Outcome, Pair, Replacement
+from league.selection import Standing
+from league.simulation import Simulation, simulate
+from league.table import RatedMember, rate
+
+if TYPE_CHECKING:
+    from league.charts import league_chart
 
 __version__ = "0.1.0"
 
 __all__ = [
     "F_HARD",
     "F_VAR",
-    "SCHEMES",
     "Anchor",
     "ConflictingResult",
     "League",
     "LeagueConfig",
     "LeagueError",
-    "LeagueFrames",
     "LeagueLocked",
+    "LeagueTables",
     "Outcome",
     "Pair",
     "Payoff",
+    "RatedMember",
     "Rating",
     "RatingModel",
-    "RatingScheme",
     "Replacement",
-    "Rescored",
     "Simulation",
-    "SimulationResult",
-    "Skills",
     "Standing",
     "UnknownMember",
     "UnreadableLeague",
     "__version__",
+    "alpha_rank",
     "calibrate",
-    "conservative",
-    "environment",
-    "predict",
-    "quality",
+    "calibration",
+    "diversity",
+    "league_chart",
+    "nash",
+    "rank_intervals",
+    "rate",
     "rate_matches",
     "read_league",
-    "rescore",
-    "scheme_of",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the charts when they are first asked for. Raises LeagueError without Altair."""
+    if name != "league_chart":
+        raise AttributeError(f"module 'league' has no attribute {name!r}")
+    try:
+        import vl_convert  # noqa: F401  saves charts
+
+        from league.charts import league_chart
+    except ModuleNotFoundError as error:
+        raise LeagueError(
+            f"charts need {error.name}; install it with: pip install 'populab-league[report]'"
+        ) from error
+    return league_chart

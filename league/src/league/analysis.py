@@ -1,56 +1,149 @@
-"""What people want to know of a league: each question one function on its history.
+"""Analysis of a league: its history as tables, and how sure the ranks of its members are."""
 
-    from league import League
-    from league.analysis import game, history, nash
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-    past = history(League("runs/league", read_only=True))
-    print(nash(game(past)).value)
+import numpy as np
 
-Each function takes a `History` (or the `Game` made of it), draws random numbers only from its
-`seed`, and returns a frozen dataclass of plain data with `to_dict()`.
-"""
+from league.events import apply, results
+from league.league import League
+from league.probability import stream
+from league.records import Pair
+from league.selection import Standing
+from league.state import State
+from league.store import EVENTS, read_events
 
-from league.games.alpha_rank import AlphaRank, alpha_rank
-from league.games.diversity import Diversity, diversity
-from league.games.game import Game, game
-from league.games.interaction import Interaction, interaction
-from league.games.nash import Exploitability, Nash, exploitability, nash
-from league.history.calibration import Calibration, calibration
-from league.history.drift import Drift, drift
-from league.history.frames import LeagueFrames, frames
-from league.history.generations import Generations, generations
-from league.history.history import History, Life, Match, history, history_of
-from league.history.ranks import RankInterval, rank_intervals
-from league.history.survival import Survival, survival
+Columns: TypeAlias = dict[str, list[Any]]
+"""A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
 
-__all__ = [
-    "AlphaRank",
-    "Calibration",
-    "Diversity",
-    "Drift",
-    "Exploitability",
-    "Game",
-    "Generations",
-    "History",
-    "Interaction",
-    "LeagueFrames",
-    "Life",
-    "Match",
-    "Nash",
-    "RankInterval",
-    "Survival",
-    "alpha_rank",
-    "calibration",
-    "diversity",
-    "drift",
-    "exploitability",
-    "frames",
-    "game",
-    "generations",
-    "history",
-    "history_of",
-    "interaction",
-    "nash",
-    "rank_intervals",
-    "survival",
-]
+SAMPLES = 200
+"""At most about so many points in time are kept of a long history."""
+
+_MEMBERS = (
+    *("name", "role", "slot", "born", "ended", "parents", "weights"),
+    *("operator", "anchor", "offset", "mu", "sigma"),
+)
+_MATCHES = (
+    *("round", "teacher", "student", "predicted", "uncertainty"),
+    *("counted", "won", "valid", "attempts", "solved", "unsolved"),
+)
+_RATINGS = ("round", "member", "role", "mu", "sigma")
+
+
+@dataclass(frozen=True)
+class LeagueTables:
+    """What happened in a league; docs/frames.md says what each column is."""
+
+    members: Columns
+    """A row for each member that ever was, anchors too."""
+    matches: Columns
+    """A row for each recorded match, in order."""
+    ratings: Columns
+    """A row for each point in time and member alive; about 200 points of a long league."""
+
+
+def read_league(directory: str | os.PathLike[str]) -> LeagueTables:
+    """Return the history of a league, also while it is written. Raises LeagueError if damaged."""
+    with League(directory, read_only=True) as league:
+        return tables(league)
+
+
+def tables(league: League) -> LeagueTables:
+    """Return the history of an open league, from its log."""
+    every = max(1, math.ceil(len(league.state.rounds) / SAMPLES))
+    state = State(league.config)
+    matches: list[tuple[Any, ...]] = []
+    uncertainty: dict[str, float] = {}
+    ratings: list[tuple[Any, ...]] = []
+    for event in read_events(league.directory / EVENTS, league.byte_length):
+        paired = event.get("event") == "round_paired"
+        if paired and len(state.rounds) % every == 0:
+            ratings += _ratings(state)
+        apply(state, event)
+        if paired:
+            for pair_id in state.rounds[event["round"]]:
+                uncertainty[pair_id] = _gap_sigma(state, state.pairs[pair_id])
+        for pair_id, outcome in results(event):
+            pair = state.pairs[pair_id]
+            won = outcome.counted * outcome.student_score
+            matches.append(
+                (
+                    *(pair.round, pair.teacher, pair.student, pair.predicted, uncertainty[pair_id]),
+                    *(outcome.counted, won, outcome.valid, outcome.attempts),
+                    *(outcome.solved, outcome.unsolved),
+                )
+            )
+    ratings += _ratings(state)
+    return LeagueTables(
+        members=_columns(_members(state), _MEMBERS),
+        matches=_columns(matches, _MATCHES),
+        ratings=_columns(ratings, _RATINGS),
+    )
+
+
+def _gap_sigma(state: State, pair: Pair) -> float:
+    """Return the standard deviation of the two skills' gap, in rating units."""
+    return math.hypot(*(state.members[n].rating.sigma for n in (pair.teacher, pair.student)))
+
+
+def _ratings(state: State) -> list[tuple[Any, ...]]:
+    alive = (member for member in state.members.values() if member.alive)
+    return [(len(state.rounds), m.name, m.role, m.rating.mu, m.rating.sigma) for m in alive]
+
+
+def _members(state: State) -> Iterable[tuple[Any, ...]]:
+    ended = {r.member: r.rounds for r in state.replacements}
+    births = {r.child: (list(r.weights), r.offset) for r in state.replacements}
+    for m in state.members.values():
+        weights, offset = births.get(m.name, ([1.0] * len(m.parents), 0.0))
+        yield (
+            *(m.name, m.role, m.slot, m.born, ended.get(m.name), list(m.parents), weights),
+            *(m.operator, m.anchor, offset, m.rating.mu, m.rating.sigma),
+        )
+
+
+def _columns(rows: Iterable[tuple[Any, ...]], names: Sequence[str]) -> Columns:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}
+
+
+@dataclass(frozen=True)
+class RankInterval:
+    """Places of one member among the members of its role, 1 is best."""
+
+    rank: int
+    """Its place by mu."""
+    low: int
+    """The best place within the 95 % interval."""
+    high: int
+    """The worst such place."""
+    best: float
+    """The probability that it is the best of all."""
+
+
+def rank_intervals(
+    board: Sequence[Standing], *, seed: int = 0, draws: int = 2000
+) -> dict[str, RankInterval]:
+    """Return the rank interval of each member of a leaderboard, by name.
+
+    Skills are drawn `draws` times from their normal beliefs, which are taken as independent, and
+    ranked each time; the interval runs from the 2.5 % to the 97.5 % quantile of the ranks. It is
+    about the skills, and not about the lower bound mu - 3 sigma that a board may be sorted by.
+    """
+    rows = sorted(board, key=lambda row: row.member)  # so that the order has no effect
+    mu = np.array([row.mu for row in rows])
+    sigma = np.array([row.sigma for row in rows])
+    rng = stream(seed, "ranks")
+    ranks = np.empty((draws, len(rows)), dtype=np.int32)
+    places = np.arange(1, len(rows) + 1, dtype=np.int32)
+    for draw in range(draws):
+        ranks[draw, np.argsort(-(mu + sigma * rng.standard_normal(mu.size)))] = places
+    low, high = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf").tolist()
+    own = np.empty(mu.size, dtype=np.int64)
+    own[np.argsort(-mu, kind="stable")] = places
+    first = (ranks == 1).mean(axis=0).tolist()
+    found = zip(own.tolist(), low, high, first, strict=True)
+    return {row.member: RankInterval(*values) for row, values in zip(rows, found, strict=True)}

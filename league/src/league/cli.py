@@ -1,24 +1,365 @@
-"""The `league` command: all its verbs."""
+"""The `league` command.
+
+Errors are one line and an exit code: 1 the work found a problem or was stopped, as by a damaged or
+busy league; 2 wrong usage; 130 interrupted.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import click
 
 from league import __version__
-from league.commands import board, games, history, replay, simulate
-from league.commands.group import OneLineErrors
+from league.analysis import rank_intervals
+from league.config import MATCHERS, LeagueConfig
+from league.errors import LeagueError, LeagueLocked, UnreadableLeague
+from league.game_theory.alpha_rank import LIMIT, alpha_rank
+from league.game_theory.calibration import FEW_MATCHES, TAUS, Tuning, calibrate, calibration
+from league.game_theory.diversity import diversity
+from league.game_theory.nash import nash
+from league.league import League
+from league.selection import Standing
+from league.simulation import Simulation, simulate
+from league.store import EVENTS, check_exists, replayed
+from league.table import rate, read_rows
+
+Cell = str | int | float | None
+Boards = dict[str, list[Standing]]
+
+directory_argument = click.argument("directory", type=click.Path(path_type=Path))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
+seed_option = click.option("--seed", default=0, show_default=True, help="Random seed.")
 
 
-@click.group(cls=OneLineErrors)
+class Group(click.Group):
+    """A group of commands whose errors are one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except LeagueError as error:
+            _fail(str(error), 1 if isinstance(error, UnreadableLeague | LeagueLocked) else 2)
+        except BrokenPipeError:
+            raise  # click ends quietly when the reader has gone
+        except OSError as error:
+            _fail(str(error), 1)
+        except KeyboardInterrupt:
+            _fail("interrupted", 130)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="league")
 def main() -> None:
-    """Ratings, matchmaking and replacement for two populations."""
+    """Ratings, matchmaking and replacement for populations that play each other."""
 
 
-for _command in (
-    *(board.board_command, board.matrix_command),
-    *(games.interaction_command, games.nash_command, games.alpha_rank_command),
-    *(games.diversity_command, history.calibration_command, history.survival_command),
-    *(history.drift_command, history.generations_command),
-    *(replay.replay_command, replay.calibrate_command),
-    *(board.report_command, simulate.simulate_command),
-):
-    main.add_command(_command)
+@main.command("simulate")
+@click.option("--teachers", default=4, show_default=True, help="Number of teachers.")
+@click.option("--students", default=4, show_default=True, help="Number of students.")
+@click.option("--rounds", default=60, show_default=True, help="Number of rounds.")
+@click.option("--tasks", default=16, show_default=True, help="Tasks per match.")
+@click.option("--rollouts", default=8, show_default=True, help="Attempts per task.")
+@click.option("--worlds", default=8, show_default=True, help="Repetitions with other skills.")
+@click.option("--drift", type=float, help="True change of a skill per round  [default: tau]")
+@click.option(
+    "--tau", type=float, help="Change of a skill per match in the model  [default: 0.083]"
+)
+@click.option(
+    "--matcher",
+    type=click.Choice(MATCHERS),
+    default="sampled",
+    show_default=True,
+    help="How pairs are drawn.",
+)
+@seed_option
+@json_option
+def simulate_command(
+    tau: float | None, matcher: str, seed: int, as_json: bool, **chosen: Any
+) -> None:
+    """Rate simulated members of known skill, without and with a teacher of broken tasks."""
+    config = LeagueConfig(seed=seed, matcher=matcher)
+    config = config if tau is None else replace(config, tau=tau)
+    world = Simulation(seed=seed, config=config, **chosen)
+    results = {"sound": simulate(world)}
+    if world.teachers > 1:
+        results["one broken teacher"] = simulate(replace(world, broken=True))
+    if as_json:
+        _print_json({name: asdict(result) for name, result in results.items()})
+        return
+    rows = [(k, x.rmse, x.coverage, x.bias, x.broken_last) for k, x in results.items()]
+    click.echo(_table(("league", "RMSE", "coverage", "bias", "broken last"), rows, 3))
+    click.echo(
+        "\nRMSE of the predicted solve rate; share of true skill gaps inside 95 % intervals; "
+        "relative\noverspread of gaps; share of worlds in which the broken teacher ends last."
+    )
+
+
+@main.command("board")
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@click.option("--role", type=click.Choice(["teacher", "student", "member"]), help="Only this role.")
+@click.option(
+    "--rows",
+    "table",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Rate this CSV or JSON Lines file of results instead of a league.",
+)
+@json_option
+def board_command(
+    directory: Path | None, role: str | None, table: Path | None, as_json: bool
+) -> None:
+    """Print the leaderboard of the league in DIRECTORY, or of a table of results."""
+    if (directory is None) == (table is None):
+        raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
+    if table is not None:
+        _print_rated(table, as_json)
+        return
+    assert directory is not None
+    league = _opened(directory)
+    boards = {r: league.leaderboard(r) for r in ([role] if role else league.state.slots)}
+    if as_json:
+        _print_json(_with_ranks(league, boards))
+        return
+    click.echo(_board(league, boards))
+    click.echo(
+        f"\nRanked by {league.config.fitness}; ranks: the 95 % interval of the place by skill. "
+        "Ratings are\nrelative: both sides may improve while no rating moves."
+    )
+
+
+@main.command("matrix")
+@directory_argument
+@click.option(
+    "--what",
+    type=click.Choice(["observed", "share", "expected", "tasks"]),
+    default="observed",
+    show_default=True,
+    help="Solve rate of rollouts, share of tasks won, that share as expected, or how many tasks.",
+)
+@json_option
+def matrix_command(directory: Path, what: str, as_json: bool) -> None:
+    """Print teachers against students; a dot where two have never met."""
+    payoff = _opened(directory).payoff()
+    if as_json:
+        _print_json(asdict(payoff))
+        return
+    cells: Any = getattr(payoff, what)
+    rows = [(name, *row) for name, row in zip(payoff.teachers, cells, strict=True)]
+    click.echo(_table(("teacher", *payoff.students), rows))
+
+
+@main.command("report")
+@directory_argument
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the charts to this file, a page that works offline.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1, LIMIT),
+    default=LIMIT,
+    show_default=True,
+    help="Members a side in the payoff matrix and the game theory.",
+)
+@json_option
+def report_command(directory: Path, html: Path | None, top: int, as_json: bool) -> None:
+    """Print boards, calibration, Nash equilibrium, alpha-rank and diversity of a league."""
+    league = _opened(directory)
+    state, payoff = league.state, league.payoff(top)
+    boards = {role: league.leaderboard(role) for role in state.slots}
+    rated = any(outcome.counted for outcome in state.outcomes.values())
+    calibrated = calibration(directory) if rated else None
+    game, evolution = nash(payoff, fill=True), alpha_rank(payoff, fill=True)
+    different = diversity(payoff, fill=True)
+    if html is not None:
+        from league import league_chart  # slow to import, and an extra
+
+        league_chart(league, top).save(str(html), format="html", inline=True)
+    counts = {
+        "rounds": len(state.rounds),
+        "matches": len(state.outcomes),
+        "replacements": len(state.replacements),
+        "anchors": len(state.anchors),
+    }
+    if as_json:
+        found = {"boards": _with_ranks(league, boards), "payoff": asdict(payoff)}
+        found |= {"nash": asdict(game), "alpha_rank": asdict(evolution)}
+        found |= {"diversity": asdict(different)}
+        found |= {"calibration": asdict(calibrated) if calibrated else {}}
+        _print_json(counts | found)
+        return
+    alike = (different.teachers_alike, different.students_alike)
+    rows = [
+        ("Nash equilibrium", _leading(game.teachers), _leading(game.students)),
+        ("best single member gains", *(f"{gain:.3f}" for gain in game.uniform_gains)),
+        ("alpha-rank", _leading(evolution.teachers), _leading(evolution.students)),
+        ("diversity", f"{different.teachers:.1f}", f"{different.students:.1f}"),
+        ("diversity if all were alike", *(f"{number:.1f}" for number in alike)),
+    ]
+    click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
+    click.echo(f"\n{_board(league, boards)}\n")
+    if calibrated is not None:
+        click.echo(
+            f"calibration: RMSE {calibrated.rmse:.3f} (by chance alone {calibrated.noise:.3f}), "
+            f"{calibrated.coverage:.0%} inside 95 % intervals\n"
+        )
+    click.echo(_table(("as a game", "teachers", "students"), rows))
+    if html is not None:
+        click.echo(f"\nwrote {click.format_filename(html)}")
+
+
+@main.command("replay")
+@directory_argument
+@json_option
+def replay_command(directory: Path, as_json: bool) -> None:
+    """Rebuild the state from the event log alone; exit code 1 if the snapshot differs."""
+    league = _opened(directory)
+    log = directory / EVENTS
+    rebuilt = replayed(league.config, log.read_bytes()[: league.byte_length], log)
+    counts = {
+        "events": rebuilt.events,
+        "rounds": len(rebuilt.rounds),
+        "matches": len(rebuilt.outcomes),
+        "replacements": len(rebuilt.replacements),
+        "equal": rebuilt.to_dict() == league.state.to_dict(),
+    }
+    if as_json:
+        _print_json(counts)
+    else:
+        click.echo(_table(tuple(counts), [tuple(map(str, counts.values()))]))
+    if not counts["equal"]:
+        _fail(f"{directory}: the snapshot does not follow from the log", 1)
+
+
+@main.command("calibrate")
+@directory_argument
+@click.option(
+    "--tau",
+    "taus",
+    type=float,
+    multiple=True,
+    help="A tau to try; may be repeated  [default: " + ", ".join(f"{t:.3g}" for t in TAUS) + "]",
+)
+@json_option
+def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
+    """Find the tau that would have predicted the matches of a league best."""
+    found = calibrate(directory, taus or TAUS)
+    if as_json:
+        _print_json(asdict(found))
+        return
+    rows = [
+        (
+            *(f"{x.tau:.3g}", x.log_loss, x.rmse, x.noise, x.coverage),
+            "best" if i == found.best else f"{x.behind:+.5f} ± {x.error:.5f}",
+            "the league's" if i == found.own else "",
+        )
+        for i, x in enumerate(found.trials)
+    ]
+    header = ("tau", "log-loss", "RMSE", "by chance", "coverage", "log-loss behind", "")
+    click.echo(_table(header, rows, 4))
+    click.echo(
+        "\nEvery match was predicted from what was recorded before it. log-loss: nats per task; "
+        "RMSE: of\nthe predicted share of the tasks; coverage: of 95 % predictive intervals.\n\n"
+        + _advice(found)
+    )
+
+
+def _advice(found: Tuning) -> str:
+    best, own = found.trials[found.best], found.trials[found.own]
+    if own.matches < FEW_MATCHES:
+        return f"Only {own.matches} rated matches: fewer than {FEW_MATCHES} settle nothing."
+    if not found.change:
+        return f"The league's own tau {own.tau:.3g} predicts as well as the best: keep it."
+    largest = found.best == len(found.trials) - 1
+    return (
+        "The settings of a league are fixed when it is created. For the next one, write\n"
+        f"    LeagueConfig(tau={best.tau:.3g})"
+        + ("; it is the largest that was tried, so try larger ones" if largest else "")
+    )
+
+
+def _print_rated(path: Path, as_json: bool) -> None:
+    rated = rate(read_rows(path))
+    if as_json:
+        _print_json([asdict(row) for row in rated])
+        return
+    rows = [(row.member, row.mu, row.sigma, row.conservative, row.matches) for row in rated]
+    click.echo(_table(("member", "mu", "sigma", "lower", "matches"), rows))
+
+
+def _with_ranks(league: League, boards: Boards) -> dict[str, list[dict[str, Any]]]:
+    found = {}
+    for role, board in boards.items():
+        ranks = rank_intervals(board, seed=league.config.seed)
+        found[role] = [asdict(row) | {"ranks": asdict(ranks[row.member])} for row in board]
+    return found
+
+
+def _board(league: League, boards: Boards) -> str:
+    shown = {
+        **{name: name for name in ("role", "member", "slot", "mu", "sigma")},
+        "conservative": "lower",
+        "matches": "matches",
+        "mean_solve_rate": "solved",
+        "valid_rate": "valid",
+        "unsolved_rate": "unsolved",
+        "mean_reward": "reward",
+        "age": "age",
+    }
+    rows = [
+        (
+            *(row[name] for name in shown),
+            f"{row['ranks']['low']}-{row['ranks']['high']}",
+            " + ".join(row["parents"]),
+        )
+        for board in _with_ranks(league, boards).values()
+        for row in board
+    ]
+    return _table((*shown.values(), "ranks", "parents"), rows)
+
+
+def _leading(shares: dict[str, float]) -> str:
+    ranked = sorted(shares.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{name} {share:.0%}" for name, share in ranked if share >= 0.005)
+
+
+def _opened(directory: Path) -> League:
+    check_exists(directory)
+    league = League(directory, read_only=True)
+    for warning in league.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return league
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], digits: int = 2) -> str:
+    """Return aligned columns: text to the left, numbers to the right, a dot for None."""
+    text = [[_cell(cell, digits) for cell in row] for row in rows]
+    left = [any(isinstance(row[i], str) for row in rows) for i in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(header, *text, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if words else cell.rjust(width)
+            for cell, width, words in zip(cells, widths, left, strict=True)
+        ).rstrip()
+        for cells in (header, *text)
+    )
+
+
+def _cell(value: Cell, digits: int) -> str:
+    if value is None:
+        return "·"
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+
+
+def _print_json(data: object) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""The league: two populations, who plays whom, who stands where, who is replaced."""
+"""A league in a directory: pairing, results, leaderboard and replacement."""
 
 import os
 import threading
@@ -6,38 +6,48 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from league.basics.errors import LeagueError, UnreadableLeague, whole_number
-from league.events.files import EVENTS, LOCK, SETTINGS, SNAPSHOT, WriterLock, copy_atomically
-from league.events.new_events import (
+from league.config import LeagueConfig
+from league.errors import LeagueError, UnreadableLeague, check_whole
+from league.events import (
     anchor_event,
-    checked_population,
+    founding_event,
     new_results,
     replacement_event,
     round_event,
 )
-from league.events.store import Store, write_new_league
-from league.pairing.payoff import Payoff, expected_of_pairs, payoff
-from league.rating.rating import Rating
-from league.selection.leaderboard import Standing, leaderboard
-from league.selection.selection import select
-from league.state.config import LeagueConfig
-from league.state.records import ROLES, Anchor, Outcome, Pair, Replacement, check_role, outcome_row
-from league.state.state import State
+from league.game_theory.payoff import Payoff, payoff
+from league.pairing import expected_of_pairs
+from league.ratings import Rating
+from league.records import MEMBER, STUDENT, TEACHER, Anchor, Outcome, Pair, Replacement, outcome_row
+from league.selection import Standing, leaderboard, select
+from league.state import State
+from league.store import (
+    EVENTS,
+    LOCK,
+    SETTINGS,
+    SNAPSHOT,
+    Store,
+    WriterLock,
+    write_atomically,
+    write_new_league,
+)
 
 
 class League:
     """A league in a directory; a context manager.
 
-    With `teachers` and `students` it is founded there, without them the existing one is opened.
-    One writer at a time (LeagueLocked otherwise); `read_only=True` opens beside a writer and
-    sees the state as of now. What happened is in the log before a method returns; a killed
-    process loses at most the event it was writing.
+    With `teachers` and `students` it is created there, or with `members` for one population whose
+    members play each other; without names the existing one is opened. One writer at a time
+    (LeagueLocked otherwise); `read_only=True` opens it while another process writes and shows the
+    state as of now. Events are in the log before a method returns; a killed process loses at most
+    the event it was writing.
 
-    Threads may share a league: each method runs alone, under one lock. What `state` hands out is
-    the living state and not protected; other processes need a `read_only` league of their own,
-    and a forked child must not use its parent's.
+    Threads may share a league: each method runs alone, under one lock. `state` is the living state
+    and not protected; other processes need a `read_only` league of their own, and a forked child
+    must not use its parent's.
 
-    Raises LeagueError on anything refused, with files and state as they were.
+    Roles are "teacher" and "student", or "member" in one population. Raises LeagueError on anything
+    refused, with files and state as they were.
     """
 
     def __init__(
@@ -47,36 +57,39 @@ class League:
         students: Sequence[str] | None = None,
         config: LeagueConfig | None = None,
         *,
+        members: Sequence[str] | None = None,
         read_only: bool = False,
     ) -> None:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
         self._writer_lock: WriterLock | None = None
-        founding = teachers is not None or students is not None
+        names = {TEACHER: teachers, STUDENT: students, MEMBER: members}
+        given = {role: named for role, named in names.items() if named is not None}
         exists = (self.directory / SETTINGS).exists()
-        if not founding and not exists:
+        if not given and not exists:
             raise UnreadableLeague(
-                f"no league in {self.directory}; give teachers and students to found one"
+                f"no league in {self.directory}; give teachers and students, or members, to create "
+                "one"
             )
-        if founding and exists:
+        if given and exists:
             raise LeagueError(f"{self.directory} already holds a league; open it without names")
-        if founding and read_only:
-            raise LeagueError("a league cannot be founded read-only")
-        names = checked_population(teachers or (), students or ()) if founding else None
+        if given and read_only:
+            raise LeagueError("a league cannot be created read-only")
+        founding = founding_event(given) if given else None
         try:
-            if names:
+            if founding:
                 self.directory.mkdir(parents=True, exist_ok=True)
             if not read_only:
                 self._writer_lock = WriterLock(self.directory / LOCK)
-            if names:
+            if founding:
                 if (self.directory / SETTINGS).exists():
                     raise LeagueError(f"{self.directory} has just become a league")
-                write_new_league(self.directory, config or LeagueConfig(), *names)
+                write_new_league(self.directory, config or LeagueConfig(), founding)
             self._store = Store(self.directory, writable=not read_only)
             if config is not None and config != self.config:
-                self._store.journal.close()
+                self._store.close()
                 raise LeagueError(
-                    f"{self.directory} was founded with other settings: "
+                    f"{self.directory} was created with other settings: "
                     f"{config.difference(self.config)}; open it without a config"
                 )
         except OSError as error:
@@ -86,8 +99,6 @@ class League:
             self._release()
             raise
 
-    # What is known -----------------------------------------------------------------------------
-
     @property
     def state(self) -> State:
         """The state; read it, and change it only through this class."""
@@ -95,7 +106,7 @@ class League:
 
     @property
     def config(self) -> LeagueConfig:
-        """The settings it was founded with."""
+        """The settings it was created with."""
         return self.state.config
 
     @property
@@ -104,28 +115,28 @@ class League:
         return tuple(self._store.warnings)
 
     def members(self, role: str) -> list[str]:
-        """The living members of "teacher" or "student", by slot."""
+        """Return the names of the living members of a role, by slot."""
         with self._mutex:
             return [member.name for member in self.state.living(role)]
 
     def anchors(self, role: str) -> list[Anchor]:
-        """The frozen members of a role, oldest first, with whose copy each is and since when."""
-        check_role(role)
+        """Return the frozen members of a role, oldest first."""
         with self._mutex:
+            self.state.check_role(role)
             return [anchor for anchor in self.state.anchors if anchor.role == role]
 
     def rating(self, member: str) -> Rating:
-        """The rating of a member, alive, replaced or frozen."""
+        """Return the rating of a member, alive, replaced or frozen."""
         with self._mutex:
             return self.state.member(member).rating
 
     def leaderboard(self, role: str) -> list[Standing]:
-        """The living members of a role, best first by `config.fitness`."""
+        """Return the living members of a role, best first by `config.fitness`."""
         with self._mutex:
             return leaderboard(self.state, role)
 
     def select(self, role: str, n: int, fitness: Mapping[str, float] | None = None) -> list[str]:
-        """The n weakest by `config.selection` and `config.fitness`, or by a fitness of your own.
+        """Return the n weakest by `config.selection` and `config.fitness`, or by `fitness`.
 
         Fewer when newborns are spared, and never a whole role. fitness: a finite number for each
         living member of the role.
@@ -133,37 +144,34 @@ class League:
         with self._mutex:
             return select(self.state, role, n, fitness)
 
-    def payoff(self) -> Payoff:
-        """Observed and blended solve rates of all living pairs; None where they never met."""
+    def payoff(self, top: int | None = None) -> Payoff:
+        """Return solve rates of all living pairs, or of the `top` best members a side."""
         with self._mutex:
-            return payoff(self.state)
+            return payoff(self.state, top)
 
     def predict(self, teacher: str, student: str) -> float:
-        """The student's expected share of the teacher's tasks, by rating and common history."""
+        """Return the student's expected share of the teacher's tasks, by rating and history."""
         with self._mutex:
-            members = [self.state.member(teacher), self.state.member(student)]
-            for member, role in zip(members, ROLES, strict=True):
-                if member.role != role:
+            pair = self.state.member(teacher), self.state.member(student)
+            for member, role in zip(pair, (TEACHER, STUDENT), strict=True):
+                if member.role not in (role, MEMBER):
                     raise LeagueError(f"{member.name} is a {member.role}; expected a {role}")
-            return float(expected_of_pairs(self.state, [(members[0], members[1])])[0])
+            return float(expected_of_pairs(self.state, [pair])[0])
 
     def replacements(self) -> tuple[Replacement, ...]:
-        """All replacements so far, oldest first, each with the offset it gave its role's mean."""
+        """Return all replacements, oldest first."""
         with self._mutex:
             return tuple(self.state.replacements)
-
-    # What happens ------------------------------------------------------------------------------
 
     def pair(self, round: int, matches: int | None = None) -> list[Pair]:
         """Return the matches of a round, by teacher's slot, those against anchors last.
 
         The first call draws them from (seed, round) and the state, and logs them; later calls
-        return the same pairs, whatever has happened since. matches: how many in all, for a round
-        in which not everybody plays; then those who waited longest do (see `matching` for what
-        is guaranteed). Look into `anchors(role)` afterwards if `config.hall_every` is set: what
-        was frozen is the members' weights of now.
+        return the same pairs. matches: how many in all, for a round in which only those play who
+        waited longest (guarantees: `league.pairing`). With `config.hall_every`, look into
+        `anchors(role)` afterwards: members were frozen as they are now.
         """
-        whole_number("round", round)
+        check_whole("round", round)
         with self._mutex:
             if round not in self.state.rounds:
                 self._store.commit(round_event(self.state, round, matches))
@@ -228,30 +236,29 @@ class League:
         with self._mutex:
             self._store.commit(anchor_event(self.state, name, role, rating, of))
 
-    # Files -------------------------------------------------------------------------------------
-
     @property
     def byte_length(self) -> int:
         """Length in bytes of the log that makes up the state."""
-        return self._store.journal.byte_length
+        return self._store.byte_length
 
     def copy_to(self, directory: str | os.PathLike[str]) -> None:
         """Write the three files of this moment into another directory, which becomes a league."""
         target = Path(directory)
         try:
             with self._mutex:
-                self._store.journal.sync()
+                self._store.sync()
                 target.mkdir(parents=True, exist_ok=True)
                 for name in (EVENTS, SNAPSHOT, SETTINGS):
-                    length = self.byte_length if name == EVENTS else None
-                    copy_atomically(self.directory / name, target / name, length)
+                    content = (self.directory / name).read_bytes()
+                    end = self.byte_length if name == EVENTS else None
+                    write_atomically(target / name, content[:end])
         except OSError as error:
             raise LeagueError(f"cannot copy the league to {target}: {error}") from error
 
     def close(self) -> None:
         """Sync the log and let the next writer in; harmless when called again."""
         with self._mutex:
-            self._store.journal.close()
+            self._store.close()
             self._release()
 
     def __enter__(self) -> "League":

@@ -1,25 +1,23 @@
-"""Known-truth leagues: how well the ratings find skills that we made up ourselves."""
+"""Simulated leagues with known skills: how well the ratings find them."""
 
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from league.basics.data import Floats, PlainData
-from league.basics.errors import LeagueError
-from league.basics.streams import stream
-from league.events.fold import apply
-from league.pairing.matching import propose
-from league.pairing.payoff import expected_scores
-from league.rating.normal import Z95, cdf, log_cdf_pair
-from league.selection.leaderboard import leaderboard
-from league.state.config import LeagueConfig
-from league.state.records import TEACHER, Outcome
-from league.state.state import State
+from league.config import LeagueConfig
+from league.errors import LeagueError, check_number, check_whole
+from league.events import apply
+from league.pairing import expected_scores, propose
+from league.probability import Z95, Floats, log_cdf_pair, stream
+from league.ratings import Skills
+from league.records import TEACHER, Outcome
+from league.selection import leaderboard
+from league.state import State
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """A made-up world, repeated."""
+    """Settings of a simulation."""
 
     teachers: int = 4
     students: int = 4
@@ -44,21 +42,17 @@ class Simulation:
 
     def __post_init__(self) -> None:
         for name in ("teachers", "students", "rounds", "tasks", "rollouts", "worlds"):
-            if getattr(self, name) < 1:
-                raise LeagueError(f"{name} is {getattr(self, name)}; expected at least 1")
+            check_whole(name, getattr(self, name), 1)
+        check_number("spread", self.spread, 0.0)
+        check_number("drift", self.drift or 0.0, 0.0)
+        check_number("alike", self.alike, 0.0, 0.999)
         if self.broken and self.teachers < 2:
             raise LeagueError("a broken teacher needs at least one other; expected teachers >= 2")
-        if not (
-            0.0 <= self.alike < 1.0
-            and 0.0 <= self.spread < float("inf")
-            and 0.0 <= (self.drift or 0.0) < float("inf")
-        ):
-            raise LeagueError("expected 0 <= alike < 1, and finite spread >= 0 and drift >= 0")
 
 
 @dataclass(frozen=True)
-class SimulationResult(PlainData):
-    """What was found, over all worlds and the last three quarters of the rounds."""
+class SimulationResult:
+    """Errors of the ratings, over all worlds and the last three quarters of the rounds."""
 
     rmse: float
     """Of the predicted solve rate, over all pairs of sound members."""
@@ -72,7 +66,7 @@ class SimulationResult(PlainData):
 
 
 def simulate(simulation: Simulation) -> SimulationResult:
-    """Play the worlds and compare beliefs with the truth; the same result for the same seed."""
+    """Play the worlds and compare ratings with the truth; the same result for the same seed."""
     rows, last = [], 0
     for world in range(simulation.worlds):
         compared, broken_last = _play(simulation, world)
@@ -90,7 +84,8 @@ def simulate(simulation: Simulation) -> SimulationResult:
 
 
 def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
-    """One world: rows (prediction error, true gap, believed gap, its sd), and who ended last."""
+    """Play one world; return rows (prediction error, true gap, believed gap, its standard
+    deviation) and whether the broken teacher ended last."""
     rng = stream(simulation.seed, "world", world)
     config = simulation.config
     teachers = [f"t{i}" for i in range(simulation.teachers)]
@@ -108,7 +103,7 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
         apply(state, {"event": "round_paired", "round": number, "pairs": entries})
         for pair in pairs:
             gap = skill[pair.student] - skill[pair.teacher]
-            outcome = made_up_match(simulation, gap, pair.teacher == broken, rng)
+            outcome = _match(simulation, gap, pair.teacher == broken, rng)
             result = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
             apply(state, result)
         if 4 * (number + 1) >= simulation.rounds:
@@ -122,30 +117,25 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
 def _compare(
     state: State, teachers: list[str], students: list[str], skill: dict[str, float]
 ) -> Floats:
-    t = [state.members[name] for name in teachers]
-    s = [state.members[name] for name in students]
-    gaps = np.array([[skill[b.name] - skill[a.name] for b in s] for a in t])
-    belief = np.array([[b.rating.mu - a.rating.mu for b in s] for a in t])
-    spread = np.array([[np.hypot(a.rating.sigma, b.rating.sigma) for b in s] for a in t])
+    t, s = ([state.members[name] for name in names] for names in (teachers, students))
+    believed = [Skills.of([member.rating for member in side]) for side in (t, s)]
+    gaps = np.array([skill[n] for n in students]) - np.array([skill[n] for n in teachers])[:, None]
+    belief = believed[1].mu - believed[0].mu[:, None]
+    spread = np.hypot(believed[0].sigma[:, None], believed[1].sigma)
     truth = np.exp(log_cdf_pair(gaps / state.config.model.performance_scale)[0])
     error = expected_scores(state, t, s) - truth
     return np.stack([error.ravel(), gaps.ravel(), belief.ravel(), spread.ravel()])
 
 
-def made_up_match(
-    simulation: Simulation, gap: float, broken: bool, rng: np.random.Generator
-) -> Outcome:
+def _match(simulation: Simulation, gap: float, broken: bool, rng: np.random.Generator) -> Outcome:
     """Return what a student wins whose skill is above the teacher's by `gap` rating units."""
     tasks = simulation.tasks
     if broken:
         valid = max(tasks // 16, 1) if tasks > 1 else 0
         return Outcome(tasks, valid, valid * simulation.rollouts, 0, valid)
-    scale = float(np.sqrt(2.0)) * simulation.config.beta
-    task_scale = scale * float(np.sqrt(simulation.alike))
-    own_scale = scale * float(np.sqrt(1.0 - simulation.alike))
-    offsets = task_scale * rng.standard_normal(tasks)
-    chances = [cdf((gap - float(offset)) / own_scale) for offset in offsets]
+    scale, alike = simulation.config.model.performance_scale, simulation.alike
+    offsets = scale * np.sqrt(alike) * rng.standard_normal(tasks)
+    chances = np.exp(log_cdf_pair((gap - offsets) / (scale * np.sqrt(1.0 - alike)))[0])
     solved = rng.binomial(simulation.rollouts, chances)
-    return Outcome(
-        tasks, tasks, tasks * simulation.rollouts, int(solved.sum()), int((solved == 0).sum())
-    )
+    total, unsolved = int(solved.sum()), int((solved == 0).sum())
+    return Outcome(tasks, tasks, tasks * simulation.rollouts, total, unsolved)

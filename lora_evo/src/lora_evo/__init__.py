@@ -1,92 +1,77 @@
-"""Mutation, crossover, retention and lineage of PEFT-format LoRA adapters, from files alone."""
+"""Evolution of LoRA adapters: children, lineage, diversity and retention, from files alone.
 
-from lora_evo.breeding.child import Child as Child
-from lora_evo.breeding.child import cross as cross
-from lora_evo.breeding.child import cross_with_report as cross_with_report
-from lora_evo.breeding.child import mutate as mutate
-from lora_evo.breeding.child import mutate_with_report as mutate_with_report
-from lora_evo.breeding.child import resize as resize
-from lora_evo.breeding.child import resize_with_report as resize_with_report
-from lora_evo.breeding.child_directory import cross_directory as cross_directory
-from lora_evo.breeding.child_directory import mutate_directory as mutate_directory
-from lora_evo.breeding.child_directory import resize_directory as resize_directory
-from lora_evo.breeding.lineage import Lineage as Lineage
-from lora_evo.breeding.lineage import ModuleTrace as ModuleTrace
-from lora_evo.breeding.lineage import read_lineage as read_lineage
-from lora_evo.breeding.parents import Moments as Moments
-from lora_evo.breeding.parents import moments_of as moments_of
-from lora_evo.breeding.parents import parents_on_disk as parents_on_disk
-from lora_evo.breeding.verification import Verification as Verification
-from lora_evo.breeding.verification import verify as verify
-from lora_evo.errors import FileDamage as FileDamage
-from lora_evo.errors import LoraEvoError as LoraEvoError
-from lora_evo.files.adapter import Adapter as Adapter
-from lora_evo.files.adapter import Slot as Slot
-from lora_evo.files.adapter_config import AdapterConfig as AdapterConfig
-from lora_evo.files.content_hash import adapter_hash as adapter_hash
-from lora_evo.files.directory import content_hash as content_hash
-from lora_evo.files.directory import load_adapter as load_adapter
-from lora_evo.files.directory import save_adapter as save_adapter
-from lora_evo.files.layout import Layout as Layout
-from lora_evo.linalg.angles import SpaceGap as SpaceGap
-from lora_evo.linalg.angles import column_angles as column_angles
-from lora_evo.linalg.angles import row_angles as row_angles
-from lora_evo.linalg.distance import distance as distance
-from lora_evo.linalg.distance import relative_change as relative_change
-from lora_evo.linalg.noise import stream as stream
-from lora_evo.linalg.spectrum import singular_values as singular_values
-from lora_evo.operators.catalogue import OPERATORS as OPERATORS
-from lora_evo.operators.measured import measured as measured
-from lora_evo.operators.measured import unchanged as unchanged
-from lora_evo.operators.mutations.step import solve_step as solve_step
-from lora_evo.operators.operator import Operator as Operator
-from lora_evo.operators.operator import Recipe as Recipe
-from lora_evo.operators.operator import Request as Request
-from lora_evo.operators.operator import SlotChild as SlotChild
-from lora_evo.operators.parameters import checked_number as checked_number
-from lora_evo.operators.parameters import checked_strength as checked_strength
-from lora_evo.operators.plugins import Plugin as Plugin
-from lora_evo.operators.plugins import known_operators as known_operators
-from lora_evo.operators.plugins import plugins as plugins
-from lora_evo.pages.family_page import family_page as family_page
-from lora_evo.population.diversity import Diversity as Diversity
-from lora_evo.population.diversity import diversity as diversity
-from lora_evo.population.diversity import diversity_of_directories as diversity_of_directories
-from lora_evo.population.family import Member as Member
-from lora_evo.population.family import family as family
-from lora_evo.population.inspection import AdapterView as AdapterView
-from lora_evo.population.inspection import ModuleView as ModuleView
-from lora_evo.population.inspection import inspect_directory as inspect_directory
-from lora_evo.population.tree import tree as tree
-from lora_evo.probing.base_model import open_base as open_base
-from lora_evo.probing.probe import Behaviour as Behaviour
-from lora_evo.probing.probe import RowBehaviour as RowBehaviour
-from lora_evo.probing.probe import probe as probe
-from lora_evo.probing.prompt_rows import ProbeRow as ProbeRow
-from lora_evo.probing.prompt_rows import read_probes as read_probes
-from lora_evo.probing.retention import Comparison as Comparison
-from lora_evo.probing.retention import Condition as Condition
-from lora_evo.probing.retention import Retention as Retention
-from lora_evo.probing.retention import retention as retention
-from lora_evo.probing.retention import retention_of_directories as retention_of_directories
-from lora_evo.probing.verdict import verdict as verdict
-from lora_evo.recovery.journal import read_journal as read_journal
-from lora_evo.recovery.plan import ParentPair as ParentPair
-from lora_evo.recovery.plan import Treatment as Treatment
-from lora_evo.recovery.plan import TrialPlan as TrialPlan
-from lora_evo.recovery.plan import read_treatment as read_treatment
-from lora_evo.recovery.protocol import RecoveryProtocol as RecoveryProtocol
-from lora_evo.recovery.protocol import checks_up_to as checks_up_to
-from lora_evo.recovery.summary import summarise as summarise
-from lora_evo.recovery.supervised_learner import SupervisedLearner as SupervisedLearner
-from lora_evo.recovery.supervised_learner import TrainingRecipe as TrainingRecipe
-from lora_evo.recovery.supervised_trials import SupervisedTrials as SupervisedTrials
-from lora_evo.recovery.training_rows import TrainingRows as TrainingRows
-from lora_evo.recovery.training_rows import read_training_rows as read_training_rows
-from lora_evo.recovery.trials import Learner as Learner
-from lora_evo.recovery.trials import run_trials as run_trials
+What works on tensors is loaded when it is first asked for, so `import lora_evo` brings no torch.
+"""
 
-# The name of earlier versions.
-Pair = ParentPair
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lora_evo.atomic import appearing, sweep, write_text
+from lora_evo.errors import EngineStopped, LoraEvoError
+from lora_evo.files.config import AdapterConfig
+from lora_evo.files.directory import content_hash
+from lora_evo.lineage import Lineage, read_lineage
+from lora_evo.operators.catalogue import OPERATORS
+from lora_evo.operators.operator import Operator
+from lora_evo.population.family import family
+
+if TYPE_CHECKING:
+    from lora_evo.children import cross, cross_directory, mutate, mutate_directory
+    from lora_evo.files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
+    from lora_evo.linalg.updates import distance
+    from lora_evo.operators.measured import measured
+    from lora_evo.population.charts import diversity_chart, family_chart
+    from lora_evo.population.diversity import diversity
+    from lora_evo.retained.weights import retention
+    from lora_evo.verification import verify
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "OPERATORS",
+    "Adapter",
+    "AdapterConfig",
+    "EngineStopped",
+    "Lineage",
+    "LoraEvoError",
+    "Operator",
+    "Slot",
+    "adapter_hash",
+    "appearing",
+    "content_hash",
+    "cross",
+    "cross_directory",
+    "distance",
+    "diversity",
+    "diversity_chart",
+    "family",
+    "family_chart",
+    "load_adapter",
+    "measured",
+    "mutate",
+    "mutate_directory",
+    "read_lineage",
+    "retention",
+    "save_adapter",
+    "sweep",
+    "verify",
+    "write_text",
+]
+
+_WITH_TORCH = {
+    "children": ("cross", "cross_directory", "mutate", "mutate_directory"),
+    "files.adapter": ("Adapter", "Slot", "adapter_hash", "load_adapter", "save_adapter"),
+    "linalg.updates": ("distance",),
+    "operators.measured": ("measured",),
+    "population.charts": ("diversity_chart", "family_chart"),
+    "population.diversity": ("diversity",),
+    "retained.weights": ("retention",),
+    "verification": ("verify",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _WITH_TORCH.items():
+        if name in names:
+            return getattr(import_module(f"lora_evo.{module}"), name)
+    raise AttributeError(f"module 'lora_evo' has no attribute {name!r}")

@@ -3,21 +3,19 @@
 import click
 
 from lora_evo import __version__
-from lora_evo.commands.children import cross, mutate, resize
-from lora_evo.commands.diversity import distance, diversity
-from lora_evo.commands.frame import Commands
-from lora_evo.commands.inspection import inspect, lineage, operators, verify
-from lora_evo.commands.retention import recovery, retention
+from lora_evo.commands.children import cross, mutate, operators, verify
+from lora_evo.commands.population import distance, diversity, inspect, lineage
+from lora_evo.commands.retention import retention
+from lora_evo.commands.terminal import Commands
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="lora-evo")
 def main() -> None:
     """Evolve LoRA adapters: children from PEFT directories, without the base model."""
 
 
 for command in (
-    operators, mutate, cross, resize, inspect, verify, lineage, distance, diversity, retention,
-    recovery,
+    operators, mutate, cross, verify, inspect, distance, diversity, lineage, retention,
 ):  # fmt: skip
     main.add_command(command)

@@ -11,6 +11,16 @@ class FileDamage(LoraEvoError):
     """A file on disk is not what its name says: truncated, not safetensors, not JSON."""
 
 
+class EngineStopped(LoraEvoError):
+    """An engine that generates stopped working: no input is wrong."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type's name."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__
+
+
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is an int or a float; True and False are neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,20 +1,107 @@
 """PopuLoRA: co-evolving populations of LoRA teachers and students."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
+
+from selfplay.errors import ConfigError, SelfplayError
+
+if TYPE_CHECKING:
+    from selfplay.config import Config as Config
+    from selfplay.config import load_preset as load_preset
+    from selfplay.evaluation import evaluate_members as evaluate_members
+    from selfplay.evolution import evolve as evolve
+    from selfplay.export import export_member as export_member
+    from selfplay.learning.batch import TrainingSample as TrainingSample
+    from selfplay.learning.learner import Learner as Learner
+    from selfplay.progress import Progress as Progress
+    from selfplay.prompts.template import template_named as template_named
+    from selfplay.rewards import azr_proposer_reward as azr_proposer_reward
+    from selfplay.rewards import student_advantages as student_advantages
+    from selfplay.rewards import student_reward as student_reward
+    from selfplay.rewards import teacher_advantages as teacher_advantages
+    from selfplay.rewards import teacher_reward as teacher_reward
+    from selfplay.rewards import training_samples as training_samples
+    from selfplay.run import Run as Run
+    from selfplay.run_record import RunRecord as RunRecord
+    from selfplay.run_record import read_run as read_run
+    from selfplay.run_report import report as report
+    from selfplay.step import match as match
+    from selfplay.step import propose as propose
+    from selfplay.step import record_outcomes as record_outcomes
+    from selfplay.step import solve as solve
+    from selfplay.step import train_step as train_step
+    from selfplay.step import verify as verify
+    from selfplay.tasks import seed_tasks as seed_tasks
+    from selfplay.training import new_run as new_run
+    from selfplay.training import open_run as open_run
+    from selfplay.training import resume as resume
+    from selfplay.training import train as train
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from selfplay.frames.run import RunFrames as RunFrames
-    from selfplay.frames.run import read_run as read_run
+_LAZY = {
+    "config": ("Config", "load_preset"),
+    "evaluation": ("evaluate_members",),
+    "evolution": ("evolve",),
+    "export": ("export_member",),
+    "learning.batch": ("TrainingSample",),
+    "learning.learner": ("Learner",),
+    "progress": ("Progress",),
+    "prompts.template": ("template_named",),
+    "rewards": (
+        "azr_proposer_reward", "student_advantages", "student_reward", "teacher_advantages",
+        "teacher_reward", "training_samples",
+    ),
+    "run": ("Run",),
+    "run_record": ("RunRecord", "read_run"),
+    "run_report": ("report",),
+    "step": (
+        "match", "propose", "record_outcomes", "solve", "train_step", "verify",
+    ),
+    "tasks": ("seed_tasks",),
+    "training": ("new_run", "open_run", "resume", "train"),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
 
-__all__ = ["RunFrames", "__version__", "read_run"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Learner",
+    "Progress",
+    "Run",
+    "RunRecord",
+    "SelfplayError",
+    "TrainingSample",
+    "__version__",
+    "azr_proposer_reward",
+    "evaluate_members",
+    "evolve",
+    "export_member",
+    "load_preset",
+    "match",
+    "new_run",
+    "open_run",
+    "propose",
+    "read_run",
+    "record_outcomes",
+    "report",
+    "resume",
+    "seed_tasks",
+    "solve",
+    "student_advantages",
+    "student_reward",
+    "teacher_advantages",
+    "teacher_reward",
+    "template_named",
+    "train",
+    "train_step",
+    "training_samples",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Import what reads runs only when it is asked for: the command line starts without it."""
-    if name in ("RunFrames", "read_run"):
-        from selfplay.frames.run import RunFrames, read_run
-
-        return {"RunFrames": RunFrames, "read_run": read_run}[name]
+    """Import a public name when it is asked for: most of them bring torch."""
+    if name in _MODULE_OF:
+        return getattr(import_module(f"selfplay.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'selfplay' has no attribute {name!r}")

@@ -2,176 +2,207 @@
 
 import json
 import os
-import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
-from evals.atomic import write_text
 from selfplay import __version__
 from selfplay.commands.experiment import compare, experiment
-from selfplay.commands.nano import nano
 from selfplay.commands.plan import plan
-from selfplay.commands.retention import retention
-from selfplay.commands.warmup import warmup
-from selfplay.commands.workers import parts_opener, usual_workers, warn_of_rounding, worker_options
-from selfplay.config.preset import extended, preset_names, preset_text, read_preset
-from selfplay.console import one_line_errors, read_yaml, silence_transformers
+from selfplay.commands.sft import sft
+from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
+from selfplay.settings import (
+    extended,
+    override,
+    preset_names,
+    preset_text,
+    read_preset,
+    read_yaml,
+)
 
-RUN = click.Path(path_type=Path)
+if TYPE_CHECKING:  # torch comes with it, and a report does without
+    from selfplay.config import Config
+
+PATH = click.Path(path_type=Path)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """PopuLoRA: co-evolve populations of LoRA teachers and students."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
-main.add_command(nano)
-main.add_command(retention)
 main.add_command(experiment)
 main.add_command(compare)
 main.add_command(plan)
-main.add_command(warmup)
+main.add_command(sft)
+
+
+def worker_options(command: F) -> F:
+    """Give a command the options `--workers` and `--ray`."""
+    address = click.option(
+        "--ray", metavar="HOST:PORT", help="Address of a Ray cluster to train on, or auto."
+    )
+    workers = click.option(
+        "--workers",
+        type=click.IntRange(1),
+        help="Processes that members are spread over. Default: 1; for nano all cores, with Ray.",
+    )
+    return address(workers(command))
 
 
 @main.command()
-@click.option("--preset", default="nano", show_default=True, help="See `selfplay presets`.")
-@click.option("--config", "config_file", type=RUN, help="A YAML file instead of a preset.")
+@click.option(
+    "--preset", default="nano", show_default=True, type=click.Choice(preset_names()),
+    help="Configuration to start from.",
+)  # fmt: skip
+@click.option("--config", "config_file", type=PATH, help="YAML file to use instead of a preset.")
 @click.option("--teachers", type=int, help="Members that propose tasks.")
 @click.option("--students", type=int, help="Members that solve tasks.")
 @click.option("--steps", type=int, help="Steps of the run.")
-@click.option("--mode", help="populora, or azr: one adapter in both roles.")
-@click.option("--engine", help="hf or vllm.")
-@click.option("--seed", type=int, help="Seed of every random choice.")
-@click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Any other key.")
-@click.option("--out", type=RUN, help="Run directory, new. Default: runs/PRESET-MODE-seedN.")
+@click.option(
+    "--mode", type=click.Choice(["populora", "azr"]), help="azr: one adapter in both roles."
+)
+@click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What samples.")
+@click.option("--seed", type=int, help="Random seed.")
+@click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Set any other key.")
+@click.option("--out", type=PATH, help="New run directory. Default: runs/PRESET-MODE-seedN.")
 @worker_options
-@click.option("--force", is_flag=True, help="Try even what `selfplay plan` says cannot fit.")
-@click.option("--quiet", is_flag=True, help="No progress display.")
+@click.option("--force", is_flag=True, help="Train even if `selfplay plan` says it cannot fit.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def train(
     preset: str,
     config_file: Path | None,
     assignments: tuple[str, ...],
     out: Path | None,
     workers: int | None,
-    address: str | None,
+    ray: str | None,
     force: bool,
     quiet: bool,
     **given: Any,
 ) -> None:
     """Train a population from a preset into a new run directory."""
     with one_line_errors(out):
-        from selfplay.config.run_config import cut_by_member, override, read_config
+        from selfplay.config import cut_by_member, read_config
 
         data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
         data |= {key: value for key, value in given.items() if value is not None}
         for assignment in assignments:
             override(data, assignment)
         config = read_config(data)
-        if workers is not None or address is not None:
+        if workers is not None or ray is not None:
             config = cut_by_member(config)
         elif config.rollout.by_member:
-            workers = usual_workers(config)
-        parts = parts_opener(workers, address)
+            workers = _usual_workers(config)
+        _require_ray(workers, ray)
         home = out or Path("runs") / f"{preset}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
-        from selfplay.planning.check import refuse_what_cannot_fit
-        from selfplay.step.loop import train as run_train
-        from selfplay.step.progress import Progress
+        from selfplay.planning import refuse_what_cannot_fit
+        from selfplay.progress import Progress
+        from selfplay.training import train as run_train
 
         silence_transformers()
-        if not force and address is None:
+        if not force and ray is None:
             refuse_what_cannot_fit(config, workers or 1)
-        run_train(config, home, Progress(quiet=quiet), parts)
+        run_train(config, home, Progress(quiet=quiet), workers=workers, ray=ray)
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
 
 @main.command()
-@click.argument("run", type=RUN)
+@click.argument("run", type=PATH)
 @worker_options
-@click.option("--quiet", is_flag=True, help="No progress display.")
-def resume(run: Path, workers: int | None, address: str | None, quiet: bool) -> None:
-    """Go on with a run from its newest checkpoint, on any number of workers."""
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
+    """Continue a run from its newest checkpoint, on any number of workers."""
     with one_line_errors(run):
-        from selfplay.run.directory import open_config
-        from selfplay.step.loop import resume as run_resume
-        from selfplay.step.progress import Progress
+        from selfplay.directory import open_config
+        from selfplay.progress import Progress
+        from selfplay.training import resume as run_resume
 
         silence_transformers()
         config = open_config(run)
-        if workers is None and address is None and config.rollout.by_member:
-            workers = usual_workers(config)
-        warn_of_rounding(config, workers, address)
-        run_resume(run, Progress(quiet=quiet), parts_opener(workers, address))
+        if workers is None and ray is None and config.rollout.by_member:
+            workers = _usual_workers(config)
+        _require_ray(workers, ray)
+        by_member = config.learner.micro_batch_members == 1 and config.rollout.by_member
+        if not by_member and (ray is not None or (workers or 1) > 1):
+            click.echo(
+                "this run was started without --workers: several members share its batches, and "
+                "on workers its numbers differ in the last bits from those of one process",
+                err=True,
+            )
+        run_resume(run, Progress(quiet=quiet), workers=workers, ray=ray)
         click.echo(f"done: {run}")
 
 
-@main.command()
-@click.argument("runs", nargs=-1, required=True, type=RUN)
-@click.option("--html", "page", type=RUN, help="Write one self-contained page.")
-@click.option(
-    "--save",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write every chart into this folder, as SVG and PNG.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
-def report(runs: tuple[Path, ...], page: Path | None, folder: Path | None, as_json: bool) -> None:
-    """Show what runs did: a summary here, and a page with curves, trees and tasks."""
-    with one_line_errors():
-        from selfplay.report.reading.run_data import read_run
-        from selfplay.report.summary import summary_text
+def _usual_workers(config: "Config") -> int:
+    """Return how many workers a run gets without --workers.
 
+    The built-in model is too small for two threads to help it; it uses cores by workers, where Ray
+    is installed.
+    """
+    from lora_evo.model import choose_device
+    from selfplay.population import all_founders
+
+    small = (config.base, config.engine) == ("nano", "hf")
+    if not small or find_spec("ray") is None or choose_device(config.device).type != "cpu":
+        return 1
+    return min(len(os.sched_getaffinity(0)), len(all_founders(config)))
+
+
+def _require_ray(workers: int | None, ray: str | None) -> None:
+    if (ray is not None or workers not in (None, 1)) and find_spec("ray") is None:
+        raise SelfplayError(
+            "several workers need Ray, which is not installed; type: pip install "
+            "'populab-selfplay[ray]', or leave out --workers and --ray"
+        )
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.option("--html", "page", type=PATH, help="Write one self-contained page.")
+@click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
+def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
+    """Show what runs did: a summary here, and a page that leads with their evaluation."""
+    with one_line_errors():
+        from selfplay import run_report
+        from selfplay.run_record import read_run
+
+        if page is not None:
+            run_report.report(runs, page)
+            click.echo(f"report: {page}", err=as_json)
         if as_json:
             last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
             click.echo(json.dumps(last, indent=1))
-        if page is not None or folder is not None:
-            from selfplay.report.page import save_report_charts, write_report
-
-        if folder is not None:
-            save_report_charts(runs, folder)
-            click.echo(f"charts: {folder}", err=as_json)
-        if page is not None:
-            write_report(runs, page)
-            click.echo(f"report: {page}", err=as_json)
-        if not as_json:
-            for run in runs:
-                click.echo(summary_text(run))
+        else:
+            click.echo("\n\n".join(map(run_report.summary, runs)))
 
 
 @main.command()
-@click.argument("run", type=RUN)
-@click.option("--out", required=True, type=RUN, help="Tasks as JSON Lines.")
-@click.option("--all", "every", is_flag=True, help="Refused proposals too.")
+@click.argument("run", type=PATH)
+@click.option("--out", required=True, type=PATH, help="JSON Lines file to write.")
+@click.option("--all", "every", is_flag=True, help="Write refused proposals, too.")
 def tasks(run: Path, out: Path, every: bool) -> None:
     """Write a run's tasks in the form that `code-verifier check` and `metrics` read."""
     with one_line_errors():
-        from selfplay.records.row_file import read_rows
-        from selfplay.records.task_row import TaskRow
-        from selfplay.run.directory import TASKS, open_config
+        from selfplay.export import export_tasks
 
-        open_config(run)
-        keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
-        more = ("inputs", "outputs", "message", "visible", "rho", "status")
-        rows = [
-            {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
-            for row in read_rows(run / TASKS, TaskRow)
-            if (every and row.program is not None) or row.accepted
-        ]
-        write_text(out, "".join(json.dumps(row) + "\n" for row in rows))
-        click.echo(f"{len(rows)} tasks: {out}")
+        count = export_tasks(run, out, refused=every)
+        click.echo(f"{count} tasks: {out}")
 
 
 @main.command()
-@click.argument("run", type=RUN)
+@click.argument("run", type=PATH)
 @click.argument("member")
-@click.option("--out", required=True, type=RUN, help="A new directory.")
+@click.option("--out", required=True, type=PATH, help="New directory to write.")
 @click.option("--merge", is_flag=True, help="Write base and adapter as one plain model.")
-@click.option("--base", help="Path or hub name that the adapter names; default: the run's.")
+@click.option("--base", help="Path or hub name that the adapter names. Default: the run's.")
 def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> None:
     """Write a member so that PEFT (or, merged, transformers alone) loads it by its path."""
     with one_line_errors():
@@ -182,9 +213,25 @@ def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> 
         click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 
 
+@main.group()
+def nano() -> None:
+    """The built-in base model."""
+
+
+@nano.command("export")
+@click.option("--out", required=True, type=PATH, help="New directory to write.")
+def nano_export(out: Path) -> None:
+    """Write the built-in base model where PEFT, transformers and vLLM load it by its path."""
+    with one_line_errors():
+        from selfplay.export import export_nano
+
+        export_nano(out)
+        click.echo(f"model: {out}")
+
+
 @main.command()
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def presets(name: str | None, as_json: bool) -> None:
     """List the presets, or print one."""
     with one_line_errors():
@@ -196,6 +243,4 @@ def presets(name: str | None, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps(known, indent=1))
         else:
-            width = shutil.get_terminal_size().columns
-            for n, text in known.items():
-                click.echo(f"{n:10} {text}"[:width])
+            click.echo("\n".join(f"{n:10} {text}" for n, text in known.items()))

@@ -1,8 +1,17 @@
-"""Errors a user can mend: each says what was found, what was expected and what to type."""
+"""The errors that a user can mend, and how a command reports them."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from lora_evo import EngineStopped
 
 
 class SelfplayError(ValueError):
-    """Root of the errors that selfplay raises about its input."""
+    """Root of the errors that selfplay raises: what was found, what was expected, what to type."""
 
 
 class ConfigError(SelfplayError):
@@ -11,3 +20,50 @@ class ConfigError(SelfplayError):
 
 class RunDirectoryError(SelfplayError):
     """A run directory that exists, is missing, or does not hold what it should."""
+
+
+@contextmanager
+def one_line_errors(directory: Path | None = None) -> Iterator[None]:
+    """Print what a user can mend as one line and exit.
+
+    1: the work was stopped, as by a full disk. 2: wrong usage. 130: interrupted. directory: of the
+    run, whose resume command is named where it has a checkpoint.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, click.Abort):
+        _stop("interrupted", 130, directory)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _stop(f"{error.strerror or error}{where}", 1, directory)
+    except EngineStopped as error:
+        _stop(str(error), 1, directory)
+    except ValueError as error:
+        if type(error) is ValueError:
+            raise  # a fault of this program keeps its traceback
+        if isinstance(error.__cause__, OSError) and not isinstance(error, SelfplayError):
+            _stop(str(error), 1, directory)
+        _stop(str(error), 2)
+
+
+def _stop(message: str, code: int, directory: Path | None = None) -> None:
+    line = " ".join(part.strip() for part in message.splitlines())
+    if directory is not None and (directory / "checkpoints").is_dir():
+        line += f"; nothing is lost: continue with `selfplay resume {directory}`"
+    click.echo(f"error: {line}", err=True)
+    sys.exit(code)
+
+
+def silence_transformers() -> None:
+    """Keep the model library's progress bars and warnings off the terminal."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    silent: Callable[[], None] = transformers.utils.logging.disable_progress_bar
+    silent()
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or its type's name."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,5 +1,6 @@
-"""Members and the nano base as directories that PEFT, transformers and vLLM load by themselves."""
+"""What other programs load: members and the nano base as directories, tasks as JSON Lines."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +9,11 @@ from pathlib import Path
 
 import torch
 
-from evals.atomic import appearing
-from evals.engine.base_model import load_base_model, resolve
-from lora_evo import LoraEvoError, load_adapter, save_adapter
+from lora_evo import LoraEvoError, appearing, load_adapter, save_adapter, write_text
+from lora_evo.model import load_base_model, merge_adapter, resolve
+from selfplay.directory import TASKS, open_config
 from selfplay.errors import SelfplayError
-from selfplay.run.directory import open_config
+from selfplay.rows import TaskRow, read_rows
 
 
 def export_nano(out: Path) -> None:
@@ -21,7 +22,9 @@ def export_nano(out: Path) -> None:
         shutil.copytree(resolve("nano"), draft, dirs_exist_ok=True)
 
 
-def export_member(run: Path, member: str, out: Path, *, base: str | None, merge: bool) -> str:
+def export_member(
+    run: Path, member: str, out: Path, *, base: str | None = None, merge: bool = False
+) -> str:
     """Write a member of a run into a new directory and return the base that it names.
 
     Without `merge`: a PEFT adapter whose base model is `base`, or the run's (for nano the installed
@@ -38,24 +41,35 @@ def export_member(run: Path, member: str, out: Path, *, base: str | None, merge:
         raise SelfplayError(
             f"{run} has no member {member!r} to export ({error}); it has {', '.join(known)}"
         ) from error
+    if not merge:
+        if out.exists():
+            raise SelfplayError(f"{out} exists; choose another --out")
+        renamed = replace(adapter.config, base_model_name_or_path=named)
+        save_adapter(replace(adapter, config=renamed), out)
+        return named
     with _new_directory(out) as draft:
-        if not merge:
-            save_adapter(
-                replace(adapter, config=replace(adapter.config, base_model_name_or_path=named)),
-                draft,
-                overwrite=True,
-            )
-            return named
         loaded = load_base_model(named, torch.device("cpu"), config.dtype)
-        model, tokenizer = loaded.model, loaded.tokenizer
-        with torch.no_grad():
-            for path, slot in adapter.slots.items():
-                weight = model.get_submodule(path).weight
-                update = slot.scale * (slot.B.float() @ slot.A.float())
-                weight.copy_((weight.float() + update).to(weight.dtype))
-        model.save_pretrained(draft)
-        tokenizer.save_pretrained(draft)
+        merge_adapter(loaded.model, adapter)
+        loaded.model.save_pretrained(draft)
+        loaded.tokenizer.save_pretrained(draft)
     return named
+
+
+def export_tasks(run: Path, out: Path, *, refused: bool = False) -> int:
+    """Write a run's tasks as `code-verifier check` reads them; return how many there are.
+
+    refused: proposals with a program that were not accepted, too.
+    """
+    open_config(run)
+    keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
+    more = ("inputs", "outputs", "message", "visible", "solve_rate", "status")
+    rows = [
+        {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
+        for row in read_rows(run / TASKS, TaskRow)
+        if (refused and row.program is not None) or row.accepted
+    ]
+    write_text(out, "".join(json.dumps(row) + "\n" for row in rows))
+    return len(rows)
 
 
 @contextmanager
@@ -63,7 +77,6 @@ def _new_directory(out: Path) -> Iterator[Path]:
     """Yield a draft that takes the name `out` when the block ends well."""
     if out.exists():
         raise SelfplayError(f"{out} exists; choose another --out")
-    out.parent.mkdir(parents=True, exist_ok=True)
     with appearing(out) as draft:
         draft.mkdir()
         yield draft

@@ -113,7 +113,7 @@ def make_run(directory, *, steps=40, seed=1, mode="populora", drift=1.0, hostile
                     "variables": rng.gauss(2.5 + skill, 0.2),
                 },
                 "coverage": {"structures": structures, "new": new},
-                "rho": [rng.randint(2, 14) for _ in range(6)],
+                "solve_rates": [rng.randint(2, 14) for _ in range(6)],
                 "members": members,
                 "ratings": dict(ratings),
                 "matches": []
@@ -129,7 +129,6 @@ def make_run(directory, *, steps=40, seed=1, mode="populora", drift=1.0, hostile
                 "evolution": evolution,
                 "frac_reward_zero_std": 0.3,
                 "tokens": {"sampled": 20000, "trained": 9000},
-                "memory_mb": 812.5,
                 "seconds": dict(zip(PHASES, (0.02, 1.4, 0.6, 2.4, 1.9, 0.1, 0.3), strict=True)),
             }
         )
@@ -171,7 +170,7 @@ def make_task(rng, step, teacher, student, kind, i, hostile):
         "status": "ok",
         "reason": "",
         "metrics": {"ast_depth": 8, "loc": 6},
-        "rho": None,
+        "solve_rate": None,
         "reward": -1.0,
         "attempts": [],
     }
@@ -208,7 +207,8 @@ def make_task(rng, step, teacher, student, kind, i, hostile):
         }
     )
     answers.append({"thought": "xs ...", "answer": None, "score": 0.0, "count": 1})
-    return task | {"rho": right / 6, "reward": 1 - right / 6 if right else 0.0, "attempts": answers}
+    reward = 1 - right / 6 if right else 0.0
+    return task | {"solve_rate": right / 6, "reward": reward, "attempts": answers}
 
 
 def write_rows(path, rows):
@@ -225,7 +225,7 @@ def charts_in(text):
     data = re.findall(
         r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL
     )
-    return json.loads(data[0])["charts"]
+    return json.loads(data[0])
 
 
 class Page(HTMLParser):

@@ -6,9 +6,9 @@ from zlib import crc32
 
 import numpy as np
 
-from selfplay.config.run_config import config_text
-from selfplay.experiment.design.runs import planned_runs
-from selfplay.run.held_out import held_out_tasks
+from selfplay.config import config_text
+from selfplay.experiment import planned_runs
+from selfplay.tasks import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 
@@ -47,7 +47,7 @@ def write_trial(
     own, solo, last = rng.normal(0, spread), config.mode == "azr", until or config.steps
     students = ["a0"] if solo else [f"s{i}" for i in range(config.students)]
     teachers = [] if solo else [f"t{i}" for i in range(config.teachers)]
-    y = config.yardstick
+    y = config.eval
     tasks = held_out_tasks(y.held_out, y.tasks)
     common = np.random.default_rng(config.seed)
     skill = np.clip(common.normal(0.4, 0.15, len(tasks)), 0, 1)
@@ -72,7 +72,7 @@ def write_trial(
             measured.append(_measured(step, name, "agent" if solo else "student", solved, n, base))
         measured += [_taught(step, name, "teacher") for name in teachers]
     _write(directory / "metrics.jsonl", rows)
-    _write(directory / "yardstick.jsonl", measured)
+    _write(directory / "eval.jsonl", measured)
     if last == config.steps:
         (directory / "checkpoints" / f"step-{last}").mkdir(parents=True)
     return directory

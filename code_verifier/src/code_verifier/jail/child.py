@@ -13,10 +13,10 @@ import marshal
 import os
 import sys
 
+from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
-from code_verifier.jail import modules, proxies
+from code_verifier.jail import modules
 from code_verifier.jail.protocol import FRAME, RESULT_FD, pack_result
-from code_verifier.literals.canonical import canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Finder:
 def prepare(tier: int) -> dict[str, Any]:
     """The names a program starts with; made before the fork, since a child is fresh anyway."""
     names = dict(vars(builtins))
-    for name in proxies.BANNED_NAMES:
+    for name in modules.BANNED_NAMES:
         names.pop(name, None)
     program = type(sys)("program")
-    plain = proxies.plain_sys(program)
+    plain = modules.plain_sys(program)
     real_import = builtins.__import__
     allowed, internal = modules.ALLOWED, modules.INTERNAL
 
@@ -67,11 +67,11 @@ def prepare(tier: int) -> dict[str, Any]:
         raise ImportError(modules.reason(str(name)))
 
     names["__import__"] = guarded_import
-    proxies.guard(names)
+    modules.guard(names)
     if tier == modules.ALL:
-        proxies.guard_print(names, plain)
+        modules.guard_print(names, plain)
     if tier > modules.NONE:
-        proxies.scrub(plain, names)
+        modules.scrub(plain, names)
     sys.modules["program"] = program
     program.__dict__.clear()
     program.__dict__.update({"__name__": "program", "__builtins__": names})

@@ -19,8 +19,8 @@ from typing import Any
 
 from code_verifier.errors import LiteralError
 from code_verifier.jail import confine, policy, protocol
-from code_verifier.literals.literal import parse_arguments
-from code_verifier.literals.syntax import FAILURES, describe
+from code_verifier.literals import parse_arguments
+from code_verifier.syntax import FAILURES, describe
 
 _TIDY = 1000
 

@@ -1,13 +1,22 @@
-"""Standard-library modules a program may import: those that can be used purely.
+"""The standard-library modules that a program may import, and what it sees of the others.
 
 A module that is deterministic only when used well (random with a seed, datetime arithmetic) is
 on the list: the repeated executions decide, not the list. Fork servers come in three tiers by
 what they preload, because forking costs by what is loaded: nothing, the common modules, all.
+
+Allowed modules hold references to others (`random._os`, `collections._sys`), which are replaced by
+stand-ins with the harmless part only. Like the policy this is no boundary: it turns most attempts
+into plain exceptions early, and keeps frames, hooks and the list of all modules out of sight.
 """
 
 from __future__ import annotations
 
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 _COMMON = """
     __future__ bisect collections copy functools heapq itertools math operator re string typing
@@ -39,7 +48,6 @@ SYS_NAMES = frozenset(_SYS_NAMES.split())
 COMMON = frozenset(_COMMON.split())
 ALLOWED = frozenset(_ALLOWED.split()) | COMMON
 NONE, SOME, ALL = range(3)
-TIERS = 3
 
 
 def may_import(name: str) -> bool:
@@ -84,3 +92,139 @@ def preload(tier: int) -> None:
 def reason(name: str) -> str:
     """Why the import of `name` is refused."""
     return f"import of {name!r} is not allowed: only pure standard-library modules are"
+
+
+_NAMES = "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
+_ATTRIBUTES = """
+    __subclasses__ __globals__ __builtins__ __code__ __closure__ __import__ __loader__ __spec__
+    __reduce__ __reduce_ex__ f_back f_globals f_locals f_builtins f_code tb_frame tb_next
+    gi_frame gi_code cr_frame cr_code ag_frame ag_code
+"""
+BANNED_NAMES = frozenset(_NAMES.split())
+BANNED_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
+"""Names that only an escape needs. See `policy`."""
+_Module: type[ModuleType] = type(sys)
+_INTROSPECTION = """
+    _getframe _current_frames _current_exceptions currentframe stack trace getouterframes
+    getinnerframes settrace setprofile addaudithook modules path meta_path path_hooks
+    start_new_thread exit_thread interrupt_main
+"""
+_HIDDEN = BANNED_ATTRIBUTES | frozenset(_INTROSPECTION.split())
+_OPENING = frozenset({"io", "_io", "codecs", "builtins"})  # whose `open` is the built-in one
+_UNTOUCHED = ("importlib", "_frozen_importlib", "zipimport", "os", "posix", "code_verifier")
+_KEPT = frozenset({"urandom", "fspath", "name", "PathLike"})  # of os
+
+
+class _Bound:
+    def method(self) -> None: ...
+
+
+_Method: Any = type(_Bound().method)
+
+
+def guard(names: dict[str, Any]) -> None:
+    """Have the names of a program look up no attribute that only an escape needs."""
+    hidden = BANNED_ATTRIBUTES
+
+    def refuse(name: Any) -> None:
+        if isinstance(name, str) and str.__str__(name) in hidden:
+            raise AttributeError(f"attribute {str.__str__(name)!r} is out of reach")
+
+    def guarded(real: Any) -> Any:
+        def own(_: Any, object: Any, name: str, /, *value: Any) -> Any:
+            refuse(name)
+            return real(object, name, *value)
+
+        own.__name__ = own.__qualname__ = real.__name__
+        return _Method(own, ...)  # takes no attributes, like the real one
+
+    for function in (getattr, hasattr, setattr, delattr):
+        names[function.__name__] = guarded(function)
+    _guard_operator(refuse)
+    formatting: Any = sys.modules.get("string")
+    if formatting is not None:
+        formatting.__dict__["getattr"] = names["getattr"]  # for Formatter.get_field
+
+
+def _guard_operator(refuse: Any) -> None:
+    module: Any = sys.modules.get("operator")
+    if module is None:
+        return
+    real_attrgetter, real_methodcaller = module.attrgetter, module.methodcaller
+
+    def attrgetter(*names: str) -> Any:
+        for name in names:
+            if isinstance(name, str):
+                for part in str.split(name, "."):
+                    refuse(part)
+        return real_attrgetter(*names)
+
+    def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Any:
+        refuse(name)
+        return real_methodcaller(name, *args, **kwargs)
+
+    module.attrgetter, module.methodcaller = attrgetter, methodcaller
+
+
+def guard_print(names: dict[str, Any], plain: ModuleType) -> None:
+    """Have `print` write to the `sys.stdout` that programs see and may replace."""
+    real_print = print
+
+    def own_print(_: Any, /, *values: Any, file: Any = None, **options: Any) -> None:
+        target = file if file is not None else plain.__dict__.get("stdout")
+        if target is not None:
+            real_print(*values, file=target, **options)
+
+    own_print.__name__ = own_print.__qualname__ = "print"
+    names["print"] = _Method(own_print, ...)
+
+
+def plain_sys(program: ModuleType) -> ModuleType:
+    """The harmless part of `sys`; its list of modules holds those that programs may import."""
+    module = _Module("sys")
+    for name in SYS_NAMES:
+        if hasattr(sys, name):
+            setattr(module, name, getattr(sys, name))
+    for name in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"):
+        setattr(module, name, None)
+    own: dict[str, ModuleType] = {"program": program, "sys": module}
+    for name, found in list(sys.modules.items()):
+        if name.partition(".")[0] in ALLOWED and name != "sys" and isinstance(found, _Module):
+            own[name] = found
+    module.__dict__.update(argv=[""], path=[], modules=own)
+    return module
+
+
+def scrub(plain: ModuleType, names: dict[str, Any]) -> None:
+    """Replace the modules that loaded modules hold by their harmless parts."""
+    known: dict[str, ModuleType] = {"sys": plain, "builtins": _Module("builtins")}
+    known["builtins"].__dict__.update(names)
+    for name, module in list(sys.modules.items()):
+        if not isinstance(module, _Module) or name in ("sys", "builtins"):
+            continue
+        if name.partition(".")[0] in _UNTOUCHED:
+            continue
+        space = module.__dict__
+        for key in ("__loader__", "__spec__"):
+            space[key] = None
+        for key, value in list(space.items()):
+            if isinstance(value, _Module) and value.__name__.partition(".")[0] not in ALLOWED:
+                space[key] = known.get(value.__name__) or _part(value, known)
+            elif isinstance(value, _Module) and value is sys:
+                space[key] = plain
+
+
+def _part(module: ModuleType, known: dict[str, ModuleType]) -> ModuleType:
+    """A copy of a module without what it has hidden and without the modules it holds."""
+    part = known[module.__name__] = _Module(module.__name__)
+    for key, value in module.__dict__.items():
+        if key in _HIDDEN or key.startswith("__") or isinstance(value, _Module):
+            continue
+        if module.__name__ in _OPENING and key in BANNED_NAMES:
+            continue
+        if module.__name__ in ("os", "posix") and key not in _KEPT:
+            continue
+        part.__dict__[key] = value
+    if module.__name__ == "os":
+        part.__dict__["path"] = _part(sys.modules["posixpath"], known)
+    return part

@@ -28,6 +28,10 @@ EXAMINED = struct.Struct("<BBIIH")  # status, flags, bytes of reason, bytes of c
 RESULT = struct.Struct("<BI")  # status, bytes that follow
 FRAME = struct.Struct("<16sI")
 
+# Of a script's reply: ending, the call that ran (from 1 on), seconds, bytes of the reason.
+HEAD = struct.Struct("<BIdH")
+ENDINGS = ("left", "cpu", "total", "idle", "memory", "flood", "raised", "crash", "fault")
+
 STATUSES = (
     *("ok", "syntax_error", "banned", "exception", "timeout", "memory", "not_literal"),
     *("too_long", "violation", "sandbox_error", "missing_module", "unordered"),
@@ -76,7 +80,7 @@ def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes
 
 
 def receive_config() -> dict[str, Any]:
-    """The first frame; without one, nobody wants this process any more, and it ends."""
+    """The first frame; without one the caller is gone, and the process ends."""
     body = receive()
     if body is None:
         os._exit(0)

@@ -13,7 +13,7 @@ import sys
 import time
 from os import urandom
 
-from code_verifier.jail import child, clock, confine, entropy, layout, modules, protocol, vdso
+from code_verifier.jail import child, confine, modules, nondeterminism, protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,16 +41,16 @@ class Server:
         self.limits: dict[str, Any] = config["limits"]
         self.cpu_s = float(self.limits["cpu_s"])
         self.wall_s = float(self.limits["wall_s"])
-        clock.install(config["index"], self.wall_s)
+        nondeterminism.install_clocks(config["index"], self.wall_s)
         modules.preload(config["tier"])
-        entropy.install(config["index"])
+        nondeterminism.install_entropy(config["index"])
         sys.set_int_max_str_digits(self.limits["int_digits"])
-        hidden = vdso.disable()
+        hidden = confine.disable_vdso()
         self.layers = confine.confine(config["jail_dir"], self.limits["memory_mb"] * 2**20)
         self.filter = None
         if config["filter"] is not None:
             self.filter, self._filter_memory = confine.load_filter(config["filter"])
-            if not self._try_filter(self.filter):
+            if not confine.filter_works(self.filter):
                 self.filter = None
         self.layers["seccomp"] = self.filter is not None
         self.layers["clocks"] = hidden and self.filter is not None
@@ -66,14 +66,7 @@ class Server:
         self.poller.register(0, 0)  # hang-up only: the caller is gone
         gc.collect()
         gc.freeze()
-        layout.shuffle(config["index"])
-
-    def _try_filter(self, program: confine.Filter) -> bool:
-        """Whether a child under the filter still lives to leave by itself."""
-        pid = confine.libc.fork()
-        if pid == 0:
-            os._exit(0 if confine.install_filter(program) else 1)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        nondeterminism.shuffle_memory(config["index"])
 
     def execute(self, request: bytes) -> None:
         """Fork a child for the request, and send its results."""
@@ -96,12 +89,12 @@ class Server:
         wall_ms = (_now() - started) * 1000.0
         os.close(reader)
         if _is_answer(data, nonce, count):
-            _kill(pid)
+            confine.kill_session(pid)
             protocol.send(protocol.REPLY.pack(wall_ms, 0, count) + data[protocol.FRAME.size :])
             os.waitpid(pid, 0)
             return
         if not in_time:
-            _kill(pid)
+            confine.kill_session(pid)
         _, status, usage = os.wait4(pid, 0)
         cpu_spent = usage.ru_utime + usage.ru_stime >= self.cpu_s
         name, reason = self._ending(status, in_time, cpu_spent, data, limit)
@@ -200,14 +193,3 @@ def _is_answer(data: bytes, nonce: bytes, count: int) -> bool:
         return False
     results = protocol.unpack_results(data, protocol.FRAME.size, count)
     return results is not None and all(status in _OF_CHILD for status, _ in results)
-
-
-def _kill(pid: int) -> None:
-    """End a child with its session; it may be too young to have one, or gone already."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            return

@@ -1,55 +1,98 @@
-"""The commands that write a child: `lora-evo mutate`, `cross` and `resize`."""
+"""Commands that make children: `lora-evo operators`, `mutate`, `cross`, `verify`."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lora_evo.breeding.child_directory import cross_directory, mutate_directory, resize_directory
-from lora_evo.breeding.lineage import Lineage
-from lora_evo.commands.frame import FOLDER, change_text, counter, json_option, print_json
+from lora_evo.commands.terminal import (
+    FOLDER,
+    change_text,
+    counter,
+    json_option,
+    print_json,
+    print_table,
+)
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.lookup import check_names, find_operator
+from lora_evo.lineage import Lineage
+from lora_evo.operators.catalogue import OPERATORS
 from lora_evo.operators.operator import Operator
-
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-
-
-def _birth_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        json_option,
-        overwrite_option,
-        click.option("--threads", type=int, default=1, show_default=True, help="Same child."),
-        click.option("--set", "settings", multiple=True, metavar="K=V", help="A parameter."),
-        click.option("--seed", type=int, required=True, help="At least 0."),
-        click.option("--out", type=FOLDER, required=True, help="The child's new directory."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.command()
-@click.argument("operator")
+@click.argument("name", required=False, type=click.Choice(list(OPERATORS)), metavar="[NAME]")
+@json_option
+def operators(name: str | None, as_json: bool) -> None:
+    """List the operators, or describe the one called NAME: formula, source, what it preserves."""
+    if name is not None:
+        operator = OPERATORS[name]
+        if as_json:
+            print_json({**_operator_row(operator), "description": operator.description})
+        else:
+            click.echo(_operator_text(operator))
+    elif as_json:
+        print_json([_operator_row(operator) for operator in OPERATORS.values()])
+    else:
+        header = ("name", "kind", "strength", "parameters", "what it does")
+        rows = [
+            (
+                operator.name,
+                operator.kind,
+                "-" if operator.default_strength is None else f"{operator.default_strength:g}",
+                _parameters(operator) or "-",
+                operator.summary,
+            )
+            for operator in OPERATORS.values()
+        ]
+        print_table(header, rows, left=len(header))
+        click.echo("More about one of them: lora-evo operators NAME")
+
+
+def _child_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    names = [operator.name for operator in OPERATORS.values() if operator.kind == kind]
+    options = (
+        click.argument("operator", type=click.Choice(names), metavar="OPERATOR"),
+        click.option("--out", type=FOLDER, required=True, help="New directory for the child."),
+        click.option("--seed", type=int, required=True, help="Random seed."),
+        click.option(
+            "--set", "settings", multiple=True, metavar="K=V",
+            help="A parameter of the operator, for example level=layer; may be repeated.",
+        ),
+        click.option("--overwrite", is_flag=True, help="Replace an existing output."),
+        json_option,
+    )  # fmt: skip
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+@click.command()
+@_child_options("mutation")
 @click.argument("parent", type=FOLDER)
 @click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
-@_birth_options
 def mutate(
     operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
 ) -> None:
-    """Write a mutated child of PARENT to --out."""
-    options |= _settings(find_operator(operator, "mutation"), settings)
+    """Write a mutated child of PARENT to --out; `lora-evo operators` lists the operators."""
+    from lora_evo.children import mutate_directory
+
+    options |= _parameters_from(OPERATORS[operator], settings)
     with counter(operator) as progress:
         lineage = mutate_directory(operator, parent, out, progress=progress, **options)
-    _print_birth(lineage, out, as_json)
+    _print_child(lineage, out, as_json)
 
 
 @click.command()
-@click.argument("operator")
+@_child_options("crossover")
 @click.argument("parents", type=FOLDER, nargs=-1, required=True)
-@click.option("--weights", metavar="W,W,...", help="One number for each parent.")
-@_birth_options
+@click.option("--weights", metavar="W,W,...", help="A weight for each parent, for example 1,3.")
 def cross(
     operator: str,
     parents: tuple[Path, ...],
@@ -60,60 +103,64 @@ def cross(
     **options: Any,
 ) -> None:
     """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
-    options |= _settings(find_operator(operator, "crossover"), settings)
-    try:
-        options["weights"] = (
-            None if weights is None else [float(word) for word in weights.split(",")]
-        )
-    except ValueError as error:
-        raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
+    from lora_evo.children import cross_directory
+
+    options |= _parameters_from(OPERATORS[operator], settings)
+    if weights is not None:
+        try:
+            options["weights"] = [float(word) for word in weights.split(",")]
+        except ValueError as error:
+            raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
     with counter(operator) as progress:
         lineage = cross_directory(operator, parents, out, progress=progress, **options)
-    _print_birth(lineage, out, as_json)
+    _print_child(lineage, out, as_json)
 
 
 @click.command()
-@click.argument("parent", type=FOLDER)
-@click.option("--rank", type=int, required=True, help="The rank of every module, at least 1.")
-@click.option("--out", type=FOLDER, required=True, help="The new directory.")
-@click.option("--alpha", type=float, help="A new alpha; without it every module keeps its scale.")
-@click.option("--seed", type=int, default=0, show_default=True, help="For new rows of A.")
-@overwrite_option
+@click.argument("child", type=FOLDER)
+@click.argument("parents", type=FOLDER, nargs=-1)
 @json_option
-def resize(parent: Path, rank: int, out: Path, as_json: bool, **options: Any) -> None:
-    """Write PARENT at another rank to --out: the nearest update below, the same one above."""
-    record = resize_directory(parent, out, rank=rank, **options)
+def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
+    """Make CHILD again from its lineage and compare bit for bit.
+
+    PARENTS are adapters or folders to search; by default the folder that holds CHILD.
+    """
+    from lora_evo.verification import verify as verify_child
+
+    with counter("verifying") as progress:
+        result = verify_child(child, list(parents) or None, progress=progress)
     if as_json:
-        print_json(record.to_dict())
-        return
-    worst = max(record.modules, key=lambda path: record.modules[path].truncation_loss)
-    click.echo(
-        f"{out}: rank {rank} on {len(record.modules)} modules; truncation lost "
-        f"{record.relative_change or 0:.3g} of the update's norm"
-        + (f", at most {record.truncation_loss:.3g} ({worst})" if record.truncation_loss else "")
-    )
+        print_json(result.to_dict())
+    elif result.identical:
+        click.echo(f"{child}: identical to the child made again from its parents")
+    else:
+        click.echo(f"{child}: NOT verified")
+        for problem in result.problems:
+            click.echo(f"  {problem}")
+        if result.difference is not None:
+            click.echo(f"  relative distance to the child made again: {result.difference:.3g}")
+    if not result.identical:
+        sys.exit(1)
 
 
-def _settings(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]:
-    """`k=v` words as parameters; a value is JSON where it parses, else text."""
+def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]:
+    """Return `k=v` words as parameters; a value is JSON where it parses, else text."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, found, text = pair.partition("=")
-        if not found or not name.isidentifier():
-            raise LoraEvoError(f"--set {pair}: expected NAME=VALUE")
-        if name in values:
-            raise LoraEvoError(f"--set {pair}: {name} is given twice")
-        if name in ("seed", "strength", "weights", "threads", "overwrite"):
-            raise LoraEvoError(f"--set {pair}: {name} has an option of its own, --{name}")
+        if not found or name in values:
+            raise LoraEvoError(f"--set {pair}: expected NAME=VALUE, each name once")
+        if name not in operator.defaults:
+            known = ", ".join(operator.defaults) or "none"
+            raise LoraEvoError(f"{operator.name} has no parameter {name!r}; it has: {known}")
         try:
             values[name] = json.loads(text)
         except ValueError:
             values[name] = text
-    check_names(operator, values)
     return values
 
 
-def _print_birth(record: Lineage, out: Path, as_json: bool) -> None:
+def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
     if as_json:
         print_json(record.to_dict())
         return
@@ -122,3 +169,39 @@ def _print_birth(record: Lineage, out: Path, as_json: bool) -> None:
         f"{len(record.modules)} modules, relative change {change_text(record.relative_change)}, "
         f"optimiser moments {'valid' if record.moments_valid else 'to be reset'}"
     )
+
+
+def _operator_row(operator: Operator) -> dict[str, Any]:
+    fields = ("name", "kind", "summary", "preserves", "moments")
+    return {
+        **{field: getattr(operator, field) for field in fields},
+        "strength": operator.default_strength,
+        "parameters": dict(operator.defaults),
+    }
+
+
+def _operator_text(operator: Operator) -> str:
+    verb = "mutate" if operator.kind == "mutation" else "cross"
+    strength = "none"
+    if operator.default_strength is not None:
+        strength = f"--strength {operator.default_strength:g}, relative change of the update"
+    return f"""{operator.name}: {operator.summary}
+
+{operator.description}
+
+kind        {operator.kind} (lora-evo {verb} {operator.name} ...)
+preserves   {operator.preserves}
+moments     {operator.moments} (of the optimiser)
+strength    {strength}
+parameters  {_parameters(operator) or "none"} (--set NAME=VALUE)"""
+
+
+def _parameters(operator: Operator) -> str:
+    return " ".join(
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={_word(value)}"
+        for name, value in operator.defaults.items()
+    )
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

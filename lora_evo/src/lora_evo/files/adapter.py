@@ -1,30 +1,42 @@
-"""An adapter in memory: a configuration, and one pair of factors per module."""
+"""Adapters in memory: a configuration and one pair of factors per module; loaded and saved."""
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import torch
 
+from lora_evo.atomic import appearing_directory
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter_config import AdapterConfig
-from lora_evo.files.layout import LINEAR, Layout
+from lora_evo.files.config import AdapterConfig, check_pair
+from lora_evo.files.directory import (
+    CONFIG_FILE,
+    AdapterFiles,
+    PathLike,
+    combine,
+    naming,
+    open_files,
+    tensor_names,
+)
+from lora_evo.files.tensor_file import WEIGHTS_FILE, TensorInfo, TensorWriter
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """The factors of one module; its update as a matrix is `scale * B @ A`."""
+    """The factors of one linear layer; its update is `scale * B @ A` [out, in]."""
 
     A: torch.Tensor
-    """[r, n], for every kind of layer; n = in for a linear one."""
+    """[r, in]."""
     B: torch.Tensor
-    """[m, r]; m = out for a linear layer."""
+    """[out, r]."""
     scale: float
-    layout: Layout = LINEAR
-    """The kind of layer, and how the factors lie in the file."""
 
     @property
     def rank(self) -> int:
@@ -48,7 +60,7 @@ class Adapter:
         if not self.slots:
             raise LoraEvoError("the adapter has no slots: it would change no module")
         for path, slot in self.slots.items():
-            check_slot(self.config, path, slot)
+            _check_slot(self.config, path, slot)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -56,7 +68,7 @@ class Adapter:
         return tuple(sorted(self.slots))
 
     def slot(self, path: str) -> Slot:
-        """The slot at `path`, after a check for NaN and infinity."""
+        """Return the slot at `path`, after a check for NaN and infinity."""
         check_finite(path, self.slots[path])
         return self.slots[path]
 
@@ -73,17 +85,105 @@ class SlotSource(Protocol):
     def slot(self, path: str) -> Slot: ...
 
 
-def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
-    """Refuse a slot whose shapes, dtype, rank or scale do not fit its configuration."""
-    check_shapes(config, path, tuple(slot.A.shape), tuple(slot.B.shape))
-    if slot.A.shape[1] % math.prod(slot.layout.kernel):
-        raise LoraEvoError(
-            f"lora_A of {path} is {list(slot.A.shape)}, which is not a multiple of its layout's "
-            f"kernel {list(slot.layout.kernel)}"
-        )
+@dataclass(frozen=True)
+class AdapterReader(AdapterFiles):
+    """An opened adapter directory whose values are read slot by slot."""
+
+    def slot(self, path: str) -> Slot:
+        """Read, check and return the slot at `path`."""
+        with naming(self.directory):
+            a, b = (self._tensor(name) for name in tensor_names(path))
+            slot = Slot(a, b, self.config.scale(path))
+            check_finite(path, slot)
+        return slot
+
+    def layout(self) -> dict[str, TensorInfo]:
+        """Return type and shape of every tensor by name."""
+        return {name: file.infos[name] for name, file in self.files.items()}
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        info = self.files[name].infos[name]
+        payload = torch.empty(info.size, dtype=torch.uint8)  # torch aligns it to 64 bytes
+        self.files[name].read_into(name, payload.numpy().data)
+        return payload.view(_DTYPES[info.dtype]).reshape(info.shape)
+
+
+@contextmanager
+def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
+    """Open a PEFT LoRA directory, its weights in one file or in shards.
+
+    Raises `LoraEvoError` for what cannot be used.
+    """
+    with open_files(directory) as found:
+        yield AdapterReader(found.directory, found.config, found.paths, found.files)
+
+
+def load_adapter(directory: PathLike) -> Adapter:
+    """Read a PEFT LoRA directory whole."""
+    with open_adapter(directory) as reader:
+        return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
+
+
+def save_adapter(adapter: Adapter, directory: PathLike, *, overwrite: bool = False) -> None:
+    """Write a PEFT LoRA directory atomically; refuses an existing one unless `overwrite`.
+
+    With `overwrite`, other files of the directory (such as lineage.json) stay.
+    """
+    for path, slot in adapter.slots.items():
+        check_finite(path, slot)
+    layout = {
+        name: TensorInfo(_NAMES[factor.dtype], tuple(factor.shape))
+        for path, slot in adapter.slots.items()
+        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
+    }
+    with appearing_directory(Path(directory), overwrite=overwrite) as draft:
+        write_adapter(draft, adapter.config, layout, adapter.slots.items())
+
+
+def write_adapter(
+    folder: Path,
+    config: AdapterConfig,
+    layout: Mapping[str, TensorInfo],
+    slots: Iterable[tuple[str, Slot]],
+) -> None:
+    """Write configuration and weights into `folder`; slots come one by one, in any order."""
+    (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
+    with closing(TensorWriter(folder / WEIGHTS_FILE, layout)) as writer:
+        for path, slot in slots:
+            for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True):
+                writer.write(name, _bytes_of(factor))
+
+
+def adapter_hash(adapter: Adapter) -> str:
+    """Return the content hash of an adapter: the `content_hash` of its saved directory."""
+    return combine(adapter.config, {path: slot_digest(s) for path, s in adapter.slots.items()})
+
+
+def slot_digest(slot: Slot) -> str:
+    """Return the SHA-256 of both factors of a slot: dtype, shape and bytes."""
+    digest = hashlib.sha256()
+    for factor in (slot.A, slot.B):
+        digest.update(f"{factor.dtype}{list(factor.shape)}".encode())
+        digest.update(_bytes_of(factor))
+    return digest.hexdigest()
+
+
+def check_finite(path: str, slot: Slot) -> None:
+    """Refuse NaN and infinity, naming the tensor."""
     for name, factor in (("A", slot.A), ("B", slot.B)):
-        if factor.dtype not in DTYPES:
-            given, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *DTYPES))
+        if not _all_finite(factor):
+            bad = int((~torch.isfinite(factor)).sum())
+            raise LoraEvoError(
+                f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
+                "go back to a checkpoint from before training diverged"
+            )
+
+
+def _check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
+    check_pair(config, path, tuple(slot.A.shape), tuple(slot.B.shape))
+    for name, factor in (("A", slot.A), ("B", slot.B)):
+        if factor.dtype not in _NAMES:
+            given, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *_NAMES))
             raise LoraEvoError(
                 f"lora_{name} of {path} is {given}; expected one of {', '.join(known)}"
             )
@@ -95,34 +195,8 @@ def check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
         )
 
 
-def check_shapes(config: AdapterConfig, path: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    """Refuse shapes of (flattened) factors that are not a pair of the configured rank."""
-    if len(a) != 2 or len(b) != 2:
-        raise LoraEvoError(
-            f"{path} has A of shape {list(a)} and B of shape {list(b)}; a slot holds matrices, "
-            "[r, n] and [m, r]: flatten the kernel and set the slot's layout"
-        )
-    if a[0] != b[1]:
-        raise LoraEvoError(
-            f"the pair of {path} does not fit together: lora_A is {list(a)}, lora_B is {list(b)}; "
-            "expected [r, in] and [out, r] with one r"
-        )
-    if 0 in a or 0 in b:
-        raise LoraEvoError(f"{path} is empty: lora_A is {list(a)}, lora_B is {list(b)}")
-    if a[0] != config.rank(path):
-        raise LoraEvoError(
-            f"{path} has rank {a[0]}, but the configuration says {config.rank(path)}; "
-            "set r or rank_pattern to what the weights hold"
-        )
-    if not config.targets(path):
-        raise LoraEvoError(
-            f"the weights hold {path}, which target_modules does not name; PEFT would drop it "
-            "silently: add it to target_modules"
-        )
-
-
-def all_finite(factor: torch.Tensor) -> bool:
-    """Whether no value is NaN or infinite.
+def _all_finite(factor: torch.Tensor) -> bool:
+    """Return whether no value is NaN or infinite.
 
     One sum tells: NaN and infinity survive every addition. Only where it is not finite itself,
     which an overflow of large values can cause too, every value is looked at.
@@ -133,12 +207,7 @@ def all_finite(factor: torch.Tensor) -> bool:
     return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
 
 
-def check_finite(path: str, slot: Slot) -> None:
-    """Refuse NaN and infinity, naming the tensor."""
-    for name, factor in (("A", slot.A), ("B", slot.B)):
-        if not all_finite(factor):
-            bad = int((~torch.isfinite(factor)).sum())
-            raise LoraEvoError(
-                f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
-                "go back to a checkpoint from before training diverged"
-            )
+def _bytes_of(factor: torch.Tensor) -> memoryview:
+    flat = factor.detach().cpu().contiguous().reshape(-1)
+    payload: memoryview = flat.view(torch.uint8).numpy().data
+    return payload

@@ -1,150 +1,196 @@
-"""PEFT adapter directories: opened for streaming, loaded whole, saved, hashed."""
+"""PEFT adapter directories: opened and checked, hashed, found in folders; without torch."""
 
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
-import torch
-
 from lora_evo.errors import FileDamage, LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot, check_finite
-from lora_evo.files.adapter_config import AdapterConfig
-from lora_evo.files.atomic import directory_in_place_of
-from lora_evo.files.content_hash import combine, slot_digest
-from lora_evo.files.layout import Layout
-from lora_evo.files.shards import WEIGHTS_FILE, open_weights
-from lora_evo.files.tensor_file import TensorFile, TensorWriter
-from lora_evo.files.tensor_names import layouts_in, tensor_names
+from lora_evo.files.config import AdapterConfig, check_pair
+from lora_evo.files.tensor_file import ITEM_SIZES, WEIGHTS_FILE, TensorFile, open_weights
 
 CONFIG_FILE = "adapter_config.json"
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
-"""Told how many modules of how many are done."""
-Tensors = list[tuple[str, torch.dtype, tuple[int, ...]]]
+"""Called with the number of modules done and that of all modules."""
+
+_PREFIX = "base_model.model."
+_KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
+_OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
+_REASONS = {
+    "lora_embedding_": "it adapts an embedding; only linear layers can be read",
+    "lora_magnitude_vector": "it belongs to DoRA; fold the adapter into the base model",
+    "modules_to_save": "it is a whole trained module; train without modules_to_save",
+    "token_adapter": "it holds trained embedding rows; train without trainable_token_indices",
+    "base_layer": _OF_BASE,
+    "embed_tokens.weight": _OF_BASE,
+    "lm_head.weight": _OF_BASE,
+    ".bias": "it is a bias; train with bias='none'",
+}
+_STORED = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
-class AdapterReader:
-    """An opened adapter directory: layout checked, values read slot by slot."""
+class AdapterFiles:
+    """An opened adapter directory: names, shapes and types are checked, values are not read."""
 
     directory: Path
     config: AdapterConfig
-    layouts: Mapping[str, Layout]
-    """Of every module, in sorted order of their paths."""
+    paths: tuple[str, ...]
+    """Module paths in sorted order."""
     files: Mapping[str, TensorFile]
     """The open file of every tensor."""
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Module paths in sorted order."""
-        return tuple(self.layouts)
-
-    def layout(self, config: AdapterConfig) -> Tensors:
-        """Names, dtypes and shapes of all tensors, not read, at the ranks of `config`."""
-        found = []
-        with _naming(self.directory):
-            for path, layout in self.layouts.items():
-                for axis, name in enumerate(tensor_names(path, layout)):  # A [r, n], B [m, r]
-                    shape = list(self.files[name].infos[name].shape)
-                    shape[axis] = config.rank(path)
-                    found.append((name, self.files[name].dtype(name), tuple(shape)))
-        return found
-
-    def slot(self, path: str) -> Slot:
-        """Read, check and return the slot at `path`."""
-        layout = self.layouts[path]
-        with _naming(self.directory):
-            a, b = (self.files[name].read(name) for name in tensor_names(path, layout))
-            slot = Slot(a.flatten(1), b.flatten(1), self.config.scale(path), layout)
-            check_finite(path, slot)
-        return slot
-
 
 @contextmanager
-def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
-    """Open a PEFT LoRA directory, its weights in one file or in shards.
-
-    Every fault of its layout raises `LoraEvoError` naming it.
-    """
+def open_files(directory: PathLike) -> Iterator[AdapterFiles]:
+    """Open a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
     folder = Path(directory)
-    if not folder.is_dir():
-        raise LoraEvoError(f"{folder} is not a folder; expected a PEFT adapter directory")
     if not (folder / CONFIG_FILE).is_file():
-        raise LoraEvoError(f"{folder} has no {CONFIG_FILE}; expected a PEFT adapter directory")
+        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
+        raise LoraEvoError(f"{folder} {what}; expected a PEFT adapter directory")
     with ExitStack() as stack:
-        with _naming(folder):
+        with naming(folder):
             try:
                 text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
             except UnicodeDecodeError as error:
                 raise FileDamage(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
             config = AdapterConfig.from_json(text)
             files = open_weights(folder, stack)
-            shapes = {name: file.infos[name].shape for name, file in files.items()}
-            layouts = layouts_in(config, shapes, WEIGHTS_FILE)
-        yield AdapterReader(folder, config, layouts, files)
-
-
-def load_adapter(directory: PathLike) -> Adapter:
-    """Read a PEFT LoRA directory whole."""
-    with open_adapter(directory) as reader:
-        return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
-
-
-def save_adapter(adapter: Adapter, directory: PathLike, *, overwrite: bool = False) -> None:
-    """Write a PEFT LoRA directory atomically; refuses an existing one unless `overwrite`.
-
-    With `overwrite`, other files of the directory (such as lineage.json) stay.
-    """
-    for path, slot in adapter.slots.items():
-        check_finite(path, slot)
-    with directory_in_place_of(Path(directory), overwrite=overwrite) as draft:
-        write_adapter(draft, adapter.config, layout_of(adapter.slots), adapter.slots.items())
-
-
-def content_hash(directory: PathLike) -> str:
-    """Hash of an adapter directory's configuration and weights (not of its lineage).
-
-    Independent of the order of tensors in the file and of target modules in the configuration.
-    """
-    with open_adapter(directory) as reader:
-        digests = {path: slot_digest(reader.slot(path)) for path in reader.paths}
-        return combine(reader.config, digests)
-
-
-def write_adapter(
-    folder: Path, config: AdapterConfig, layout: Tensors, slots: Iterable[tuple[str, Slot]]
-) -> None:
-    """Write configuration and weights into `folder`; slots come one by one, in any order."""
-    (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
-    with closing(TensorWriter(folder / WEIGHTS_FILE, layout)) as writer:
-        for path, slot in slots:
-            for name, shape, factor in _stored(path, slot):
-                writer.write(name, factor.reshape(shape))
-        writer.finish()
-
-
-def layout_of(slots: Mapping[str, Slot]) -> Tensors:
-    """Names, dtypes and shapes of the tensors that hold these slots."""
-    return [
-        (name, factor.dtype, shape)
-        for path, slot in slots.items()
-        for name, shape, factor in _stored(path, slot)
-    ]
-
-
-def _stored(path: str, slot: Slot) -> Iterator[tuple[str, tuple[int, ...], torch.Tensor]]:
-    """Name, shape in the file and flattened values of both factors."""
-    shapes = slot.layout.stored(slot.A.shape, slot.B.shape)
-    yield from zip(tensor_names(path, slot.layout), shapes, (slot.A, slot.B), strict=True)
+            paths = _checked_paths(config, files)
+        yield AdapterFiles(folder, config, paths, files)
 
 
 @contextmanager
-def _naming(folder: Path) -> Iterator[None]:
-    """Put the adapter's folder in front of refusals raised inside."""
+def naming(folder: Path) -> Iterator[None]:
+    """Put the adapter's folder in front of the errors raised inside."""
     try:
         yield
     except LoraEvoError as error:
         raise type(error)(f"{folder}: {error}") from error
+
+
+def tensor_names(path: str) -> tuple[str, str]:
+    """Return the names that PEFT gives to A and B of the module at `path`."""
+    return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
+
+
+def content_hash(directory: PathLike) -> str:
+    """Return the hash of an adapter directory's configuration and weights (not of its lineage).
+
+    It does not depend on the order of tensors in the file and of target modules.
+    """
+    digests = {}
+    with open_files(directory) as adapter:
+        for path in adapter.paths:
+            digest = hashlib.sha256()
+            for name in tensor_names(path):
+                file = adapter.files[name]
+                info, payload = file.infos[name], bytearray(file.infos[name].size)
+                with naming(adapter.directory):
+                    file.read_into(name, memoryview(payload))
+                # The words are torch's, so that a slot in memory has the same digest.
+                digest.update(f"torch.{_STORED[info.dtype]}{list(info.shape)}".encode())
+                digest.update(payload)
+            digests[path] = digest.hexdigest()
+        return combine(adapter.config, digests)
+
+
+def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
+    """Return the content hash of an adapter from its configuration and its slots' digests."""
+    digest = hashlib.sha256(config.fingerprint())
+    for path in sorted(digests):
+        digest.update(f"\n{path} {digests[path]}".encode())
+    return "sha256:" + digest.hexdigest()
+
+
+def adapter_folders(roots: Iterable[Path]) -> list[Path]:
+    """Return every adapter directory at or below the roots, sorted, without hidden ones."""
+    found: dict[Path, Path] = {}
+    for root in roots:
+        if not root.is_dir():
+            raise LoraEvoError(f"{root} is not a folder; expected an adapter or a folder of them")
+        for file in sorted(root.rglob(CONFIG_FILE)):
+            folder = file.parent
+            if not any(part.startswith(".") for part in folder.relative_to(root).parts):
+                found.setdefault(folder.resolve(), folder)
+    return sorted(found.values())
+
+
+def folders_by_content(
+    roots: Iterable[Path], wanted: set[str]
+) -> tuple[dict[str, Path], list[str]]:
+    """Find adapter folders below the roots by their content hashes, until all are found.
+
+    Also returns why any folder could not be read.
+    """
+    found: dict[str, Path] = {}
+    unreadable: list[str] = []
+    for folder in adapter_folders(roots):
+        if wanted <= found.keys():
+            break
+        try:
+            found.setdefault(content_hash(folder), folder)
+        except LoraEvoError as error:
+            unreadable.append(str(error))
+    return {content: found[content] for content in wanted & found.keys()}, unreadable
+
+
+def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
+    """Return the last parts of the paths, as many as it takes to tell all of them apart.
+
+    Raises `LoraEvoError` when one folder is given twice.
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    for place, path in enumerate(parts):
+        if path in parts[:place]:
+            raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
+    candidates = (["/".join(path[-depth:]) for path in parts] for depth in count(1))
+    return next(names for names in candidates if len(set(names)) == len(names))
+
+
+def module_type(path: str) -> str:
+    """Return the last word of a module's path: `q_proj` of `model.layers.0.self_attn.q_proj`.
+
+    Numbers at the end are places in a list and left out: `to_out` of `attn.to_out.0`.
+    """
+    words = path.split(".")
+    while len(words) > 1 and words[-1].isdigit():
+        words.pop()
+    return words[-1]
+
+
+def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tuple[str, ...]:
+    """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
+    halves: dict[str, str] = {}
+    for name, file in files.items():
+        match = _KEY.fullmatch(name)
+        if match is None:
+            reason = next((why for part, why in _REASONS.items() if part in name), None)
+            raise LoraEvoError(
+                f"unexpected tensor {name}: {reason}"
+                if reason
+                else f"unknown tensor {name}: expected only names like "
+                f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
+            )
+        stored = file.infos[name].dtype
+        if stored not in ITEM_SIZES:
+            raise LoraEvoError(
+                f"{name} is stored as {stored}; expected one of {', '.join(ITEM_SIZES)}: "
+                "save the adapter unquantised"
+            )
+        halves[match["path"]] = halves.get(match["path"], "") + match["half"]
+    if not halves:
+        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors")
+    for path, present in halves.items():
+        if len(present) == 1:
+            other = "B" if present == "A" else "A"
+            raise LoraEvoError(f"half a pair: {path} has lora_{present} but no lora_{other}")
+        a, b = tensor_names(path)
+        check_pair(config, path, files[a].infos[a].shape, files[b].infos[b].shape)
+    return tuple(sorted(halves))

@@ -1,32 +1,152 @@
-"""The built-in operators, by name."""
+"""The operators, by name: one table, which loads no torch until an operator is used."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from lora_evo.operators.crossovers.average import AVERAGE
-from lora_evo.operators.crossovers.dare import DARE
-from lora_evo.operators.crossovers.extrapolate import EXTRAPOLATE
-from lora_evo.operators.crossovers.factorwise import (
-    FACTOR_AVERAGE,
-    FACTOR_DARE,
-    FACTOR_EXTRAPOLATE,
-    FACTOR_XES,
-)
-from lora_evo.operators.crossovers.slot_swap import SLOT_SWAP
-from lora_evo.operators.crossovers.svd_subspace import SVD_SUBSPACE
-from lora_evo.operators.crossovers.xes import XES
-from lora_evo.operators.mutations.component_masking import COMPONENT_MASKING
-from lora_evo.operators.mutations.full_gaussian import FULL_GAUSSIAN
-from lora_evo.operators.mutations.layer_selective_gaussian import LAYER_SELECTIVE_GAUSSIAN
-from lora_evo.operators.mutations.neftune import NEFTUNE
-from lora_evo.operators.mutations.subspace_rotation import SUBSPACE_ROTATION
-from lora_evo.operators.mutations.svd_structured import SVD_STRUCTURED
+from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Operator
+
+
+def _mutation(
+    name: str,
+    module: str,
+    strength: float,
+    summary: str,
+    preserves: str,
+    moments: str = "reset",
+    **defaults: Any,
+) -> Operator:
+    prepare = f"lora_evo.operators.{module}:{name}"
+    return Operator(name, "mutation", summary, preserves, prepare, defaults, strength, moments)
+
+
+def _crossover(
+    name: str, module: str, summary: str, preserves: str, moments: str = "reset", **defaults: Any
+) -> Operator:
+    prepare = f"lora_evo.operators.{module}:{name}"
+    return Operator(name, "crossover", summary, preserves, prepare, defaults, None, moments)
+
 
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
     for operator in (
-        SVD_STRUCTURED, SUBSPACE_ROTATION, COMPONENT_MASKING, FULL_GAUSSIAN,
-        LAYER_SELECTIVE_GAUSSIAN, NEFTUNE, SLOT_SWAP, SVD_SUBSPACE, DARE, EXTRAPOLATE, AVERAGE, XES,
-        FACTOR_AVERAGE, FACTOR_DARE, FACTOR_EXTRAPOLATE, FACTOR_XES,
+        _mutation(
+            "svd_structured", "spectral", 0.15,
+            "turn both singular bases by exact rotations, rescale the singular values",
+            "column and row space, rank, factorization, norm balance of A and B",
+            rotation=1.0,
+        ),
+        _mutation(
+            "subspace_rotation", "spectral", 0.15,
+            "turn both singular bases within their spaces by exact rotations",
+            "singular values, column and row space, factorization, norm balance",
+        ),
+        _mutation(
+            "component_masking", "spectral", 0.15,
+            "mask random singular components, mostly small ones, and start them afresh",
+            "the other components, |A|, number of live ranks; not the factorization",
+            tail=1.0,
+        ),
+        _mutation(
+            "full_gaussian", "factor_noise", 0.15,
+            "add Gaussian noise, in proportion to each factor's size, to both factors",
+            "rank, relative sizes of A and B; depends on the factorization",
+        ),
+        _mutation(
+            "layer_selective_gaussian", "factor_noise", 0.15,
+            "add Gaussian noise to both factors of a random share of the modules",
+            "all other modules exactly; as full_gaussian on the chosen ones",
+            moments="reset on the chosen modules",
+            share=1 / 3, level="module",
+        ),
+        _mutation(
+            "neftune", "factor_noise", 0.1,
+            "add uniform noise, in proportion to its size, to A alone",
+            "B, column space of every update, rank; depends on the factorization",
+        ),
+        _crossover(
+            "slot_swap", "slot_swap",
+            "take the factors of every module (or layer) whole from one of the parents",
+            "every slot, rank, optimiser moments (they move with the slot)",
+            moments="valid",
+            level="module",
+        ),
+        _crossover(
+            "svd_subspace", "crossovers",
+            "take every singular triplet of the update from one of the parents",
+            "singular triplets of the parents (before truncation), rank",
+        ),
+        _crossover(
+            "dare", "crossovers",
+            "the first parent plus some components of its difference to the others",
+            "what the parents agree on, rank, the mean (over seeds)",
+            p=0.3,
+        ),
+        _crossover(
+            "extrapolate", "crossovers",
+            "from the worse parent's update through the better one's and beyond",
+            "what the parents agree on, rank",
+            fitness=None, eta=None, eta_low=1.1, eta_high=1.3,
+        ),
+        _crossover(
+            "average", "crossovers",
+            "the weighted mean of the updates, truncated to the first parent's rank",
+            "what the parents agree on, rank",
+        ),
+        _crossover(
+            "xes", "crossovers",
+            "the mean of the parents' updates, moved along the direction of fitness",
+            "what the parents agree on, rank",
+            fitness=None, eta=0.5,
+        ),
+        _crossover(
+            "factor_average", "factorwise",
+            "baseline: A and B averaged apart (cross terms); prefer average",
+            "rank, equal factors",
+        ),
+        _crossover(
+            "factor_dare", "factorwise",
+            "baseline: entries of A and B dropped and rescaled apart; prefer dare",
+            "rank",
+            p=0.7,
+        ),
+        _crossover(
+            "factor_extrapolate", "factorwise",
+            "baseline: A and B extrapolated apart (quadratic); prefer extrapolate",
+            "rank, equal factors",
+            fitness=None, eta=None, eta_low=1.0, eta_high=1.5,
+        ),
+        _crossover(
+            "factor_xes", "factorwise",
+            "baseline: mean and fitness direction of A and of B apart; prefer xes",
+            "rank, equal factors",
+            fitness=None, eta=1.0,
+        ),
     )
 }  # fmt: skip
+
+
+def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
+    """Return the operator of this name, or this object; refuse one of another kind than `kind`."""
+    name = wanted.name if isinstance(wanted, Operator) else wanted
+    found = OPERATORS.get(name) if isinstance(wanted, str) else wanted
+    if found is None:
+        known = ", ".join(OPERATORS)
+        raise LoraEvoError(
+            f"there is no operator {name!r}{did_you_mean(name, OPERATORS)}; known: {known}"
+        )
+    if OPERATORS.get(name, found) is not found:
+        raise LoraEvoError(
+            f"the operator given is called {name!r} like a built-in one; give it a name of its own"
+        )
+    if kind not in (None, found.kind):
+        verb = "mutate" if found.kind == "mutation" else "cross"
+        raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{verb}`")
+    return found
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the closest known name, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,11 +1,32 @@
 """Finished modules of a child, with the numbers about them that a lineage records."""
 
+from dataclasses import dataclass
+
 import torch
 
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.distance import slot_gap
-from lora_evo.linalg.spectrum import effective_rank, numerical_rank, singular_values
-from lora_evo.operators.operator import SlotChild
+from lora_evo.linalg.updates import effective_rank, numerical_rank, singular_values, slot_gap
+
+
+@dataclass(frozen=True, eq=False)
+class SlotChild:
+    """One module of a child, in the first parent's rank and scale."""
+
+    slot: Slot
+    source: int
+    """The parent, counted from 0, that the optimiser moments would come from."""
+    relative_change: float | None
+    """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None when
+    D = 0 and D' is not."""
+    effective_rank: float
+    rank: int
+    """The child's numerical rank."""
+    moments_valid: bool
+    """Whether the optimiser moments of `source` still fit these factors."""
+    parent_norm: float
+    """|D|."""
+    truncation_loss: float = 0.0
+    """Frobenius norm of what the rank cut off over that of the whole."""
 
 
 def finished(
@@ -18,7 +39,7 @@ def finished(
     moments_valid: bool = False,
     truncation_loss: float = 0.0,
 ) -> SlotChild:
-    """The module `slot`, whose update has the singular values `spectrum` [k] (largest first)."""
+    """Return the module `slot`, whose update has the singular values `spectrum` [k]."""
     return SlotChild(
         slot=slot,
         source=source,
@@ -32,17 +53,16 @@ def finished(
 
 
 def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
-    """The module `child` at `path`, compared with the first parent's `parent`.
+    """Return the module `child` at `path`, compared with the first parent's `parent`.
 
     Takes the spectrum and the exact distance of the updates from small matrices (two thin
-    factorisations); optimiser moments count as lost. Raises `LoraEvoError` when the modules
-    differ in width.
+    factorisations); optimiser moments count as lost.
     """
     gap = slot_gap(path, parent, child)
     return finished(child, singular_values(child), gap.relative_change, gap.first)
 
 
 def unchanged(slot: Slot) -> SlotChild:
-    """The first parent's slot as it is, its optimiser moments still valid."""
+    """Return the first parent's slot as it is, its optimiser moments still valid."""
     values = singular_values(slot)
     return finished(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)

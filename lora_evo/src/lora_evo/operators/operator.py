@@ -1,18 +1,36 @@
-"""What an operator is: a name, its defaults, and a recipe for one module at a time."""
+"""What an operator is, the request that it gets, and checks of the parameters in a request."""
 
-import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from importlib import import_module
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy
 
 from lora_evo.errors import LoraEvoError, is_number
-from lora_evo.files.adapter import Slot
-from lora_evo.files.adapter_config import AdapterConfig
+from lora_evo.files.config import AdapterConfig
+from lora_evo.linalg.noise import stream
 
-# Names that the doors of this package give to their own arguments.
-_SETTINGS = ("gauge", "overwrite", "progress", "seed", "strength", "threads", "weights")
-_PLACES = ("adapter", "out", "out_dir", "parent", "parent_dir", "parent_dirs", "parents")
-RESERVED = frozenset(("operator", *_SETTINGS, *_PLACES))
+if TYPE_CHECKING:  # they bring torch, which a list of operators does without
+    from lora_evo.files.adapter import Slot
+    from lora_evo.operators.measured import SlotChild
+
+Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]
+"""Maps a module path and the parents' slots there (not to be changed) to the child's; recipes of
+different modules may run in any order."""
+
+LEVELS = ("module", "block", "layer")
+"""Modules that an operator treats alike: each by itself, those of a block, or those of a layer."""
+
+# Arguments of the functions that make children: no parameter of an operator has such a name.
+_RESERVED = frozenset(
+    ("adapter", "operator", "out", "overwrite", "parent", "parents", "progress", "seed",
+     "strength", "weights")
+)  # fmt: skip
+_LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
 @dataclass(frozen=True)
@@ -31,43 +49,21 @@ class Request:
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
 
-
-@dataclass(frozen=True, eq=False)
-class SlotChild:
-    """One module of a child, in the first parent's rank, scale and dtype."""
-
-    slot: Slot
-    source: int
-    """The parent, counted from 0, that the optimiser moments would come from."""
-    relative_change: float | None
-    """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None when
-    D = 0 and D' is not."""
-    effective_rank: float
-    rank: int
-    """The child's numerical rank."""
-    moments_valid: bool
-    """Whether the optimiser moments of `source` still fit these factors."""
-    parent_norm: float
-    """|D|."""
-    truncation_loss: float = 0.0
-    """Frobenius norm of what the rank cut off over that of the whole."""
-
-
-Recipe = Callable[[str, Sequence[Slot]], SlotChild]
+    def noise(self, *key: str) -> numpy.random.Generator:
+        """Return a random stream for the seed and a key, such as a module's path and a name."""
+        return stream(self.seed, *key)
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An evolutionary operator. Raises `LoraEvoError` when a field cannot be what it is for."""
+    """An evolutionary operator. Raises `LoraEvoError` when its name or parameters cannot be."""
 
     name: str
     kind: Literal["mutation", "crossover"]
     summary: str
     preserves: str
-    prepare: Callable[[Request], Recipe]
-    """Checks the request and returns the recipe, which maps a module path and the parents' slots
-    there (not to be changed) to the child's; recipes of different modules may run in any order, and
-    in threads."""
+    prepare: Callable[[Request], Recipe] | str
+    """Checks the request and returns the recipe; or `module:function`, loaded when needed."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """The parameters, with values that JSON can hold."""
     default_strength: float | None = None
@@ -76,32 +72,101 @@ class Operator:
     """In a word, what becomes of the optimiser moments."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
+        if not self.name.isidentifier() or self.kind not in ("mutation", "crossover"):
             raise LoraEvoError(
-                f"an operator is named {self.name!r}; expected letters, digits and underscores"
-            )
-        what = f"{self.name} is of kind {self.kind!r}"
-        if self.kind not in ("mutation", "crossover"):
-            raise LoraEvoError(f"{what}; expected 'mutation' or 'crossover'")
-        if not callable(self.prepare):
-            raise LoraEvoError(
-                f"{self.name}.prepare is {self.prepare!r}; expected a function of a Request"
-            )
-        strength = self.default_strength
-        if strength is not None and not (is_number(strength) and strength >= 0):
-            raise LoraEvoError(
-                f"{self.name}.default_strength is {strength!r}; expected a number of at least 0, "
-                "or None"
+                f"an operator is named {self.name!r} and of kind {self.kind!r}; expected letters, "
+                "digits and underscores, and 'mutation' or 'crossover'"
             )
         for name in self.defaults:
-            if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
+            if not name.isidentifier() or name in _RESERVED:
                 raise LoraEvoError(
                     f"{self.name} has a parameter {name!r}; expected a plain name other than "
-                    f"{', '.join(sorted(RESERVED))}"
+                    f"{', '.join(sorted(_RESERVED))}"
                 )
-        try:
-            json.dumps(dict(self.defaults), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise LoraEvoError(
-                f"the defaults of {self.name} cannot be written as JSON ({error})"
-            ) from error
+
+    def recipe(self, request: Request) -> Recipe:
+        """Check a request and return the recipe for its modules."""
+        return self._function()(request)
+
+    @property
+    def description(self) -> str:
+        """Formula, source and factorization: the docstring of `prepare`."""
+        return cleandoc(self._function().__doc__ or "")
+
+    def _function(self) -> Callable[[Request], Recipe]:
+        if not isinstance(self.prepare, str):
+            return self.prepare
+        module, _, name = self.prepare.partition(":")
+        found: Callable[[Request], Recipe] = getattr(import_module(module), name)
+        return found
+
+
+def checked_strength(request: Request, operator: str) -> float:
+    """Return the target relative change |D' - D| / |D|, from 0 (a copy) to below 1."""
+    strength = request.strength
+    if strength is None or not 0.0 <= strength < 1.0:
+        raise LoraEvoError(
+            f"strength is {strength}; {operator} wants a relative change of the update, at "
+            "least 0 (a copy) and below 1, for example 0.15"
+        )
+    return strength
+
+
+def checked_number(request: Request, name: str, low: float, high: float) -> float:
+    """Return the parameter `name` as a number from `low` to `high`."""
+    value = request.parameters[name]
+    if not is_number(value) or not low <= value <= high:
+        raise LoraEvoError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def checked_fitness(request: Request) -> tuple[float, ...] | None:
+    """Return the parameter `fitness`, one finite number per parent (higher is better), or None."""
+    given = request.parameters["fitness"]
+    if given is None:
+        return None
+    parents = len(request.configs)
+    numbers = isinstance(given, Sequence) and all(
+        is_number(value) and math.isfinite(value) for value in given
+    )
+    if not numbers or len(given) != parents:
+        raise LoraEvoError(
+            f"fitness is {given!r}; expected a list of {parents} finite numbers, one for each "
+            "parent, for example --set 'fitness=[0.7, 0.4]'"
+        )
+    return tuple(float(value) for value in given)
+
+
+def shares(request: Request) -> tuple[float, ...]:
+    """Return the weights of the request, or equal ones, divided by their sum."""
+    weights = request.weights or (1.0,) * len(request.configs)
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+def units_of(request: Request) -> Mapping[str, str]:
+    """Return the unit of every module under the parameter `level`.
+
+    It is the module itself, its path without the last part (its block), or its path up to the
+    first number (its layer). A module that lies in no block or layer is a unit of its own.
+    """
+    level = request.parameters["level"]
+    if level not in LEVELS:
+        raise LoraEvoError(f"level is {level!r}; expected one of {', '.join(LEVELS)}")
+    units = {}
+    for path in request.paths:
+        match = _LAYER.match(path) if level == "layer" else None
+        block = path.rpartition(".")[0] if level == "block" else ""
+        units[path] = match[0] if match else block or path
+    return units
+
+
+def check_equal_ranks(request: Request, advice: str) -> None:
+    """Refuse parents of unequal rank, for an operator that needs their factors to be alike."""
+    first, *others = request.configs
+    for path in request.paths:
+        for number, config in enumerate(others, start=2):
+            if config.rank(path) != first.rank(path):
+                raise LoraEvoError(
+                    f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} in "
+                    f"parent {number}; {advice}"
+                )

@@ -1,7 +1,7 @@
 """How varied a population of adapters is in what its members do, from files alone."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -11,13 +11,11 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, SlotSource
-from lora_evo.files.directory import PathLike, Progress, open_adapter
-from lora_evo.files.folders import shortest_unique_names
-from lora_evo.files.tensor_names import module_type
-from lora_evo.linalg.distance import check_same_modules
-from lora_evo.linalg.pair_matrices import inner_products, space_overlaps
+from lora_evo.files.adapter import Adapter, SlotSource, open_adapter
+from lora_evo.files.directory import PathLike, Progress, module_type, shortest_unique_names
+from lora_evo.linalg.spaces import inner_products, space_overlaps
 from lora_evo.linalg.thin import one_thread
+from lora_evo.linalg.updates import check_same_modules
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -73,24 +71,20 @@ class Diversity:
     @property
     def closest(self) -> tuple[int, int]:
         """The first of the closest pairs, as places in `names`."""
-        return min(self._pairs(), key=lambda pair: self.distances[pair[0]][pair[1]])
-
-    @property
-    def farthest(self) -> tuple[int, int]:
-        """The first of the farthest pairs, as places in `names`."""
-        return max(self._pairs(), key=lambda pair: self.distances[pair[0]][pair[1]])
+        pairs = combinations(range(len(self.names)), 2)
+        return min(pairs, key=lambda pair: self.distances[pair[0]][pair[1]])
 
     def nearest(self, place: int) -> int:
-        """The place of the first of those closest to the member at `place`."""
+        """Return the place of the first of those closest to the member at `place`."""
         others = (other for other in range(len(self.names)) if other != place)
         return min(others, key=lambda other: self.distances[place][other])
 
     def mean_distance_of(self, place: int) -> float:
-        """Mean distance of the member at `place` to all others."""
+        """Return the mean distance of the member at `place` to all others."""
         return math.fsum(self.distances[place]) / (len(self.names) - 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: all fields, the mean distance, and the closest pair by name."""
+        """Return all fields, the mean distance, and the closest pair by name, JSON-ready."""
         one, two = self.closest
         return {
             **asdict(self),
@@ -98,55 +92,44 @@ class Diversity:
             "closest": [self.names[one], self.names[two]],
         }
 
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        return combinations(range(len(self.names)), 2)
-
-
-def member_row(found: Diversity, place: int) -> tuple[str, str, str, str, str]:
-    """A line of a table: name, norm, mean distance, nearest member and the distance to it."""
-    near = found.nearest(place)
-    return (
-        found.names[place],
-        f"{found.norms[place]:.4g}",
-        f"{found.mean_distance_of(place):.4g}",
-        found.names[near],
-        f"{found.distances[place][near]:.4g}",
-    )
-
 
 def diversity(
-    adapters: Sequence[Adapter], names: Sequence[str] | None = None, *, spaces: bool = False
+    members: Sequence[Adapter | PathLike],
+    names: Sequence[str] | None = None,
+    *,
+    spaces: bool = False,
+    progress: Progress | None = None,
 ) -> Diversity:
-    """Compare all members of a population in memory; `names` default to their numbers from 0.
+    """Compare all members of a population: adapters, or their directories, read module by module.
 
-    Ranks, alphas and gauges may differ. With `spaces`, overlaps of column and row spaces as well.
-    Raises `LoraEvoError` for fewer than two members, another number of names, a name given twice,
-    and members on different modules or base models.
+    `names` default to numbers from 0, those of directories to the last parts of their paths.
+    Ranks, alphas and factorizations may differ. With `spaces`, overlaps of column and row spaces as
+    well. Raises `LoraEvoError` for fewer than two members, another number of names, a name given
+    twice, and members on different modules or base models.
     """
-    labels = tuple(map(str, range(len(adapters)))) if names is None else tuple(names)
-    if len(labels) != len(adapters):
-        raise LoraEvoError(f"{len(labels)} names for {len(adapters)} adapters; expected as many")
-    if len(set(labels)) != len(labels):
-        raise LoraEvoError(f"a name is given twice in {', '.join(labels)}; expected distinct ones")
-    return _compare(labels, adapters, spaces, None)
-
-
-def diversity_of_directories(
-    directories: Sequence[PathLike], *, spaces: bool = False, progress: Progress | None = None
-) -> Diversity:
-    """`diversity` of adapter directories, holding the factors of one module at a time.
-
-    Members are named by the last parts of their paths.
-    """
-    folders = [Path(directory) for directory in directories]
-    labels = tuple(shortest_unique_names(folders))
+    folders = [Path(member) for member in members if not isinstance(member, Adapter)]
+    known = iter(shortest_unique_names(folders))
+    if names is None:
+        names = [
+            str(at) if isinstance(member, Adapter) else next(known)
+            for at, member in enumerate(members)
+        ]
+    if len(names) != len(members) or len(set(names)) != len(names):
+        raise LoraEvoError(
+            f"{len(names)} names for {len(members)} adapters: {', '.join(names)}; expected a "
+            "distinct one for each"
+        )
     with ExitStack() as stack:
-        readers = [stack.enter_context(open_adapter(folder)) for folder in folders]
-        return _compare(labels, readers, spaces, progress)
+        sources = [
+            member if isinstance(member, Adapter) else stack.enter_context(open_adapter(member))
+            for member in members
+        ]
+        return _compare(tuple(names), sources, spaces, progress)
 
 
 def effective_members(cosines: torch.Tensor) -> float:
-    """exp of the entropy of the eigenvalues of K / n, K [n, n] a similarity with unit diagonal.
+    """Return exp of the entropy of the eigenvalues of K / n, K [n, n] a similarity with unit
+    diagonal.
 
     The Vendi score (Friedman & Dieng 2022): n for members that are all orthogonal, 1 for members
     on one line. Cosines see directions only: neither norms nor the sign of a whole update count.

@@ -1,13 +1,17 @@
-"""The adapters of a folder with their lineages, and who descends from whom."""
+"""The adapters of a folder with their lineages: who descends from whom, drawn as text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lora_evo.breeding.lineage import Lineage, read_lineage
-from lora_evo.files.directory import PathLike, content_hash
-from lora_evo.files.folders import adapter_folders, shortest_unique_names
+from lora_evo.files.directory import (
+    PathLike,
+    adapter_folders,
+    content_hash,
+    shortest_unique_names,
+)
+from lora_evo.lineage import Lineage, read_lineage
 
 
 @dataclass(frozen=True)
@@ -22,24 +26,29 @@ class Member:
 
     @property
     def trained(self) -> bool:
-        """Whether the weights have changed since the adapter was bred."""
+        """Whether the weights have changed since the child was made."""
         return self.lineage is not None and self.lineage.content_hash != self.content
 
+    @property
+    def generation(self) -> int:
+        """The generation on record; 0 for an adapter that is no child."""
+        return 0 if self.lineage is None else self.lineage.generation
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready, with the lineage's heading fields."""
+        """Return the name, the hashes and the main fields of the lineage, JSON-ready."""
         record, fields = self.lineage, ("operator", "seed", "relative_change")
         return {
             "name": self.name,
             "content_hash": self.content,
             "trained": self.trained,
-            "generation": record.generation if record else 0,
+            "generation": self.generation,
             **{field: getattr(record, field, None) for field in fields},
             "parents": list(record.parents) if record else [],
         }
 
 
 def family(roots: Iterable[PathLike]) -> list[Member]:
-    """All adapters at or below the given folders, named by their shortest unique path."""
+    """Return all adapters at or below the given folders, named by their shortest unique paths."""
     folders = adapter_folders(Path(root) for root in roots)
     return [
         Member(name, content_hash(folder), read_lineage(folder))
@@ -49,67 +58,90 @@ def family(roots: Iterable[PathLike]) -> list[Member]:
 
 @dataclass(frozen=True)
 class Pedigree:
-    """A family as a graph without circles."""
+    """A family as a graph."""
 
     members: Mapping[str, Member]
-    """By name."""
-    missing: tuple[str, ...]
-    """Contents of parents that nobody here holds."""
+    """By name, in order of generation."""
+    missing: Mapping[str, int]
+    """Contents of parents that no member has, with the generation before their first child's."""
     parents: Mapping[str, tuple[str, ...]]
     """By member: its parents in the lineage's order, each once, names or missing contents."""
-    layers: Mapping[str, int]
-    """The longest line of descent, but never below the recorded generation, so that a family whose
-    founders are gone keeps its place; a missing parent stands one layer above its highest child."""
 
 
 def pedigree(members: Sequence[Member]) -> Pedigree:
     """Link the members of a family.
 
     A content that several members hold belongs to the one of the lowest generation; a member
-    that was trained since counts for what it was born as, too.
+    that was trained since counts for what it was made as, too.
     """
-    by_age = sorted(members, key=lambda member: (_generation(member), member.name))
+    by_age = sorted(members, key=lambda member: (member.generation, member.name))
     holder: dict[str, str] = {}
     for member in by_age:
         holder.setdefault(member.content, member.name)
     for member in by_age:
         if member.lineage is not None:
             holder.setdefault(member.lineage.content_hash, member.name)
-    wanted = {
-        member.name: tuple(
-            dict.fromkeys(holder.get(content, content) for content in member.lineage.parents)
-        )
-        for member in by_age
-        if member.lineage is not None
-    }
-    layers: dict[str, int] = {}
+    missing: dict[str, int] = {}
     parents: dict[str, tuple[str, ...]] = {}
-    present = {member.name: member for member in by_age}
-    waiting = list(by_age)
-    while waiting:
-        ready = [
-            member
-            for member in waiting
-            if all(p in layers or p not in present for p in wanted.get(member.name, ()))
-        ]
-        # Lineages that name each other in a circle are false somewhere: the eldest starts it.
-        for member in ready or waiting[:1]:
-            names = tuple(
-                name if name in layers or name not in present else present[name].content
-                for name in wanted.get(member.name, ())
-            )
-            parents[member.name] = names
-            above = [layers[name] + 1 for name in names if name in present]
-            layers[member.name] = max(_generation(member), bool(names), *above, 0)
-        waiting = [member for member in waiting if member.name not in layers]
-    absent: dict[str, int] = {}
-    for name, names in parents.items():
-        for parent in names:
-            if parent not in present:
-                layer = max(layers[name] - 1, 0)
-                absent[parent] = min(absent.get(parent, layer), layer)
-    return Pedigree(present, tuple(sorted(absent)), parents, {**layers, **absent})
+    for member in by_age:
+        names = []
+        for content in dict.fromkeys(member.lineage.parents if member.lineage else ()):
+            found = holder.get(content, content)
+            names.append(content if found == member.name else found)
+            if names[-1] == content:
+                missing.setdefault(content, member.generation - 1)
+        parents[member.name] = tuple(names)
+    return Pedigree({member.name: member for member in by_age}, missing, parents)
 
 
-def _generation(member: Member) -> int:
-    return 0 if member.lineage is None else max(member.lineage.generation, 1)
+def tree(members: Sequence[Member]) -> str:
+    """Return the family as text: every child under its first parent, with the others named."""
+    links = pedigree(members)
+    children: dict[str, list[str]] = {}
+    for name, parents in links.parents.items():
+        for parent in parents[:1]:
+            children.setdefault(parent, []).append(name)
+    roots = [name for name, parents in links.parents.items() if not parents]
+    lines: list[str] = []
+    drawn: set[str] = set()
+    # Lineages that name each other in a circle have no root: they come last.
+    for root in (*roots, *links.missing, *links.members):
+        if root in drawn or (root in links.missing and root not in children):
+            continue
+        waiting = [(root, "", "")]
+        while waiting:
+            name, branch, indent = waiting.pop()
+            if name in drawn:
+                continue
+            drawn.add(name)
+            lines.append(f"{branch}{_label(name, links)}")
+            below = children.get(name, [])
+            for child in reversed(below):
+                last = child == below[-1]
+                further = indent + ("    " if last else "│   ")
+                waiting.append((child, f"{indent}{'└── ' if last else '├── '}", further))
+    return "\n".join(lines)
+
+
+def short_hash(content: str) -> str:
+    """Return the first digits of a content hash."""
+    return content.partition(":")[2][:10]
+
+
+def _label(name: str, links: Pedigree) -> str:
+    member = links.members.get(name)
+    if member is None:
+        return f"{short_hash(name)}  (not here, or trained since)"
+    parts = [name, short_hash(member.content), f"generation {member.generation}"]
+    record = member.lineage
+    if record is not None:
+        parts.append(f"{record.operator} seed {record.seed}")
+        others = links.parents[name][1:]
+        if others:
+            named = (other if other in links.members else short_hash(other) for other in others)
+            parts.append("with " + ", ".join(named))
+        if record.relative_change is not None:
+            parts.append(f"change {record.relative_change:.3g}")
+        if member.trained:
+            parts.append("trained since")
+    return "  ".join(parts)

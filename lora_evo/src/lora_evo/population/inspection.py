@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from lora_evo.files.adapter_config import AdapterConfig
-from lora_evo.files.content_hash import combine, slot_digest
-from lora_evo.files.directory import PathLike, open_adapter
-from lora_evo.linalg.spectrum import dead_pairs, effective_rank, numerical_rank, singular_values
+from lora_evo.files.adapter import open_adapter, slot_digest
+from lora_evo.files.config import AdapterConfig
+from lora_evo.files.directory import PathLike, combine
 from lora_evo.linalg.thin import one_thread
+from lora_evo.linalg.updates import dead_pairs, effective_rank, numerical_rank, singular_values
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,12 @@ class ModuleView:
     """One module: sizes, norms of factors and update, and how much of its rank is in use."""
 
     inputs: int
-    """Columns of the update as a matrix (a kernel counts with the inputs)."""
     outputs: int
     rank: int
     """Rank-one pairs."""
     alpha: float
     scale: float
     dtype: str
-    layout: str
     norm_a: float
     norm_b: float
     norm_update: float
@@ -44,7 +42,7 @@ class AdapterView:
     modules: dict[str, ModuleView]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return all fields, JSON-ready."""
         return {
             "content_hash": self.content_hash,
             "config": self.config.to_dict(),
@@ -68,7 +66,6 @@ def inspect_directory(directory: PathLike) -> AdapterView:
                 alpha=float(reader.config.alpha(path)),
                 scale=slot.scale,
                 dtype=str(slot.A.dtype).removeprefix("torch."),
-                layout=str(slot.layout),
                 norm_a=float(torch.linalg.matrix_norm(slot.A.double())),
                 norm_b=float(torch.linalg.matrix_norm(slot.B.double())),
                 norm_update=float(torch.linalg.vector_norm(values)),

@@ -1,5 +1,6 @@
 """The samples of an update, and how they are cut: into groups for the noise, then micro-batches."""
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,10 +8,10 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from evals.engine.stacked_lora import StackedAdapters
+from lora_evo.model import StackedAdapters
+from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.policy_loss import token_weights
-from selfplay.learning.settings import LearnerConfig
 
 
 class Sized(Protocol):
@@ -36,13 +37,16 @@ class TrainingSample:
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     """As reported by the sampler, one per completion token."""
-    advantage: float
+    advantage: float = 0.0
     truncated: bool = False
     """The completion ran into the length limit."""
     role: str = ""
-    """What the member did; gradient noise is told apart by role."""
+    """What the member did; gradient noise is kept apart by role."""
     task: str = ""
     """Samples of one task were compared with each other and are one unit of the noise."""
+    kind: str = ""
+    """Of the task; rewards are compared within member, role and kind."""
+    reward: float = 0.0
 
 
 @dataclass(slots=True)
@@ -91,10 +95,10 @@ def batch_rows(
     weights = token_weights(
         members, [len(s.completion_ids) for s in samples], [s.truncated for s in samples], config
     )
-    dealt: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
+    placed: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
     groups, rows = config.noise_groups, []
     for i, (sample, member, weight) in enumerate(zip(samples, members, weights, strict=True)):
-        tasks = dealt[member, sample.role]
+        tasks = placed[member, sample.role]
         unit = tasks.setdefault(sample.task or f"#{i}", len(tasks))
         rows.append(Row(sample, member, weight, unit % groups if groups else 0))
     return [row for row in rows if row.sample.completion_ids]
@@ -124,3 +128,25 @@ def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterato
         mine = [row for row in rows if row.member in share]
         for batch in within_budget(sorted(mine, key=lambda r: (-r.length, r.member)), tokens):
             yield sorted(batch, key=lambda r: r.member)
+
+
+def smaller_budget(rows: Sequence[Row], tokens: int, members: int = 0) -> int:
+    """Return half the tokens of the largest micro-batch, and warn.
+
+    tokens and members are those of `micro_batches`. Raises SelfplayError when every batch is a
+    single row already.
+    """
+    batches = list(micro_batches(rows, tokens, members))
+    if all(len(batch) == 1 for batch in batches):
+        longest = max(row.length for row in rows)
+        raise SelfplayError(
+            f"out of memory: a single row of {longest} tokens does not fit; "
+            "set learner.gradient_checkpointing=true, or smaller rollout.max_completion_length"
+        )
+    largest = max(len(batch) * max(row.length for row in batch) for batch in batches)
+    smaller = min(tokens, largest) // 2
+    warnings.warn(
+        f"out of memory in an update: done again with learner.micro_batch_tokens={smaller}",
+        stacklevel=2,
+    )
+    return smaller

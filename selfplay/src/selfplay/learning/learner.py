@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evals.engine.adapter_exchange import export_adapter, import_adapter
-from evals.engine.stacked_lora import StackedAdapters, stack_adapters
 from lora_evo import Adapter
+from lora_evo.model import StackedAdapters, export_adapter, import_adapter, stack_adapters
+from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
-from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
+from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches, smaller_budget
 from selfplay.learning.forward_pass import ForwardPass
-from selfplay.learning.gradient_noise import GroupGradients, NoiseAverage
 from selfplay.learning.member_state import (
     MemberState,
     NamedState,
@@ -28,10 +27,8 @@ from selfplay.learning.member_state import (
     joined,
     parted,
 )
-from selfplay.learning.memory_limit import smaller_budget
 from selfplay.learning.optimizer import MemberAdamW
-from selfplay.learning.settings import LearnerConfig
-from selfplay.learning.update_stats import StatsSum, UpdateStats
+from selfplay.learning.statistics import GroupGradients, NoiseAverage, StatsSum, UpdateStats
 
 __all__ = ["Learner", "LearnerConfig", "TrainingSample", "UpdateStats"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from selfplay.learning.settings import LearnerConfig
+from selfplay.config import LearnerConfig
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ Option names follow TRL's GRPOConfig. The loss of member m is
 
 over its completion tokens t. rho_t is the ratio of the policy to the policy before this update
 (exactly 1 in its first iteration); c_t, the truncated importance weight against the policy that
-sampled. The weights w_t depend on the whole batch of that member and on nobody else, so any cut
+sampled. The weights w_t depend on the whole batch of that member and on no other member, so any cut
 into micro-batches adds up to the same gradient.
 
 With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfplay.learning.settings import LearnerConfig
+from selfplay.config import LearnerConfig
 
 _LOG_RATIO_LIMIT = 20.0
 

@@ -14,7 +14,7 @@
 
 A plan is the teacher's thought: it is dropped before the proposal is read, and no student sees it.
 A thought is the solver's own affair: only what follows <|answer|> is judged. Either may be empty.
-What the built-in model writes there is in `nano.examples`.
+What the built-in model writes there is in `tools/nano`.
 """
 
 from collections.abc import Sequence

@@ -6,8 +6,7 @@ from typing import Any, Protocol, cast
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
 from selfplay.prompts import nano
-from selfplay.prompts.azr import AzrTemplate
-from selfplay.prompts.frame import chat_frame, plain_frame
+from selfplay.prompts.azr import AzrTemplate, chat_frame, plain_frame
 
 TEMPLATES = {
     "nano": "the compact tokens of the built-in model",
@@ -55,8 +54,8 @@ def template_named(name: str, base: str) -> Template:
 def _tokenizer(base: str) -> Any:
     from transformers import AutoTokenizer
 
-    from evals.engine.base_model import resolve
-    from evals.errors import first_line
+    from lora_evo.model import resolve
+    from selfplay.errors import first_line
 
     source = resolve(base)
     try:

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from evals.errors import EngineStopped
-from selfplay.config.run_config import RunConfig
+from lora_evo import EngineStopped
+from selfplay.config import Config
 from selfplay.errors import SelfplayError
 from selfplay.workers.worker import About, Done, Worker, versions
 
 _ROOM_S = 10.0
 """How long to wait for room that a dead worker may leave."""
 _PATIENCE_S = 30.0
-"""After how long a user is told what is waited for."""
+"""After how many seconds a line says what is waited for."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Actors:
     ray: the module, connected. founders: names of all places' first members. gpus: of each worker.
     """
 
-    def __init__(self, ray: Any, config: RunConfig, founders: Sequence[str], gpus: int) -> None:
+    def __init__(self, ray: Any, config: Config, founders: Sequence[str], gpus: int) -> None:
         self._ray, self._config, self._founders = ray, config, founders
         needs = {"num_cpus": 1, "num_gpus": gpus}
         self._class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
@@ -54,13 +54,13 @@ class Actors:
         )
         """What Ray raises when a worker, or the machine that held its answer, is gone."""
 
-    def start(self, deals: Sequence[tuple[int, ...]]) -> tuple[list[Share], About]:
+    def start(self, parts: Sequence[tuple[int, ...]]) -> tuple[list[Share], About]:
         """Start a worker for each tuple of places, with the members as they were born.
 
         Raises SelfplayError when they have other versions or another base than each other.
         """
         shares = []
-        for places in deals:
+        for places in parts:
             name = f"worker-{self._count}"
             self._count += 1
             shares.append(Share(name, self._class.remote(), places))

@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from evals.errors import EngineStopped
+from lora_evo import EngineStopped
 from selfplay.errors import SelfplayError
 from selfplay.learning.member_state import MemberState
-from selfplay.records.step_row import WorkerRow
+from selfplay.rows import WorkerRow
 from selfplay.workers.actors import Actors, Ask, Share, why
-from selfplay.workers.shares import dealt
 
 _DEATHS_IN_A_ROW = 5
 
@@ -30,7 +29,7 @@ class WorkerPool:
         self._actors, self._wanted = actors, wanted
         self.step = 0
         """As of which step members are published."""
-        self.shares, self.about = actors.start(dealt(places, wanted))
+        self.shares, self.about = actors.start(spread(places, wanted))
         born: dict[int, MemberState] = {}
         asked = [(share, share.actor.states.remote()) for share in self.shares]
         for share, ref in asked:
@@ -102,7 +101,7 @@ class WorkerPool:
                 self._recover(dead)
 
     def load(self, states: Sequence[MemberState]) -> None:
-        """Let all members go on from these states."""
+        """Let all members continue from these states."""
         self.states = list(states)
         self.everywhere(self._load)
 
@@ -116,8 +115,8 @@ class WorkerPool:
         more = self._wanted - len(self.shares)
         if more > 0 and (room := self._actors.room()) > 0:
             count = len(self.shares) + min(more, room)
-            click.echo(f"there is room for more workers: members are dealt to {count}", err=True)
-            self._deal(count)
+            click.echo(f"there is room for more workers: members are spread over {count}", err=True)
+            self._spread(count)
         return found
 
     def close(self) -> None:
@@ -143,10 +142,10 @@ class WorkerPool:
         return questions + [(s, [piece]) for s in self.shares for piece in anywhere[s.name]]
 
     def _recover(self, dead: dict[str, str]) -> None:
-        """Replace dead workers where there is room; else deal their members to the living."""
+        """Replace dead workers where there is room; else spread their members over the living."""
         lost = [share for share in self.shares if share.name in dead]
         for share in lost:
-            line = f"{share.name} on {share.host} died ({dead[share.name]}); its members go on"
+            line = f"{share.name} on {share.host} died ({dead[share.name]}); its members continue"
             click.echo(line, err=True)
         self._actors.end(lost)
         self.shares = [share for share in self.shares if share.name not in dead]
@@ -155,14 +154,14 @@ class WorkerPool:
             self.shares = [*self.shares, *new]
             self._give_states(new)
         elif self.shares:
-            self._deal(len(self.shares))
+            self._spread(len(self.shares))
         else:
             raise EngineStopped("all workers died, and there is no room for others")
 
-    def _deal(self, count: int) -> None:
-        """Start so many new workers with all members' states; those that there are end."""
+    def _spread(self, count: int) -> None:
+        """Start so many new workers with all members' states, in place of those there are."""
         self.close()
-        self.shares, _ = self._actors.start(dealt(len(self.states), count))
+        self.shares, _ = self._actors.start(spread(len(self.states), count))
         self._give_states(self.shares)
 
     def _give_states(self, shares: Sequence[Share]) -> None:
@@ -176,3 +175,8 @@ class WorkerPool:
     def _load(self, share: Share) -> Any:
         states = [self.states[place] for place in share.places]
         return share.actor.load.remote(states, self.step)
+
+
+def spread(places: int, workers: int) -> list[tuple[int, ...]]:
+    """Give places to workers in turn, so that each gets as many of every role."""
+    return [tuple(range(first, places, workers)) for first in range(workers)]

@@ -1,17 +1,68 @@
-"""Ray: started on this machine, or joined where somebody started it."""
+"""Workers of a run: Ray started on this machine, or joined, and what a run needs opened on it."""
 
 import logging
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from evals.errors import EngineStopped
+from lora_evo import EngineStopped
+from selfplay.config import Config
 from selfplay.errors import SelfplayError
+from selfplay.population import all_founders
+from selfplay.verifier import Verifier, open_sandbox
+from selfplay.workers.actors import Actors
+from selfplay.workers.pool import WorkerPool
+from selfplay.workers.population import RemotePopulation
+from selfplay.workers.verifiers import RemoteVerifier
 
 _ANSWER_S = 5.0
+
+
+@contextmanager
+def open_workers(
+    config: Config, count: int, address: str | None
+) -> Iterator[tuple[RemotePopulation, Verifier]]:
+    """Open a run's members on workers, and its verifier: one sandbox, of a cluster one a machine.
+
+    count: workers; 0 for as many as there are GPUs, without GPUs as processors, and at most one a
+    member. address: a cluster of Ray as HOST:PORT or `auto`; None is this machine. Raises
+    SelfplayError for workers that cannot be had.
+    """
+    names = all_founders(config)
+    if count > len(names):
+        raise SelfplayError(
+            f"--workers is {count}, the run has {len(names)} members; give at most one worker a "
+            "member"
+        )
+    with ExitStack() as stack:
+        ray = stack.enter_context(ray_session(address, count))
+        total = ray.cluster_resources()
+        gpus = int(config.device != "cpu" and total.get("GPU", 0) >= 1)
+        if not count:
+            count = max(1, min(len(names), int(total.get("GPU" if gpus else "CPU", 1))))
+        check_room(total, gpus, count)
+        verifier: Verifier
+        if address is None:
+            verifier = stack.enter_context(open_sandbox(config))
+        else:
+            verifier = stack.enter_context(closing(RemoteVerifier(ray, config)))
+        actors = Actors(ray, config, names, gpus)
+        pool = stack.enter_context(closing(WorkerPool(actors, len(names), count)))
+        yield RemotePopulation(pool, config), verifier
+
+
+def check_room(total: Mapping[str, float], gpus: int, count: int) -> None:
+    """Raise SelfplayError where Ray has too few processors or GPUs for so many workers."""
+    for resource, each in (("GPU", gpus), ("CPU", 1)):
+        there = int(total.get(resource, 0))
+        if count * each > there:
+            raise SelfplayError(
+                f"{count} workers need {count * each} {resource}s, Ray has {there}; give at most "
+                f"--workers {max(1, there // each)}, or add machines with `ray start`"
+            )
 
 
 def require_ray() -> None:
@@ -54,15 +105,15 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
             "page on workers in the docs"
         ) from error
     try:
-        with told_by_ray(ray):
+        with ray_errors(ray):
             yield ray
     finally:
         ray.shutdown()
 
 
 @contextmanager
-def told_by_ray(ray: Any) -> Iterator[None]:
-    """Turn what Ray itself cannot do into EngineStopped; faults of ours keep their traceback."""
+def ray_errors(ray: Any) -> Iterator[None]:
+    """Turn what Ray itself cannot do into EngineStopped; other faults keep their traceback."""
     errors = ray.exceptions
     try:
         yield
@@ -91,6 +142,6 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host, int(port)), _ANSWER_S).close()
     except OSError as error:
         raise SelfplayError(
-            f"nobody answers at {address} ({error.strerror or error}); start the head there with "
+            f"nothing answers at {address} ({error.strerror or error}); start the head there with "
             f"`ray start --head --port={port}`, or give the right address with --ray"
         ) from error

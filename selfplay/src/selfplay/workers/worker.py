@@ -6,8 +6,9 @@ import pickle
 import platform
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -15,22 +16,17 @@ import torch
 from torch import nn
 
 from lora_evo import Adapter
-from selfplay.config.run_config import RunConfig
-from selfplay.console import silence_transformers
+from selfplay.config import Config
+from selfplay.errors import silence_transformers
 from selfplay.learning.member_state import MemberState
-from selfplay.learning.update_stats import UpdateStats
-from selfplay.population.memory import memory_mb
-from selfplay.population.opening import open_learner, open_template
-from selfplay.population.publishing import Publisher
-from selfplay.population.writing import LocalWriters
-from selfplay.workers.token_rows import TokenRows
-from selfplay.workers.transport import pack_state, pack_written, read_samples, read_state
+from selfplay.learning.statistics import UpdateStats
+from selfplay.population import Population, memory_mb, open_learner
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_PACKAGES = ("lora_evo", "code_verifier", "league", "evals", "selfplay", "torch", "transformers")
+_PACKAGES = ("lora_evo", "code_verifier", "league", "selfplay", "torch", "transformers")
 _PROBE = 64
-"""Numbers of every tensor that a base is told by."""
+"""Numbers of every tensor that identify a base."""
 
 
 @dataclass(frozen=True)
@@ -70,77 +66,82 @@ def _timed(
 
 
 class Worker:
-    """An actor of Ray, asked one thing at a time."""
+    """An actor of Ray, asked one thing at a time: a population of some of the members.
+
+    Of proposals, attempts and samples there are thousands, and Ray pickles every one by way of
+    Python: they come and go pickled.
+    """
 
     @_timed
-    def open(self, config: RunConfig, members: Sequence[str]) -> About:
+    def open(self, config: Config, members: Sequence[str]) -> About:
         """Load the base with these members, as they are born; return what the driver needs."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         silence_transformers()
-        self._learner, self._engine = engine = open_learner(config, members)
-        self._publisher = Publisher(*engine, config.dtype)
-        self._writers = LocalWriters(self._engine, open_template(config), config.rollout)
+        self._population = Population(*open_learner(config, members), config)
+        engine = self._population.engine
         return About(
             socket.gethostname(),
             os.getpid(),
             versions(),
-            fingerprint(self._learner.model),
-            self._engine.tokenizer,
-            self._engine.context,
-            self._engine.max_rows,
-            self._engine.shares_parameters,
+            fingerprint(self._population.learner.model),
+            engine.tokenizer,
+            engine.context,
+            engine.max_rows,
+            engine.shares_parameters,
         )
 
     @_timed
     def states(self) -> list[MemberState]:
         """Return the states of all members."""
-        return [pack_state(self._learner.member_state(member)) for member in self._learner.members]
+        return self._states(self._population.members)
 
     @_timed
     def load(self, states: Sequence[MemberState], step: int) -> None:
-        """Go on from these states, one for each place, as of this step."""
-        self._learner.load_members([read_state(state) for state in states])
-        self._publisher.publish(step)
+        """Continue from these states, one for each place, as of this step."""
+        self._population.learner.load_members([read_state(state) for state in states])
+        self._population.sync(step)
 
     @_timed
-    def propose(self, drafts: bytes) -> tuple[TokenRows, bytes]:
+    def propose(self, drafts: bytes) -> bytes:
         """Let members, or the base, write proposals."""
-        return pack_written(self._writers.proposals(pickle.loads(drafts)))
+        return pickle.dumps(list(self._population.propose(pickle.loads(drafts))))
 
     @_timed
-    def solve(self, trials: bytes) -> tuple[TokenRows, bytes]:
-        """Let members, or the base, try tasks."""
-        return pack_written(self._writers.answers(pickle.loads(trials)))
+    def solve(self, attempts: bytes) -> bytes:
+        """Let members, or the base, attempt tasks."""
+        return pickle.dumps(list(self._population.solve(pickle.loads(attempts))))
 
     @_timed
     def update(
-        self, samples: tuple[TokenRows, list[Any]], lr_factor: float
+        self, samples: bytes, lr_factor: float
     ) -> tuple[dict[str, UpdateStats], list[MemberState]]:
         """Learn; return the statistics and the new states of the members that had samples."""
-        self._engine.release()
-        stats = self._learner.update(read_samples(samples), lr_factor)
-        return stats, [pack_state(self._learner.member_state(member)) for member in stats]
+        stats = self._population.update(pickle.loads(samples), lr_factor)
+        return stats, self._states(stats)
 
     @_timed
     def replace(self, member: str, adapter: Adapter, new_name: str) -> MemberState:
         """Put an adapter in a member's place; return the new state."""
-        self._learner.replace(member, adapter, new_name)
-        return pack_state(self._learner.member_state(new_name))
+        self._population.replace(member, adapter, new_name)
+        (state,) = self._states([new_name])
+        return state
 
     @_timed
     def export(self, member: str) -> Adapter:
         """Return a copy of a member's adapter."""
-        return self._learner.export(member)
+        return self._population.export(member)
 
     @_timed
-    def publish(self, step: int) -> None:
+    def sync(self, step: int) -> None:
         """Let an engine with adapters of its own sample from the members as they are."""
-        self._engine.restore()
-        self._publisher.publish(step)
+        self._population.sync(step)
+
+    def _states(self, members: Iterable[str]) -> list[MemberState]:
+        return [pack_state(self._population.learner.member_state(member)) for member in members]
 
 
 def versions() -> dict[str, str]:
-    """The versions that must agree between processes."""
+    """Return the versions that must agree between processes."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in _PACKAGES:
         ours = name not in ("torch", "transformers")
@@ -160,3 +161,17 @@ def fingerprint(model: nn.Module) -> str:
             digest.update(f"{name} {tuple(weight.shape)}".encode())
             digest.update(weight.flatten()[:_PROBE].float().cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def pack_state(state: MemberState) -> MemberState:
+    """Return the state with numpy arrays for tensors."""
+    arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in state.tensors.items()}
+    return replace(state, tensors=arrays)
+
+
+def read_state(state: MemberState) -> MemberState:
+    """Return the state with tensors again; they are for reading only, and keep the store's copy."""
+    arrays: dict[str, Any] = dict(state.tensors)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return replace(state, tensors={key: torch.from_numpy(a) for key, a in arrays.items()})

@@ -1,0 +1,276 @@
+"""Reading Python literals as data, and when two are the same value; see `canonical` for what a
+literal is here. Every text that `repr` gives for such a value is read back as that value."""
+
+import ast
+import cmath
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from code_verifier.canonical import (
+    LONG_INTEGER,
+    MAX_CHARS,
+    MAX_DEPTH,
+    MAX_INT_BITS,
+    NOT_FINITE,
+    canonical,
+)
+from code_verifier.errors import LiteralError
+from code_verifier.syntax import parse_expression
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments."""
+_INTEGERS = re.compile(r"[0-9 ,\[\]-]*")
+_INTEGER = r"(?:0|-?[1-9][0-9]{0,4000})"
+_TEXT = r"'[ !#-&(-\[\]-~]*'"  # printable ASCII without quotes and backslashes
+_ITEM = rf"(?:{_INTEGER}|{_TEXT}|True|False|None)"
+_PLAIN = re.compile(rf"{_ITEM}|\[(?:{_ITEM}(?:, {_ITEM})*)?\]|\({_ITEM}(?:,|(?:, {_ITEM})+)\)")
+
+
+def is_plain(text: str) -> bool:
+    """Whether `text` is the canonical literal of a scalar, or of a flat list or tuple of some.
+    False says nothing: floats, nested values and texts with escapes need the full check."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def canonical_arguments(
+    args: Sequence[object], kwargs: dict[str, object], max_chars: int = MAX_CHARS
+) -> str:
+    """The text between the parentheses of a call, written canonically; keywords are sorted."""
+    parts = [canonical(value, max_chars) for value in args]
+    parts += [f"{name}={canonical(kwargs[name], max_chars)}" for name in sorted(kwargs)]
+    return _at_most(max_chars, ", ".join(parts))
+
+
+def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
+    """The value of one literal. Expressions, calls but `set()`, and names but `Ellipsis` are
+    refused. Raises LiteralError."""
+    quick = _integers(_at_most(max_chars, text))
+    if quick is not None:
+        return quick
+    try:
+        return _value(parse_expression(text.strip()))
+    except SyntaxError as error:
+        raise LiteralError(f"not a Python literal: {error.msg}") from None
+
+
+def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
+    """Positional and keyword arguments from the text between the parentheses of a call. Every
+    argument must be a literal. Raises LiteralError."""
+    quick = _integers(f"[{_at_most(max_chars, text)}]")
+    if quick is not None:
+        return tuple(quick), {}
+    return _arguments(_call(text, max_chars))
+
+
+def tidy_arguments(text: str, max_chars: int = MAX_CHARS) -> str:
+    """The same arguments in Python's usual layout, without comments.
+
+    Unlike the canonical text it keeps the order of dicts, sets and keywords as written, which a
+    program can see. Raises LiteralError.
+    """
+    return read_arguments(text, max_chars)[2]
+
+
+def read_arguments(
+    text: str, max_chars: int = MAX_CHARS
+) -> tuple[tuple[Any, ...], dict[str, Any], str]:
+    """`parse_arguments` and `tidy_arguments` in one: the text is parsed once."""
+    call = _call(text, max_chars)
+    args, kwargs = _arguments(call)
+    return args, kwargs, ", ".join(ast.unparse(node) for node in (*call.args, *call.keywords))
+
+
+def _integers(text: str) -> Any:
+    """The value of an integer, or of nested lists of integers, or None for any other text.
+
+    JSON and Python agree on what can be written with these characters, and JSON's reader is
+    about ten times as fast.
+    """
+    if _INTEGERS.fullmatch(text) is None or text.count("[") > MAX_DEPTH:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _arguments(call: ast.Call) -> Arguments:
+    return tuple(map(_value, call.args)), {str(k.arg): _value(k.value) for k in call.keywords}
+
+
+def _call(text: str, max_chars: int) -> ast.Call:
+    try:
+        call = parse_expression(f"f(\n{_at_most(max_chars, text)}\n)")
+    except SyntaxError as error:
+        raise LiteralError(f"the input is not an argument list: {error.msg}") from None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise LiteralError("the input is not the argument list of one call")
+    names = [keyword.arg for keyword in call.keywords]
+    if None in names:
+        raise LiteralError("the input holds a ** argument, which is not a literal")
+    if len(set(names)) < len(names):
+        raise LiteralError("the input gives a keyword argument twice")
+    return call
+
+
+def _at_most(max_chars: int, text: str) -> str:
+    if len(text) > max_chars:
+        raise LiteralError(f"longer than {max_chars} characters", "too_long")
+    return text
+
+
+def _value(node: ast.expr) -> Any:
+    try:
+        return _read(node, MAX_DEPTH)
+    except TypeError as error:  # a list, set or dict where it would have to be hashed
+        raise LiteralError(f"not a Python literal: {error}") from None
+
+
+def _read(node: ast.expr, depth: int) -> Any:
+    if isinstance(node, ast.Constant):
+        return _finite(node.value)
+    if depth < 1:
+        raise LiteralError(f"nested deeper than {MAX_DEPTH} levels")
+    match node:
+        case ast.List(items):
+            return [_read(item, depth - 1) for item in items]
+        case ast.Tuple(items):
+            return tuple([_read(item, depth - 1) for item in items])
+        case ast.Set(items):
+            return {_read(item, depth - 1) for item in items}
+        case ast.Dict(keys, values):
+            if None in keys:
+                raise LiteralError("not a Python literal: ** in a dict")
+            pairs = zip(keys, values, strict=True)
+            return {
+                _read(key, depth - 1): _read(item, depth - 1)
+                for key, item in pairs
+                if key is not None
+            }
+        case ast.UnaryOp() | ast.BinOp():
+            return _number(node)
+        case ast.Name("Ellipsis"):
+            return ...
+        case ast.Call(ast.Name("set"), [], []):
+            return set()
+    raise LiteralError(f"not a Python literal: {type(node).__name__} is an expression")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float | complex) and not cmath.isfinite(value):
+        raise LiteralError(NOT_FINITE)
+    if type(value) is int and value.bit_length() > MAX_INT_BITS:
+        raise LiteralError(LONG_INTEGER, "too_long")
+    return value
+
+
+def _number(node: ast.UnaryOp | ast.BinOp) -> Any:
+    """A signed number, or `real ± imaginary`, with the signs of zeros that `repr` means."""
+    if isinstance(node, ast.UnaryOp):
+        value = _signed(node)
+        # repr writes complex(0.0, -1.0) as -1j, which Python itself would read as (-0.0-1.0j).
+        return complex(0.0, value.imag) if type(value) is complex else value
+    match node:
+        case ast.BinOp(
+            ast.Constant() | ast.UnaryOp() as left,
+            ast.Add() | ast.Sub() as sign,
+            ast.Constant(complex() as imaginary),
+        ):
+            real = _signed(left)
+            if type(real) is int or type(real) is float:
+                negative = isinstance(left, ast.UnaryOp) and isinstance(left.op, ast.USub)
+                part = imaginary.imag
+                return complex(
+                    _float(-0.0 if negative and real == 0 else real),
+                    _float(-part if isinstance(sign, ast.Sub) else part),
+                )
+    raise LiteralError("not a Python literal: arithmetic is not evaluated")
+
+
+def _signed(node: ast.Constant | ast.UnaryOp) -> Any:
+    match node:
+        case ast.Constant(value):
+            return _finite(value)
+        case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, ast.Constant(value)):
+            value = _finite(value)
+            if type(value) is int or type(value) is float or type(value) is complex:
+                return -value if isinstance(sign, ast.USub) else value
+    raise LiteralError("not a Python literal: an operator applied to a value")
+
+
+def _float(value: float) -> float:
+    try:
+        return float(_finite(float(value)))
+    except OverflowError:
+        raise LiteralError(NOT_FINITE) from None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How values are compared."""
+
+    types: bool = True
+    """Whether 1, 1.0 and True differ, and 0.0 and -0.0; without it Python's `==` decides."""
+    tolerance: float = 0.0
+    """Relative and absolute tolerance of floats and complex numbers, 0 for none, inside lists,
+    tuples, sets and dict values, not in dict keys; a zero's sign does not count then."""
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether two values made of exact built-in types are the same. Never raises."""
+        try:
+            if self.tolerance > 0.0:
+                return self._close(left, right)
+            return _same(left, right) if self.types else bool(left == right)
+        except Exception:  # a cycle, or a value of a type that has no literal
+            return False
+
+    def _close(self, left: Any, right: Any) -> bool:
+        kind = type(left)
+        alike = kind is type(right)
+        if not alike and (self.types or not (_is_number(left) and _is_number(right))):
+            return False
+        if _is_number(left) and not (alike and isinstance(left, int)):
+            return self._near(left, right)
+        if kind is list or kind is tuple:
+            return len(left) == len(right) and all(map(self._close, left, right))
+        if kind is set:
+            ordered = (sorted(side, key=_order) for side in (left, right))
+            return len(left) == len(right) and all(map(self._close, *ordered))
+        if kind is dict:
+            return len(left) == len(right) and all(
+                self._has(key, right) and self._close(item, right[key])
+                for key, item in left.items()
+            )
+        return bool(left == right)
+
+    def _has(self, key: Any, mapping: dict[Any, Any]) -> bool:
+        return key in mapping and (
+            not self.types or any(_same(key, other) for other in mapping if other == key)
+        )
+
+    def _near(self, left: Any, right: Any) -> bool:
+        if left == right:
+            return True
+        a, b = complex(left), complex(right)  # OverflowError: an integer far from any float
+        limit = {"rel_tol": self.tolerance, "abs_tol": self.tolerance}
+        return math.isclose(a.real, b.real, **limit) and math.isclose(a.imag, b.imag, **limit)
+
+
+def _same(left: Any, right: Any) -> bool:
+    return canonical(left, sys.maxsize) == canonical(right, sys.maxsize)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float, bool, complex)
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """Numbers by value, then the rest by their canonical texts."""
+    if _is_number(value) and type(value) is not complex:
+        return (0, value)
+    return (1, canonical(value))

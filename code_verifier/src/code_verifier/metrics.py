@@ -1,0 +1,303 @@
+"""Structural metrics of a program, without executing it.
+
+The cyclomatic number and Halstead's measures are radon's, taken by its visitors from a tree that is
+parsed already: radon is what people compare with. Of its raw line counts nothing is used: they take
+time that grows with the square of the lines of a statement, and refuse some valid programs.
+"""
+
+import ast
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from radon.metrics import h_visit_ast
+from radon.visitors import ComplexityVisitor
+
+from code_verifier.errors import ProgramError
+from code_verifier.syntax import (
+    DOCUMENTED,
+    ParsedProgram,
+    deep_recursion,
+    docstring_of,
+    parse_program,
+)
+
+NUMBERS = (
+    *("ast_depth", "ast_nodes", "cyclomatic", "loc", "variables"),
+    *("halstead_volume", "halstead_effort", "max_nesting", "functions", "imports"),
+)
+"""The fields of Metrics that are numbers."""
+
+
+_FRAMES = 4
+"""Python frames that a visitor of radon takes for each level of a tree, some at the leaves."""
+_NESTING = frozenset(
+    (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
+) | {ast.Match}
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The nodes of a tree by type, and the tree's measures."""
+
+    depth: int
+    """Nodes on the longest path from the module to a leaf."""
+    nodes: int
+    """All nodes, as `ast.walk` gives them."""
+    nesting: int
+    """Compound statements inside each other."""
+    by_type: dict[type[ast.AST], list[Any]]
+
+    def of(self, *kinds: type[ast.AST]) -> Iterator[Any]:
+        """The nodes of these types."""
+        for kind in kinds:
+            yield from self.by_type.get(kind, ())
+
+
+def survey(tree: ast.Module) -> Survey:
+    """Walk the tree once, without recursion, so that depth costs nothing."""
+    depth = nodes = nesting = 0
+    by_type: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    stack: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
+    while stack:
+        node, level, inside = stack.pop()
+        kind = node.__class__
+        by_type[kind].append(node)
+        nodes += 1
+        depth = max(depth, level)
+        inside += kind in _NESTING
+        nesting = max(nesting, inside)
+        # `elif` is an If in the else branch of an If, and no deeper to the reader.
+        branch = node.orelse if isinstance(node, ast.If) and len(node.orelse) == 1 else ()
+        for child in ast.iter_child_nodes(node):
+            chained = child.__class__ is ast.If and child in branch
+            stack.append((child, level + 1, inside - chained))
+    return Survey(depth, nodes, nesting, by_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Structure of one program."""
+
+    ast_depth: int
+    """Nodes on the longest path from the module to a leaf."""
+    ast_nodes: int
+    """Nodes, as `ast.walk` gives them."""
+    cyclomatic: int
+    """McCabe's number, summed over radon's blocks."""
+    loc: int
+    """Lines that hold code, neither blank, comment nor docstring."""
+    variables: int
+    """Distinct names bound by assignment, as parameters, by `except ... as` or in a pattern."""
+    halstead_volume: float
+    """N log2 n, in bits (Halstead 1977, as radon counts)."""
+    halstead_effort: float
+    """D V (Halstead 1977, as radon counts)."""
+    max_nesting: int
+    """Compound statements inside each other."""
+    functions: int
+    """`def` statements."""
+    imports: int
+    """Distinct modules imported."""
+    structure: str
+    """The program's `fingerprint`."""
+
+
+def measure(program: str | ParsedProgram) -> Metrics:
+    """Metrics of a program. Raises ProgramError when it does not parse or is too long or too deeply
+    nested to be parsed."""
+    parsed = parse_program(program)
+    found = survey(parsed.tree)
+    cyclomatic, volume, effort = complexity(parsed.tree, found.depth)
+    return Metrics(
+        ast_depth=found.depth,
+        ast_nodes=found.nodes,
+        cyclomatic=cyclomatic,
+        loc=code_lines(parsed.text, found),
+        variables=len(_bound(found)),
+        halstead_volume=volume,
+        halstead_effort=effort,
+        max_nesting=found.nesting,
+        functions=sum(1 for _ in found.of(ast.FunctionDef, ast.AsyncFunctionDef)),
+        imports=len(set(imported(found))),
+        structure=fingerprint(parsed),
+    )
+
+
+def imported(found: Survey) -> Iterator[str]:
+    """The modules that a program imports, relative ones with their dots."""
+    for node in found.of(ast.Import):
+        yield from (alias.name for alias in node.names)
+    for node in found.of(ast.ImportFrom):
+        yield "." * node.level + (node.module or "")
+
+
+def _bound(found: Survey) -> set[str]:
+    names = [node.id for node in found.of(ast.Name) if isinstance(node.ctx, ast.Store)]
+    names += [node.arg for node in found.of(ast.arg)]
+    names += [node.name for node in found.of(ast.ExceptHandler, ast.MatchAs, ast.MatchStar)]
+    return {*names, *(node.rest for node in found.of(ast.MatchMapping))} - {None}
+
+
+def complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
+    """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left.
+
+    The cyclomatic number, summed over radon's blocks (functions, classes and methods; McCabe 1976);
+    the volume V = N log2 n in bits, with the length N and the vocabulary n, and the effort E = D V,
+    with the difficulty D = n1 N2 / (2 n2) (Halstead 1977).
+    """
+    try:
+        with deep_recursion(_FRAMES * depth):
+            blocks = ComplexityVisitor.from_ast(tree).blocks
+            total = h_visit_ast(tree).total
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply to be measured") from None
+    cyclomatic = sum(int(block.complexity) for block in blocks)
+    return cyclomatic, float(total.volume), float(total.effort)
+
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_EMPTY = " \t\f\\"
+
+
+def code_lines(program: str, found: Survey) -> int:
+    """Lines of a program that hold code: not blank, not only a comment, not of a docstring. Every
+    line of a text that runs over several counts, whatever it looks like."""
+    lines = _NEWLINE.split(program)
+    is_code = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
+    for node in found.of(ast.Constant, ast.JoinedStr):
+        if node.end_lineno > node.lineno:
+            _mark(is_code, node, True)
+    for node in found.of(*DOCUMENTED):
+        docstring = docstring_of(node)
+        if docstring is not None:
+            _mark(is_code, docstring, False)
+            first, last = docstring.lineno - 1, (docstring.end_lineno or docstring.lineno) - 1
+            before = lines[first].encode()[: docstring.col_offset]  # offsets are in UTF-8 bytes
+            after = lines[last].encode()[docstring.end_col_offset :].strip(b" \t\f;\\")
+            is_code[first] |= bool(before.strip())
+            is_code[last] |= bool(after) and not after.startswith(b"#")
+    return sum(is_code)
+
+
+def _mark(is_code: list[bool], node: ast.expr | ast.stmt, value: bool) -> None:
+    last = node.end_lineno or node.lineno
+    is_code[node.lineno - 1 : last] = [value] * (last - node.lineno + 1)
+
+
+_SKIPPED = frozenset(
+    ("ctx", "annotation", "returns", "type_comment", "kind", "type_params", "simple", "str")
+)
+_NAMES = frozenset(("id", "arg", "asname", "rest"))
+_NAMED = frozenset(
+    (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+) | frozenset((ast.MatchAs, ast.MatchStar))
+_BINDING = frozenset(("arg", "asname", "rest", "name"))
+_CLOSE = ("", ")")
+_FIELDS = {
+    kind: tuple(name for name in reversed(kind._fields) if name not in _SKIPPED)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""The fields of each type of node that count, last first."""
+
+
+def fingerprint(program: str | ParsedProgram) -> str:
+    """The structure of a program as 16 hexadecimal digits. Raises ProgramError.
+
+    Two programs have the same structure when they differ only in layout, comments, docstrings,
+    annotations, the values of constants (not their types; a minus sign belongs to the value), or
+    in the names that the program itself gives: its variables, parameters, functions, classes and
+    `as` names. Built-in functions, attributes and imported modules count: they say what it does.
+    """
+    tokens, bound = _tokens(parse_program(program).tree)
+    numbers: dict[str, str] = {}
+    parts: list[str] = []
+    for name, text in tokens:
+        if name in bound:
+            text = numbers.get(name) or numbers.setdefault(name, f" {len(numbers)}")
+        parts.append(text)
+    data = "".join(parts).encode("utf-8", "backslashreplace")
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
+    """The tree in order as pairs (name that may be replaced, or "", text), and the names bound."""
+    tokens: list[tuple[str, str]] = []
+    bound: set[str] = set()
+    stack: list[Any] = [tree]
+    while stack:
+        item = stack.pop()
+        kind = item.__class__
+        if kind is tuple:
+            tokens.append(item)
+            continue
+        if kind is list:
+            tokens.append(("", "["))
+            stack.append(("", "]"))
+            stack.extend(reversed(item))
+            continue
+        fields = _FIELDS.get(kind)
+        if fields is None:
+            tokens.append(("", f" {item!r}"))
+            continue
+        plain = kind is ast.Constant or kind is ast.MatchSingleton
+        if plain or _is_signed_number(item):
+            constant = item if plain else item.operand
+            tokens.append(("", f"({type(constant.value).__name__})"))
+            continue
+        if kind is ast.Name:
+            if item.ctx.__class__ is not ast.Load:
+                bound.add(item.id)
+            tokens.append((item.id, f" {item.id}"))
+            continue
+        if kind is ast.AnnAssign and item.value is not None:
+            stack += [_CLOSE, item.value, [item.target]]
+            tokens.append(("", "(Assign"))
+            continue
+        tokens.append(("", f"({kind.__name__}"))
+        stack.append(_CLOSE)
+        for field in fields:
+            value = getattr(item, field, None)
+            if value.__class__ is str and (field in _NAMES or kind in _NAMED):
+                if field in _BINDING and kind is not ast.keyword:
+                    bound.add(value)
+                value = (value, f" {value}")
+            elif kind is ast.Global or kind is ast.Nonlocal:
+                value = [(name, f" {name}") for name in item.names]
+            elif field == "body" and kind in DOCUMENTED and docstring_of(item) is not None:
+                value = item.body[1:] or [ast.Pass()]
+            stack.append(value)
+    return tokens, bound
+
+
+def _is_signed_number(item: Any) -> bool:
+    """`-1` is a constant to the reader."""
+    match item:
+        case ast.UnaryOp(ast.USub() | ast.UAdd(), ast.Constant(value)):
+            return isinstance(value, int | float | complex) and not isinstance(value, bool)
+    return False
+
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The quantile of sorted values, interpolated linearly (type 7 of Hyndman and Fan 1996)."""
+    place = share * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (place - low)
+
+
+def summarise(metrics: Sequence[Metrics]) -> dict[str, dict[str, float]]:
+    """For every number of Metrics: mean and quantiles, named `mean`, `p0` to `p100`."""
+    table: dict[str, dict[str, float]] = {}
+    for name in NUMBERS if metrics else ():
+        values = sorted(float(getattr(item, name)) for item in metrics)
+        table[name] = {"mean": sum(values) / len(values)}
+        table[name] |= {f"p{round(100 * q)}": quantile(values, q) for q in QUANTILES}
+    return table

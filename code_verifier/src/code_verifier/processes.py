@@ -1,0 +1,374 @@
+"""Confined processes: the caller's end of one, and the pool of those that a sandbox keeps, started
+when first needed and replaced when they break."""
+
+import marshal
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from code_verifier.errors import SandboxUnavailable
+from code_verifier.jail import seccomp
+from code_verifier.jail.protocol import LENGTH, READ, RESULT_FD
+from code_verifier.tasks import Limits
+
+_START_S = 60.0
+_MAX_REPLY = 1 << 28
+_BEAT_S = 1.0
+# A bare package object spares the process every import that it does not need.
+_BOOTSTRAP = (
+    "import sys; p = type(sys)('code_verifier'); p.__path__ = [sys.argv[1]]; "
+    "sys.modules['code_verifier'] = p; import code_verifier.{module} as m; m.main()"
+)
+
+
+class ProcessLost(Exception):
+    """The process ended, stopped answering, or answered nonsense."""
+
+
+class Process:
+    """A confined process that answers frames: a fork server or an examiner.
+
+    module: its module in `code_verifier`, as "jail.server". hash_seed: its PYTHONHASHSEED.
+    config: what its `main` expects first. Not for use by two threads at once, but for `end`. It is
+    started by `subprocess`, which is safe in a process with threads.
+    """
+
+    def __init__(self, module: str, hash_seed: int, config: dict[str, Any]) -> None:
+        self.layers: dict[str, bool] = {}
+        self.idle_since = 0.0
+        self._module = module
+        self._hash_seed = hash_seed
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._ended = False
+        self._in = self._out = -1
+        self._readable: Any = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, as far as is known without asking it."""
+        process = self._process
+        return process is not None and process.poll() is None
+
+    def start(self) -> None:
+        """Start the process and wait for its first frame. Raises SandboxUnavailable."""
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                f"the sandbox needs Linux, and this is {sys.platform}; run it in a Linux "
+                "container or virtual machine"
+            )
+        with tempfile.TemporaryDirectory(prefix="code-verifier-") as jail:
+            os.chmod(jail, 0o755)
+            self._spawn()
+            try:
+                deadline = time.monotonic() + _START_S
+                self._write(marshal.dumps(self._config | {"jail_dir": jail}), deadline)
+                self.layers = marshal.loads(self._read(deadline))
+            except ProcessLost as error:
+                self.close()
+                raise SandboxUnavailable(
+                    f"a confined process did not start ({error}); type `code-verifier doctor`"
+                ) from None
+
+    def ask(self, request: bytes, deadline: float) -> bytes:
+        """The reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
+        exception the process is closed: a late reply must not answer the next request."""
+        try:
+            self._write(request, deadline)
+            return self._read(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def end(self) -> None:
+        """Kill the process, from any thread; a thread that waits for it gets ProcessLost."""
+        self._ended = True
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """Kill the process and reap it; its child ends with it."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            with process:  # which closes its pipes and waits for it
+                process.kill()
+
+    def abandon(self) -> None:
+        """Forget a process that belongs to the parent of this (forked) process."""
+        process, self._process = self._process, None
+        if process is not None:
+            with process:  # which closes its pipes
+                process.returncode = 0  # not ours to wait for
+
+    def _spawn(self) -> None:
+        code = _BOOTSTRAP.format(module=self._module), str(Path(__file__).resolve().parent)
+        with self._lock:
+            if self._ended:
+                raise ProcessLost("the sandbox is closed")
+            try:
+                self._process = process = subprocess.Popen(
+                    [sys.executable, "-sSPB", "-Wignore", "-c", *code],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={"PYTHONHASHSEED": str(self._hash_seed), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+                    start_new_session=True,
+                    bufsize=0,
+                )
+            except OSError as error:
+                raise SandboxUnavailable(f"cannot start {sys.executable}: {error}") from None
+        if process.stdin is None or process.stdout is None:
+            raise SandboxUnavailable("a confined process has no pipes")
+        self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        self._readable = select.poll()
+        self._readable.register(self._out, select.POLLIN)
+
+    def _write(self, body: bytes, deadline: float) -> None:
+        if self._process is None:
+            raise ProcessLost("it is not running")
+        view = memoryview(LENGTH.pack(len(body)) + body)
+        while view:
+            try:
+                view = view[os.write(self._in, view) :]
+            except BlockingIOError:
+                poller = select.poll()
+                poller.register(self._in, select.POLLOUT)
+                self._wait(poller, deadline)
+            except OSError as error:
+                raise ProcessLost(f"it closed its pipe: {error.strerror}") from None
+
+    def _read(self, deadline: float) -> bytes:
+        data = b""
+        size = LENGTH.size
+        while len(data) < size:
+            self._wait(self._readable, deadline)
+            part = os.read(self._out, READ if not data else min(READ, size - len(data)))
+            if not part:
+                raise ProcessLost("it ended")
+            data += part
+            if size == LENGTH.size and len(data) >= size:
+                size += LENGTH.unpack_from(data)[0]
+                if size > _MAX_REPLY:
+                    raise ProcessLost("it sent a reply without end")
+        return data[LENGTH.size :]
+
+    def _wait(self, poller: Any, deadline: float) -> None:
+        """Until the poller has an event. A process that is stopped (SIGSTOP) is lost."""
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ProcessLost("it stopped answering")
+            if poller.poll(min(left, _BEAT_S) * 1000.0):
+                return
+            if self._ended:
+                raise ProcessLost("the sandbox is closed")
+            if _is_stopped(self.pid):
+                raise ProcessLost("it is stopped")
+
+
+def _is_stopped(pid: int | None) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
+
+
+HASH_SEEDS = (
+    *(1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007),
+    *(11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991),
+)
+REQUIRED_LAYERS = ("seccomp", "no_new_privs")
+_EXAMINER_MEMORY = 1 << 30
+_KEPT = 24
+_PER_WORKER = 6
+
+Kind = tuple[int, int]
+EXAMINER: Kind = (-1, 0)
+
+
+class Pool:
+    """Confined processes by kind, each used by one thread at a time.
+
+    make: makes a process of a kind, which is started when it is first used. slots: makes what an
+    execution holds while it runs, anew after a fork; examining takes none. most: processes that
+    are kept.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Kind], Process],
+        slots: Callable[[], AbstractContextManager[object]],
+        allow_weak: bool,
+        most: int = 1 << 10,
+    ) -> None:
+        self._make = make
+        self._new_slots = slots
+        self._allow_weak = allow_weak
+        self._most = most
+        self._closed = False
+        with suppress(OSError):
+            # Found here, and not by a thread: `tempfile` holds a lock for as long as it looks, and
+            # a process that is forked then would wait for it for good.
+            tempfile.gettempdir()
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._slots = self._new_slots()
+        self._idle: dict[Kind, list[Process]] = {}
+        self._all: set[Process] = set()
+
+    def ask(self, kind: Kind, request: bytes, grace_s: float) -> bytes:
+        """The reply of a process of this kind, asked again in a new one if it is lost. grace_s:
+        seconds until it counts as lost. Raises ProcessLost, SandboxUnavailable."""
+        if self._pid != os.getpid():
+            self.forget()
+        try:
+            with self._lend(kind) as process:
+                return process.ask(request, time.monotonic() + grace_s)
+        except ProcessLost:  # where one was lost, the idle ones may be lost too
+            with self._lend(kind, fresh=True) as process:
+                return process.ask(request, time.monotonic() + grace_s)
+
+    def layers(self) -> dict[str, bool]:
+        """Protection layers that a fork server of this pool reports."""
+        with self._lend((0, 0)) as server:
+            return dict(server.layers)
+
+    def pids(self) -> list[int]:
+        """Process ids of the running processes."""
+        with self._lock:
+            return [pid for process in self._all if (pid := process.pid) and process.alive]
+
+    def close(self) -> None:
+        """End all processes. A thread that still waits for one gets SandboxUnavailable."""
+        self._closed = True
+        if self._pid != os.getpid():
+            self.forget()
+            return
+        with self._lock:
+            busy = set(self._all)
+            idle = [process for some in self._idle.values() for process in some]
+            self._idle = {}
+            self._all -= set(idle)
+        for process in busy:
+            process.end()
+        for process in idle:
+            process.close()
+
+    def forget(self) -> None:
+        """After a fork: the processes belong to the parent; this process starts its own."""
+        for process in self._all:
+            process.abandon()
+        self._reset()
+
+    @contextmanager
+    def _lend(self, kind: Kind, fresh: bool = False) -> Iterator[Process]:
+        """A process in a slot of its own; examining takes none."""
+        with nullcontext() if kind == EXAMINER else self._slots:
+            process = self._take(kind, fresh)
+            try:
+                if process.pid is None:
+                    process.start()
+                    self._inspect(process)
+                yield process
+            except ProcessLost:
+                if self._closed:
+                    raise SandboxUnavailable(_CLOSED) from None
+                raise
+            finally:
+                self._give(kind, process)
+
+    def _take(self, kind: Kind, fresh: bool) -> Process:
+        surplus: list[Process] = []
+        with self._lock:
+            if self._closed:
+                raise SandboxUnavailable(_CLOSED)
+            idle = self._idle.get(kind)
+            if idle and not fresh:
+                process = idle.pop()
+            else:
+                process = self._make(kind)
+                self._all.add(process)
+                if len(self._all) > self._most:
+                    waiting = filter(None, self._idle.values())
+                    longest = min(waiting, key=lambda some: some[0].idle_since, default=[])
+                    surplus = longest[:1]
+                    del longest[:1]
+                    self._all -= set(surplus)
+        for unused in surplus:
+            unused.close()
+        return process
+
+    def _give(self, kind: Kind, process: Process) -> None:
+        with self._lock:
+            keep = process.pid is not None and not self._closed
+            if keep:
+                process.idle_since = time.monotonic()
+                self._idle.setdefault(kind, []).append(process)
+            else:
+                self._all.discard(process)
+        if not keep:
+            process.close()
+
+    def _inspect(self, process: Process) -> None:
+        missing = [name for name in REQUIRED_LAYERS if not process.layers.get(name)]
+        if missing and not self._allow_weak:
+            process.close()
+            raise SandboxUnavailable(
+                f"this machine lacks {' and '.join(missing)}, without which a program could reach "
+                "files and the network; type `code-verifier doctor`, or allow it with "
+                "--allow-weak (Python: Sandbox(allow_weak=True)) for programs that you trust"
+            )
+
+
+def sandbox_pool(width: int, limits: Limits, allow_weak: bool) -> Pool:
+    """The pool of a sandbox: EXAMINER, and fork servers by (index of hash seed and clocks, tier).
+    At most `width` executions run at a time."""
+    executing, examining = seccomp.build(RESULT_FD), seccomp.build(1, 0)
+
+    def make(kind: Kind) -> Process:
+        if kind == EXAMINER:
+            config: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": examining}
+            return Process("jail.examiner", HASH_SEEDS[0], config)
+        index, tier = kind
+        config = {"index": index, "tier": tier, "filter": executing, "limits": asdict(limits)}
+        return Process("jail.server", HASH_SEEDS[index], config)
+
+    most = _KEPT + width * _PER_WORKER
+    return Pool(make, lambda: threading.BoundedSemaphore(width), allow_weak, most)
+
+
+_CLOSED = "the sandbox is closed; open it with `with`"
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

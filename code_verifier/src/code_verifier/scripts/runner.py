@@ -1,0 +1,235 @@
+"""Ordinary modules and scripts of unknown origin, run in fresh processes under the jail's walls.
+
+Unlike the programs of `Sandbox`, these may import most of the standard library and numpy, have
+threads and clocks, and leave out no name; what the kernel refuses them is the same: files, the
+network and other processes. Values and output come back as data, which may be forged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import marshal
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from code_verifier.jail import seccomp
+from code_verifier.jail.protocol import ENDINGS, HEAD, LENGTH, RESULT_FD
+from code_verifier.processes import HASH_SEEDS, Kind, Pool, Process, ProcessLost
+from code_verifier.scripts.values import MARKS, describe
+
+_IDLE_S = 30.0
+_GRACE_S, _GRACE_FACTOR = 180.0, 110.0
+_MIB = 1 << 20
+_RECURSION = 1000
+_NAME_CHARS, _DIGEST_CHARS = 200, 32
+_PLAIN, _NUMPY = (0, 0), (1, 0)
+
+
+class Value(NamedTuple):
+    """A returned value.
+
+    digest: equal for values that Python holds equal; "" for one that equals nothing.
+    text: its literal (and `nan`, `inf`); None when it is no data (`chars` is -1) or too long.
+    floats: whether it is a float, or a list or tuple of floats only and not empty.
+    """
+
+    type_name: str
+    digest: str
+    text: str | None
+    chars: int
+    floats: bool
+    cpu_s: float
+
+    @classmethod
+    def of(cls, value: object, draw: bool = False) -> Self:
+        """Describe a value of this process as one that a program returned."""
+        return cls(*describe(value, draw), 0.0)
+
+    @property
+    def beyond_literals(self) -> bool:
+        """Whether it is or holds a value of numpy, a decimal or a fraction: `digest` alone does not
+        say then what equals it."""
+        return any(mark in (self.text or "") for mark in MARKS)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Values of the calls that returned, in order, and how the process ended.
+
+    ending: `done`; `exception` of call `call` (from 1 on); `module` when the module itself raised
+    or lacks the function; `cpu` and `idle` for its time, in call `call` (0: in the module), and
+    `total` for that of all calls together; `memory`, `crash`, `left` (without a report), `flood`;
+    `fault` when the sandbox failed.
+    """
+
+    values: tuple[Value, ...]
+    ending: str
+    call: int
+    reason: str
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """Output of a script. ending: `done`, `raised`, or as in `Calls`."""
+
+    output: bytes
+    ending: str
+    reason: str
+    cpu_s: float
+
+
+class ScriptRunner(AbstractContextManager["ScriptRunner"]):
+    """Fork servers for ordinary programs; a context manager, and safe to use by many threads.
+
+    memory_mb: MiB of address space that a program may use. slots: a program runs while it holds
+    one of these; runners may share them. Raises SandboxUnavailable where the kernel's filter cannot
+    be had, unless `allow_weak`.
+    """
+
+    def __init__(
+        self,
+        memory_mb: int = 4096,
+        allow_weak: bool = False,
+        slots: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._memory = memory_mb * _MIB
+        self._pool = Pool(self._process, lambda: slots or nullcontext(), allow_weak)
+
+    def close(self) -> None:
+        """End all processes; a call that still waits for one raises SandboxUnavailable."""
+        self._pool.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(
+        self,
+        program: str,
+        entry: str,
+        inputs: Sequence[Sequence[object]],
+        limits_s: Sequence[float],
+        *,
+        module_s: float,
+        total_s: float,
+        prelude: str = "",
+        owner: str = "",
+        recursion: int = _RECURSION,
+        draw: bool = False,
+        full: Sequence[int] = (),
+        text_chars: int = 1 << 14,
+        output_bytes: int = 32 * _MIB,
+        deep: bool = False,
+    ) -> Calls:
+        """Values of `entry(*input)` for each input, in one process, up to the first exception.
+
+        limits_s: processor seconds of each call; module_s: of the module; total_s: of it all, for
+        a program that takes the others away. prelude: a trusted program that is executed before it
+        in the same module. owner: where the module has a class of this name, `entry` is a method
+        of an instance of it. recursion: the recursion limit. draw: iterators and views count as
+        lists. Texts of more than `text_chars` are left out, but for inputs at the places `full`.
+        deep: the stack may grow as the memory.
+        """
+        order = {"kind": "calls", "cpu_s": module_s, "hard_s": total_s, "deep": deep}
+        task = {
+            "entry": entry,
+            "owner": owner,
+            "inputs": marshal.dumps([tuple(item) for item in inputs]),
+            "limits": [float(limit) for limit in limits_s],
+            "draw": draw,
+            "full": tuple(full),
+            "text_chars": text_chars,
+        }
+        order |= {"stdin": b"", "output_bytes": output_bytes}
+        task |= {"program": program, "prelude": prelude, "recursion": recursion}
+        ending, call, spent, reason, data = self._ask(order, task)
+        values, end = read_report(data, len(inputs))
+        if ending == "left" and end is not None:
+            ending, reason = end
+            call = len(values) + 1 if ending == "exception" else call
+        elif ending == "left" and not reason:
+            reason = "left without a whole report"
+        return Calls(tuple(values), ending, call, reason, spent)
+
+    def run(
+        self,
+        program: str,
+        stdin: str,
+        *,
+        cpu_s: float,
+        prelude: str = "",
+        recursion: int = _RECURSION,
+        output_bytes: int = 16 * _MIB,
+    ) -> ScriptRun:
+        """Output of the program as a script with this standard input; the rest as in `call`."""
+        order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "deep": False}
+        order |= {"stdin": stdin.encode("utf-8", "surrogateescape"), "output_bytes": output_bytes}
+        task = {"program": program, "prelude": prelude, "recursion": recursion}
+        ending, _, spent, reason, data = self._ask(order, task)
+        done = ending == "left" and not reason
+        return ScriptRun(data, "done" if done else ending, reason, spent)
+
+    def _ask(
+        self, order: dict[str, Any], task: dict[str, Any]
+    ) -> tuple[str, int, float, str, bytes]:
+        """Ending, call, processor seconds, reason and data of a child."""
+        head = marshal.dumps(order)
+        body = LENGTH.pack(len(head)) + head + marshal.dumps(task)
+        kind = _NUMPY if "numpy" in task["program"] else _PLAIN  # forking costs by what is loaded
+        grace_s = _GRACE_S + _GRACE_FACTOR * (order["cpu_s"] + order["hard_s"])
+        try:
+            reply = self._pool.ask(kind, body, grace_s)
+        except ProcessLost as error:
+            return "fault", 0, 0.0, f"a fork server was lost: {error}", b""
+        code, call, spent, size = HEAD.unpack_from(reply)
+        start = HEAD.size + size
+        reason = reply[HEAD.size : start].decode("utf-8", "replace")
+        return ENDINGS[code], call, spent, reason, reply[start:]
+
+    def _process(self, kind: Kind) -> Process:
+        filters = {
+            "calls": seccomp.build(RESULT_FD, mild=True),
+            "script": seccomp.build(1, 0, mild=True),
+        }
+        config: dict[str, Any] = {
+            "numpy": _numpy_folder() if kind == _NUMPY else None,
+            "memory": self._memory,
+            "filters": {kind: found for kind, found in filters.items() if found is not None},
+            "idle_s": _IDLE_S,
+        }
+        return Process("scripts.server", HASH_SEEDS[0], config)
+
+
+def _numpy_folder() -> str | None:
+    """The folder to import numpy from, or None where it is not installed."""
+    spec = importlib.util.find_spec("numpy")
+    return None if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])
+
+
+def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | None]:
+    """Values and ending of a child's report of at most `most` values; it may be forged or cut."""
+    values: list[Value] = []
+    for line in data.split(b"\n"):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            break
+        match row:
+            case ["exception" | "module" as ending, str(reason)]:
+                return values, (ending, reason)
+            case ["done", str(reason)] if len(values) == most:
+                return values, ("done", reason)
+            case [str(name), str(digest), str() | None as text, int(chars), floats, spent]:
+                timed = isinstance(spent, int | float) and math.isfinite(spent)
+                if not timed or len(digest) > _DIGEST_CHARS or len(values) == most:
+                    break
+                name = name[:_NAME_CHARS]
+                values.append(Value(name, digest, text, int(chars), floats is True, spent))
+            case _:
+                break
+    return values, None

@@ -1,0 +1,141 @@
+"""Programs and expressions of unknown origin as syntax trees, without executing or warning."""
+
+import ast
+import copy
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from code_verifier.errors import ProgramError
+
+FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)
+"""What Python's parser and compiler raise for texts that they refuse."""
+_LOCK = threading.RLock()
+"""CPython 3.11 counts the depth of a tree per process, not per thread (gh-106905): two threads that
+parse at once can end in a SystemError. Filters of warnings are per process too."""
+if hasattr(os, "register_at_fork"):  # a fork while another thread parses must not leave it locked
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
+_WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
+"""What the tokenizer warns of: unknown escapes, and a number that runs into a word (`1or 2`)."""
+_SPARE_FRAMES = 200
+
+
+def parse_module(text: str) -> ast.Module:
+    """The syntax tree of a program.
+
+    Raises SyntaxError for every text that Python's parser refuses, whatever the parser itself
+    raised (null bytes, surrogates, excessive nesting, over-long integers).
+    """
+    tree: ast.Module = _parse(text, "exec")
+    return tree
+
+
+def parse_expression(text: str) -> ast.expr:
+    """The syntax tree of one expression. Raises SyntaxError as `parse_module`."""
+    tree: ast.Expression = _parse(text, "eval")
+    return tree.body
+
+
+@contextmanager
+def deep_recursion(frames: int) -> Iterator[None]:
+    """Have a recursion limit that leaves room for so many frames more, where they are many. The
+    limit is one for all threads, and the parser minds it: neither works in the other's time."""
+    if frames <= _SPARE_FRAMES:
+        yield
+        return
+    with _LOCK:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + frames)
+        try:
+            yield
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+def describe(error: Exception) -> str:
+    """One line for one of FAILURES, with its place when known."""
+    if not isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"
+    return f"{error.msg} (line {error.lineno})" if error.lineno else str(error.msg)
+
+
+def _parse(text: str, mode: str) -> Any:
+    try:
+        with _LOCK:
+            if _WARNED.search(text) is None:
+                return ast.parse(text, mode=mode)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they may be errors here
+                return ast.parse(text, mode=mode)
+    except FAILURES as error:
+        raise SyntaxError(describe(error)) from None
+
+
+MAX_PROGRAM = 2**20
+"""Characters. A tree takes up to some hundred bytes of memory per character of its text."""
+Documented = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+"""What can have a docstring."""
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedProgram:
+    """A program and its syntax tree, for all that reads it: nothing here changes the tree."""
+
+    text: str
+    tree: ast.Module
+
+
+def parse_program(program: str | ParsedProgram) -> ParsedProgram:
+    """The program with its tree; one that is parsed already is returned as it is. Raises
+    ProgramError when the text is not Python, longer than MAX_PROGRAM or nested too deeply."""
+    if isinstance(program, ParsedProgram):
+        return program
+    if len(program) > MAX_PROGRAM:
+        found = f"the program has {len(program)} characters"
+        raise ProgramError(f"{found}; expected at most {MAX_PROGRAM}")
+    try:
+        return ParsedProgram(program, parse_module(program))
+    except SyntaxError as error:
+        if error.msg.startswith(("RecursionError", "MemoryError")):
+            raise ProgramError("the program is nested too deeply to be parsed") from None
+        raise ProgramError(f"the program is not Python: {error.msg}") from None
+
+
+def docstring_of(node: Documented) -> ast.Expr | None:
+    """The statement that is the node's docstring."""
+    match node.body:
+        case [ast.Expr(ast.Constant(str())) as first, *_]:
+            return first
+    return None
+
+
+def strip_comments(program: str | ParsedProgram) -> str:
+    """The program without comments and docstrings, in the layout of `ast.unparse`. Raises
+    ProgramError when the program does not parse."""
+    root = copy.copy(parse_program(program).tree)  # statements of its own, the same expressions
+    stack: list[ast.AST] = [root]
+    while stack:
+        node = stack.pop()
+        for field in _BLOCKS:
+            block = getattr(node, field, None)
+            if isinstance(block, list):
+                setattr(node, field, [copy.copy(item) for item in block])
+                stack += getattr(node, field)
+        if isinstance(node, DOCUMENTED) and docstring_of(node) is not None:
+            del node.body[0]
+            if not node.body and not isinstance(node, ast.Module):
+                node.body.append(ast.Pass())
+    try:
+        return ast.unparse(root)
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply to be rewritten") from None

@@ -1,0 +1,281 @@
+"""What is proposed, asked and answered: tasks of the three kinds and what becomes of them."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Self
+
+from code_verifier.errors import CodeVerifierError, Status
+from code_verifier.syntax import ParsedProgram, parse_program
+
+KINDS: Final = ("code_o", "code_i", "code_f")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown. Raises
+    CodeVerifierError for an unknown kind, and for pairs or `visible` that do not fit."""
+
+    kind: str
+    """What is asked for: `code_o` an output, `code_i` an input, `code_f` a program."""
+    program: str
+    input: str | None = None
+    """The text between the parentheses of the call (code_o; one right answer of code_i)."""
+    output: str | None = None
+    """A literal (code_o, code_i)."""
+    inputs: tuple[str, ...] = ()
+    """One text a call (code_f)."""
+    outputs: tuple[str, ...] = ()
+    message: str = ""
+    """What the proposer says about the program (code_f)."""
+    visible: int = 0
+    """Leading pairs that are shown and not judged (code_f)."""
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind)
+        if len(self.inputs) != len(self.outputs):
+            raise CodeVerifierError(
+                f"a task has {len(self.inputs)} inputs and {len(self.outputs)} outputs; "
+                "expected as many of each"
+            )
+        if not 0 <= self.visible <= len(self.inputs):
+            raise CodeVerifierError(f"visible is {self.visible}; expected 0 to {len(self.inputs)}")
+
+    def with_id(self) -> "Task":
+        """The same task, named by a hash of its contents."""
+        fields = [self.kind, self.program, self.input, self.output]
+        text = json.dumps([*fields, self.inputs, self.outputs, self.message, self.visible])
+        return replace(self, id=hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
+
+    def to_row(self) -> dict[str, Any]:
+        """The task as a row for JSON: every column, whatever the kind, in this order.
+
+        | column | type | of |
+        |---|---|---|
+        | `id` | text | "" where it has none |
+        | `kind` | text | one of KINDS |
+        | `program` | text | "" where the kind does not need it |
+        | `input` | text or null | code_o, code_i |
+        | `output` | text or null | code_o, code_i |
+        | `inputs`, `outputs` | lists of texts, equally long | code_f, else empty |
+        | `message` | text | code_f, else "" |
+        | `visible` | whole number, 0 to the number of pairs | code_f, else 0 |
+        """
+        row = {"id": self.id, **asdict(self)}
+        return row | {"inputs": list(self.inputs), "outputs": list(self.outputs)}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], complete: bool = False) -> Self:
+        """The task of a row with the columns of `to_row`, of which it needs some only.
+
+        There must be `kind` and what an answer is judged by: `output` (code_o), `program` and
+        `output` (code_i), `inputs` and `outputs` (code_f). complete: there must also be what a
+        solver or a reader is shown, `program` and the `input` of code_o. The other columns of the
+        kind may be missing or null; those of other kinds, and unknown ones, are passed over.
+        Absolute Zero's `snippet` and `imports` may stand for `program`; an `id` that is a number
+        becomes its text.
+
+        Raises CodeVerifierError that names the column, what was found and what was expected.
+        """
+        kind = text_field(row, "kind")
+        _check_kind(kind)
+        program = program_of(row, required=complete or kind == "code_i")
+        found = id_of(row)
+        name = "" if found is None else str(found)
+        if kind == "code_f":
+            return cls(
+                kind,
+                program,
+                inputs=text_list(row, "inputs"),
+                outputs=text_list(row, "outputs"),
+                message=text_or_none(row, "message") or "",
+                visible=_typed(row, "visible", int, "a whole number") or 0,
+                id=name,
+            )
+        shown = complete and kind == "code_o"
+        given = text_field(row, "input") if shown else text_or_none(row, "input")
+        return cls(kind, program, given, text_field(row, "output"), id=name)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a proposer wrote. Raises CodeVerifierError for an unknown kind."""
+
+    kind: str
+    program: str
+    input: str | None = None
+    """The text between the parentheses of the call (code_o, code_i)."""
+    inputs: tuple[str, ...] = ()
+    """One text a call (code_f)."""
+    message: str = ""
+    """A hint at what the program does (code_f)."""
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the proposal of a row: of `to_row` of a task, or of Absolute Zero's seeds.
+
+        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o. Raises
+        CodeVerifierError as `Task.from_row`.
+        """
+        program = program_of(row)
+        kind = text_or_none(row, "kind")
+        if kind == "code_f" or (row.get("inputs") is not None and not row.get("input")):
+            inputs = text_list(row, "inputs")
+            message = text_or_none(row, "message") or ""
+            return cls("code_f", program, inputs=inputs, message=message)
+        return cls(kind or "code_o", program, text_field(row, "input"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made of: all but the tree, which it makes again."""
+        return {name: value for name, value in vars(self).items() if name != "parsed"}
+
+    @cached_property
+    def parsed(self) -> ParsedProgram:
+        """The program with its tree, made at the first use and kept, so that `strip_comments`,
+        `Sandbox.validate`, `measure` and `fingerprint` parse it once. Raises ProgramError."""
+        return parse_program(self.program)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise CodeVerifierError(
+            f"unknown kind {str(kind)[:60]!r}; expected one of {', '.join(KINDS)}"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of running or checking a program, or of a proposal."""
+
+    status: str
+    output: str | None = None
+    """A canonical literal exactly when a program's status is `ok`."""
+    reason: str = ""
+    wall_ms: float = 0.0
+    """The longest of the executions, in milliseconds."""
+    runs: int = 0
+    """Executions made."""
+    task: Task | None = None
+    """What a proposal became, exactly when its status is `ok`."""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == Status.OK
+
+
+@dataclass(frozen=True)
+class Grade:
+    """Outcome of an answer."""
+
+    score: float
+    """1.0 right, 0.0 wrong. Also 0.0 for an answer that was not `judged`, which never counts."""
+    reason: str
+    passed: int | None = None
+    """Hidden examples that came out right (code_f only)."""
+    total: int | None = None
+    """Hidden examples (code_f only)."""
+    status: str = Status.OK
+    """`ok` when the answer was compared, else why it could not be: `sandbox_error` for a fault of
+    ours, any other status for a fault of the answer."""
+
+    @property
+    def judged(self) -> bool:
+        """False for a fault of the sandbox: it says nothing about the answer."""
+        return self.status != Status.SANDBOX_ERROR
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one execution, each with the verdict status of its excess."""
+
+    wall_s: float = 2.0
+    """Seconds of real time (`timeout`)."""
+    cpu_s: float = 2.0
+    """Seconds of processor time (`timeout`)."""
+    memory_mb: int = 256
+    """MiB of address space beyond the bare interpreter (`memory`)."""
+    output_chars: int = 10_000
+    """Characters of the canonical output (`too_long`)."""
+    program_chars: int = 100_000
+    """Characters of the program (`too_long`)."""
+    input_chars: int = 100_000
+    """Characters of an input (`too_long`)."""
+    recursion: int = 1_000
+    """Python's recursion limit at the start (`exception`, RecursionError)."""
+    int_digits: int = 4_300
+    """Digits of an integer turned into text or back (`exception`, ValueError)."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            least, most = _BOUNDS.get(name, (1, math.inf))
+            if not least <= value <= most:
+                raise CodeVerifierError(f"limit {name} is {value!r}; expected {least} to {most}")
+
+
+_BOUNDS = {"wall_s": (1e-3, 1e6), "cpu_s": (1e-3, 1e6), "int_digits": (640, math.inf)}
+"""Python itself takes no fewer than 640 digits."""
+
+
+def text_field(row: Mapping[str, Any], *names: str) -> str:
+    """Return the first of the named fields that the row has; it must be a text."""
+    for name in names:
+        text = text_or_none(row, name)
+        if text is not None:
+            return text
+    wanted = " or ".join(map(repr, names))
+    shown = ", ".join([repr(name[:40]) for name in row][:8])
+    raise CodeVerifierError(f"field {wanted} is missing; found {shown or 'nothing'}")
+
+
+def text_or_none(row: Mapping[str, Any], name: str) -> str | None:
+    """Return a field that is a text; missing is null."""
+    found: str | None = _typed(row, name, str, "a text")
+    return found
+
+
+def text_list(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a field that is a list of texts; missing is empty."""
+    found = tuple(_typed(row, name, list | tuple, "a list of texts") or ())
+    for place, item in enumerate(found, 1):
+        if not isinstance(item, str):
+            kind = type(item).__name__
+            raise CodeVerifierError(f"field {name!r} has a {kind} as item {place}; expected texts")
+    return found
+
+
+def _typed(row: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
+    found = row.get(name)
+    if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+        raise CodeVerifierError(
+            f"field {name!r} is of type {type(found).__name__}; expected {expected}"
+        )
+    return found
+
+
+def program_of(row: Mapping[str, Any], required: bool = True) -> str:
+    """The program of a row: `program`, or AZR's `snippet` with its `imports` in front."""
+    program = text_or_none(row, "program")
+    if program is not None:
+        return program
+    if not required and row.get("snippet") is None:
+        return ""
+    snippet = text_field(row, "program", "snippet")
+    lines = {line.strip() for line in snippet.splitlines()}
+    missing = [line for line in text_list(row, "imports") if line.strip() not in lines]
+    return "\n".join([*missing, snippet])
+
+
+def id_of(row: Mapping[str, Any], line: int | None = None) -> str | int | float | None:
+    """Return the row's `id`, or its line number. An id is a text, a finite number or null."""
+    found: Any = row.get("id", line)
+    finite = not isinstance(found, float) or math.isfinite(found)
+    if not finite or not isinstance(found, str | int | float | None):
+        raise CodeVerifierError(f"field 'id' is {str(found)[:60]}; expected a text or a number")
+    return found

@@ -1,0 +1,153 @@
+"""What a benchmark is: questions, how they are asked, and a grader of responses."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evals.errors import EvalsError
+from evals.recipes import Recipe, Template
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which data a benchmark is loaded from.
+
+    file: of the user's own; None is where the benchmark is published. release, since, until: a
+    part of LiveCodeBench, by a release on the hub and by contest dates (YYYY-MM-DD).
+    """
+
+    file: Path | str | None = None
+    release: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+    def whole(self, benchmark: str) -> Path | str | None:
+        """Return the file. Raises EvalsError for a part, which only LiveCodeBench has."""
+        if self.release or self.since or self.until:
+            raise EvalsError(f"{benchmark} has neither releases nor dates; livecodebench has both")
+        return self.file
+
+
+@dataclass(frozen=True)
+class Question:
+    """One problem. fields: what a recipe's template may put into the prompt, by name.
+
+    problem: what the benchmark's own grader compares answers with. level: 1 is the easiest; 0 in
+    a benchmark that has no levels.
+    """
+
+    id: str
+    fields: Mapping[str, str]
+    problem: Any
+    level: int = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One response to a question; `sample` counts from 0. tokens: how many were written.
+
+    truncated: the response was cut by the token limit. solution: a whole program that another
+    harness took from the response; it is graded as it is.
+    """
+
+    id: str
+    sample: int
+    response: str
+    truncated: bool = False
+    tokens: int | None = None
+    solution: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one sample. correct is None when the sandbox, not the answer, failed.
+
+    extracted: the answer found in the response; None when the response is ill-formed. details:
+    more fields of the row in `verdicts.jsonl`, as JSON knows them.
+    """
+
+    id: str
+    sample: int
+    level: int
+    correct: bool | None
+    reason: str
+    extracted: str | None
+    truncated: bool
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether an answer was found."""
+        return self.extracted is not None
+
+
+PASS, FAIL, TIMEOUT = "pass", "fail", "timeout"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program did on a set of tests.
+
+    status: `pass`, `fail` or `timeout`; None when the sandbox, not the program, failed. reason:
+    why it does not pass. failed_test: place of the test it failed, from 0; None when no test is to
+    blame.
+    """
+
+    status: str | None
+    reason: str = ""
+    failed_test: int | None = None
+
+
+@dataclass(frozen=True)
+class Grading:
+    """How samples are graded. template: what they answer.
+
+    workers: programs that run at a time. compat: repeat the known errors of the official harness.
+    limits: those of the recipe's published scripts. allow_weak: grade without a system-call
+    filter, where there is none.
+    """
+
+    template: Template
+    workers: int = 1
+    compat: bool = False
+    limits: Mapping[str, float | str] = field(default_factory=dict)
+    allow_weak: bool = False
+
+
+Grader: TypeAlias = Callable[[list[tuple[Question, Sample]], Grading], Iterable[Verdict]]
+"""Verdicts on samples in their order."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A frozen set of questions. recipe: how they are asked by default.
+
+    content_hash: of the data, part of a run's settings. notes: what a reader should know of the
+    data. sorted: easy questions come first, so that a part of the benchmark is taken level by
+    level, not from the beginning.
+    """
+
+    name: str
+    description: str
+    questions: tuple[Question, ...]
+    grade: Grader
+    recipe: Recipe
+    content_hash: str
+    notes: tuple[str, ...] = ()
+    sorted: bool = False
+
+    def part(self, limit: int | None) -> list[Question]:
+        """Return the first `limit` questions; of a sorted benchmark, the first of every level."""
+        if limit is None or limit >= len(self.questions):
+            return list(self.questions)
+        if not self.sorted:
+            return list(self.questions[:limit])
+        seen: Counter[int] = Counter()
+        order = []
+        for number, question in enumerate(self.questions):
+            seen[question.level] += 1
+            order.append((seen[question.level], question.level, number))
+        kept = sorted(number for *_, number in sorted(order)[:limit])
+        return [self.questions[number] for number in kept]

@@ -1,0 +1,349 @@
+"""Grading of HumanEval+ and MBPP+ samples: each run in a fresh process, values compared outside.
+
+Expected outputs are what the reference solution returns, computed once and kept small on disk: one
+file for each task and run in the cache folder, under a key made of the program, the inputs and the
+version of this format. An output is kept as its type, digest and, when short, its text; a long one
+is computed again when a comparison needs more than its digest, and never kept.
+
+Limits are of processor time, so that a busy machine does not change a verdict: for each call four
+times what the reference solution needed, and at least a second, unless set otherwise; for a run
+60 s, or more where the reference needs more. A run whose reference is heavy is cut into pieces
+with a process each, so that a wrong answer is found before the rest is computed.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from code_verifier import Calls, ScriptRunner, Value, ordered_map
+from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
+from evals.errors import EvalsError
+from evals.evalplus.comparison import WHOLE_CHARS, compares_sets, first_wrong
+from evals.evalplus.problems import Arguments, FunctionProblem
+from lora_evo import appearing
+
+_FORMAT = 5
+_TEXT_CHARS = 2048
+_REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
+_TYPES = (str, str, str | None, int, bool, float)
+_RUN_S = 60.0
+_PIECE_S = 2.0
+_RECURSION = 976  # leaves as many calls as 1000 does below the frames of `evalplus.evaluate`
+_REMEMBERED = 8
+_AHEAD = 32  # one program may take as long as hundreds of others
+_LATE = frozenset({"left", "crash", "idle", "total", "memory"})
+
+
+class ReferenceFailed(Exception):
+    """The reference solution did not return a value for every input."""
+
+
+class FunctionGrader(AbstractContextManager["FunctionGrader"]):
+    """A context manager that grades programs against problems.
+
+    workers: programs that run at a time. compat: repeat the error of evalplus 0.3.1, by which
+    nothing passes HumanEval/32. cache: folder of expected outputs, by default below the user's
+    cache folder. min_time_s, time_factor: processor seconds that a call may take: as many times
+    the reference's, and no less than the former. Raises SandboxUnavailable when it starts to grade
+    on a machine without the protection it needs, unless `allow_weak`.
+    """
+
+    def __init__(
+        self,
+        workers: int = 1,
+        compat: bool = False,
+        cache: Path | None = None,
+        min_time_s: float = 1.0,
+        time_factor: float = 4.0,
+        memory_mb: int = 4096,
+        allow_weak: bool = False,
+    ) -> None:
+        if workers < 1 or not min_time_s > 0 or not time_factor > 0:
+            raise EvalsError(f"found {workers=}, {min_time_s=}, {time_factor=}; expected more")
+        self._workers = workers
+        self._least_s, self._factor = min_time_s, time_factor
+        self._compat = compat
+        self._cache = cache if cache is not None else reference_cache()
+        # Two sets of processes: what ran a reference solution never holds a candidate.
+        slots = threading.Semaphore(workers)
+        self._references = ScriptRunner(memory_mb, allow_weak, slots)
+        self._candidates = ScriptRunner(memory_mb, allow_weak, slots)
+        self._lock = threading.Lock()
+        self._locks: dict[int, threading.Lock] = {}
+        self._expected: dict[int, tuple[FunctionProblem, tuple[tuple[Value, ...], ...]]] = {}
+
+    def close(self) -> None:
+        """End all processes."""
+        self._candidates.close()
+        self._references.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def grade(self, problem: FunctionProblem, program: str) -> tuple[Outcome, Outcome]:
+        """Return what one whole program (prompt included) does on the base and the plus inputs.
+
+        A sample passes HumanEval+ or MBPP+ when it passes both.
+        """
+        try:
+            base_values, plus_values = self._references_of(problem)
+        except ReferenceFailed as error:
+            return Outcome(None, str(error)), Outcome(None, str(error))
+        base = self._run(problem, program, problem.base_input, base_values)
+        plus = self._run(problem, program, problem.plus_input, plus_values)
+        return base, plus
+
+    def grade_many(
+        self, samples: Iterable[tuple[FunctionProblem, str]]
+    ) -> Iterator[tuple[Outcome, Outcome]]:
+        """Yield outcomes in the order of the samples; lazy, as parallel as there are workers."""
+        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
+
+    def _references_of(self, problem: FunctionProblem) -> tuple[tuple[Value, ...], ...]:
+        """Expected values of both runs, remembered for the last few problems."""
+        with self._lock:
+            lock = self._locks.setdefault(id(problem), threading.Lock())
+        with lock:
+            known = self._expected.get(id(problem))
+            if known is not None and known[0] is problem:
+                return known[1]
+            values = tuple(
+                expected_values(problem, inputs, self._references, self._cache)
+                for inputs in (problem.base_input, problem.plus_input)
+            )
+        with self._lock:
+            self._expected[id(problem)] = (problem, values)
+            while len(self._expected) > _REMEMBERED + self._workers:
+                oldest = next(iter(self._expected))
+                del self._expected[oldest]
+                self._locks.pop(oldest, None)
+        return values
+
+    def _run(
+        self,
+        problem: FunctionProblem,
+        program: str,
+        inputs: Sequence[Arguments],
+        expected: tuple[Value, ...],
+    ) -> Outcome:
+        found: list[Value] = []
+        for calls in self._calls(problem, program, inputs, expected):
+            found += calls.values
+            done = len(found)
+            wrong = self._first_wrong(problem, program, inputs, expected, found)
+            if wrong is not None:
+                return Outcome(FAIL, _difference(expected[wrong], found[wrong]), wrong)
+            if calls.ending != "done":
+                return _outcome(calls, done)
+        return Outcome(PASS)
+
+    def _calls(
+        self,
+        problem: FunctionProblem,
+        program: str,
+        inputs: Sequence[Arguments],
+        expected: tuple[Value, ...],
+    ) -> Iterator[Calls]:
+        """The pieces of a run: the first alone, since most wrong programs fail in it."""
+
+        def call(piece: tuple[int, int]) -> Calls:
+            return self._call(problem, program, inputs, expected, *piece)
+
+        first, *rest = _pieces(expected)
+        yield call(first)
+        yield from ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
+
+    def _call(
+        self,
+        problem: FunctionProblem,
+        program: str,
+        inputs: Sequence[Arguments],
+        expected: tuple[Value, ...],
+        start: int,
+        stop: int,
+        full: Sequence[int] = (),
+    ) -> Calls:
+        """Run the program on inputs[start:stop], in a process of its own."""
+        limits = [max(self._least_s, self._factor * value.cpu_s) for value in expected[start:stop]]
+        heavy = self._factor * sum(value.cpu_s for value in expected[start:stop])
+        total = max(min(_RUN_S, sum(limits)), heavy) + self._least_s
+        return self._candidates.call(
+            program,
+            problem.entry_point,
+            inputs[start:stop],
+            limits,
+            module_s=total,
+            total_s=total,
+            draw=compares_sets(problem),
+            full=[place - start for place in full],
+            deep=True,
+            recursion=_RECURSION,
+        )
+
+    def _first_wrong(
+        self,
+        problem: FunctionProblem,
+        program: str,
+        inputs: Sequence[Arguments],
+        expected: tuple[Value, ...],
+        found: Sequence[Value],
+    ) -> int | None:
+        def texts(place: int) -> tuple[str | None, str | None]:
+            """Both values at a place, run again up to it, with the text that was too long."""
+            if max(expected[place].chars, found[place].chars) > WHOLE_CHARS:
+                return None, None
+            wanted, value = expected[place].text, found[place].text
+            if wanted is None:
+                again = run_reference(problem, inputs[: place + 1], self._references, [place])
+                wanted = _text(again, expected[place])
+            if value is None:
+                start = max(start for start, _ in _pieces(expected) if start <= place)
+                again = self._call(problem, program, inputs, expected, start, place + 1, [place])
+                value = _text(again, found[place])
+            return wanted, value
+
+        return first_wrong(problem, inputs, expected, found, texts, self._compat)
+
+
+def reference_cache() -> Path:
+    """Return where expected outputs are kept: below XDG_CACHE_HOME, or ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "populab" / "evals"
+
+
+def expected_values(
+    problem: FunctionProblem, inputs: Sequence[Arguments], runner: ScriptRunner, folder: Path
+) -> tuple[Value, ...]:
+    """Return the values of the reference solution, with the processor seconds of each.
+
+    Raises ReferenceFailed. A folder that cannot be written is no error: the values are computed
+    again next time.
+    """
+    path = folder / f"{_key(problem, inputs)}.json.gz"
+    kept = _read_kept(path, len(inputs))
+    if kept is not None:
+        return kept
+    calls = run_reference(problem, inputs, runner)
+    if calls.ending != "done":
+        what = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
+        raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {what}")
+    _keep(path, calls.values)
+    return calls.values
+
+
+def run_reference(
+    problem: FunctionProblem,
+    inputs: Sequence[Arguments],
+    runner: ScriptRunner,
+    full: Sequence[int] = (),
+) -> Calls:
+    """Run the reference solution; the texts at the places `full` come whole."""
+    return runner.call(
+        problem.reference,
+        problem.entry_point,
+        inputs,
+        [_REFERENCE_CALL_S] * len(inputs),
+        module_s=_REFERENCE_CALL_S,
+        total_s=_REFERENCE_RUN_S,
+        draw=compares_sets(problem),
+        full=full,
+        text_chars=_TEXT_CHARS,
+        deep=True,
+    )
+
+
+def _key(problem: FunctionProblem, inputs: Sequence[Arguments]) -> str:
+    parts = (_FORMAT, problem.reference, problem.entry_point, compares_sets(problem))
+    text = repr(list(inputs))
+    if "{" in text or "set(" in text:
+        text = repr(_stable(list(inputs)))
+    text = f"({parts!r}, {text})"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _stable(value: Any) -> Any:
+    """Sets as sorted texts, whose order does not depend on the process."""
+    if isinstance(value, set | frozenset):
+        return ("set", *sorted(map(repr, value)))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_stable, value))
+    return value
+
+
+def _read_kept(path: Path, count: int) -> tuple[Value, ...] | None:
+    """Kept values; None where there are none or the file is not whole."""
+    try:
+        rows = json.loads(gzip.decompress(path.read_bytes()))
+        values = tuple(Value(*row) for row in rows)
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+    typed = all(
+        isinstance(field, kind)
+        for fields, kind in zip(zip(*values, strict=True), _TYPES, strict=False)
+        for field in fields
+    )
+    return values if typed and len(values) == count else None
+
+
+def _keep(path: Path, values: Sequence[Value]) -> None:
+    data = gzip.compress(json.dumps(values).encode(), 6, mtime=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with appearing(path) as draft:
+            draft.write_bytes(data)
+    except OSError:
+        return
+
+
+def _text(calls: Calls, known: Value) -> str | None:
+    """The text of the last value, if it is the value that was found before."""
+    if calls.ending != "done" or not calls.values or calls.values[-1].digest != known.digest:
+        return None
+    return calls.values[-1].text
+
+
+def _pieces(expected: Sequence[Value]) -> list[tuple[int, int]]:
+    """Parts of a run, each with at most about two seconds of the reference's processor time."""
+    ends: list[int] = []
+    spent = 0.0
+    for place, value in enumerate(expected):
+        spent += value.cpu_s
+        if spent > _PIECE_S:
+            ends.append(place + 1)
+            spent = 0.0
+    if not ends or ends[-1] != len(expected):
+        ends.append(len(expected))
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _outcome(calls: Calls, done: int) -> Outcome:
+    """The status of a run that ended early, as evalplus would call it.
+
+    An exception and a call that takes too long fail; a module that takes too long and a process
+    that leaves without a report time out.
+    """
+    if calls.ending == "fault":
+        return Outcome(None, calls.reason)
+    if calls.ending == "module":
+        return Outcome(FAIL, calls.reason)
+    if calls.ending in _LATE or not calls.call:
+        return Outcome(TIMEOUT, calls.reason, done if calls.call else None)
+    return Outcome(FAIL, calls.reason, done)
+
+
+def _difference(wanted: Value, found: Value) -> str:
+    """One line that shows both values, shortened."""
+    return f"returned {_shown(found)}; expected {_shown(wanted)}"
+
+
+def _shown(value: Value) -> str:
+    text = value.text
+    if text is None:
+        return f"a {value.type_name}" + (f" of {value.chars} characters" if value.chars > 0 else "")
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

@@ -1,0 +1,225 @@
+"""Adapters on a benchmark: ask, keep, grade, count."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import code_verifier
+from evals import __version__
+from evals.benchmark import Benchmark, Grading, Question, Sample, Verdict
+from evals.catalog import load_benchmark
+from evals.errors import EvalsError
+from evals.recipes import Recipe, find_recipe, render
+from evals.results import Result, Settings, base_rate, score, score_levels
+from evals.run_folder import RunFolder, open_run_folder
+from lora_evo.model import Engine, Request
+
+BASE = "base"
+"""Name of the base model without an adapter, in tables and output folders."""
+_BATCH = 64
+_Key: TypeAlias = tuple[str, int]
+"""A question's id and the number of a sample."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One adapter of an evaluation: what is asked of it, and what it has answered."""
+
+    adapter: str | None
+    settings: Settings
+    requests: Mapping[_Key, Request]
+    folder: RunFolder | None
+    known: dict[_Key, Sample]
+
+
+def evaluate(
+    engine: Engine,
+    benchmark: Benchmark | str,
+    adapters: Sequence[str | None] = (None,),
+    *,
+    recipe: Recipe | str | None = None,
+    n: int | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    allow_weak: bool = False,
+    progress: Callable[[str, int], None] | None = None,
+) -> list[Result]:
+    """Sample responses of adapters (None is the base model) to every question and grade them.
+
+    Adapters share batches and seeds, so that they are paired. recipe: how questions are asked, by
+    name or as an object; None is the benchmark's own. n: samples a question; n, temperature and
+    max_tokens: None is the recipe's. limit: ask only so many questions. out: folder that gets
+    ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped resumes there. workers:
+    programs graded at a time; None is one for each processor. allow_weak: grade without a
+    system-call filter, where there is none. progress: called with "ask" or "grade" and the number
+    of samples that are newly done.
+
+    Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
+    """
+    if isinstance(benchmark, str):
+        benchmark = load_benchmark(benchmark)
+    recipe = choose_recipe(benchmark, recipe)
+    template = recipe.template(benchmark.name)
+    n = recipe.n if n is None else n
+    temperature = recipe.temperature if temperature is None else temperature
+    max_tokens = template.max_tokens if max_tokens is None else max_tokens
+    if n > 1 and temperature == 0:
+        raise EvalsError(f"{n} samples at temperature 0 are {n} times the same; raise temperature")
+    questions = benchmark.part(limit)
+    tokenizer = getattr(engine, "tokenizer", None)
+    prompts = {q.id: render(recipe, benchmark.name, q.fields, tokenizer) for q in questions}
+    asked: Settings = {
+        "benchmark_hash": benchmark.content_hash,
+        "prompts_hash": _hash(prompts),
+        "n": n,
+        "temperature": float(temperature),
+        "max_tokens": max_tokens,
+        "limit": limit,
+        "seed": seed,
+        **recipe.settings(benchmark.name),
+    }
+    progress = progress or (lambda phase, count: None)
+    how = Grading(
+        template,
+        workers or os.cpu_count() or 1,
+        limits=recipe.grading.get(benchmark.name, {}),
+        allow_weak=allow_weak,
+    )
+    with ExitStack() as stack:
+        parts = []
+        for adapter in adapters:
+            settings = asked | _identity(engine, adapter)
+            requests = {
+                (question.id, number): Request(
+                    prompt=prompts[question.id],
+                    adapter=adapter,
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    seed=sample_seed(seed, benchmark.name, question.id, number),
+                    stop=template.stop,
+                    special_tokens=template.mode == "completion",
+                )
+                for question in questions
+                for number in range(n)
+            }
+            folder = None
+            if out is not None:
+                place = Path(out) / (adapter or BASE) / benchmark.name
+                folder = stack.enter_context(open_run_folder(place, settings, prompts))
+            kept = folder.samples if folder else []
+            known = {(sample.id, sample.sample): sample for sample in kept}
+            parts.append(_Part(adapter, settings, requests, folder, known))
+        _ask(engine, parts, lambda count: progress("ask", count))
+        return [
+            _grade(benchmark, questions, part, how, lambda count: progress("grade", count))
+            for part in parts
+        ]
+
+
+def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
+    """Return the recipe by its name; None is the benchmark's own. Raises EvalsError."""
+    if recipe is None or recipe == benchmark.recipe.name:
+        return benchmark.recipe
+    return find_recipe(recipe) if isinstance(recipe, str) else recipe
+
+
+def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
+    """Return the 63-bit seed of one sample of a run (blake2b of its address).
+
+    It is derived from what a sample is, not from when it is drawn; adapters share it, so that their
+    runs are paired.
+    """
+    text = "\x1f".join((str(seed), benchmark, question, str(sample)))
+    digest = hashlib.blake2b(text.encode(), digest_size=8, person=b"evals-sample")
+    return int.from_bytes(digest.digest(), "big") >> 1
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, of our packages, and of the packages under them."""
+    found = {
+        "python": platform.python_version(),
+        "evals": __version__,
+        "code_verifier": code_verifier.__version__,
+    }
+    for name in ("click", "torch", "transformers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[int], None]) -> None:
+    """Ask what is not known yet; the batches are the same whatever has been done already."""
+    progress(sum(len(part.known) for part in parts))
+    places = [(part, key) for part in parts for key in part.requests]
+    places.sort(key=lambda place: len(place[0].requests[place[1]].prompt))
+    size = int(getattr(engine, "max_rows", _BATCH))
+    for start in range(0, len(places), size):
+        missing = [(p, key) for p, key in places[start : start + size] if key not in p.known]
+        completions = engine.generate([part.requests[key] for part, key in missing])
+        new: dict[int, list[Sample]] = {}
+        for (part, key), completion in zip(missing, completions, strict=True):
+            truncated = completion.finish_reason == "length"
+            tokens = len(completion.token_ids)
+            part.known[key] = Sample(*key, completion.text, truncated, tokens)
+            new.setdefault(id(part), []).append(part.known[key])
+        for part in parts:
+            if part.folder is not None and id(part) in new:
+                part.folder.add(new[id(part)])
+        progress(len(missing))
+
+
+def _grade(
+    benchmark: Benchmark,
+    questions: Sequence[Question],
+    part: _Part,
+    how: Grading,
+    progress: Callable[[int], None],
+) -> Result:
+    named = {question.id: question for question in questions}
+    ordered = [part.known[key] for key in part.requests]
+    earlier = part.folder.finished(versions()) if part.folder else None
+    if earlier is not None:
+        progress(len(ordered))
+        return earlier
+    verdicts: list[Verdict] = []
+    for verdict in benchmark.grade([(named[s.id], s) for s in ordered], how):
+        verdicts.append(verdict)
+        progress(1)
+    result = Result(
+        adapter=part.adapter or BASE,
+        benchmark=benchmark.name,
+        partial=len(questions) < len(benchmark.questions),
+        overall=score(verdicts, benchmark.name),
+        levels=score_levels(verdicts, benchmark.name),
+        base_rate=base_rate(verdicts),
+        settings=part.settings,
+        versions=versions(),
+    )
+    if part.folder is not None:
+        part.folder.finish(ordered, verdicts, result)
+    return result
+
+
+def _hash(prompts: Mapping[str, str]) -> str:
+    """Of what is asked, whatever made it: a template, a recipe, the benchmark itself."""
+    text = json.dumps(prompts, sort_keys=True)
+    return f"blake2b:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def _identity(engine: Engine, adapter: str | None) -> dict[str, Any]:
+    """What the engine says of itself; engines need not say anything."""
+    identity = getattr(engine, "identity", None)
+    return dict(identity(adapter)) if identity else {"engine": type(engine).__name__}

@@ -1,0 +1,134 @@
+"""LiveCodeBench's code generation: programs for contest problems, graded by the hidden tests."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evals.benchmark import FAIL, PASS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
+from evals.errors import EvalsError
+from evals.evalplus.programs import MAX_CHARS
+from evals.livecodebench.grader import LiveCodeBenchGrader
+from evals.livecodebench.problems import Problem, erratum, read_problems, window
+from evals.official import remarks
+from evals.recipes import CHAT
+from evals.sources import load_source
+
+NAME = "livecodebench"
+DESCRIPTION = "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"
+_LEVELS = {"easy": 1, "medium": 2, "hard": 3}
+_FENCE = "```"
+_BLOCK = re.compile(r"```python\s*(.*?)```", re.S)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
+
+
+def load(data: Data) -> Benchmark:
+    """Load the problems of a file, or of a release on the hub. Raises EvalsError.
+
+    Of a file in JSON Lines, hidden tests stay on disk until they are needed.
+    """
+    path = None if data.file is None else Path(data.file)
+    if path is not None and data.release is None and _json_lines(path):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        problems = read_problems(path)
+        found = f"sha256 of the file: {digest}"
+        notes = remarks(NAME, len(problems), digest)
+    else:
+        source = load_source(NAME, path, data.release)
+        problems, found, notes = read_problems(source.rows), source.content_hash, source.notes
+    chosen = window(problems, data.since, data.until)
+    if len(chosen) < len(problems):
+        dates = f"{data.since or 'start'} to {data.until or 'end'}"
+        if not chosen:
+            raise EvalsError(f"{NAME}: none of {len(problems)} problems: {dates}")
+        notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
+        found += f"; {dates}"
+    wrong = sum(1 for problem in chosen if erratum(problem))
+    if wrong:
+        notes = (
+            *notes,
+            f"{wrong} problems have known faults in their tests, and count",
+        )
+    return Benchmark(NAME, DESCRIPTION, _questions(chosen), grade, CHAT, found, notes)
+
+
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+    """Grade programs. details: the test that a program failed, and faults known of the tests."""
+    extract = azr_program if how.limits.get("program") == "azr" else official_program
+    programs = [
+        sample.solution if sample.solution is not None else extract(sample.response)
+        for _, sample in pairs
+    ]
+    seconds = float(how.limits.get("timeout_s", 6.0))
+    with LiveCodeBenchGrader(how.workers, seconds, how.compat, allow_weak=how.allow_weak) as grader:
+        outcomes = grader.grade_many(
+            (question.problem, program)
+            for (question, _), program in zip(pairs, programs, strict=True)
+            if not _fault(program)
+        )
+        for (question, sample), program in zip(pairs, programs, strict=True):
+            fault = _fault(program)
+            outcome = Outcome(FAIL, fault) if fault else next(outcomes)
+            yield Verdict(
+                id=question.id,
+                sample=sample.sample,
+                level=question.level,
+                correct=None if outcome.status is None else outcome.status == PASS,
+                reason=outcome.reason,
+                extracted=None if fault else program,
+                truncated=sample.truncated,
+                details={
+                    "question_id": question.id,
+                    "status": outcome.status,
+                    "failed_test": outcome.failed_test,
+                    "erratum": erratum(question.problem),
+                },
+            )
+
+
+def official_program(answer: str) -> str:
+    """Return the lines between the last two that hold three backticks; "" for fewer."""
+    lines = answer.split("\n")
+    fences = [number for number, line in enumerate(lines) if _FENCE in line]
+    if len(fences) < 2:
+        return ""
+    return "\n".join(lines[fences[-2] + 1 : fences[-1]])
+
+
+def azr_program(answer: str) -> str:
+    """Return the last python block in the last answer tag; without one, the tag's or all text."""
+    tagged = _ANSWER.findall(answer)
+    text = tagged[-1] if tagged else answer
+    blocks = _BLOCK.findall(text)
+    return str(blocks[-1] if blocks else text).strip()
+
+
+def _fault(program: str) -> str:
+    """What is wrong with the form of a program; "" for one that is run."""
+    if not program.strip():
+        return "ill-formed: no program between fences"
+    if len(program) > MAX_CHARS:
+        return f"ill-formed: a program of {len(program)} characters, more than {MAX_CHARS}"
+    return ""
+
+
+def _questions(problems: Sequence[Problem]) -> tuple[Question, ...]:
+    return tuple(
+        Question(
+            problem.question_id,
+            {"question": problem.content, "starter_code": problem.starter_code},
+            problem,
+            _LEVELS.get(problem.difficulty, 0),
+        )
+        for problem in problems
+    )
+
+
+def _json_lines(path: Path) -> bool:
+    """Whether a file can be read row by row; what cannot be opened is for the usual reader."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False

@@ -1,0 +1,202 @@
+"""Grading of LiveCodeBench samples: scripts as child processes with a pipe, functions as calls.
+
+Tests run until the first that fails. Limits are of processor time, 6 s a test as in the official
+harness; its clock is the wall's, so on a busy machine it fails programs that pass here.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from code_verifier import LiteralError, ScriptRun, ScriptRunner, Value, ordered_map, read_value
+from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
+from evals.errors import EvalsError
+from evals.livecodebench import prelude
+from evals.livecodebench.problems import FUNCTIONAL, Case, Problem, read_tests
+
+_LEAST_BYTES = 1 << 24
+_AHEAD = 32  # one program may take as long as hundreds of others
+_LATE = frozenset({"cpu", "total", "idle"})
+
+
+class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
+    """A context manager that grades programs against problems.
+
+    workers: programs that run at a time. timeout_s: processor seconds of a test. compat: run
+    programs in the surroundings that the official harness makes, see `prelude`. Raises
+    SandboxUnavailable when it starts to grade on a machine without the protection it needs, unless
+    `allow_weak`.
+    """
+
+    def __init__(
+        self,
+        workers: int = 1,
+        timeout_s: float = 6.0,
+        compat: bool = False,
+        memory_mb: int = 4096,
+        allow_weak: bool = False,
+    ) -> None:
+        if workers < 1 or not timeout_s > 0:
+            raise EvalsError(f"found {workers=}, {timeout_s=}; expected more")
+        self._workers = workers
+        self._timeout_s = timeout_s
+        self._compat = compat
+        self._runner = ScriptRunner(memory_mb, allow_weak, threading.Semaphore(workers))
+
+    def close(self) -> None:
+        """End all processes."""
+        self._runner.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def grade(self, problem: Problem, program: str) -> Outcome:
+        """Return what one program does on the tests of a problem."""
+        try:
+            tests = read_tests(problem)
+            if not tests:
+                return Outcome(None, f"problem {problem.question_id} has no tests")
+            if tests[0].kind == FUNCTIONAL:
+                return self._functional(problem, program, tests)
+            return self._script(program, tests)
+        except EvalsError as error:
+            return Outcome(None, str(error))
+
+    def grade_many(self, samples: Iterable[tuple[Problem, str]]) -> Iterator[Outcome]:
+        """Yield outcomes in the order of the samples; lazy, as parallel as there are workers."""
+        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
+
+    def _script(self, program: str, tests: Sequence[Case]) -> Outcome:
+        before = prelude.PRELUDE
+        if self._compat:
+            before, program = prelude.COMPAT_SCRIPT, prelude.compatible_script(program)
+        for number, test in enumerate(tests):
+            run = self._run(before, program, test)
+            if number == 0 and run.reason == "SyntaxError" and not self._compat:
+                program = prelude.inside_function(program)  # for `return` and `nonlocal` at the top
+                run = self._run(before, program, test)
+            if run.ending == "fault":
+                return Outcome(None, run.reason)
+            if run.ending != "done":
+                return Outcome(_status(run.ending), run.reason, number)
+            output = run.output.decode("utf-8", "replace")
+            if not equal_output(output, test.output):
+                reason = f"printed {_shown(output)}; expected {_shown(test.output)}"
+                return Outcome(FAIL, reason, number)
+        return Outcome(PASS)
+
+    def _run(self, before: str, program: str, test: Case) -> ScriptRun:
+        return self._runner.run(
+            program,
+            test.input,
+            cpu_s=self._timeout_s,
+            prelude=before,
+            recursion=prelude.RECURSION,
+            output_bytes=_room(test.output),
+        )
+
+    def _functional(self, problem: Problem, program: str, tests: Sequence[Case]) -> Outcome:
+        if not problem.function:
+            raise EvalsError(f"problem {problem.question_id} lacks func_name in its metadata")
+        inputs = [_arguments(test, problem) for test in tests]
+        before = prelude.PRELUDE
+        if self._compat:
+            before, program = "", prelude.compatible_module(program)
+        calls = self._runner.call(
+            program,
+            problem.function,
+            inputs,
+            [self._timeout_s] * len(inputs),
+            module_s=self._timeout_s,
+            total_s=(self._timeout_s + 1) * len(inputs) + 5,
+            prelude=before,
+            owner="Solution",
+            recursion=prelude.RECURSION,
+        )
+        for number, (value, test) in enumerate(zip(calls.values, tests, strict=False)):
+            try:
+                right = equal_value(value, test.output)
+            except (ValueError, RecursionError):
+                raise EvalsError(
+                    f"problem {problem.question_id}: an expected output is not JSON"
+                ) from None
+            if not right:
+                found = value.text if value.text is not None else f"a {value.type_name}"
+                reason = f"returned {_shown(found)}; expected {_shown(test.output)}"
+                return Outcome(FAIL, reason, number)
+        if calls.ending == "done":
+            return Outcome(PASS)
+        if calls.ending == "fault":
+            return Outcome(None, calls.reason)
+        failed = len(calls.values) if calls.call else None
+        return Outcome(_status(calls.ending), calls.reason, failed)
+
+
+def equal_output(found: str, expected: str) -> bool:
+    """Compare the lines, without space around them: the same text, or the same numbers.
+
+    Numbers are compared as decimals, exactly: 1.50 is 1.5, and 1.5000001 is not.
+    """
+    lines, wanted = _lines(found), _lines(expected)
+    return len(lines) == len(wanted) and all(map(_equal_line, lines, wanted))
+
+
+def equal_value(found: Value, expected_json: str) -> bool:
+    """Compare with the value of a JSON text under Python's `==`.
+
+    A tuple at the top is as good as a list. Raises ValueError when the text is not JSON.
+    """
+    expected: Any = json.loads(expected_json)
+    accepted = [Value.of(expected).digest]
+    if isinstance(expected, list):
+        accepted.append(Value.of(tuple(expected)).digest)
+    if found.digest != "" and found.digest in accepted:
+        return True
+    return found.beyond_literals and _equal_foreign(found, expected)
+
+
+def _equal_foreign(found: Value, expected: Any) -> bool:
+    try:
+        value = read_value(found.text or "")
+        return bool((list(value) if isinstance(value, tuple) else value) == expected)
+    except (LiteralError, ArithmeticError, TypeError, ValueError):
+        return False
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().split("\n")]
+
+
+def _equal_line(found: str, expected: str) -> bool:
+    if found == expected:
+        return True
+    try:
+        numbers = [Decimal(word) for word in found.split()]
+        return numbers == [Decimal(word) for word in expected.split()]
+    except (InvalidOperation, ValueError):
+        return False
+
+
+def _room(expected: str) -> int:
+    """Bytes that a script may write. The program can find this number in its memory, so it tells
+    nothing about the length of an expected output, and little about that of a huge one."""
+    return max(_LEAST_BYTES, 1 << (2 * len(expected.encode())).bit_length())
+
+
+def _arguments(test: Case, problem: Problem) -> tuple[object, ...]:
+    try:
+        return tuple(json.loads(line) for line in test.input.split("\n"))
+    except (ValueError, RecursionError):
+        raise EvalsError(f"problem {problem.question_id}: a test input is not JSON") from None
+
+
+def _status(ending: str) -> str:
+    return TIMEOUT if ending in _LATE else FAIL
+
+
+def _shown(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)")

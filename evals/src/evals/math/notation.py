@@ -1,0 +1,235 @@
+"""Cut an answer in LaTeX or plain spelling into tokens, with one spelling for each sign."""
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+MAX_LENGTH = 4_096
+"""Characters of an answer that is read."""
+MAX_NESTING = 32
+MAX_DIGITS = 256
+"""Digits in a row."""
+
+
+class TooLarge(ValueError):
+    """A guard refused to read or to compute; the text is the guard's name."""
+
+
+class Unreadable(ValueError):
+    """The text is no formula that is read here."""
+
+
+class Token(NamedTuple):
+    """kind: number, letter, command (a function, a Greek letter), text (words) or sign."""
+
+    kind: str
+    text: str
+    spaced: bool = False
+
+
+FUNCTIONS = set(
+    str.split("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt")
+)
+GREEK = set(
+    str.split(
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
+        "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell"
+    )
+)
+OPENING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil"}
+CLOSING = set(OPENING.values())
+_SPELLINGS = {
+    "*": "times cdot ast bullet", "/": "div", "<=": "le leq leqslant leqq",
+    ">=": "ge geq geqslant geqq", "!=": "ne neq", "<": "lt", ">": "gt", "=": "equiv",
+    "~=": "approx simeq thickapprox approxeq", "∪": "cup bigcup", "∈": "in",
+    "without": "setminus backslash", "±": "pm", "∓": "mp", "'": "prime", "°": "circ degree",
+    "(": "langle", ")": "rangle", "\\{": "lbrace", "\\}": "rbrace", "|": "mid vert lvert rvert",
+    "and": "land wedge", "or": "lor vee", "=>": "implies Rightarrow Longrightarrow iff",
+}  # fmt: skip
+_SIGNS = {name: sign for sign, names in _SPELLINGS.items() for name in names.split()}
+_COMMANDS = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
+    "varphi": "phi", "varepsilon": "epsilon", "asin": "arcsin", "acos": "arccos",
+    "atan": "arctan", "lg": "log", "bar": "overline", "infinity": "infty",
+}  # fmt: skip
+_SKIPPED = set(
+    str.split(
+        "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle "
+        "limits nolimits quad qquad large Large LARGE huge Huge small normalsize bf rm it"
+    )
+)
+_FONTS = set(
+    str.split(
+        "text textbf textit textrm textsf texttt textnormal mbox hbox mathrm mathbf mathit mathsf "
+        "mathtt boldsymbol bm operatorname emph underline mathbb mathcal"
+    )
+)
+_CHARACTERS = str.maketrans(
+    {
+        "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∗": "*", "÷": "/", "∕": "/",
+        "⁄": "/", "∞": r"\infty ", "º": "°", "≤": "<=", "≥": ">=", "≠": "!=", "≈": r"\approx ",
+        "≡": "=", "∖": r"\setminus ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
+        "⌉": r"\rceil ", "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "″": "''", "€": "$", "£": "$",
+        "¢": r"\text{ cents}", "Å": r"\AA ", "。": ".", "、": ",", "⇒": "=>", "⟹": "=>",
+        **{
+            half[0]: rf"\frac{{{half[1]}}}{{{half[2]}}}"
+            for half in str.split("½12 ⅓13 ⅔23 ¼14 ¾34 ⅕15 ⅖25 ⅗35 ⅘45 ⅙16 ⅚56 ⅛18 ⅜38 ⅝58 ⅞78")
+        },
+        **{
+            character: f"\\{unicodedata.name(character).split()[-1].lower()} "
+            for character in "αβγδεζηθικλμνξπρστυφχψω"
+        },
+    }
+)  # fmt: skip
+_SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
+_RAISED = re.compile(
+    r"\^\s*(?:\{\s*(MARK)\s*\}|(MARK))".replace("MARK", r"\\circ(?![a-z])|°|(?:'|\\prime\s*)+")
+)
+_REWRITTEN = (
+    (re.compile(r"(?<=\d)(?:\{\s*,\s*\}|,\\!)\s*(?=\d{3})"), ""),  # thousands, surely
+    (re.compile(r"(?<!\\)\{\s*\}"), ""),
+    (re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))"), "*"),
+    (re.compile(r"\\(?:begin|end)\s*\{(?:aligned|align\*?|gathered|cases|split)\}|&(?==)"), " "),
+    (_RAISED, r"\1\2 "),
+)
+_TOKEN = re.compile(
+    r"(?P<space>(?:\s|~|\\[\s,;:!>()\[\]$&#_])+|\$)"
+    r"|(?P<number>\d+(?:\.\d+)?[eE][-+]?\d+(?![A-Za-z\d])|\d+\.(?!\.)\d*|\.\d+|\d+)"
+    r"|(?P<row>\\\\(?:\s*\[[-\d. ]+[a-z]{2}\])?)"
+    r"|\\(?P<command>[A-Za-z]+)\*?\s*|(?P<brace>\\[{}|])|\\?(?P<percent>%)"
+    r"|(?P<word>[A-Za-z]+)|(?P<sign>\*\*|<=|>=|!=|=<|==|=>|\S)",
+    re.DOTALL,
+)
+_SAME = {"**": "^", "=<": "<=", "==": "=", "\\|": "|"}
+_LETTERS = re.compile(
+    "arcsin|arccos|arctan|asin|acos|atan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|exp|ln|log|sqrt|pi"
+    "|theta|omega|[A-Za-z]"
+)
+"""The pieces of a run of letters."""
+
+
+def tokens(text: str, words: bool = False) -> list[Token]:
+    """The tokens of an answer. Raises TooLarge and Unreadable.
+
+    words: runs of letters are words, such as units, and no products of variables.
+    """
+    if len(text) > MAX_LENGTH:
+        raise TooLarge("guard: length")
+    if not text.isascii():
+        text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+", lambda m: f"^{{{m[0].translate(_SCRIPTS)}}}", text)
+        text = re.sub("[₀₁₂₃₄₅₆₇₈₉ₙ]+", lambda m: f"_{{{m[0].translate(_SCRIPTS)}}}", text)
+        text = re.sub(r"√\s*(?:\(([^()]*)\)|(\d+|[A-Za-z]))", r"\\sqrt{\1\2}", text)
+        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
+    for pattern, put in _REWRITTEN:
+        text = pattern.sub(put, text)
+    depth = 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if depth > MAX_NESTING:
+            raise TooLarge("guard: nesting")
+    found = _scan(text, words)
+    if any(token.kind == "number" and len(token.text) > MAX_DIGITS for token in found):
+        raise TooLarge("guard: digits")
+    return found
+
+
+def _scan(text: str, words: bool) -> list[Token]:
+    found: list[Token] = []
+    place, spaced = 0, False
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise Unreadable(text[place : place + 20])
+        kind, place = str(match.lastgroup), match.end()
+        content = match[kind]
+        if kind == "number":
+            new = [Token("number", content)]
+        elif kind == "word":
+            new = _word(content, words)
+        elif kind == "command":
+            new, place = _command(content, text, place, words)
+        elif kind == "space":
+            new = []
+        else:
+            new = [Token("sign", "row" if kind == "row" else _SAME.get(content, content))]
+        for token in new:
+            if token.kind == "text" and found and found[-1].kind == "text":
+                found[-1] = Token("text", f"{found[-1].text} {token.text}", found[-1].spaced)
+            else:
+                found.append(token._replace(spaced=spaced))
+            spaced = False
+        spaced = spaced or not new
+    return found
+
+
+def _word(run: str, words: bool) -> list[Token]:
+    """A run of letters: a separator, a name that is known, a word, or single letters."""
+    name = _COMMANDS.get(run, run)
+    if run.lower() in ("and", "or"):
+        return [Token("sign", run.lower())]
+    if name in FUNCTIONS or name in ("pi", "infty"):
+        return [Token("command", name)]
+    if len(run) > 3 and run.isupper():  # an acronym, not a product
+        return [Token("letter", run)]
+    pieces = _LETTERS.findall(run)
+    if run not in ("e", "i") and (words or (len(run) > 3 and len(pieces) == len(run))):
+        return [Token("text", run)]
+    return [
+        Token("command" if len(piece) > 1 else "letter", _COMMANDS.get(piece, piece))
+        for piece in pieces
+    ]
+
+
+def _command(name: str, text: str, place: int, words: bool) -> tuple[list[Token], int]:
+    """The tokens of a command, and where the text goes on."""
+    if name in ("color", "textcolor", "pmod"):
+        return [], _group(text, place)[1]
+    if name in _FONTS or name in ("begin", "end"):
+        content, place = _group(text, place)
+        if name in _FONTS:
+            return _text(name, content, words), place
+        if content == "array" and name == "begin":
+            place = _group(text, place)[1]
+        return [Token("sign", name)], place
+    if name in _SKIPPED:
+        return [], place
+    if name == "AA" or (words and name in ("mu", "Omega")):
+        return [Token("text", "angstrom" if name == "AA" else name)], place
+    if name in _SIGNS:
+        return [Token("sign", _SIGNS[name])], place
+    return [Token("command", _COMMANDS.get(name, name))], place
+
+
+def _text(font: str, content: str, words: bool) -> list[Token]:
+    """What a change of font holds: words, a letter, or a formula."""
+    bare = content.strip()
+    if re.fullmatch(r"\d(?: \d)+", bare):  # digits that are set apart
+        return [Token("number", bare.replace(" ", ""))]
+    if font == "mathbb" and bare in ("R", "C"):
+        return [Token("sign", "reals")]
+    if re.search(r"\d|\\[A-Za-z]|[%$=]", bare):
+        return _scan(bare, True)
+    if re.fullmatch(r"[A-Za-z]|[A-Z]{2,6}", bare):
+        return _word(bare, words)
+    found = []
+    for part in re.split(r"\b(and|or)\b|^(,)$", re.sub(r"[\\~]", " ", bare), flags=re.IGNORECASE):
+        if part and part.lower() in ("and", "or", ","):
+            found.append(Token("sign", part.lower()))
+        elif part and part.strip(" ,.;"):
+            found.append(Token("text", part.strip(" ,;")))
+    return found
+
+
+def _group(text: str, place: int) -> tuple[str, int]:
+    """What is in the braces at `place`, or the next character; and where the text goes on."""
+    while text[place : place + 1].isspace():
+        place += 1
+    if text[place : place + 1] != "{":
+        return text[place : place + 1], place + 1
+    depth, start = 0, place
+    while place < len(text):
+        depth += (text[place] == "{") - (text[place] == "}")
+        place += 1 + (text[place] == "\\")
+        if depth == 0:
+            break
+    return text[start + 1 : place - 1], place

@@ -1,0 +1,329 @@
+"""The shape of an answer: a value with its unit, a tuple or interval, several values, an equation.
+
+Shapes are read before anything is computed, so that `1,-2` is not `(1,-2)`, an open end is not a
+closed one, and every one of several required values is asked for. Inequalities are read as the
+intervals, and unions as the several intervals, that they say.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+from evals.math.formulas import Tree, formula, number, variables
+from evals.math.notation import CLOSING, OPENING, Token, Unreadable
+from evals.math.numbers import Evaluator, Undefined
+from evals.math.units import LARGE, spelled_number, unit
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A value, with the canonical name of its unit."""
+
+    tree: Tree
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is compared as it stands: words, digits in a base, a formula that cannot be read."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A tuple, an interval, a matrix of rows: brackets and order count."""
+
+    left: str
+    right: str
+    items: tuple["Form", ...]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Values in any order: a set, the solutions of an equation, the parts of a union."""
+
+    items: tuple["Form", ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Sides joined by = or another sign. names: what a side only names, x or f(n); else ""."""
+
+    sides: tuple["Form", ...]
+    signs: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+Form: TypeAlias = Quantity | Words | Ordered | Several | Relation
+
+_INFINITY: Tree = ("constant", "infty")
+_LOWEST, _HIGHEST = Quantity(("negate", _INFINITY)), Quantity(_INFINITY)
+_AND = {",", ";", "and", "or", "row"}
+_RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~="}
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_SCOPE = re.compile(r"(?:for|where|such|with|if|when|given|since|because|as|and|up)\b")
+"""Words that begin what is said about an answer."""
+_NEGATED = re.compile(
+    r"\b(?:not?|never|neither|more|less|fewer|least|most|over|under|than|without|except)\b", re.I
+)
+_NAME = re.compile(
+    r"(?!(?:e|i|\\pi)$)(?:\\(?:angle|triangle|overline|vec|hat|dot|ddot|Delta) ?)*"
+    r"\{?(?:[A-Za-z]|[A-Z]{2,}|\\[A-Za-z]+)(?:_(?:\w+|\{[^=]*?\}))?\}?(?:_(?:\w+|\{[^=]*?\}))?'*"
+    r"(?:[(\[][^=()]*[)\]])?"
+)
+_BASED = re.compile(r"\(?(\d+)\)?(?:_[{(]*(?:base)?|\(?(?:in )?base[- ]?)[{(]?(\d+|[a-z]+)[)}]*")
+
+
+def numeric(form: Form) -> bool:
+    """Whether what is said is nothing but numbers, so that letters after one are a unit."""
+    if isinstance(form, Quantity):
+        return not variables(form.tree)
+    if isinstance(form, Words):
+        return form.text[:1].isdigit()
+    if isinstance(form, Relation):
+        return numeric(form.sides[-1]) and all(form.names[:-1])
+    return all(map(numeric, form.items))
+
+
+def mapped(form: Form, change: Callable[[Tree], Tree]) -> Form:
+    """The form with each of its values changed."""
+    if isinstance(form, Quantity):
+        return replace(form, tree=change(form.tree))
+    if isinstance(form, Relation):
+        return replace(form, sides=tuple(mapped(side, change) for side in form.sides))
+    if isinstance(form, Ordered | Several):
+        return replace(form, items=tuple(mapped(item, change) for item in form.items))
+    return form
+
+
+def split(found: list[Token], marks: Collection[str]) -> tuple[list[list[Token]], list[str]]:
+    """The parts between marks that stand outside all brackets, and those marks."""
+    parts: list[list[Token]] = [[]]
+    seen, depth = [], 0
+    for token in found:
+        if token.text in OPENING or token.text == "begin":
+            depth += 1
+        elif token.text in CLOSING or token.text == "end":
+            depth = max(0, depth - 1)
+        if not depth and token.kind == "sign" and token.text in marks:
+            seen.append(token.text)
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts, seen
+
+
+def shape(found: list[Token]) -> Form:
+    """The form of tokens."""
+    found = _trimmed(split(found, ("=>",))[0][-1])
+    parts, marks = split(found, _AND)
+    parts = [part for part in map(_trimmed, parts) if part and not _is_domain(part)]
+    if len(parts) > 1:
+        return _joined(tuple(map(shape, parts)), "or" in marks)
+    found = parts[0] if parts else found
+    parts, _ = split(found, ("∪",))
+    if len(parts) > 1:
+        return Several(tuple(map(shape, parts)))
+    parts, marks = split(found, _RELATIONS)
+    if marks and all(parts):
+        parts, _ = split(_unapplied(found), _RELATIONS)
+        sides, names = tuple(map(shape, parts)), tuple(map(_name, parts))
+        return _interval(sides, tuple(marks), names) or Relation(sides, tuple(marks), names)
+    parts, _ = split(found, ("∈",))
+    if len(parts) == 2:
+        return shape(parts[1])
+    parts, _ = split(found, ("without",))
+    if len(parts) == 2:
+        return _without(shape(parts[0]), shape(parts[1]))
+    return _bracketed(found) or _value(found)
+
+
+def _trimmed(found: list[Token]) -> list[Token]:
+    """Without punctuation at both ends, a label before the answer, and words on its scope."""
+    for place, token in enumerate(found):
+        bracket = token.text == "(" and "∈" in (t.text for t in found[place : place + 4])
+        scope = token.kind == "text" and _SCOPE.match(token.text)
+        if place and (bracket or scope or token.text == "forall"):
+            found = found[:place]
+            break
+    while found and found[-1].text in (*_AND, ".", ":", "("):
+        found = found[:-1]
+    while found and found[0].text in (*_AND, ".", "=", "~=", ":"):
+        found = found[1:]
+    if len(found) > 1 and found[0].kind == "text" and _is_label(found[0].text, found[1]):
+        return _trimmed(found[1:])
+    return found
+
+
+def _is_label(text: str, after: Token) -> bool:
+    """Whether words only say what the answer after them is."""
+    if _NEGATED.search(text) or spelled_number(text) is not None:
+        return False
+    if after.text == "(" and not after.spaced and text.isalpha():
+        return False
+    return after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
+
+
+def _is_domain(part: list[Token]) -> bool:
+    """Whether a part only says where a letter is from: k in Z."""
+    texts = [token.text for token in part]
+    return "∈" in texts and not {"(", "[", "\\{"} & set(texts[texts.index("∈") :])
+
+
+def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
+    """Several answers; or the one interval, without its holes, that inequalities say together."""
+    holes = [i.sides[1] for i in items if isinstance(i, Relation) and i.signs == ("!=",)]
+    spans = [item for item in items if isinstance(item, Ordered) and len(item.items) == 2]
+    if holes and len(spans) == 1 and len(items) == len(holes) + 1:
+        return _without(spans[0], Several(tuple(holes)))
+    if len(items) == len(spans) == 2 and not any_of:
+        low = [span for span in spans if span.items[1] == _HIGHEST]
+        high = [span for span in spans if span.items[0] == _LOWEST]
+        if len(low) == len(high) == 1 and low != high:
+            return Ordered(low[0].left, high[0].right, (low[0].items[0], high[0].items[1]))
+    return Several(items)
+
+
+def _without(base: Form, removed: Form) -> Form:
+    """Points, or one interval, taken out of an interval: a union."""
+    if base == Words("reals"):
+        base = Ordered("(", ")", (_LOWEST, _HIGHEST))
+    if isinstance(base, Ordered) and isinstance(removed, Ordered):
+        left = (base.left, ")" if removed.left == "[" else "]", base.items[0], removed.items[0])
+        right = (
+            "(" if removed.right == "]" else "[",
+            base.right,
+            removed.items[-1],
+            base.items[-1],
+        )
+        return Several(tuple(Ordered(end[0], end[1], end[2:]) for end in (left, right)))
+    taken = removed.items if isinstance(removed, Several) else (removed,)
+    points = [point for point in taken if isinstance(point, Quantity)]
+    if not isinstance(base, Ordered) or len(base.items) != 2 or len(points) < len(taken):
+        return Words("without")
+    low, high = base.items
+    try:
+        value = Evaluator().value
+        points.sort(key=lambda point: complex(value(point.tree, {})).real)
+    except Undefined:
+        return Words("without")
+    spans = [Ordered("(", ")", pair) for pair in pairwise((low, *points, high))]
+    spans[0] = replace(spans[0], left=base.left)
+    spans[-1] = replace(spans[-1], right=base.right)
+    return Several(tuple(spans))
+
+
+def _interval(
+    sides: tuple[Form, ...], signs: tuple[str, ...], names: tuple[str, ...]
+) -> Ordered | None:
+    """The interval of `a < x <= b`, `x > a` and their mirror images; None for others."""
+    if all(sign in (">", ">=") for sign in signs):
+        sides, names = sides[::-1], names[::-1]
+        signs = tuple(_FLIPPED[sign] for sign in signs[::-1])
+    if not all(sign in ("<", "<=") for sign in signs):
+        return None
+    left, right = "(" if signs[0] == "<" else "[", ")" if signs[-1] == "<" else "]"
+    if len(sides) == 3 and names[1]:
+        return Ordered(left, right, (sides[0], sides[2]))
+    if len(sides) != 2 or bool(names[0]) == bool(names[1]):
+        return None
+    if names[0]:
+        return Ordered("(", right, (_LOWEST, sides[1]))
+    return Ordered(left, ")", (sides[0], _HIGHEST))
+
+
+def _name(side: list[Token]) -> str:
+    joined = "".join("\\" * (token.kind == "command") + token.text for token in side)
+    is_name = _NAME.fullmatch(joined) or (len(side) == 1 and side[0].kind == "text")
+    return joined if is_name else ""
+
+
+def _unapplied(found: list[Token]) -> list[Token]:
+    """y' = r x(t) as y' = r x, where a letter is nothing but the argument of functions."""
+    texts = [token.text for token in found]
+    if not {"'", "d", "dot", "ddot"} & set(texts):
+        return found
+    for letter in sorted({token.text for token in found if token.kind == "letter"}):
+        uses = [
+            place
+            for place in range(2, len(texts) - 1)
+            if texts[place] == letter
+            and texts[place - 1] + texts[place + 1] == "()"
+            and (found[place - 2].kind in ("letter", "command") or texts[place - 2] in "'}")
+        ]
+        others = [p for p, text in enumerate(texts) if text == letter and texts[p - 1] != "d"]
+        if uses and uses == others:
+            cut = {place + step for place in uses for step in (-1, 0, 1)}
+            return _unapplied([token for place, token in enumerate(found) if place not in cut])
+    return found
+
+
+def _bracketed(found: list[Token]) -> Form | None:
+    """What is in brackets or a matrix, perhaps after a factor; None for a formula."""
+    start, depth = len(found), 0
+    while start:
+        start -= 1
+        text = found[start].text
+        depth += (text in CLOSING or text == "end") - (text in OPENING or text == "begin")
+        if depth <= 0:
+            break
+    if depth or start >= len(found) - 1:
+        return None
+    left, right, inner = found[start].text, found[-1].text, found[start + 1 : -1]
+    parts, _ = split(inner, (",", ";"))
+    form: Form | None = None
+    if left == "begin":
+        cells = [split(row, ("&",))[0] for row in split(inner, ("row",))[0] if row]
+        matrix = (Ordered("row", "row", tuple(map(shape, row))) for row in cells)
+        form = Ordered("matrix", "matrix", tuple(matrix))
+    elif left == "\\{":
+        builder, _ = split(inner, ("|", ":"))
+        form = shape(builder[1] if len(builder) == 2 and len(builder[0]) < 6 else inner)
+    elif len(parts) > 1 and left in ("(", "["):
+        form = Ordered(left, right, tuple(map(shape, parts)))
+    elif len(parts) > 1 and left == "{":
+        form = Several(tuple(map(shape, parts)))
+    elif start == 0 and left in ("(", "["):
+        form = shape(inner)
+        form = None if isinstance(form, Quantity | Words) else form
+    return form if start == 0 or form is None else _scaled(found[:start], form)
+
+
+def _scaled(factor: list[Token], form: Form) -> Form | None:
+    """A number times a vector or a matrix: 1/2 (3, 4)."""
+    if factor[-1].text in ("*", "+", "-"):
+        factor = [*factor, Token("number", "1")]
+    try:
+        tree, rest = formula(factor)
+    except Unreadable:
+        return None
+    return None if rest or variables(tree) else mapped(form, lambda part: ("multiply", tree, part))
+
+
+def _value(found: list[Token]) -> Form:
+    joined = "".join(token.text for token in found)
+    if based := _BASED.fullmatch(joined):
+        base = str(spelled_number(based[2]) or based[2])
+        if base == "10":
+            return Quantity(number(int(based[1])))
+        return Words(f"{based[1].lstrip('0') or '0'}_{base}")
+    if found and found[0].kind == "text" and (spelled := spelled_number(joined)) is not None:
+        return Quantity(number(spelled))
+    try:
+        tree, rest = formula(found)
+    except Unreadable:
+        return Words(joined)
+    if rest and rest[0].kind == "text" and (large := rest[0].text.split(" ", 1)[0]) in LARGE:
+        tree = ("multiply", tree, number(LARGE[large]))
+        rest = [rest[0]._replace(text=rest[0].text[len(large) :]), *rest[1:]]
+    name = unit(rest) if rest else ""
+    if name is None:
+        return Words(joined)
+    if tree[0] == "negate" and tree[1][0] == "degrees":
+        tree = ("degrees", ("negate", tree[1][1]))
+    if tree[0] == "degrees":
+        return Quantity(tree[1], "celsius" if name == "celsius" else "degree")
+    return Quantity(tree, name)

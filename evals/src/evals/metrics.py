@@ -1,0 +1,293 @@
+"""Scores of adapters over problems, each with the one kind of interval that this package has.
+
+With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:2107.03374, eq. 1):
+
+    avg@n  = c / n                                       (the same as pass@1)
+    pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
+
+Both are averaged over problems. Samples of one problem are not independent, problems are: the
+intervals are those of a bootstrap over problems, each taken with all its samples (Efron and
+Tibshirani 1993, ch. 8; percentile intervals, ch. 13). The same drawn problems serve every member,
+so that differences, means, minima and maxima of members are taken on the same problems. Where all
+problems went the same way the bootstrap has no spread, and the interval no width.
+"""
+
+import math
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evals.errors import EvalsError
+from evals.recipes import CODE, MATH
+
+Verdicts: TypeAlias = Mapping[str, Sequence[bool | None]]
+"""Problem id -> verdicts on its samples; None is a sample that could not be graded."""
+Floats: TypeAlias = NDArray[np.float64]
+
+DRAWS = 2000
+LEVEL = 0.95
+_ROWS = 256  # replicates drawn at a time, to bound the memory
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over problems with its 95 % interval. problems: how many entered.
+
+    ungraded: samples that had no verdict and did not enter.
+    """
+
+    value: float
+    low: float
+    high: float
+    problems: int
+    ungraded: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """First minus second, over the problems that both were graded on, with its 95 % interval.
+
+    wins, losses, ties: problems on which the first scored more, less, the same. p_value: two-sided,
+    of the exact sign test; with one sample a problem that is McNemar's test.
+    """
+
+    difference: float
+    low: float
+    high: float
+    wins: int
+    losses: int
+    ties: int
+    p_value: float
+    problems: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """Members on one benchmark, or on an average of some, in the order of `members`.
+
+    values: [members]; replicates: [draws, members], means on resampled problems. problems,
+    ungraded: per member, problems that entered and samples without a verdict. uneven: not all
+    members were graded on the same problems.
+    """
+
+    members: tuple[str, ...]
+    values: Floats
+    replicates: Floats
+    problems: tuple[int, ...]
+    ungraded: tuple[int, ...]
+    uneven: bool
+
+    def estimate(self, member: str) -> Estimate | None:
+        """Return the score of one member; None when it is not here."""
+        if member not in self.members:
+            return None
+        at = self.members.index(member)
+        interval = percentiles(self.replicates[:, at])
+        return Estimate(float(self.values[at]), *interval, self.problems[at], self.ungraded[at])
+
+
+def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
+    """Return avg@n, or pass@k, of every problem that has a graded sample.
+
+    Raises EvalsError for a k below 1, or above the number of graded samples of some problem: an
+    estimate of pass@k from fewer than k samples does not exist.
+    """
+    scores = {}
+    for problem, samples in verdicts.items():
+        known = [bool(verdict) for verdict in samples if verdict is not None]
+        if not known:
+            continue
+        n, right = len(known), sum(known)
+        if k is None:
+            scores[problem] = right / n
+        elif not 1 <= k <= n:
+            raise EvalsError(
+                f"pass@{k} needs a k from 1 to the graded samples of every problem; {problem} has "
+                f"{n}"
+            )
+        elif n - right < k:
+            scores[problem] = 1.0
+        else:
+            scores[problem] = float(1.0 - np.prod(1.0 - k / np.arange(n - right + 1, n + 1)))
+    return scores
+
+
+def resample(scores: Floats, name: str, seed: int = 0, draws: int = DRAWS) -> Floats:
+    """Return the means of members over resampled problems. Shape [draws, members].
+
+    scores: [members, problems]; NaN is a problem that the member was not graded on, and is left
+    out of its mean. name: what is resampled, a benchmark; with `seed` it selects the random
+    stream, so that benchmarks are resampled independently and members together.
+    """
+    problems = scores.shape[1]
+    present = ~np.isnan(scores)
+    filled = np.where(present, scores, 0.0)
+    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    share = np.full(problems, 1.0 / problems)
+    blocks = []
+    for start in range(0, draws, _ROWS):
+        rows = min(_ROWS, draws - start)
+        weights = generator.multinomial(problems, share, size=rows).astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            blocks.append((weights @ filled.T) / (weights @ present.T))
+    return np.concatenate(blocks)
+
+
+def percentiles(replicates: Floats) -> tuple[float, float]:
+    """Return the bounds of the middle 95 % of replicates [draws]; NaN is left out."""
+    low, high = np.nanquantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def estimate(
+    verdicts: Verdicts, benchmark: str = "", k: int | None = None, seed: int = 0
+) -> Estimate:
+    """Return avg@n of one member on one benchmark, or pass@k.
+
+    Raises EvalsError when nothing was graded, or for a k that `problem_scores` refuses.
+    """
+    found = score_members({"": verdicts}, benchmark, k, seed).estimate("")
+    assert found is not None
+    return found
+
+
+def compare(first: Verdicts, second: Verdicts, k: int | None = None, seed: int = 0) -> Comparison:
+    """Compare avg@n, or pass@k, of two members problem by problem.
+
+    Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
+    problem was graded for both, or for a k that `problem_scores` refuses.
+    """
+    left, right = problem_scores(first, k), problem_scores(second, k)
+    shared = [problem for problem in left if problem in right]
+    if not shared:
+        raise EvalsError(
+            f"no problem was graded for both: {len(left)} for the first, {len(right)} for the "
+            "second; compare two results on one benchmark"
+        )
+    differences = np.array([left[problem] - right[problem] for problem in shared])
+    low, high = percentiles(resample(differences[None, :], "", seed)[:, 0])
+    wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
+    return Comparison(
+        difference=float(differences.mean()),
+        low=low,
+        high=high,
+        wins=wins,
+        losses=losses,
+        ties=len(shared) - wins - losses,
+        p_value=sign_test(wins, losses),
+        problems=len(shared),
+    )
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Return the two-sided exact p-value of the sign test, ties left out; 1.0 without wins.
+
+    min(1, 2 P(X <= min(wins, losses))) with X ~ Binomial(wins + losses, 1/2).
+    """
+    trials = wins + losses
+    tail = sum(math.comb(trials, i) for i in range(min(wins, losses) + 1))
+    return min(1.0, 2 * tail / (1 << trials))
+
+
+def score_members(
+    verdicts: Mapping[str, Verdicts], benchmark: str, k: int | None = None, seed: int = 0
+) -> Column:
+    """Score members (name -> verdicts) on one benchmark by avg@n or pass@k.
+
+    A member without any graded sample is left out. Raises EvalsError when none is left, or for a k
+    that `problem_scores` refuses, naming the member.
+    """
+    scores: dict[str, dict[str, float]] = {}
+    for name, own in verdicts.items():
+        try:
+            if found := problem_scores(own, k):
+                scores[name] = found
+        except EvalsError as error:
+            raise EvalsError(f"{name} on {benchmark}: {error}") from None
+    if not scores:
+        raise EvalsError(f"{benchmark}: no sample has a verdict; grade some first")
+    problems = dict.fromkeys(problem for found in scores.values() for problem in found)
+    table = np.array(
+        [[found.get(problem, np.nan) for problem in problems] for found in scores.values()]
+    )
+    return Column(
+        members=tuple(scores),
+        values=np.nanmean(table, axis=1),
+        replicates=resample(table, benchmark, seed),
+        problems=tuple(len(found) for found in scores.values()),
+        ungraded=tuple(
+            sum(verdict is None for samples in verdicts[name].values() for verdict in samples)
+            for name in scores
+        ),
+        uneven=bool(np.isnan(table).any()),
+    )
+
+
+def average(columns: Sequence[Column]) -> Column | None:
+    """Return the plain mean over benchmarks, for the members that all of them have.
+
+    Benchmarks share no problems, so replicate i of the mean is the mean of their replicates i.
+    None when no member is in all columns, or there is no column.
+    """
+    everywhere = [set(column.members) for column in columns]
+    names = [n for n in (columns[0].members if columns else ()) if all(n in e for e in everywhere)]
+    if not names:
+        return None
+    taken = [(column, [column.members.index(name) for name in names]) for column in columns]
+    return Column(
+        members=tuple(names),
+        values=np.mean([column.values[at] for column, at in taken], axis=0),
+        replicates=np.mean([column.replicates[:, at] for column, at in taken], axis=0),
+        problems=tuple(np.sum([np.array(c.problems)[at] for c, at in taken], axis=0).tolist()),
+        ungraded=tuple(np.sum([np.array(c.ungraded)[at] for c, at in taken], axis=0).tolist()),
+        uneven=any(column.uneven for column in columns),
+    )
+
+
+def aggregates(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return `code`, `math` and `total` of the benchmarks that there are.
+
+    Absolute Zero's tables (arXiv:2505.03335, table 1), which PopuLoRA's follow: the code average is
+    the plain mean over code benchmarks, the math average that over math benchmarks, and the total
+    the mean of the two averages, so that three code benchmarks weigh as much as seven of math: 61.6
+    and 39.1 of their Coder-7B are a total of 50.4. The total needs both groups.
+    """
+    code = average([columns[name] for name in CODE if name in columns])
+    math_ = average([columns[name] for name in MATH if name in columns])
+    total = average([code, math_]) if code and math_ else None
+    found = {"code": code, "math": math_, "total": total}
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def population(column: Column, members: Collection[str]) -> dict[str, tuple[Estimate, str | None]]:
+    """Return `mean`, `weakest` and `best` of the named members, the last two with whose it is.
+
+    Intervals resample problems, not members: they say what other problems could have shown of
+    these members, not what other populations would score. The weakest and the best are looked for
+    again among the members in every replicate, so their intervals include that the choice was made
+    on these problems. Empty when none of the members was graded.
+    """
+    at = [place for place, name in enumerate(column.members) if name in members]
+    if not at:
+        return {}
+    values, replicates = column.values[at], column.replicates[:, at]
+    weakest, best = int(values.argmin()), int(values.argmax())
+    problems, ungraded = min(column.problems[i] for i in at), sum(column.ungraded[i] for i in at)
+
+    def stated(value: float, draws: Floats) -> Estimate:
+        # Minima of noisy scores lie below, maxima above: the value itself stays inside.
+        low, high = percentiles(draws)
+        return Estimate(value, min(low, value), max(high, value), problems, ungraded)
+
+    return {
+        "mean": (stated(float(values.mean()), replicates.mean(axis=1)), None),
+        "weakest": (
+            stated(float(values[weakest]), replicates.min(axis=1)),
+            column.members[at[weakest]],
+        ),
+        "best": (stated(float(values[best]), replicates.max(axis=1)), column.members[at[best]]),
+    }

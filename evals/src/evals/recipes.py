@@ -1,0 +1,379 @@
+"""How benchmarks are asked: everything that decides what a model sees and how it samples.
+
+`azr`, `azr-boxed`: Absolute Zero's prompts and settings, which PopuLoRA's tables follow
+(LeapLabTHU/Absolute-Zero-Reasoner at a82124e: evaluation/code_eval, evaluation/math_eval). One
+greedy sample a problem. Its evalplus script does not pass the `azr` prompt of its evalplus copy, so
+HumanEval+ and MBPP+ are asked as evalplus does. GSM8K is PopuLoRA's addition, asked as the other
+math benchmarks.
+
+`evalplus`, `evalplus-completion`: evalplus 0.3.1 (codegen.py, provider/utility.py).
+
+`chat`: the usual prompts for chat models. The math sentence is that of Qwen2.5-Math's
+`qwen25-math-cot` prompt, put behind the question; the one for functions is evalplus' without the
+answer that evalplus begins, so that a model may think. LiveCodeBench is asked in its own words
+(28fef95, lcb_runner/prompts/code_generation.py); its scripts' stop text `###` is left out, as it
+cuts answers that have headings.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from evals.errors import EvalsError, did_you_mean, first_line
+
+CODE = ("humaneval_plus", "mbpp_plus", "livecodebench")
+MATH = ("aime24", "aime25", "amc23", "math500", "olympiadbench", "minerva_math", "gsm8k")
+"""PopuLoRA's ten benchmarks; Absolute Zero's are the same without gsm8k."""
+
+Mode = Literal["chat", "completion"]
+"""chat: the tokenizer's chat template makes the turns; completion: the text is the prompt.
+
+It is never guessed from the tokenizer: Qwen2.5's base models ship a chat template, too.
+"""
+
+
+@dataclass(frozen=True)
+class Template:
+    """The prompt of one benchmark.
+
+    text: with {fields} of the problem in it; other braces stay. stripped: fields lose white space
+    at both ends. system: a system turn (chat only). response_prefix: what the answer begins with,
+    written for the model. starter, no_starter: what {format} becomes for a problem with and
+    without starter code. stop: texts that end a response and do not belong to it. continues: the
+    solution is the prompt followed by the response. tabs: spaces that replace a tab in the
+    response; None leaves them. max_tokens: of the response. source: where it was published.
+    """
+
+    text: str
+    mode: Mode
+    max_tokens: int
+    source: str
+    stop: tuple[str, ...] = ()
+    system: str | None = None
+    response_prefix: str = ""
+    starter: str = ""
+    no_starter: str = ""
+    stripped: bool = False
+    continues: bool = False
+    tabs: int | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A protocol by name: templates by benchmark, sampling, and settings of grading.
+
+    temperature 0 is greedy. grading: benchmark -> settings of its published scripts (seconds,
+    factors, how a program is found) that a comparable run needs.
+    """
+
+    name: str
+    description: str
+    templates: Mapping[str, Template]
+    temperature: float = 0.0
+    n: int = 1
+    grading: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+
+    def template(self, benchmark: str) -> Template:
+        """Raises EvalsError for a benchmark that the recipe does not cover."""
+        if benchmark not in self.templates:
+            raise EvalsError(
+                f"recipe {self.name!r} has no template for {benchmark!r}; "
+                f"it covers {', '.join(self.templates)}"
+            )
+        return self.templates[benchmark]
+
+    def settings(self, benchmark: str) -> dict[str, Any]:
+        """What is stored with a result of one benchmark, the template's texts included."""
+        template = asdict(self.template(benchmark))
+        return {
+            "recipe": self.name,
+            "template": template | {"stop": list(template["stop"])},
+            "grading": dict(self.grading.get(benchmark, {})),
+        }
+
+
+_EVALPLUS = "evalplus 0.3.1"
+_EVALPLUS_TOKENS = 768
+_STOP = (
+    "<|endoftext|>",
+    "<|endofmask|>",
+    "</s>",
+    "\nif __name__",
+    "\ndef main(",
+    "\nprint(",
+)
+_EVALPLUS_GRADING: dict[str, float | str] = {"min_time_s": 1.0, "time_factor": 4.0}
+
+_EVALPLUS_CHAT = Template(
+    text=(
+        "Please provide a self-contained Python script that solves the following problem in a "
+        "markdown code block:\n```\n{prompt}\n```\n"
+    ),
+    mode="chat",
+    max_tokens=_EVALPLUS_TOKENS,
+    source=_EVALPLUS,
+    stop=(*_STOP, "\n```\n"),
+    response_prefix=(
+        "Below is a Python script with a self-contained function that solves the problem and "
+        "passes corresponding tests:\n```python\n"
+    ),
+    stripped=True,
+    tabs=4,
+)
+
+
+def _completion(*stop: str) -> Template:
+    return Template(
+        text="{prompt}\n",
+        mode="completion",
+        max_tokens=_EVALPLUS_TOKENS,
+        source=_EVALPLUS,
+        stop=(*_STOP, *stop),
+        stripped=True,
+        continues=True,
+        tabs=4,
+    )
+
+
+EVALPLUS = Recipe(
+    name="evalplus",
+    description="evalplus' chat prompt, the answer begun for the model",
+    templates={"humaneval_plus": _EVALPLUS_CHAT, "mbpp_plus": _EVALPLUS_CHAT},
+    grading={"humaneval_plus": _EVALPLUS_GRADING, "mbpp_plus": _EVALPLUS_GRADING},
+)
+
+EVALPLUS_COMPLETION = Recipe(
+    name="evalplus-completion",
+    description="evalplus' direct completion (--force-base-prompt)",
+    templates={
+        "humaneval_plus": _completion("\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "),
+        "mbpp_plus": _completion('\n"""', "\nassert"),
+    },
+    grading=EVALPLUS.grading,
+)
+
+_WITH = (
+    "You will use the following starter code to write the solution to the problem and enclose "
+    "your code within delimiters."
+)
+_WITHOUT = (
+    "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly "
+    "test on the sample inputs). Enclose your code within delimiters as follows. Ensure that when "
+    "the python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT."
+)
+_STARTER_BLOCK = "\n```python\n{starter_code}\n```\n\n"
+_EMPTY_BLOCK = "\n```python\n# YOUR CODE HERE\n```\n\n"
+
+_LCB_STARTER = _WITH + _STARTER_BLOCK
+_LCB_NO_STARTER = _WITHOUT + _EMPTY_BLOCK
+
+_LCB_GENERIC = Template(
+    text=(
+        "### Question:\n{question}\n\n### Format: {format}"
+        "### Answer: (use the provided format with backticks)\n\n"
+    ),
+    mode="chat",
+    max_tokens=2000,
+    source="LiveCodeBench 28fef95, generic",
+    stop=("###",),
+    system=(
+        "You are an expert Python programmer. You will be given a question (problem "
+        "specification) and will generate a correct Python program that matches the "
+        "specification and passes all tests."
+    ),
+    starter=_LCB_STARTER,
+    no_starter=_LCB_NO_STARTER,
+)
+
+_AZR = "Absolute-Zero-Reasoner a82124e"
+_PREAMBLE = (
+    "A conversation between User and Assistant. The user asks a question, and the Assistant "
+    "solves it. The assistant first thinks about the reasoning process in the mind and then "
+    "provides the user with the answer. The reasoning process and answer are enclosed within "
+    "<think> </think> and <answer> </answer> tags, respectively, i.e., <think> reasoning process "
+    "here </think> <answer> answer here </answer>. "
+)
+_BOXED = "And your final answer will be extracted automatically by the \\boxed{} tag. "
+
+_AZR_LIVECODEBENCH = Template(
+    text=(
+        _PREAMBLE + "User: \n# Task: You will be given a question (problem specification) and "
+        "will generate a correct Python program that matches the specification and passes all "
+        "tests. Your final answer should be wrapped in ```python``` tags.\n\n"
+        "Question: {question}\n\n{format}Assistant: <think>"
+    ),
+    mode="completion",
+    max_tokens=8096,
+    source=_AZR,
+    starter=_LCB_STARTER,
+    no_starter=_LCB_NO_STARTER,
+)
+
+
+def _azr_math(preamble: str) -> Template:
+    return Template(
+        text=preamble + "User: {question}\nAssistant:",
+        mode="completion",
+        max_tokens=16000,
+        source=_AZR,
+        stop=("</s>", "<|im_end|>", "<|endoftext|>"),
+        stripped=True,
+    )
+
+
+def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
+    limits: dict[str, float | str] = {"min_time_s": 10.0, "time_factor": 8.0}
+    return Recipe(
+        name=name,
+        description=description,
+        templates={
+            "humaneval_plus": _EVALPLUS_CHAT,
+            "mbpp_plus": _EVALPLUS_CHAT,
+            "livecodebench": _AZR_LIVECODEBENCH,
+            **dict.fromkeys(MATH, math),
+        },
+        grading={
+            "humaneval_plus": limits,
+            "mbpp_plus": limits,
+            "livecodebench": {"timeout_s": 60.0, "program": "azr"},
+        },
+    )
+
+
+AZR = _azr_recipe(
+    "azr", "Absolute Zero and PopuLoRA: think and answer tags, greedy", _azr_math(_PREAMBLE)
+)
+AZR_BOXED = _azr_recipe(
+    "azr-boxed",
+    "the same with a boxed answer in math, Absolute Zero's choice for Coder-7B",
+    _azr_math(_PREAMBLE + _BOXED),
+)
+
+_CHAT_FUNCTION = replace(
+    _EVALPLUS_CHAT, response_prefix="", stop=(), max_tokens=4096, source="evalplus 0.3.1, not begun"
+)
+_CHAT_MATH = Template(
+    text=("{question}\nPlease reason step by step, and put your final answer within \\boxed{}."),
+    mode="chat",
+    max_tokens=4096,
+    source="Qwen2.5-Math a45202b",
+    stripped=True,
+)
+
+CHAT = Recipe(
+    name="chat",
+    description="chat turns: programs in a code fence, math answers in a box",
+    templates={
+        "humaneval_plus": _CHAT_FUNCTION,
+        "mbpp_plus": _CHAT_FUNCTION,
+        "livecodebench": replace(_LCB_GENERIC, stop=(), max_tokens=4096),
+        **dict.fromkeys(MATH, _CHAT_MATH),
+    },
+)
+
+RECIPES: Mapping[str, Recipe] = {
+    recipe.name: recipe for recipe in (AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION, CHAT)
+}
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_HERE = "\x02the response goes on here\x03"
+
+
+class ChatTokenizer(Protocol):
+    """As much of a transformers tokenizer as prompts need."""
+
+    chat_template: object
+
+    def apply_chat_template(
+        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+    ) -> str: ...
+
+
+def find_recipe(name: str) -> Recipe:
+    """Raises EvalsError for a name that is not known."""
+    if name not in RECIPES:
+        raise EvalsError(f"unknown recipe {name!r}; {did_you_mean(name, RECIPES)}")
+    return RECIPES[name]
+
+
+def render(
+    recipe: Recipe,
+    benchmark: str,
+    fields: Mapping[str, str],
+    tokenizer: ChatTokenizer | None = None,
+) -> str:
+    """The prompt of one problem.
+
+    fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` where the problem
+    has some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. Chat
+    text holds the template's own special tokens: encode it with add_special_tokens=False.
+
+    Raises EvalsError for a benchmark the recipe does not cover, a missing field, and in chat mode
+    for a tokenizer without a chat template.
+    """
+    template = recipe.template(benchmark)
+    text = _fill(template, fields, f"recipe {recipe.name!r}, {benchmark}")
+    if template.mode == "completion":
+        return text + template.response_prefix
+    if tokenizer is None or not tokenizer.chat_template:
+        raise EvalsError(
+            f"recipe {recipe.name!r} asks {benchmark} in chat mode, and the tokenizer has no chat "
+            f"template; choose a recipe in completion mode{_completing(benchmark)}"
+        )
+    return _chat(template, text, tokenizer)
+
+
+def _chat(template: Template, text: str, tokenizer: ChatTokenizer) -> str:
+    turns = [{"role": "system", "content": template.system}] if template.system else []
+    turns.append({"role": "user", "content": text})
+    prefix = template.response_prefix
+    if prefix:
+        # As evalplus does it: the whole turn is written, and cut where the model goes on.
+        turns.append({"role": "assistant", "content": f"{prefix}{_HERE}\n```\n"})
+    try:
+        whole = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=not prefix
+        )
+    except Exception as error:  # templates raise what they like, e.g. for a system turn
+        raise EvalsError(
+            f"the tokenizer's chat template refuses the prompt: {first_line(error)}"
+        ) from None
+    if prefix and _HERE not in whole:
+        raise EvalsError("the tokenizer's chat template drops the begun answer; use recipe 'chat'")
+    return whole.split(_HERE)[0]
+
+
+def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
+    """Put fields in; what is in a field is never looked at again."""
+    known = {key: value.strip() if template.stripped else value for key, value in fields.items()}
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name == "format":
+            return _FIELD.sub(value, template.starter if has_starter else template.no_starter)
+        if name not in known:
+            raise EvalsError(
+                f"{place}: the problem has no field {name!r}; found {', '.join(fields) or 'none'}"
+            )
+        return known[name]
+
+    has_starter = bool(fields.get("starter_code"))
+    return _FIELD.sub(value, template.text)
+
+
+def _completing(benchmark: str) -> str:
+    names = [
+        recipe.name
+        for recipe in RECIPES.values()
+        if benchmark in recipe.templates and recipe.templates[benchmark].mode == "completion"
+    ]
+    return f": {', '.join(names)}" if names else ""
+
+
+def plain(benchmark: str, max_tokens: int) -> Recipe:
+    """The field `prompt` of a question is the prompt, as it is. max_tokens: of a response."""
+    template = Template(
+        text="{prompt}", mode="completion", max_tokens=max_tokens, source="the benchmark"
+    )
+    return Recipe("plain", "the benchmark's own texts, as they are", {benchmark: template})

@@ -1,0 +1,236 @@
+"""The page of results: scores with intervals, questions solved, lengths, and samples to browse."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from evals.benchmark import Verdict
+from evals.errors import EvalsError
+from evals.metrics import problem_scores
+from evals.results import FinishedRun
+from lora_evo import write_text
+
+MOST_BYTES = 4_000_000
+"""Bytes of all questions with their samples on a page, at most."""
+MOST_TEXT = 4_000
+"""Characters shown of a prompt or a response."""
+_BINS = 12
+_WIDTH = 900
+_HEAD = ("benchmark", "adapter", "tasks", "samples", "solved", "interval, 95 %", "ill-formed")
+_NAMES = alt.Axis(labelLimit=160, domain=False, ticks=False)
+
+
+def write_page(runs: Sequence[FinishedRun], page: Path) -> None:
+    """Write the page. Raises EvalsError where that is not possible; an old page then stays."""
+    try:
+        write_text(page, page_text(runs))
+    except OSError as error:
+        raise EvalsError(f"cannot write {page}: {error.strerror or error}") from error
+
+
+def page_text(runs: Sequence[FinishedRun]) -> str:
+    """Return the page of these runs, one file that works offline; equal runs give equal bytes.
+
+    Every text is escaped, the charts are data in a script element that cannot be closed from
+    inside, and the policy of the page admits no connection.
+    """
+    groups: dict[str, list[FinishedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.result.benchmark, []).append(run)
+    charts: dict[str, alt.TopLevelMixin] = {"scores": scores(runs)}
+    benchmarks = []
+    for number, (name, group) in enumerate(groups.items(), 1):
+        charts[f"solved-{number}"] = questions_solved(group)
+        charts[f"lengths-{number}"] = response_lengths(group)
+        shown, left_out = questions(group, MOST_BYTES // len(groups))
+        benchmarks.append({"name": name, "number": number, "asked": shown, "left_out": left_out})
+    environment = Environment(
+        loader=PackageLoader("evals"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text = environment.get_template("scores.html").render(
+        models=len({run.result.adapter for run in runs}),
+        head=_HEAD,
+        rows=[_row(run) for group in groups.values() for run in group],
+        partial=any(run.result.partial for run in runs),
+        benchmarks=benchmarks,
+        charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},
+        library=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+    )
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def scores(runs: Sequence[FinishedRun]) -> alt.LayerChart:
+    """Chart the rate of every adapter on every benchmark, with its 95 % interval."""
+    named = _adapters(runs)
+    rows = [
+        {
+            "benchmark": run.result.benchmark,
+            "adapter": adapter,
+            "solved": run.result.overall.rate,
+            "low": run.result.overall.interval and run.result.overall.interval[0],
+            "high": run.result.overall.interval and run.result.overall.interval[1],
+            "tasks": run.result.overall.tasks,
+        }
+        for adapter, run in zip(named, runs, strict=True)
+    ]
+    adapters = list(dict.fromkeys(named))
+    pick = alt.selection_point(name="pick", fields=["adapter"], bind="legend")
+    tips = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("solved", "low", "high")]
+    share = alt.Axis(format="%", tickCount=6, labelOverlap=True)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        y=alt.Y("benchmark:N", sort=None, title=None, axis=alt.Axis(labelLimit=160)),
+        yOffset=alt.YOffset("adapter:N", sort=adapters),
+        color=alt.Color("adapter:N", sort=adapters, legend=alt.Legend(title=None)),
+        opacity=alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.1)),
+        tooltip=["benchmark:N", "adapter:N", *tips, "tasks:Q"],
+    )
+    low, rate = (alt.X(f"{name}:Q", title=None, axis=share) for name in ("low", "solved"))
+    bar = base.mark_bar(height=3, cornerRadius=2).encode(x=low, x2="high:Q").add_params(pick)
+    dot = base.mark_point(filled=True, size=55).encode(x=rate)
+    height = alt.Step(12, **{"for": "offset"})
+    return alt.LayerChart(layer=[bar, dot]).properties(width=_WIDTH, height=height)
+
+
+def questions_solved(runs: Sequence[FinishedRun]) -> alt.Chart:
+    """Chart every question of one benchmark for every adapter, the stronger the more are right.
+
+    runs: of the same benchmark. A question that was not graded is red.
+    """
+    ids = list(dict.fromkeys(verdict.id for run in runs for verdict in run.verdicts))
+    rows = [
+        {"adapter": name, "from": at, "to": at + 0.9, "question": question, "solved": rate}
+        for name, run in zip(_adapters(runs), runs, strict=True)
+        for rates in [problem_scores(run.by_question)]
+        for at, question in enumerate(ids)
+        for rate in [rates.get(question)]
+    ]
+    strength = alt.Scale(domain=[0, 1], range=[0.12, 1])
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_rect()
+        .encode(
+            x=alt.X("from:Q", axis=None, scale=alt.Scale(domain=[0, len(ids)], nice=False)),
+            x2="to:Q",
+            y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
+            color=alt.condition(
+                "datum.solved === null", alt.value("#c0473a"), alt.value("#2f6fde")
+            ),
+            opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
+            tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
+        )
+        .properties(width=_WIDTH, height=alt.Step(22))
+    )
+    return chart
+
+
+def response_lengths(runs: Sequence[FinishedRun]) -> alt.Chart:
+    """Chart how many responses of each adapter have how many tokens, in equal bins.
+
+    runs: of the same benchmark. A point is at the middle of its bin.
+    """
+    tokens = {
+        name: [sample.tokens for sample in run.samples.values() if sample.tokens is not None]
+        for name, run in zip(_adapters(runs), runs, strict=True)
+    }
+    longest = max((max(known, default=0) for known in tokens.values()), default=0)
+    width = max(1, math.ceil((longest + 1) / _BINS))
+    counts = {name: Counter(n // width for n in known) for name, known in tokens.items()}
+    rows = [
+        {"adapter": name, "tokens": (i + 0.5) * width, "samples": count[i]}
+        for name, count in counts.items()
+        for i in range(longest // width + 1)
+    ]
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("tokens:Q", title=f"tokens, in steps of {width}"),
+            y=alt.Y("samples:Q"),
+            color=alt.Color("adapter:N", sort=None, legend=alt.Legend(title=None)),
+            tooltip=["adapter:N", "tokens:Q", "samples:Q"],
+        )
+        .properties(width=_WIDTH, height=160)
+    )
+    return chart
+
+
+def questions(runs: Sequence[FinishedRun], budget: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the questions of one benchmark that fit into so many bytes, and how many do not.
+
+    Those on which adapters differ come in first; all stay in the order of the benchmark.
+    """
+    asked: dict[str, dict[str, Any]] = {}
+    for name, run in zip(_adapters(runs), runs, strict=True):
+        for verdict in run.verdicts:
+            prompt = _cut(run.prompts.get(verdict.id, ""))
+            empty = {"id": verdict.id, "level": verdict.level, "prompt": prompt, "answers": []}
+            response = run.samples[verdict.id, verdict.sample].response
+            extracted = verdict.extracted or ""
+            asked.setdefault(verdict.id, empty)["answers"].append(
+                {
+                    "adapter": name,
+                    "verdict": _word(verdict),
+                    "reason": _cut(verdict.reason),
+                    "extracted": "" if extracted == response else _cut(extracted),
+                    "response": _cut(response),
+                }
+            )
+    for question in asked.values():
+        words = {answer["verdict"] for answer in question["answers"]}
+        question["verdicts"] = sorted(words | ({"differ"} if len(words) > 1 else set()))
+    kept = set()
+    for question in sorted(asked.values(), key=lambda q: "differ" not in q["verdicts"]):
+        size = 400 + len(question["prompt"])
+        size += sum(400 + len(answer["response"]) for answer in question["answers"])
+        if size <= budget:
+            budget -= size
+            kept.add(question["id"])
+    return [asked[name] for name in asked if name in kept], len(asked) - len(kept)
+
+
+def _word(verdict: Verdict) -> str:
+    if not verdict.well_formed and not verdict.correct:
+        return "ill-formed"
+    return {True: "right", False: "wrong", None: "not graded"}[verdict.correct]
+
+
+def _row(run: FinishedRun) -> list[str]:
+    result, overall = run.result, run.result.overall
+    interval = "{:.1%} to {:.1%}".format(*overall.interval) if overall.interval else "–"
+    return [
+        f"{result.benchmark}{'*' if result.partial else ''}",
+        result.adapter,
+        str(overall.tasks),
+        str(overall.samples),
+        "–" if overall.rate is None else f"{overall.rate:.1%}",
+        interval,
+        f"{overall.ill_formed:.1%}",
+    ]
+
+
+def _adapters(runs: Sequence[FinishedRun]) -> list[str]:
+    """A name for each run; runs of one adapter and benchmark are numbered from the second on."""
+    seen: Counter[tuple[str, str]] = Counter()
+    names = []
+    for run in runs:
+        key = run.result.adapter, run.result.benchmark
+        seen[key] += 1
+        names.append(key[0] if seen[key] == 1 else f"{key[0]} ({seen[key]})")
+    return names
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MOST_TEXT:
+        return text
+    return f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT:,} more characters"

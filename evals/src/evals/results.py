@@ -1,0 +1,167 @@
+"""Scores of one adapter on one benchmark, and finished runs as `evals run` left them on disk."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evals.benchmark import Sample, Verdict
+from evals.errors import EvalsError
+from evals.metrics import Verdicts, estimate
+from evals.records import read_prompts, read_samples, read_verdicts
+
+RESULT_FILE = "result.json"
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts and rates of a group of samples.
+
+    solved: right samples. rate: the mean over tasks of the share of right samples (avg@n, which is
+    pass@1), and interval its 95 % bootstrap interval over tasks; both None when nothing was graded.
+    ill_formed, truncated: shares of all samples. ungraded: samples on which the sandbox failed.
+    """
+
+    tasks: int
+    samples: int
+    solved: int
+    rate: float | None
+    interval: tuple[float, float] | None
+    ill_formed: float
+    truncated: float
+    ungraded: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `result.json` holds. adapter is `base` for the base model alone.
+
+    partial: not all questions of the benchmark were asked. base_rate: share that passes the base
+    tests, of HumanEval+ and MBPP+. versions: of the packages that ran.
+    """
+
+    adapter: str
+    benchmark: str
+    partial: bool
+    overall: Score
+    levels: Mapping[int, Score]
+    settings: Settings
+    versions: Mapping[str, str]
+    base_rate: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object of `result.json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, row: Any) -> "Result":
+        """Read the object of a `result.json`. Raises EvalsError when it is not one."""
+        try:
+            levels = {int(level): _score(found) for level, found in row["levels"].items()}
+            return cls(**row | {"overall": _score(row["overall"]), "levels": levels})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise EvalsError(f"it is not a result of `evals run` ({error!r})") from error
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One adapter on one benchmark, as its folder holds it."""
+
+    folder: Path
+    result: Result
+    samples: Mapping[tuple[str, int], Sample]
+    verdicts: tuple[Verdict, ...]
+    prompts: Mapping[str, str]
+
+    @property
+    def by_question(self) -> Verdicts:
+        """Verdicts on the samples of every question."""
+        return by_question(self.verdicts)
+
+
+def read_runs(folders: Iterable[Path]) -> list[FinishedRun]:
+    """Read all finished runs in or below the folders, by path.
+
+    Raises EvalsError for a folder without any, and for one whose files do not fit together.
+    """
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise EvalsError(f"there is no folder {folder}; expected the --out of `evals run`")
+        paths = sorted(folder.rglob(RESULT_FILE))
+        if not paths:
+            raise EvalsError(
+                f"{folder} holds no finished result ({RESULT_FILE}); finish it with `evals run`"
+            )
+        found.update((path.resolve().parent, None) for path in paths)
+    return [_read_run(folder) for folder in found]
+
+
+def read_result(path: Path) -> Result:
+    """Read a `result.json`. Raises EvalsError, naming the file, when it is not one."""
+    try:
+        return Result.from_dict(json.loads(path.read_bytes()))
+    except (ValueError, RecursionError) as error:
+        raise EvalsError(f"{path} is damaged: {error}") from error
+
+
+def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
+    """Count a group of verdicts on samples of a benchmark."""
+    samples = len(verdicts)
+    graded = [item for item in verdicts if item.correct is not None]
+    found = estimate(by_question(graded), benchmark) if graded else None
+    return Score(
+        tasks=len({item.id for item in verdicts}),
+        samples=samples,
+        solved=sum(1 for item in graded if item.correct),
+        rate=found.value if found else None,
+        interval=(found.low, found.high) if found else None,
+        ill_formed=_share(sum(not item.well_formed for item in verdicts), samples),
+        truncated=_share(sum(item.truncated for item in verdicts), samples),
+        ungraded=samples - len(graded),
+    )
+
+
+def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score]:
+    """Return scores per level, easiest first; none where there are no levels."""
+    levels = sorted({item.level for item in verdicts} - {0})
+    return {level: score([v for v in verdicts if v.level == level], benchmark) for level in levels}
+
+
+def base_rate(verdicts: Sequence[Verdict]) -> float | None:
+    """Return the share of samples that pass the base tests; None where there are no such tests."""
+    found = [item.details["base"] for item in verdicts if item.details.get("base") is not None]
+    return _share(found.count("pass"), len(found)) if found else None
+
+
+def by_question(verdicts: Iterable[Verdict]) -> Verdicts:
+    """Return the verdicts on the samples of every question."""
+    questions: dict[str, list[bool | None]] = defaultdict(list)
+    for verdict in verdicts:
+        questions[verdict.id].append(verdict.correct)
+    return questions
+
+
+def _read_run(folder: Path) -> FinishedRun:
+    samples = {(s.id, s.sample): s for s in read_samples(folder / "samples.jsonl")}
+    verdicts = tuple(read_verdicts(folder / "verdicts.jsonl"))
+    strange = next((v for v in verdicts if (v.id, v.sample) not in samples), None)
+    if strange is not None:
+        raise EvalsError(
+            f"{folder} has a verdict on sample {strange.sample} of {strange.id}, but no such "
+            "sample; finish it with `evals run`"
+        )
+    result = read_result(folder / RESULT_FILE)
+    return FinishedRun(folder, result, samples, verdicts, read_prompts(folder / "prompts.jsonl"))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _score(row: Any) -> Score:
+    interval = row["interval"]
+    return Score(**row | {"interval": None if interval is None else tuple(interval)})

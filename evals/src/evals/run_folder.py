@@ -1,0 +1,114 @@
+"""The folder of one adapter on one benchmark, from the first sample to the result.
+
+`prompts.jsonl` and `settings.json` are written first, `samples.jsonl` grows by whole batches,
+`verdicts.jsonl` and `result.json` come last. A run that stopped anywhere resumes from its samples.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from evals.benchmark import Sample, Verdict
+from evals.errors import EvalsError, SettingsChanged
+from evals.records import prompt_lines, read_samples, sample_lines, verdict_lines
+from evals.results import RESULT_FILE, Result, Settings, read_result
+from evals.sources import parse_object
+from lora_evo import sweep, write_text
+
+
+class RunFolder:
+    """Samples kept so far, and where the next ones go. Use `open_run_folder`."""
+
+    def __init__(self, folder: Path, samples: list[Sample]) -> None:
+        self._folder = folder
+        self._kept = len(samples)
+        self.samples = samples
+
+    def finished(self, versions: Mapping[str, str]) -> Result | None:
+        """Return the result of an earlier run that graded all samples with these versions."""
+        try:
+            result = read_result(self._folder / RESULT_FILE)
+        except (EvalsError, OSError):
+            return None
+        graded = result.overall.samples == self._kept == len(self.samples)
+        same = graded and result.versions == versions
+        return result if same and not result.overall.ungraded else None
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Append samples and sync them. When the disk fails, the file stays as it was."""
+        path = self._folder / "samples.jsonl"
+        with path.open("ab") as file:
+            size = file.tell()
+            try:
+                file.write(sample_lines(samples).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                os.truncate(path, size)
+                raise
+        self.samples.extend(samples)
+
+    def finish(
+        self, samples: Sequence[Sample], verdicts: Sequence[Verdict], result: Result
+    ) -> None:
+        """Write samples in their final order, verdicts, and, last, the result."""
+        write_text(self._folder / "samples.jsonl", sample_lines(samples))
+        write_text(self._folder / "verdicts.jsonl", verdict_lines(verdicts))
+        write_text(self._folder / RESULT_FILE, json.dumps(result.to_dict(), indent=2) + "\n")
+
+
+@contextmanager
+def open_run_folder(
+    folder: Path, settings: Settings, prompts: Mapping[str, str]
+) -> Iterator[RunFolder]:
+    """Make the folder, or resume in it; locked against other processes while open.
+
+    Raises SettingsChanged when it holds a run with other settings, EvalsError when it holds
+    something else or is in use.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / ".lock", os.O_RDONLY | os.O_CREAT)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
+        sweep(folder)
+        yield RunFolder(folder, _kept(folder, settings, prompts))
+    finally:
+        os.close(handle)
+
+
+def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
+    """Samples of an earlier run with these settings; a line that was cut by a crash is removed."""
+    samples, known = folder / "samples.jsonl", folder / "settings.json"
+    if not known.exists():
+        if samples.exists():
+            raise EvalsError(
+                f"{samples} exists, but not settings.json beside it: evals run did not write it; "
+                "choose another --out"
+            )
+        write_text(folder / "prompts.jsonl", prompt_lines(prompts))
+        write_text(known, json.dumps(settings, indent=2) + "\n")
+        return []
+    found = parse_object(known.read_bytes(), str(known))
+    changed = [
+        f"{name} was {found.get(name)!r}, now {settings.get(name)!r}"
+        for name in sorted(found.keys() | settings.keys())
+        if found.get(name) != settings.get(name)
+    ]
+    if changed:
+        raise SettingsChanged(
+            f"{folder} holds a run with other settings: {'; '.join(changed)}; "
+            "ask for the same again, or choose another --out"
+        )
+    if not samples.exists():
+        return []
+    data = samples.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(samples, whole)
+    return read_samples(samples)

@@ -1,0 +1,277 @@
+"""A benchmark's rows, from wherever they can be had: a file, evalplus' cache, the hub."""
+
+import contextlib
+import gzip
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import socket
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from evals.errors import EvalsError, first_line, optional
+from evals.official import HubAddress, official, remarks
+
+Row: TypeAlias = dict[str, Any]
+_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
+_VARIABLES = {"humaneval_plus": "HUMANEVAL_OVERRIDE_PATH", "mbpp_plus": "MBPP_OVERRIDE_PATH"}
+_FUNCTIONS = {"humaneval_plus": "get_human_eval_plus", "mbpp_plus": "get_mbpp_plus"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows in their order, as they were published.
+
+    content_hash: SHA-256 of the file's bytes as stored, or of the rows where they did not come
+    from one file; it says which. notes: what a reader should know of the data, such as a count
+    that is not the official one.
+    """
+
+    rows: Sequence[Row]
+    content_hash: str
+    notes: tuple[str, ...] = ()
+
+
+def load_source(
+    benchmark: str, file: Path | str | None = None, release: str | None = None
+) -> Source:
+    """Read `file` if given; else evalplus' file for its two benchmarks, else the hub.
+
+    release: of LiveCodeBench on the hub, `release_v5` by default. Raises EvalsError, in one line,
+    with what to type.
+    """
+    known = official(benchmark)
+    if release is not None and (file is not None or release not in known.releases):
+        choice = ", ".join(known.releases) or "none"
+        where = " in a file" if file is not None else ""
+        raise EvalsError(
+            f"{benchmark}: release {release!r} cannot be chosen{where}; the hub has: {choice}"
+        )
+    if file is not None:
+        return read_file(Path(file), benchmark)
+    if known.cache is not None:
+        return _read_evalplus(benchmark, known.cache)
+    assert known.hub is not None
+    return _read_hub(replace(known.hub, config=release or known.hub.config), benchmark)
+
+
+def read_file(path: Path, benchmark: str) -> Source:
+    """Read JSON, JSON Lines (plain or gzip) or parquet, whatever the name of the file.
+
+    JSON is read with `json`, not with `datasets`: Arrow holds neither integers of more than 64
+    bits nor lists of mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `datasets`.
+    Raises EvalsError for a file that is missing, broken, or has no rows.
+    """
+    data = read_bytes(path)
+    rows = _parquet(path) if data.startswith(_PARQUET) else parse_rows(data, str(path))
+    if not rows:
+        raise EvalsError(f"{path} holds no rows")
+    digest = hashlib.sha256(data).hexdigest()
+    return Source(
+        rows, f"sha256 of the file: {digest}", tuple(remarks(benchmark, len(rows), digest))
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a file. Raises EvalsError where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise EvalsError(f"there is no file {path}") from None
+    except OSError as error:
+        raise EvalsError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def parse_rows(data: bytes, place: str) -> list[Row]:
+    """Return the objects in `data`: a JSON array of them, one object, or one on each line.
+
+    The data may be gzipped. place: what errors call it. Raises EvalsError, with the line, for
+    anything else.
+    """
+    text = _text(data, place)
+    if not text.strip():
+        raise EvalsError(f"{place} is empty; expected JSON Lines or a JSON array")
+    if text.lstrip().startswith("["):
+        rows = _parse(text, place)
+        for number, row in enumerate(rows, start=1):
+            if not isinstance(row, dict):
+                raise EvalsError(f"{place}, item {number}: found {kind(row)}, expected an object")
+        return list(rows)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    try:
+        return [parse_object(line, f"{place}, line {number}") for number, line in lines]
+    except EvalsError:
+        with contextlib.suppress(ValueError, RecursionError):
+            whole = json.loads(text)  # one object over several lines
+            if isinstance(whole, dict):
+                return [whole]
+        raise
+
+
+def parse_object(line: bytes | str, place: str) -> Row:
+    """Return the object of one line. place: what errors call it. Raises EvalsError."""
+    row = _parse(line, place)
+    if not isinstance(row, dict):
+        raise EvalsError(f"{place}: found {kind(row)}, expected an object")
+    return row
+
+
+def kind(value: Any) -> str:
+    """Return what JSON calls a value, for messages."""
+    names = {dict: "an object", list: "an array", str: "a text", bool: "a truth value"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def _text(data: bytes, place: str) -> str:
+    try:
+        return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise EvalsError(f"{place}: broken gzip ({error}); fetch it again") from None
+    except UnicodeDecodeError as error:
+        raise EvalsError(
+            f"{place}: neither JSON nor gzip nor parquet (byte {error.start} is not UTF-8)"
+        ) from None
+
+
+def _parse(text: bytes | str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise EvalsError(f"{place}: not JSON ({first_line(error)})") from None
+
+
+def _parquet(path: Path) -> list[Row]:
+    datasets = optional("datasets", f"to read parquet ({path})")
+    with TemporaryDirectory() as cache:
+        try:
+            table = datasets.Dataset.from_parquet(str(path), cache_dir=cache, keep_in_memory=True)
+        except Exception as error:  # pyarrow and datasets raise many kinds for a broken file
+            raise EvalsError(
+                f"{path}: broken parquet ({first_line(error.__cause__ or error)})"
+            ) from None
+        return [_plain(dict(row)) for row in table]
+
+
+def _plain(value: Any) -> Any:
+    """A value of Arrow as JSON has it: dates become ISO texts."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _read_evalplus(benchmark: str, name: str) -> Source:
+    """The data file of evalplus: an override, its cache, or what its own function downloads.
+
+    The file is read here, with `json`: evalplus' function turns lists into tuples and sets (for
+    some 70 tasks of MBPP+), and rows must not depend on where they came from.
+    """
+    override = os.environ.get(_VARIABLES[benchmark])
+    if override:
+        return read_file(Path(override), benchmark)
+    path = evalplus_cache() / name
+    if not path.is_file():
+        _download(benchmark, path)
+    return read_file(path, benchmark)
+
+
+def evalplus_cache() -> Path:
+    """Return where evalplus 0.3.1 keeps its data (appdirs' user cache), without importing it."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "evalplus"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evalplus"
+
+
+def _download(benchmark: str, path: Path) -> None:
+    hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
+    if importlib.util.find_spec("evalplus") is None:
+        raise EvalsError(
+            f"{benchmark}: there is no {path}, and evalplus, which would fetch it, is not "
+            f"installed; type: pip install 'populab-evals[benchmarks]', or {hint}"
+        )
+    data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar of its own
+            getattr(data, _FUNCTIONS[benchmark])()
+    except Exception as error:
+        raise EvalsError(
+            f"{benchmark}: there is no {path}, and evalplus cannot fetch it "
+            f"({first_line(error)}); {hint}"
+        ) from None
+    if not path.is_file():
+        raise EvalsError(f"{benchmark}: evalplus keeps no file {path}; {hint}")
+
+
+def _read_hub(address: HubAddress, benchmark: str) -> Source:
+    """Download rows, or take them from the cache of `datasets`."""
+    datasets = optional("datasets", f"to get {benchmark} from the hub (or give a file: --data)")
+    offline = not _resolves()
+    hint = f"give a file instead: --data {benchmark}.jsonl"
+    try:
+        with _without_retries(datasets) if offline else _quiet(datasets):
+            table = datasets.load_dataset(address.path, address.config, split=address.split)
+            rows: list[Row] = [_plain(dict(row)) for row in table]
+    except Exception as error:  # datasets lets errors of many libraries through
+        if offline or isinstance(error, ConnectionError):
+            raise EvalsError(
+                f"{benchmark}: {address} is not in the cache, and the hub cannot be reached from "
+                f"here; {hint}"
+            ) from None
+        raise EvalsError(
+            f"{benchmark}: cannot get {address} from the hub: {first_line(error)}; {hint}"
+        ) from None
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
+    notes = remarks(benchmark, len(rows), "")
+    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", tuple(notes))
+
+
+def _resolves() -> bool:
+    """Whether the hub's name is known here; with a proxy only the proxy could tell."""
+    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    if getproxies().get(address.scheme):
+        return True
+    try:
+        socket.getaddrinfo(address.hostname, address.port or 443)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+@contextmanager
+def _quiet(datasets: Any) -> Iterator[None]:
+    """Without progress bars, which would mix with our own."""
+    shown = datasets.utils.logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+
+
+@contextmanager
+def _without_retries(datasets: Any) -> Iterator[None]:
+    """Look into the cache only: five retries of a name that is not known take half a minute."""
+    from huggingface_hub import constants
+
+    kept = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        with _quiet(datasets):
+            yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = kept

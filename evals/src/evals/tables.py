@@ -1,0 +1,270 @@
+"""Tables of scores: the paper's, as text, as Markdown and for JSON; and results level by level."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from evals.errors import EvalsError
+from evals.metrics import Column, Estimate, Verdicts, aggregates, population, score_members
+from evals.recipes import CODE, MATH
+from evals.results import Result, Score
+
+Kind: TypeAlias = Literal["base", "member", "mean", "weakest", "best"]
+
+TITLES = {
+    "humaneval_plus": "HEval+",
+    "mbpp_plus": "MBPP+",
+    "livecodebench": "LCB",
+    "aime24": "AIME24",
+    "aime25": "AIME25",
+    "amc23": "AMC23",
+    "math500": "MATH500",
+    "olympiadbench": "Olympiad",
+    "minerva_math": "Minerva",
+    "gsm8k": "GSM8K",
+    "code": "code avg",
+    "math": "math avg",
+    "total": "total avg",
+}
+_PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
+_LABELS: dict[Kind, str] = {
+    "mean": "population mean of",
+    "weakest": "weakest member",
+    "best": "best member",
+}
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A score in a row. partial: of part of the benchmark. incomplete: an average that lacks one.
+
+    member: of a weakest or best, whose score it is.
+    """
+
+    score: Estimate
+    partial: bool = False
+    incomplete: bool = False
+    member: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line; `cells` by column, without the columns that have nothing to show."""
+
+    label: str
+    kind: Kind
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """columns: benchmark names, then those of `code`, `math` and `total` that exist, in order.
+
+    measure: what the numbers are (`avg@n` or `pass@k`). notes: sentences that belong below it.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    measure: str
+    notes: tuple[str, ...]
+
+
+def build_table(
+    results: Mapping[str, Mapping[str, Verdicts]],
+    *,
+    base: str | None = None,
+    partial: Collection[tuple[str, str]] = (),
+    k: int | None = None,
+    seed: int = 0,
+) -> Table:
+    """Build the table of members (name -> benchmark -> verdicts).
+
+    base: a name in `results` that is no member of the population. partial: pairs (name, benchmark)
+    that were run with a limit. Population rows appear from two members on. Raises EvalsError when
+    nothing was graded, or for a k that is too large.
+    """
+    members = [name for name in results if name != base]
+    columns, ungraded = _columns(results, k, seed)
+    named = [name for name in TITLES if name in columns]
+    order = [name for name in columns if name not in TITLES] + named
+    missing = {group: [name for name in _PARTS[group] if name not in columns] for group in _PARTS}
+
+    def cell(column: str, score: Estimate, names: Collection[str], who: str | None = None) -> Cell:
+        parts = _PARTS.get(column, (column,))
+        limited = any(name in names and where in parts for name, where in partial)
+        return Cell(score, limited, bool(missing.get(column)), who)
+
+    rows = []
+    for name in ([base] if base is not None else []) + members:
+        scores = {column: columns[column].estimate(name) for column in order}
+        own = {c: cell(c, score, [name]) for c, score in scores.items() if score is not None}
+        rows.append(Row(_one_line(name), "base" if name == base else "member", own))
+    if len(members) > 1:
+        groups = {column: population(columns[column], members) for column in order}
+        for kind, label in _LABELS.items():
+            cells = {
+                column: cell(column, group[kind][0], members, group[kind][1])
+                for column, group in groups.items()
+                if group
+            }
+            label = f"{label} {len(members)}" if kind == "mean" else label
+            rows.append(Row(label, kind, cells))
+    notes = _notes(columns, rows, missing)
+    if ungraded:
+        notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
+    measure = "avg@n" if k is None else f"pass@{k}"
+    return Table(tuple(order), tuple(rows), measure, tuple(notes))
+
+
+def to_text(table: Table) -> str:
+    """Return aligned columns with intervals; a rule above the population."""
+    lines = [_cells(table, row) for row in table.rows]
+    written = align(_heading(table), lines, left=1).split("\n")
+    for number, row in enumerate(table.rows, 1):
+        if row.kind == "mean":
+            written.insert(number, "-" * max(map(len, written)))
+    return "\n".join((*written, *table.notes))
+
+
+def to_markdown(table: Table) -> str:
+    """Return a pipe table with intervals, the notes below it as a list; all names escaped."""
+    lines = [_heading(table), ["---"] + ["---:"] * len(table.columns)]
+    lines += [[_escape(cell) for cell in _cells(table, row)] for row in table.rows]
+    notes = [f"- {_escape(note)}" for note in table.notes]
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join((*rows, *([""] if notes else []), *notes))
+
+
+def to_dict(table: Table) -> dict[str, Any]:
+    """Return the table for JSON: scores as shares in [0, 1], with interval and counts."""
+    return {
+        "measure": table.measure,
+        "columns": list(table.columns),
+        "rows": [
+            {
+                "label": row.label,
+                "kind": row.kind,
+                "scores": {
+                    column: asdict(cell.score)
+                    | {"partial": cell.partial, "incomplete": cell.incomplete}
+                    | ({} if cell.member is None else {"member": cell.member})
+                    for column, cell in row.cells.items()
+                },
+            }
+            for row in table.rows
+        ],
+        "notes": list(table.notes),
+    }
+
+
+def result_table(results: Sequence[Result]) -> str:
+    """Return one line a result: rate with its interval, rate per level, shares of ill form.
+
+    `*` marks a result on part of the benchmark.
+    """
+    levels = sorted({level for result in results for level in result.levels})
+    head = ["adapter", "benchmark", "tasks", "rate", "95 %"]
+    head += [f"level {level}" for level in levels] + ["ill-formed", "truncated"]
+    rows = [
+        [
+            result.adapter,
+            result.benchmark + ("*" if result.partial else ""),
+            str(result.overall.tasks),
+            _rate(result.overall),
+            "{:.3f}-{:.3f}".format(*result.overall.interval) if result.overall.interval else "-",
+            *(_rate(result.levels.get(level)) for level in levels),
+            f"{result.overall.ill_formed:.3f}",
+            f"{result.overall.truncated:.3f}",
+        ]
+        for result in results
+    ]
+    partial = any(result.partial for result in results)
+    return align(head, rows) + ("\n* part of the benchmark (--limit)" if partial else "")
+
+
+def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> str:
+    """Return columns of equal width; the first `left` to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = []
+    for row in (head, *rows):
+        cells = (
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _columns(
+    results: Mapping[str, Mapping[str, Verdicts]], k: int | None, seed: int
+) -> tuple[dict[str, Column], list[str]]:
+    """Columns of the benchmarks and their averages; and benchmarks without any verdict."""
+    columns: dict[str, Column] = {}
+    ungraded = []
+    for name in dict.fromkeys(name for own in results.values() for name in own):
+        verdicts = {member: own[name] for member, own in results.items() if name in own}
+        if any(v is not None for own in verdicts.values() for s in own.values() for v in s):
+            columns[name] = score_members(verdicts, name, k, seed)
+        else:
+            ungraded.append(name)
+    if not columns:
+        raise EvalsError("no verdict on any benchmark; run or grade one first")
+    return columns | aggregates(columns), ungraded
+
+
+def _notes(
+    columns: Mapping[str, Column], rows: Sequence[Row], missing: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """What a reader must know; the marks * and † are explained first."""
+    cells = [cell for row in rows for cell in row.cells.values()]
+    notes = ["* part of the benchmark (--limit)"] if any(cell.partial for cell in cells) else []
+    for group in ("code", "math"):
+        if group in columns and missing[group]:
+            notes.append(f"† the {group} average is without {', '.join(missing[group])}")
+    plain = {name: column for name, column in columns.items() if name not in _PARTS}
+    uneven = [name for name, column in plain.items() if column.uneven]
+    if uneven:
+        notes.append(f"members were not graded on the same problems: {', '.join(uneven)}")
+    samples = sum(sum(column.ungraded) for column in plain.values())
+    if samples:
+        notes.append(f"samples without a verdict, not counted: {samples}")
+    if any(cell.score.low == cell.score.high for cell in cells):
+        notes.append("an interval without width: all problems went the same way")
+    if any(row.kind == "weakest" for row in rows):
+        notes.append(
+            "weakest and best are chosen column by column; population intervals resample problems"
+        )
+    return notes
+
+
+def _heading(table: Table) -> list[str]:
+    return [f"{table.measure}, %", *(TITLES.get(column, column) for column in table.columns)]
+
+
+def _cells(table: Table, row: Row) -> list[str]:
+    """The label, and each score such as "66.7* (48.3-81.2)"; `-` for none."""
+    texts = [row.label]
+    for column in table.columns:
+        cell = row.cells.get(column)
+        if cell is None:
+            texts.append("-")
+            continue
+        marks = ("*" if cell.partial else "") + ("†" if cell.incomplete else "")
+        value, low, high = (100 * x for x in (cell.score.value, cell.score.low, cell.score.high))
+        texts.append(f"{value:.1f}{marks} ({low:.1f}-{high:.1f})")
+    return texts
+
+
+def _rate(found: Score | None) -> str:
+    return "-" if found is None or found.rate is None else f"{found.rate:.3f}"
+
+
+def _one_line(label: str) -> str:
+    return " ".join(label.split()) or "(no name)"
+
+
+def _escape(text: str) -> str:
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", plain)

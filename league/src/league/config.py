@@ -1,0 +1,137 @@
+"""The settings of a league."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from league.errors import LeagueError, check_number, check_whole
+from league.ratings import RatingModel
+
+MATCHERS = ("sampled", "assignment", "thompson", "uniform")
+FITNESSES = ("rating", "lower_bound", "reward", "blend")
+SELECTIONS = ("worst_k", "tournament")
+
+_LEAST = {
+    "seed": 0,
+    "coverage_every": 0,
+    "hall_every": 0,
+    "hall_size": 1,
+    "tournament_size": 1,
+    "grace_matches": 0,
+    "snapshot_every": 1,
+}
+_RANGES = (
+    (math.inf, ("evidence", "max_weight", "history_tasks", "child_sigma")),
+    (1.0, ("explore", "blend_reward", "history_decay")),
+    (0.9, ("anchor_share",)),
+)
+
+F_VAR = (1.0, 1.0)
+"""PFSP powers of p(1-p): near-balanced matches, alike for both sides (AlphaStar's f_var)."""
+F_HARD = (0.0, 2.0)
+"""PFSP powers of (1-p)²: teachers that the student does not yet solve (AlphaStar's f_hard)."""
+
+
+@dataclass(frozen=True)
+class LeagueConfig:
+    """The settings of one league; they never change after it is created."""
+
+    seed: int = 0
+    """Random seed of pairing and selection."""
+    mu: float = RatingModel.mu
+    sigma: float = RatingModel.sigma
+    beta: float = RatingModel.beta
+    tau: float = RatingModel.tau
+    """With mu, sigma and beta the TrueSkill model (`RatingModel`). tau must match how fast members
+    learn: raise it when they train between matches."""
+    evidence: float = 1.0
+    """What share of a task counts as an independent game (tasks of one teacher are alike)."""
+    max_weight: float = 64.0
+    """The most games that one match can count as."""
+    matcher: str = "sampled"
+    """`sampled`, `assignment`, `thompson` or `uniform`; the last two use neither pfsp nor
+    explore."""
+    pfsp: tuple[float, float] = F_VAR
+    """The powers (a, b) of the weight p^a (1-p)^b on the predicted solve rate p."""
+    explore: float = 0.1
+    """The share of uniform choice mixed in."""
+    history_tasks: float = 100.0
+    """How many tasks the rating's prediction is worth against the pair's own past."""
+    history_decay: float = 0.5
+    """How much of that past survives each new match of the pair."""
+    coverage_every: int = 0
+    """Every so many whole rounds is a coverage round, 0 for none; with the larger side of n
+    members, n of them hold every pair."""
+    anchor_share: float = 0.0
+    """The share of all matches that is played against frozen anchors, from 0 to 0.9."""
+    hall_every: int = 0
+    """After every so many rounds the best member of each role is frozen as an anchor, 0 for
+    never."""
+    hall_at_replacement: bool = False
+    """Freeze the best of a role whenever one of it is replaced."""
+    hall_size: int = 16
+    """How many anchors of one role are played against; the latest are."""
+    fitness: str = "lower_bound"
+    """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
+    `reward` (mean reward per task) or `blend` of rating and reward, each in standard deviations
+    of the role."""
+    blend_reward: float = 0.5
+    """The reward's share in `blend`."""
+    selection: str = "worst_k"
+    """`worst_k` (the least fit) or `tournament` (the least fit of tournament_size drawn at random,
+    repeatedly)."""
+    tournament_size: int = 3
+    grace_matches: int = 5
+    """A child plays so many matches before it can be selected."""
+    child_sigma: float = 0.3 * RatingModel.sigma
+    """The unknown jump of a genetic operator, in rating units."""
+    snapshot_every: int = 64
+    """The least number of events between two snapshots."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            check_whole(name, getattr(self, name), least)
+        choices = {"matcher": MATCHERS, "fitness": FITNESSES, "selection": SELECTIONS}
+        for name, known in choices.items():
+            if (value := getattr(self, name)) not in known:
+                raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+        if not isinstance(frozen := self.hall_at_replacement, bool):
+            raise LeagueError(f"hall_at_replacement is {frozen!r}; expected true or false")
+        if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
+            raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
+        for power in self.pfsp:
+            check_number("pfsp", power, 0.0)
+        for high, names in _RANGES:
+            for name in names:
+                check_number(name, getattr(self, name), 0.0, high)
+        _ = self.model
+
+    @property
+    def model(self) -> RatingModel:
+        """The rating model of these constants."""
+        return RatingModel(self.mu, self.sigma, self.beta, self.tau)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a plain dict for `from_dict`."""
+        return asdict(self) | {"pfsp": list(self.pfsp)}
+
+    def difference(self, other: "LeagueConfig") -> str:
+        """Return which settings the other config has instead of these, for a message."""
+        new, old = self.to_dict(), other.to_dict()
+        return ", ".join(f"{k} {old[k]} not {new[k]}" for k in old if old[k] != new[k])
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "LeagueConfig":
+        """Return the config of a plain dict; unknown names are an error with a suggestion."""
+        known = [field.name for field in fields(cls)]
+        for name in data:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+                raise LeagueError(f"unknown league setting {name!r}{hint}")
+        values = dict(data)
+        if isinstance(values.get("pfsp"), list):
+            values["pfsp"] = tuple(values["pfsp"])
+        return cls(**values)

@@ -1,0 +1,42 @@
+"""Errors of a league, each with a class of its own under one root, and checks of numbers."""
+
+import math
+
+
+class LeagueError(ValueError):
+    """Anything this package refuses; the message says what was found and what was expected."""
+
+
+class UnknownMember(LeagueError):
+    """A name that no member of this league has ever had."""
+
+
+class ConflictingResult(LeagueError):
+    """A match that is already recorded came back with other numbers."""
+
+
+class UnreadableLeague(LeagueError):
+    """Files that are missing, damaged, or written by another version."""
+
+
+class LeagueLocked(LeagueError):
+    """Another process has this league open for writing."""
+
+
+def check_whole(name: str, value: object, least: int = 0) -> None:
+    """Raise LeagueError unless the value is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise LeagueError(f"{name} is {value!r}; expected a whole number >= {least}")
+
+
+def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> None:
+    """Raise LeagueError unless the value is a finite number from `low` to `high`."""
+    if not is_finite(value) or not low <= value <= high:  # type: ignore[operator]
+        bounds = "a finite number" + ("" if math.isinf(low) else f" >= {low:g}")
+        bounds += "" if math.isinf(high) else f" and <= {high:g}"
+        raise LeagueError(f"{name} is {value!r}; expected {bounds}")
+
+
+def is_finite(value: object) -> bool:
+    """Return whether the value is a number, and neither infinite nor NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,268 @@
+"""Events of a league: how each is made from a request, and how it changes the state.
+
+An event is a plain dict with the name of its kind under `event`. The functions that make events
+check the request against the state; `apply` takes an event to be consistent.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from league.errors import ConflictingResult, LeagueError, is_finite
+from league.pairing import propose
+from league.ratings import Rating, child_rating
+from league.records import (
+    ADDED,
+    MEMBER,
+    ROLES,
+    STUDENT,
+    TEACHER,
+    Anchor,
+    Member,
+    Outcome,
+    Pair,
+    Replacement,
+    check_name,
+)
+from league.scoring import close_round, score
+from league.selection import frozen_entry, hall_of_replacement, hall_of_round
+from league.state import State
+
+Event = Mapping[str, Any]
+
+_TEXT = re.compile(r"[ -~]{1,200}")
+
+
+def founding_event(populations: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the event that creates a league with these names by role.
+
+    The roles are teacher and student, or member alone.
+    """
+    if set(populations) not in ({TEACHER, STUDENT}, {MEMBER}):
+        raise LeagueError("expected teachers and students, or members alone")
+    for role, names in populations.items():
+        if isinstance(names, str) or not names:
+            raise LeagueError(f"{role}s are {names!r}; expected a list of at least one name")
+    everyone = [check_name(name) for names in populations.values() for name in names]
+    twice = sorted(name for name, count in Counter(everyone).items() if count > 1)
+    if twice:
+        raise LeagueError(f"names occur twice: {', '.join(twice)}; expected one name per member")
+    if MEMBER in populations and len(everyone) < 2:
+        raise LeagueError("one population has 1 member; expected at least two, who play each other")
+    names_by_role = {role + "s": list(names) for role, names in populations.items()}
+    return {"event": "league_founded"} | names_by_role
+
+
+def new_results(state: State, results: Iterable[tuple[Pair, Outcome]]) -> list[tuple[str, Outcome]]:
+    """Return (pair id, outcome) of those results that are not recorded yet, each once.
+
+    Raises LeagueError for what is no pair of this league, and ConflictingResult for a second
+    outcome with other numbers.
+    """
+    new: dict[str, Outcome] = {}
+    for pair, outcome in results:
+        if not isinstance(pair, Pair) or state.pairs.get(pair.id) != pair:
+            raise LeagueError(f"{pair} is not a pair of this league; take pairs from pair(round)")
+        if not isinstance(outcome, Outcome):
+            raise LeagueError(f"the outcome of pair {pair.id} is {outcome!r}; expected an Outcome")
+        known = state.outcomes.get(pair.id) or new.get(pair.id)
+        if known is not None and known != outcome:
+            raise ConflictingResult(
+                f"pair {pair.id} is already recorded as {known}, and now came as {outcome}"
+            )
+        if known is None:
+            new[pair.id] = outcome
+    return list(new.items())
+
+
+def round_event(state: State, round_number: int, matches: int | None) -> dict[str, Any]:
+    """Return the event that pairs a round; matches: see `propose`."""
+    event: dict[str, Any] = {
+        "event": "round_paired",
+        "round": round_number,
+        "pairs": [
+            {"id": p.id, "teacher": p.teacher, "student": p.student, "predicted": p.predicted}
+            for p in propose(state, round_number, matches)
+        ],
+    }
+    if matches is not None:
+        event["matches"] = matches
+    if frozen := hall_of_round(state):
+        event["frozen"] = frozen
+    return event
+
+
+def replacement_event(
+    state: State,
+    member: str,
+    child: str,
+    parents: Sequence[str],
+    operator: str,
+    reason: str,
+    weights: Sequence[float] | None,
+) -> dict[str, Any]:
+    """Return the event in which a child takes a member's slot."""
+    old = state.member(member)
+    if old.anchor:
+        raise LeagueError(f"{member} is an anchor, which is never replaced")
+    if not old.alive:
+        raise LeagueError(f"{member} has already been replaced")
+    if len(state.slots[old.role]) == 1:
+        raise LeagueError(f"{member} is the only {old.role}; expected at least two {old.role}s")
+    _check_new(state, child)
+    if isinstance(parents, str) or not parents:
+        raise LeagueError(f"parents are {parents!r}; expected a list of one name or more")
+    for parent in parents:
+        if state.member(parent).role != old.role:
+            raise LeagueError(f"{parent} is no {old.role}; a child has its parents' role")
+    for name, text in (("operator", operator), ("reason", reason or "-")):
+        if not isinstance(text, str) or not _TEXT.fullmatch(text):
+            raise LeagueError(f"{name} is {text!r}; expected 1 to 200 printable characters")
+    event = {
+        "event": "member_replaced",
+        "member": member,
+        "child": child,
+        "parents": list(parents),
+        "weights": _shares(weights, len(parents)),
+        "operator": operator,
+        "reason": reason,
+    }
+    frozen = hall_of_replacement(state, old.role)
+    if any(entry["name"] == child for entry in frozen):
+        raise LeagueError(f"the hall of fame needs the name {child!r}; expected another one")
+    return event | ({"frozen": frozen} if frozen else {})
+
+
+def anchor_event(
+    state: State, name: str, role: str, rating: Rating | None, of: str | None
+) -> dict[str, Any]:
+    """Return the event that adds a frozen member."""
+    state.check_role(role)
+    _check_new(state, name)
+    if of is not None and state.member(of).role != role:
+        raise LeagueError(f"{of} is no {role}; expected an anchor of its own role")
+    if rating is None:
+        if of is None:
+            raise LeagueError(
+                f"the anchor {name} has no rating; give rating=Rating(mu, sigma), or of=member"
+            )
+        rating = state.member(of).rating
+    if not (is_finite(rating.mu) and is_finite(rating.sigma) and rating.sigma > 0.0):
+        raise LeagueError(f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0")
+    floats = Rating(float(rating.mu), float(rating.sigma))
+    return {"event": "anchor_added"} | frozen_entry(name, role, of or "", floats)
+
+
+def _check_new(state: State, name: str) -> None:
+    if check_name(name) in state.members:
+        raise LeagueError(f"the name {name!r} has been used; expected a new one")
+
+
+def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
+    values = [1.0] * count if weights is None else [float(w) for w in weights]
+    total = sum(values)
+    if len(values) != count or not all(w >= 0.0 for w in values) or not 0.0 < total < float("inf"):
+        raise LeagueError(f"weights are {weights!r}; expected {count} numbers >= 0, not all 0")
+    return [w / total for w in values]
+
+
+def apply(state: State, event: Event) -> None:
+    """Change the state by one event; LeagueError for a kind that this version does not know."""
+    kind = event.get("event")
+    if kind not in _APPLY:
+        raise LeagueError(
+            f"unknown event {kind!r}, perhaps of a newer version; expected one of "
+            f"{', '.join(_APPLY)}"
+        )
+    _APPLY[kind](state, event)
+    state.events += 1
+
+
+def _founded(state: State, event: Event) -> None:
+    newcomer = Rating(state.config.mu, state.config.sigma)
+    for role in (MEMBER,) if "members" in event else ROLES:
+        state.slots[role] = list(event[role + "s"])
+        for slot, name in enumerate(state.slots[role]):
+            state.members[name] = Member(name, role, slot, 0, newcomer)
+
+
+def _round_paired(state: State, event: Event) -> None:
+    _freeze(state, event.get("frozen", ()), "round")
+    number, turn = event["round"], len(state.rounds)
+    pairs = [
+        state.add_pair(p["id"], number, p["teacher"], p["student"], p["predicted"])
+        for p in event["pairs"]
+    ]
+    state.rounds[number] = [pair.id for pair in pairs]
+    state.whole_rounds += "matches" not in event
+    for pair in pairs:
+        for name in (pair.teacher, pair.student):
+            member = state.members[name]
+            state.members[name] = replace(member, paired=member.paired + 1, turn=turn)
+
+
+def _recorded(state: State, event: Event) -> None:
+    score(state, dict(results(event)))
+
+
+def _member_replaced(state: State, event: Event) -> None:
+    _freeze(state, event.get("frozen", ()), "replacement")
+    old, child = state.members[event["member"]], event["child"]
+    parents, weights = tuple(event["parents"]), tuple(event["weights"])
+    ratings = [state.members[name].rating for name in parents]
+    rating = child_rating(ratings, weights, state.config.child_sigma, state.config.model)
+    rounds, slots = len(state.rounds), state.slots[old.role]
+    state.members[old.name] = replace(old, alive=False)
+    state.members[child] = Member(
+        *(child, old.role, old.slot, rounds, rating),
+        parents=parents,
+        operator=event["operator"],
+        paired=old.paired,
+        turn=old.turn,
+    )
+    slots[old.slot] = child
+    offset = (rating.mu - old.rating.mu) / len(slots)
+    state.replacements.append(
+        Replacement(
+            *(old.name, child, parents, weights),
+            *(event["operator"], event["reason"], rounds, offset),
+        )
+    )
+    close_round(state)
+
+
+def _anchor_added(state: State, event: Event) -> None:
+    _freeze(state, [event], ADDED)
+
+
+def _freeze(state: State, entries: Sequence[Event], cause: str) -> None:
+    for entry in entries:
+        name, role, of = entry["name"], entry["role"], entry["of"]
+        rating, rounds = Rating(entry["mu"], entry["sigma"]), len(state.rounds)
+        parents = (of,) if of else ()
+        state.members[name] = Member(
+            name, role, -1, rounds, rating, False, parents, "anchor", anchor=True
+        )
+        state.anchors.append(Anchor(name, role, of, rounds, cause))
+
+
+_APPLY: dict[Any, Callable[[State, Event], None]] = {
+    "league_founded": _founded,
+    "round_paired": _round_paired,
+    "match_recorded": _recorded,
+    "matches_recorded": _recorded,
+    "member_replaced": _member_replaced,
+    "anchor_added": _anchor_added,
+}
+
+
+def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
+    """Return the (pair id, outcome) of each result in an event, if it holds any."""
+    kind = event.get("event")
+    if kind == "match_recorded":
+        return [(event["pair"], Outcome(**event["outcome"]))]
+    if kind == "matches_recorded":
+        return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
+    return []

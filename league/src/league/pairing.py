@@ -1,0 +1,335 @@
+"""Pairs of a round: who plays whom.
+
+Whole round: every member of the larger side plays exactly once, and every member of the smaller
+side equally often, give or take one; the extra matches go to those who have been paired least, at
+random among equals. Partial round of m matches: those who have waited longest play, of these the
+least paired, at random among equals; with at least m matches in every round, no member of a side
+of N waits longer than ceil(N/m) rounds from one match to the next. No pair meets twice in a round,
+and no place in a list is favoured. In one population both sides are the same members: each plays
+once as teacher and once as student in a whole round, and never itself.
+
+Matches with anchors (see `anchor_pairs`) come on top of a whole round; in a partial one they are
+among its m matches, and the guarantee is for the rest. Coverage rounds (`coverage_every`) are whole
+rounds laid out as the rows of a Latin square: as many of them as the smaller side has members hold
+every pair of slots.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from league.errors import LeagueError
+from league.probability import Floats, Ints, stream
+from league.ratings import Skills, expected_shares
+from league.records import ADDED, MEMBER, STUDENT, TEACHER, Member, Pair
+from league.state import State
+
+
+def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:
+    """Return the pairs of a round, by teacher's slot, matches with anchors last.
+
+    A function of seed, round and state. matches: how many in all, at least 1 and at most the
+    larger side's size; None for a whole round, to which matches with anchors are added.
+    """
+    teachers, students = state.sides()
+    whole = max(len(teachers), len(students))
+    if matches is not None and (type(matches) is not int or not 1 <= matches <= whole):
+        raise LeagueError(
+            f"matches is {matches!r}; expected a whole number from 1 to {whole}, one for each "
+            "member of the larger side"
+        )
+    against_anchors = anchor_pairs(state, round_number, whole if matches is None else matches)
+    if matches is not None:
+        count = matches - len(against_anchors)
+        rng = stream(state.config.seed, "turns", round_number)
+        if state.one_population:
+            players = _next_in_line(teachers, max(count, 2), rng)
+            order = rng.permutation(2).tolist()
+            pair = [[players[i]] for i in order]
+            teachers, students = pair if count == 1 else (players, players)
+        else:
+            teachers = _next_in_line(teachers, count, rng)
+            students = _next_in_line(students, count, rng)
+    matchups = _matchups(state, teachers, students, round_number, partial=matches is not None)
+    matchups = sorted(matchups, key=lambda c: (c[0].slot, c[1].slot)) + against_anchors
+    expected = expected_of_pairs(state, matchups)
+    return [
+        Pair(f"{round_number}/{t.name}/{s.name}", round_number, t.name, s.name, chance)
+        for (t, s), chance in zip(matchups, expected.tolist(), strict=True)
+    ]
+
+
+def _matchups(
+    state: State,
+    teachers: Sequence[Member],
+    students: Sequence[Member],
+    round_number: int,
+    partial: bool,
+) -> list[tuple[Member, Member]]:
+    by_teacher = len(teachers) >= len(students)
+    large, small = (teachers, students) if by_teacher else (students, teachers)
+    every = state.config.coverage_every
+    if every and not partial and (state.whole_rounds + 1) % every == 0:
+        partner = _covering(state, len(large), len(small))
+    else:
+        rng = stream(state.config.seed, "pair", round_number)
+        seats = _seats(small, len(large), rng)
+        seated = [small[i] for i in seats]
+        partner = seats[MATCHERS[state.config.matcher](state, large, seated, rng)]
+        if state.one_population:
+            _part_from_themselves(large, small, partner, rng)
+    found = zip(large, (small[j] for j in partner.tolist()), strict=True)
+    return [(a, b) if by_teacher else (b, a) for a, b in found]
+
+
+def _part_from_themselves(
+    large: Sequence[Member], small: Sequence[Member], partner: Ints, rng: np.random.Generator
+) -> None:
+    """Let whoever would play itself exchange partners with a random other, in place."""
+    for i, member in enumerate(large):
+        if small[partner[i]].name == member.name:
+            other = (i + int(rng.integers(1, len(large)))) % len(large)
+            partner[[i, other]] = partner[[other, i]]
+
+
+def _covering(state: State, large: int, small: int) -> Ints:
+    """Return the next row of a Latin square, or of the next one after the last.
+
+    As many coverage rounds as the smaller side has members hold every pair of slots; in one
+    population, where no member plays itself, one round fewer.
+    """
+    turn = state.whole_rounds // state.config.coverage_every
+    length = small - 1 if state.one_population else small
+    rng = stream(state.config.seed, "coverage", turn // length)
+    rows, columns = rng.permutation(large), rng.permutation(small)
+    if state.one_population:
+        columns = np.argsort(rows)
+        return np.asarray(columns[(rows + 1 + turn % length) % small], dtype=np.int64)
+    return np.asarray(columns[(rows + turn) % small], dtype=np.int64)
+
+
+def _next_in_line(members: list[Member], count: int, rng: np.random.Generator) -> list[Member]:
+    """Return who plays next, by slot; all members if there are enough matches."""
+    ties = rng.random(len(members))
+    order = sorted(range(len(members)), key=lambda i: (members[i].turn, members[i].paired, ties[i]))
+    return [members[i] for i in sorted(order[:count])]
+
+
+def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
+    """Return indices of the smaller side, shape [count], each floor or ceil of its fair share."""
+    share, extra = divmod(count, len(small))
+    ties = rng.random(len(small))
+    order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
+    return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
+
+
+def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Member, Member]]:
+    """Return the (teacher, student) matchups of a round in which one is an anchor.
+
+    Their number is anchor_share of `matches`, rounded at random, and less than `matches`. A
+    member has at most one such match a round, drawn at random, and with that anchor of the other
+    side that has been paired least, a random one of equals. Of the hall of fame only the latest
+    `hall_size` play.
+    """
+    share = state.config.anchor_share
+    opponents = {_OTHER[role]: _opponents(state, role) for role in state.slots}
+    if not share or not any(opponents.values()):
+        return []
+    rng = stream(state.config.seed, "anchors", round_number)
+    count = min(math.floor(share * matches + rng.random()), matches - 1)
+    living = [m for role in state.slots if opponents[role] for m in state.living(role)]
+    matchups = []
+    given: Counter[str] = Counter()
+    for k in rng.permutation(len(living))[:count].tolist():
+        member, others = living[k], opponents[living[k].role]
+        ties = rng.random(len(others))
+        load = [other.paired + given[other.name] for other in others]
+        anchor = others[min(range(len(others)), key=lambda i: (load[i], ties[i]))]
+        given[anchor.name] += 1
+        teaches = rng.random() < 0.5 if member.role == MEMBER else member.role == TEACHER
+        matchups.append((member, anchor) if teaches else (anchor, member))
+    return matchups
+
+
+_OTHER = {TEACHER: STUDENT, STUDENT: TEACHER, MEMBER: MEMBER}
+
+
+def _opponents(state: State, role: str) -> list[Member]:
+    hall = [a.name for a in state.anchors if a.role == role and a.cause != ADDED]
+    added = [a.name for a in state.anchors if a.role == role and a.cause == ADDED]
+    return [state.members[name] for name in (*added, *hall[-state.config.hall_size :])]
+
+
+SAMPLED_LIMIT = 512
+ASSIGNMENT_LIMIT = 256
+
+Matcher = Callable[[State, Sequence[Member], Sequence[Member], np.random.Generator], Ints]
+"""From n members of the larger side, and who of the smaller side sits on each of n seats, to the
+index of the seat of each of the first: a permutation of n."""
+
+
+def _sampled(
+    state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
+) -> Ints:
+    """Let rows in random order draw a free seat by its PFSP weight."""
+    weights = _weights(state, large, seats, SAMPLED_LIMIT)
+    free = np.ones(len(large), dtype=bool)
+    chosen = np.zeros(len(large), dtype=np.int64)
+    for row in rng.permutation(len(large)):
+        open_seats = np.flatnonzero(free)
+        chance = choice_probabilities(weights[row, open_seats], state.config.explore)
+        at = int(np.searchsorted(np.cumsum(chance), rng.random() * float(chance.sum()), "right"))
+        seat = open_seats[min(at, len(open_seats) - 1)]
+        chosen[row] = seat
+        free[seat] = False
+    return chosen
+
+
+def _assignment(
+    state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
+) -> Ints:
+    """Return the likeliest matching under log weights with Gumbel noise, so pairs keep changing."""
+    weights = _weights(state, large, seats, ASSIGNMENT_LIMIT)
+    chances = np.stack([choice_probabilities(row, state.config.explore) for row in weights])
+    noise = rng.gumbel(size=chances.shape)
+    return assign(-(np.log(np.maximum(chances, 1e-12)) + noise))
+
+
+def _thompson(
+    state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
+) -> Ints:
+    """Draw a skill for every seat from its belief, sort both sides, and pair equal ranks.
+
+    With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
+    the gap; the draws keep pairs changing as long as members are in doubt. Takes n log n time.
+    """
+    order = []
+    for members in (large, seats):
+        skills = Skills.of([member.rating for member in members])
+        order.append(np.argsort(skills.mu + skills.sigma * rng.standard_normal(len(members))))
+    chosen = np.empty(len(large), dtype=np.int64)
+    chosen[order[0]] = order[1]
+    return chosen
+
+
+MATCHERS: dict[str, Matcher] = {
+    "sampled": _sampled,
+    "assignment": _assignment,
+    "thompson": _thompson,
+    "uniform": lambda _state, large, _seats, rng: rng.permutation(len(large)),
+}
+"""Every matcher by the name that `LeagueConfig.matcher` gives it."""
+
+
+def _weights(state: State, large: Sequence[Member], seats: Sequence[Member], limit: int) -> Floats:
+    """Return PFSP weights of members against seats, shape [n, n]; refused above the limit."""
+    if len(large) > limit:
+        raise LeagueError(
+            f"the {state.config.matcher} matcher weighs every pair and takes at most {limit} "
+            f"matches a round, found {len(large)}; use matcher='thompson', or fewer matches"
+        )
+    small = list({member.name: member for member in seats}.values())
+    if large[0].role == STUDENT:
+        weights = match_weights(expected_scores(state, small, large), state.config.pfsp).T
+    else:
+        weights = match_weights(expected_scores(state, large, small), state.config.pfsp)
+    if state.one_population:
+        weights = np.where([[a.name == b.name for b in small] for a in large], 0.0, weights)
+    column = {member.name: j for j, member in enumerate(small)}
+    return weights[:, [column[member.name] for member in seats]]
+
+
+def match_weights(expected: Floats, powers: tuple[float, float]) -> Floats:
+    """Return p^a (1-p)^b, of expected's shape; finite and >= 0 for every p in [0, 1]."""
+    a, b = powers
+    p = np.clip(expected, 0.0, 1.0)
+    return np.asarray(p**a * (1.0 - p) ** b, dtype=np.float64)
+
+
+def choice_probabilities(weights: Floats, explore: float) -> Floats:
+    """Return probabilities over candidates, shape [n]: (1 - explore) PFSP + explore uniform.
+
+    Uniform altogether when every weight is 0, as for opponents that are all hopeless.
+    """
+    uniform = np.full(weights.shape, 1.0 / weights.size)
+    total = float(weights.sum())
+    if total <= 0.0:
+        return uniform
+    return np.asarray((1.0 - explore) * (weights / total) + explore * uniform)
+
+
+def assign(cost: Floats) -> Ints:
+    """Return for each row its column so that the sum of costs is least; shape [n], n rows.
+
+    cost: finite, shape [n, m] with n <= m. Takes O(n² m) time.
+    """
+    rows, columns = cost.shape
+    row_price = np.zeros(rows + 1)
+    column_price = np.zeros(columns + 1)
+    owner = np.zeros(columns + 1, dtype=np.int64)  # the 1-based row of each 1-based column
+    for row in range(1, rows + 1):
+        owner[0] = row
+        column = 0
+        least = np.full(columns + 1, np.inf)
+        came_from = np.zeros(columns + 1, dtype=np.int64)
+        used = np.zeros(columns + 1, dtype=bool)
+        while owner[column]:
+            used[column] = True
+            current = owner[column]
+            reduced = np.full(columns + 1, np.inf)
+            reduced[1:] = cost[current - 1] - row_price[current] - column_price[1:]
+            better = (reduced < least) & ~used
+            least[better] = reduced[better]
+            came_from[better] = column
+            column_next = int(np.argmin(np.where(used, np.inf, least)))
+            delta = least[column_next]
+            row_price[owner[used]] += delta
+            column_price[used] -= delta
+            least[~used] -= delta
+            column = column_next
+        while column:
+            previous = int(came_from[column])
+            owner[column] = owner[previous]
+            column = previous
+    result = np.zeros(rows, dtype=np.int64)
+    result[owner[1:][owner[1:] > 0] - 1] = np.flatnonzero(owner[1:] > 0)
+    return result
+
+
+def expected_scores(state: State, teachers: Sequence[Member], students: Sequence[Member]) -> Floats:
+    """Return the students' expected share of the tasks, shape [teachers, students], in [0, 1].
+
+    By ratings it is p = Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)); with n faded
+    tasks of history at mean r it becomes (n r + n0 p) / (n + n0), n0 = config.history_tasks, which
+    picks up what one number per member cannot say. The share is the solve rate when all tasks are
+    valid; an invalid task counts as won by the student.
+    """
+    column = Skills.of([m.rating for m in teachers]).as_rows()
+    row = Skills.of([m.rating for m in students])
+    scores = expected_shares(column, row, state.config.model)
+    for i, teacher in enumerate(teachers):
+        for j, student in enumerate(students):
+            if (teacher.name, student.name) in state.meetings:
+                scores[i, j] = _blended(state, float(scores[i, j]), teacher, student)
+    return np.asarray(scores, dtype=np.float64)
+
+
+def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> Floats:
+    """Return the expected share of n (teacher, student) pairs, shape [n]; see `expected_scores`."""
+    if not pairs:
+        return np.zeros(0)
+    teachers, students = (Skills.of([pair[i].rating for pair in pairs]) for i in (0, 1))
+    scores = expected_shares(teachers, students, state.config.model)
+    for i, pair in enumerate(pairs):
+        scores[i] = _blended(state, float(scores[i]), *pair)
+    return np.asarray(scores, dtype=np.float64)
+
+
+def _blended(state: State, score: float, teacher: Member, student: Member) -> float:
+    """Return the prediction together with the faded past of the pair, if there is any."""
+    meeting, prior = state.meeting(teacher.name, student.name), state.config.history_tasks
+    if meeting.past_tasks <= 0.0:
+        return score
+    return (meeting.past_won + prior * score) / (meeting.past_tasks + prior)

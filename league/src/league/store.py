@@ -1,0 +1,288 @@
+"""Storage of a league: settings, event log, snapshot and lock, and the state rebuilt from them.
+
+The files are a function of the events alone, whoever wrote them and however often the league was
+closed and opened in between. A snapshot is due when at least `config.snapshot_every` events and as
+many bytes as half the last snapshot have been logged since, so the work on snapshots stays in
+proportion to the log at any number of members.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from league.config import LeagueConfig
+from league.errors import LeagueError, LeagueLocked, UnreadableLeague
+from league.events import apply
+from league.state import State
+
+SETTINGS = "league.json"
+EVENTS = "events.jsonl"
+SNAPSHOT = "snapshot.json"
+LOCK = "league.lock"
+
+SCHEMA = 2
+
+
+def write_new_league(directory: Path, config: LeagueConfig, event: dict[str, Any]) -> None:
+    """Write the files of a new league; the settings come last and make it one."""
+    state, line = State(config), canonical(event)
+    apply(state, event)
+    write_atomically(directory / EVENTS, line)
+    write_atomically(directory / SNAPSHOT, _snapshot(state, len(line), _hash(line)))
+    write_atomically(directory / SETTINGS, settings_line(config))
+
+
+def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the whole events in the first `length` bytes of a log, by default in all of it.
+
+    Raises UnreadableLeague if one cannot be read.
+    """
+    for number, line in enumerate(_lines(_read_log(path)[:length]), 1):
+        yield _parse(line, f"{path} line {number}")
+
+
+def replayed(config: LeagueConfig, log: bytes, path: Path) -> State:
+    """Return the state after a whole log, from its first event on."""
+    state = State(config)
+    for line in _lines(log):
+        _fold(state, line, path)
+    return state
+
+
+class Store:
+    """The files of one open league, and the state that they amount to."""
+
+    def __init__(self, directory: Path, writable: bool) -> None:
+        self.directory = directory
+        self.warnings: list[str] = []
+        """What had to be repaired or could not be written, one sentence each."""
+        self._handle: int | None = None
+        self._last = (0, 0, 0)  # events, bytes of the log and size of the last snapshot
+        path, config = directory / EVENTS, read_settings(directory)
+        content = _read_log(path)
+        log = content[: content.rfind(b"\n") + 1]
+        self.state = self._from_snapshot(config, log) or State(config)
+        self.byte_length = self._last[1]
+        self._hash = _hash(log[: self.byte_length])
+        snapshot = None
+        for line in _lines(log[self.byte_length :]):
+            _fold(self.state, line, path)
+            self._count(line)
+            snapshot = self._due_snapshot() or snapshot
+        if not self.state.events:
+            raise UnreadableLeague(f"{path} is empty; expected a founding event")
+        if torn := len(content) - len(log):
+            # A crash left it behind, or another process is writing it just now.
+            self.warnings.append(
+                f"{path} ended in an unfinished event of {torn} bytes; it was dropped"
+            )
+        if writable:
+            if snapshot is not None:
+                write_atomically(directory / SNAPSHOT, snapshot)
+            self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            if torn:
+                os.ftruncate(self._handle, self.byte_length)
+
+    def commit(self, event: dict[str, Any]) -> None:
+        """Append one checked event to the log, then let the state follow."""
+        # A pairing brings the results of the rounds before it to the disk.
+        self._append(canonical(event), sync=event["event"] == "round_paired")
+        apply(self.state, event)
+        content = self._due_snapshot()
+        if content is None:
+            return
+        try:
+            self.sync()
+            write_atomically(self.directory / SNAPSHOT, content)
+        except OSError as error:
+            # The log holds everything; the next opening writes the snapshot again.
+            self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
+
+    def sync(self) -> None:
+        """Force the log to the disk."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    def close(self) -> None:
+        """Sync and close; harmless when called again."""
+        self.sync()
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _append(self, line: bytes, sync: bool) -> None:
+        """Write all of a line or nothing; with `sync`, wait until it is on the disk."""
+        if self._handle is None:
+            raise LeagueError(f"{self.directory} is open for reading only; nothing was changed")
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._handle, line[written:])
+            if sync:
+                os.fsync(self._handle)
+        except OSError as error:
+            os.ftruncate(self._handle, self.byte_length)
+            raise LeagueError(
+                f"cannot append to {self.directory / EVENTS}: {error}; nothing changed"
+            ) from error
+        self._count(line)
+
+    def _count(self, line: bytes) -> None:
+        self.byte_length += len(line)
+        self._hash.update(line)
+
+    def _from_snapshot(self, config: LeagueConfig, log: bytes) -> State | None:
+        """Return the state of the snapshot if it belongs to the log."""
+        path = self.directory / SNAPSHOT
+        try:
+            data = read_object(path)
+            length = int(data["bytes"])
+            if length > len(log) or data["digest"] != _hash(log[:length]).hexdigest():
+                raise LeagueError(f"{path} does not belong to the log")
+            state = State.from_dict(config, data["state"])
+            self._last = (state.events, length, path.stat().st_size)
+        except (LookupError, TypeError, ValueError, OSError) as error:
+            self.warnings.append(f"rebuilt the state from the log alone: {error}")
+            return None
+        return state
+
+    def _due_snapshot(self) -> bytes | None:
+        """Return the snapshot of the state as it is now, if one is due."""
+        state, (events, start, size) = self.state, self._last
+        few = state.events - events < state.config.snapshot_every
+        if state.events > 1 and (few or 2 * (self.byte_length - start) < size):
+            return None
+        content = _snapshot(state, self.byte_length, self._hash)
+        self._last = (state.events, self.byte_length, len(content))
+        return content
+
+
+def _snapshot(state: State, byte_length: int, log: "hashlib.blake2b") -> bytes:
+    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log.hexdigest()}
+    return canonical(header | {"state": state.to_dict()})
+
+
+def _hash(log: bytes) -> "hashlib.blake2b":
+    return hashlib.blake2b(log, digest_size=16)
+
+
+def _read_log(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+
+
+def _lines(log: bytes) -> list[bytes]:
+    """Return the whole lines of a log, each with its line feed."""
+    return [line + b"\n" for line in log.split(b"\n")[:-1]]
+
+
+def _parse(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise UnreadableLeague(f"{where} is not JSON: {error}") from error
+    if not isinstance(event, dict):
+        raise UnreadableLeague(f"{where} is not a JSON object")
+    return event
+
+
+def _fold(state: State, line: bytes, path: Path) -> None:
+    where = f"{path} line {state.events + 1}"
+    event = _parse(line, where)
+    try:
+        apply(state, event)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = error if isinstance(error, LeagueError) else repr(error)
+        raise UnreadableLeague(f"{where}: {reason}") from error
+
+
+class WriterLock:
+    """Holds the lock of a league's directory until `release`, or until the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._handle, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._handle)
+            self._handle = None
+            raise LeagueLocked(
+                f"{path.parent} is open for writing by process {holder or 'unknown'}; wait until "
+                "it ends, or read with League(directory, read_only=True)"
+            ) from None
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let the next writer in; harmless when called again."""
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
+            fcntl.flock(self._handle, fcntl.LOCK_UN)
+            os.close(self._handle)
+            self._handle = None
+
+
+def canonical(data: object) -> bytes:
+    """Return one line of JSON, equal for equal data; NaN and infinity are refused."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write next to the target, sync, and rename; on failure the target is untouched."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with temporary.open("wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of this schema; raise UnreadableLeague otherwise."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
+        raise UnreadableLeague(f"{path} is not a league file: it has no whole-number 'schema'")
+    if data["schema"] != SCHEMA:
+        raise UnreadableLeague(
+            f"{path} has schema {data['schema']}, this version reads {SCHEMA}: take the version of "
+            "populab-league that wrote it"
+        )
+    return data
+
+
+def check_exists(directory: Path) -> None:
+    """Raise LeagueError if there is no league in a directory."""
+    if not (directory / SETTINGS).exists():
+        raise LeagueError(f"no league in {directory}; expected a directory with {SETTINGS}")
+
+
+def read_settings(directory: Path) -> LeagueConfig:
+    """Return the config of the league in a directory; raise UnreadableLeague if damaged."""
+    path = directory / SETTINGS
+    settings = read_object(path)
+    try:
+        return LeagueConfig.from_dict(settings["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableLeague(f"{path} has bad settings: {error}") from error
+
+
+def settings_line(config: LeagueConfig) -> bytes:
+    """Return the content of a settings file."""
+    return canonical({"schema": SCHEMA, "config": config.to_dict()})

@@ -1,0 +1,144 @@
+"""Files and directories that appear whole or not at all.
+
+A draft is written in a hidden folder next to its target, which the writing process locks. A draft
+that no process holds was left by one that died; it is removed when its target is written again, or
+by `sweep`.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from lora_evo.errors import LoraEvoError
+
+_ANY_DRAFT = re.compile(r"\..+\.\w{8}\.tmp")
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """Yield a path to write a file or a directory at; it becomes `path` when the block ends well.
+
+    Folders above `path` are made. What was written is on disk before it is renamed; an existing
+    file is replaced, an existing directory only if it is empty. After an error nothing is left.
+    """
+    path = Path(os.path.abspath(path))
+    with _drafting(path) as draft:
+        yield draft
+        _sync_tree(draft)
+        os.replace(draft, path)
+    _sync(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file (UTF-8): readers see the old file or the new one, never a part."""
+    with appearing(path) as draft:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def appearing_directory(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Yield an empty folder that becomes `target` when the block ends well.
+
+    A new target appears by one rename. With `overwrite` an existing one gets the new files by one
+    rename each and keeps its other files; the first by name (adapter_config.json), without which
+    nothing loads, is gone meanwhile and comes last. Raises `LoraEvoError` when the target exists
+    and `overwrite` is false.
+    """
+    target = Path(os.path.abspath(target))
+    refuse_existing(target, overwrite=overwrite)
+    with _drafting(target) as draft:
+        draft.mkdir()
+        yield draft
+        _sync_tree(draft)
+        refuse_existing(target, overwrite=overwrite)  # another writer may have been faster
+        if target.is_dir():
+            names = sorted((file.name for file in draft.iterdir()), reverse=True)
+            (target / names[-1]).unlink(missing_ok=True)
+            _sync(target)
+            for name in names:
+                (draft / name).replace(target / name)
+            _sync(target)
+        else:
+            draft.rename(target)
+    _sync(target.parent)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the drafts in a folder whose writers have died; the folder need not exist."""
+    if not folder.is_dir():
+        return
+    with _locked(folder) as alone:
+        for entry in list(folder.iterdir()):
+            if alone and _ANY_DRAFT.fullmatch(entry.name):
+                _remove_abandoned(entry)
+
+
+def refuse_existing(target: Path, *, overwrite: bool) -> None:
+    """Raise `LoraEvoError` when a directory cannot be written at `target`."""
+    if target.exists() and not target.is_dir():
+        raise LoraEvoError(f"{target} exists and is not a folder; choose another output")
+    if target.exists() and not overwrite:
+        raise LoraEvoError(
+            f"{target} exists already; choose another output, remove it, or ask for overwriting"
+        )
+    above = next((parent for parent in target.parents if parent.exists()), None)
+    if above is not None and not above.is_dir():
+        raise LoraEvoError(f"{above} is not a folder, so {target} cannot be made")
+
+
+@contextmanager
+def _drafting(target: Path) -> Iterator[Path]:
+    """Yield a free path for a draft of `target`; whatever is there at the end is removed."""
+    home, prefix, suffix = target.parent, f".{target.name}.", ".tmp"
+    home.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        # No other writer may sweep between the making of the draft's folder and its locking.
+        with _locked(home) as alone:
+            for entry in list(home.iterdir()) if alone else ():
+                if entry.name.startswith(prefix) and _ANY_DRAFT.fullmatch(entry.name):
+                    _remove_abandoned(entry)
+            folder = Path(tempfile.mkdtemp(suffix, prefix, home))
+            held.enter_context(_locked(folder))
+            held.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder / target.name
+
+
+def _remove_abandoned(draft: Path) -> None:
+    with suppress(FileNotFoundError), _locked(draft, wait=False) as abandoned:
+        if abandoned:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Lock a folder; yield False where another process has it, or the system has no such locks."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except (ImportError, OSError):
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def _sync_tree(path: Path) -> None:
+    _sync(path)
+    for entry in path.rglob("*"):
+        _sync(entry)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,398 @@
+"""Children of adapters, mutated or crossed, in memory or from directory to directory.
+
+Both ways make a child module by module with the same `Birth`, so they give the same bytes.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy
+import torch
+
+from lora_evo.atomic import appearing_directory, refuse_existing
+from lora_evo.errors import LoraEvoError, checked_count
+from lora_evo.files.adapter import (
+    Adapter,
+    Slot,
+    SlotSource,
+    check_finite,
+    open_adapter,
+    slot_digest,
+    write_adapter,
+)
+from lora_evo.files.config import AdapterConfig
+from lora_evo.files.directory import PathLike, Progress, combine
+from lora_evo.linalg.thin import one_thread
+from lora_evo.linalg.updates import check_same_ends, check_same_modules
+from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
+from lora_evo.operators.catalogue import did_you_mean, find_operator
+from lora_evo.operators.measured import SlotChild
+from lora_evo.operators.operator import Operator, Recipe, Request
+
+
+@dataclass(frozen=True, eq=False)
+class Child:
+    """A new adapter and its lineage."""
+
+    adapter: Adapter
+    lineage: Lineage
+
+
+def mutate(
+    adapter: Adapter,
+    operator: str | Operator,
+    seed: int,
+    strength: float | None = None,
+    **parameters: Any,
+) -> Adapter:
+    """Return a changed copy of an adapter, with its configuration, ranks and dtypes.
+
+    The same adapter, operator, seed and parameters always give the same child; see
+    `lora_evo.OPERATORS` for what `strength` and the parameters mean. `operator` is a name or an
+    `Operator`. Raises `LoraEvoError`.
+    """
+    found = find_operator(operator, "mutation")
+    return make_child([adapter], found, seed, strength=strength, **parameters).adapter
+
+
+def cross(
+    parents: Sequence[Adapter],
+    operator: str | Operator,
+    seed: int,
+    weights: Sequence[float] | None = None,
+    **parameters: Any,
+) -> Adapter:
+    """Return a child of two or more adapters, with the first one's configuration and dtypes.
+
+    Equal parents are allowed here: their child equals them. Raises `LoraEvoError`.
+    """
+    found = find_operator(operator, "crossover")
+    return make_child(parents, found, seed, weights=weights, **parameters).adapter
+
+
+def mutate_directory(
+    operator: str | Operator,
+    parent: PathLike,
+    out: PathLike,
+    *,
+    seed: int,
+    strength: float | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Lineage:
+    """Write a mutated child of the directory `parent` to `out`, with its lineage.json.
+
+    It is the child that `mutate` gives. Memory holds one module at a time, whatever the adapter's
+    size. Raises `LoraEvoError`, and leaves nothing behind then.
+    """
+    found = find_operator(operator, "mutation")
+    settings = {"seed": seed, "strength": strength, "weights": None, "parameters": parameters}
+    return _write_child([Path(parent)], found, settings, Path(out), overwrite, progress)
+
+
+def cross_directory(
+    operator: str | Operator,
+    parents: Sequence[PathLike],
+    out: PathLike,
+    *,
+    seed: int,
+    weights: Sequence[float] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Lineage:
+    """Write a child of two or more adapter directories to `out`, with its lineage.json.
+
+    The same directory given twice is refused as a slip; different directories of equal content
+    are allowed (members of a young population may be equal), and their child equals them.
+    """
+    found = find_operator(operator, "crossover")
+    folders = [Path(parent) for parent in parents]
+    places = [folder.resolve() for folder in folders]
+    twice = next((at for at, place in enumerate(places) if place in places[:at]), None)
+    if twice is not None:
+        raise LoraEvoError(
+            f"{folders[twice]} is given twice as a parent; name two different adapters, or "
+            "use weights to favour one"
+        )
+    settings = {"seed": seed, "strength": None, "weights": weights, "parameters": parameters}
+    return _write_child(folders, found, settings, Path(out), overwrite, progress)
+
+
+def make_child(
+    parents: Sequence[Adapter],
+    operator: str | Operator,
+    seed: int,
+    *,
+    strength: float | None = None,
+    weights: Sequence[float] | None = None,
+    **parameters: Any,
+) -> Child:
+    """Return a child of adapters in memory with its lineage; see `mutate` and `cross`."""
+    birth = prepare_birth(
+        parents, operator, seed=seed, strength=strength, weights=weights, parameters=parameters
+    )
+    slots: dict[str, Slot] = {}
+    grown = list(birth.grow())
+    for growth in grown:
+        # In memory of its own: factors that no operator touched are the parent's.
+        slot, theirs = growth.child.slot, [parent.slots[growth.path] for parent in parents]
+        taken = {_memory(factor) for their in theirs for factor in (their.A, their.B)}
+        a, b = (
+            factor.clone() if _memory(factor) in taken else factor
+            for factor in (slot.A.detach(), slot.B.detach())
+        )
+        slots[growth.path] = replace(slot, A=a, B=b)
+    return Child(Adapter(birth.config, slots), birth.lineage(grown, (0,) * len(parents)))
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """One finished module of a child, with the digests of everything that went into it."""
+
+    path: str
+    child: SlotChild
+    digest: str
+    parent_digests: tuple[str, ...]
+
+    def without_tensors(self) -> Self:
+        """Return the same without the weights."""
+        slot = self.child.slot
+        empty = replace(slot, A=slot.A.new_empty(0), B=slot.B.new_empty(0))
+        return replace(self, child=replace(self.child, slot=empty))
+
+
+@dataclass(frozen=True, eq=False)
+class Birth:
+    """A child about to be made: parents that fit together, and what is made of their modules."""
+
+    parents: Sequence[SlotSource]
+    operator: Operator
+    request: Request
+    recipe: Recipe
+
+    @property
+    def config(self) -> AdapterConfig:
+        """The child's configuration: that of the first parent."""
+        return self.parents[0].config
+
+    def grow(self) -> Iterator[Growth]:
+        """Yield the modules in sorted order, one in memory at a time.
+
+        Torch's own threading is off meanwhile, so that the child's bytes do not depend on it.
+        """
+        with one_thread():
+            for path in self.request.paths:
+                yield self._grow_one(path)
+
+    def lineage(self, grown: Sequence[Growth], generations: Sequence[int]) -> Lineage:
+        """Return the child's record from its finished modules, without their tensors.
+
+        `generations` are the parents'. Numbers are kept to 9 digits.
+        """
+        from lora_evo import __version__
+
+        request = self.request
+        modules = {}
+        for growth in grown:
+            child = growth.child
+            modules[growth.path] = ModuleTrace(
+                relative_change=_digits(child.relative_change),
+                effective_rank=_digits(child.effective_rank) or 0.0,
+                rank=child.rank,
+                truncation_loss=_digits(child.truncation_loss) or 0.0,
+                source=child.source,
+            )
+        return Lineage(
+            operator=self.operator.name,
+            seed=request.seed,
+            strength=request.strength,
+            weights=request.weights,
+            parameters=request.parameters,
+            parents=tuple(
+                combine(parent.config, {one.path: one.parent_digests[index] for one in grown})
+                for index, parent in enumerate(self.parents)
+            ),
+            generation=1 + max(generations),
+            content_hash=combine(self.config, {growth.path: growth.digest for growth in grown}),
+            moments_valid=all(growth.child.moments_valid for growth in grown),
+            relative_change=_digits(_total_change([growth.child for growth in grown])),
+            truncation_loss=max(trace.truncation_loss for trace in modules.values()),
+            modules=modules,
+            versions={
+                "lora_evo": __version__,
+                "numpy": numpy.__version__,
+                "torch": torch.__version__,
+            },
+        )
+
+    def _grow_one(self, path: str) -> Growth:
+        slots = [parent.slot(path) for parent in self.parents]
+        for other in slots[1:]:
+            check_same_ends(path, slots[0], other)
+        digests = tuple(slot_digest(slot) for slot in slots)
+        child = self.recipe(path, slots)
+        stored = _stored_like(path, slots, child.slot)
+        moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
+        digest = digests[moved[0]] if moved else slot_digest(stored)
+        return Growth(path, replace(child, slot=stored), digest, digests)
+
+
+def prepare_birth(
+    parents: Sequence[SlotSource],
+    operator: str | Operator,
+    *,
+    seed: int,
+    strength: float | None,
+    weights: Sequence[float] | None,
+    parameters: Mapping[str, Any],
+) -> Birth:
+    """Check an operator's settings, fill in its defaults, and bring it and the parents together."""
+    found = find_operator(operator)
+    check_parameters(found, parameters)
+    if found.default_strength is None and strength is not None:
+        raise LoraEvoError(f"{found.name} takes no strength; leave it out")
+    if strength is None:
+        strength = found.default_strength
+    if found.kind == "crossover" and len(parents) < 2:
+        raise LoraEvoError(f"{found.name} crosses at least two parents; got {len(parents)}")
+    first = parents[0]
+    for number, other in enumerate(parents[1:], start=2):
+        _check_same_base(first.config, other.config, number)
+        check_same_modules(set(first.paths), set(other.paths))
+    request = Request(
+        paths=tuple(first.paths),
+        configs=tuple(parent.config for parent in parents),
+        seed=checked_count("seed", seed, 0),
+        strength=None if strength is None else float(strength),
+        weights=None if weights is None else _checked_weights(weights, len(parents)),
+        parameters={**found.defaults, **parameters},
+    )
+    return Birth(parents, found, request, found.recipe(request))
+
+
+def check_parameters(operator: Operator, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that the operator does not have."""
+    for name in parameters:
+        if name not in operator.defaults:
+            known = ", ".join(operator.defaults) or "none"
+            raise LoraEvoError(
+                f"{operator.name} has no parameter {name!r}"
+                f"{did_you_mean(name, operator.defaults)}; it has: {known}"
+            )
+
+
+def _write_child(
+    parents: list[Path],
+    operator: Operator,
+    settings: Mapping[str, Any],
+    out: Path,
+    overwrite: bool,
+    progress: Progress | None,
+) -> Lineage:
+    _check_output(out, parents)
+    refuse_existing(out, overwrite=overwrite)
+    with ExitStack() as stack:
+        readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
+        known = [read_lineage(parent) for parent in parents]
+        birth = prepare_birth(readers, operator, **settings)
+        draft = stack.enter_context(appearing_directory(out, overwrite=overwrite))
+        grown: list[Growth] = []
+
+        def slots() -> Iterator[tuple[str, Slot]]:
+            for growth in birth.grow():
+                grown.append(growth.without_tensors())
+                yield growth.path, growth.child.slot
+                if progress is not None:
+                    progress(len(grown), len(birth.request.paths))
+
+        write_adapter(draft, birth.config, readers[0].layout(), slots())
+        generations = [0 if lineage is None else lineage.generation for lineage in known]
+        lineage = birth.lineage(grown, generations)
+        (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
+    return lineage
+
+
+def _check_output(out: Path, parents: Sequence[Path]) -> None:
+    """Refuse a child's folder that is a parent, or lies inside one: it would be lost with it."""
+    place = out.resolve()
+    for parent in parents:
+        if place == parent.resolve():
+            raise LoraEvoError(f"{out} is a parent of this child; write the child somewhere else")
+        if parent.resolve() in place.parents:
+            raise LoraEvoError(
+                f"{out} lies inside the parent {parent}; write the child next to it instead"
+            )
+
+
+def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:
+    if len(weights) != parents:
+        raise LoraEvoError(f"{len(weights)} weight(s) for {parents} parents; give one for each")
+    values = tuple(float(weight) for weight in weights)
+    if not all(math.isfinite(value) and value >= 0 for value in values) or not sum(values) > 0:
+        raise LoraEvoError(f"weights are {values}; expected numbers of at least 0, not all 0")
+    return values
+
+
+def _check_same_base(first: AdapterConfig, other: AdapterConfig, number: int) -> None:
+    for name in ("base_model_name_or_path", "revision"):
+        one = getattr(first, name, None) or first.rest.get(name)
+        two = getattr(other, name, None) or other.rest.get(name)
+        if one and two and one != two:
+            raise LoraEvoError(
+                f"parent 1 has {name} {one!r}, parent {number} has {two!r}; an update means "
+                "nothing on another base: choose parents of one base, or, if both names mean the "
+                f"same weights, make {name} in adapter_config.json equal"
+            )
+
+
+def _total_change(modules: Sequence[SlotChild]) -> float | None:
+    """Return the change of the whole adapter from its modules' changes and the parent's norms."""
+    if any(module.relative_change is None for module in modules):
+        return None
+    total = math.hypot(*(module.parent_norm for module in modules))
+    change = math.hypot(*((m.relative_change or 0.0) * m.parent_norm for m in modules))
+    return change / total if total else 0.0
+
+
+def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:
+    """Return the child's slot in the first parent's scale and dtype, and on its device.
+
+    A factor that is a parent's, whole and in that dtype, is handed on as it is, not copied.
+    """
+    first = parents[0]
+    stored = Slot(_like(first.A, slot.A), _like(first.B, slot.B), first.scale)
+    if any(stored.A is parent.A and stored.B is parent.B for parent in parents):
+        return stored
+    try:
+        check_finite(path, stored)
+    except LoraEvoError as error:
+        raise LoraEvoError(
+            f"the child's {path} does not fit in {str(first.A.dtype).removeprefix('torch.')}: "
+            "values overflow; use a smaller strength, or parents stored in a wider type"
+        ) from error
+    return stored
+
+
+def _like(parent: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    if factor.shape != parent.shape:
+        raise LoraEvoError(
+            f"the operator made a factor of shape {list(factor.shape)}; "
+            f"expected the parent's {list(parent.shape)}"
+        )
+    if factor.dtype == parent.dtype and factor.device == parent.device:
+        return factor if factor.is_contiguous() else factor.detach().contiguous()
+    return factor.detach().to(parent.device, parent.dtype).contiguous()
+
+
+def _memory(factor: torch.Tensor) -> int:
+    return factor.untyped_storage().data_ptr()
+
+
+def _digits(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.9g}")

@@ -1,0 +1,213 @@
+"""Commands that look at adapters: `lora-evo inspect`, `distance`, `diversity`, `lineage`."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lora_evo.commands.terminal import (
+    FOLDER,
+    PAGE,
+    change_text,
+    counter,
+    json_option,
+    print_json,
+    print_table,
+)
+from lora_evo.errors import LoraEvoError
+from lora_evo.files.directory import CONFIG_FILE, adapter_folders, module_type
+from lora_evo.population.family import family, tree
+
+if TYPE_CHECKING:
+    from lora_evo.population.diversity import Diversity
+    from lora_evo.retained.weights import Comparison
+
+_MATRIX_UP_TO = 16
+_SHARED = ("relative_change", "cosine", "norm_ratio", "column_overlap", "row_overlap")
+
+
+@click.command()
+@click.argument("directory", type=FOLDER)
+@json_option
+def inspect(directory: Path, as_json: bool) -> None:
+    """Show ranks, norms and dead pairs of every module."""
+    from lora_evo.population.inspection import inspect_directory
+
+    view = inspect_directory(directory)
+    if as_json:
+        print_json(view.to_dict())
+        return
+    config = view.config
+    click.echo(
+        f"{directory}: r {config.r}, alpha {config.lora_alpha:g}, {len(view.modules)} modules, "
+        f"base {config.base_model_name_or_path or 'not named'}, {view.content_hash[:24]}"
+    )
+    header = (
+        "module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype",
+    )  # fmt: skip
+    rows = [
+        (
+            path, module.inputs, module.outputs, module.rank,
+            f"{module.effective_rank:.2f}", module.dead, f"{module.norm_a:.4g}",
+            f"{module.norm_b:.4g}", f"{module.norm_update:.4g}", module.dtype,
+        )
+        for path, module in view.modules.items()
+    ]  # fmt: skip
+    print_table(header, rows)
+
+
+@click.command()
+@click.argument("first", type=FOLDER)
+@click.argument("second", type=FOLDER)
+@click.option("--modules", is_flag=True, help="Print one line for each module, not each type.")
+@json_option
+def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
+    """Print the relative distance of two adapters' updates (symmetric; 0 to 2).
+
+    0 is the same update, 1.41 nothing in common. `overlap`: mean squared cosine of the principal
+    angles between what both write to (columns) and read (rows). `change`: difference over
+    the norm of FIRST.
+    """
+    from lora_evo.retained.weights import compare_directories, together
+
+    with counter("comparing") as progress:
+        found = compare_directories(first, second, progress)
+    counts = Counter(map(module_type, found.modules))
+    types = {
+        kind: together(part for path, part in found.modules.items() if module_type(path) == kind)
+        for kind in sorted(counts)
+    }
+    if as_json:
+        print_json(
+            {
+                **_pair_dict(found.whole),
+                "module_types": {
+                    kind: {"modules": counts[kind], **_pair_dict(part)}
+                    for kind, part in types.items()
+                },
+                "modules": {path: _pair_dict(part) for path, part in found.modules.items()},
+            }
+        )
+        return
+    shown = found.modules if modules else types
+    rows = [_pair_row(name, counts.get(name, 1), part) for name, part in shown.items()]
+    rows.append(_pair_row("all", len(found.modules), found.whole))
+    header = (
+        "module" if modules else "type", "modules", "distance", "cosine", "norm ratio",
+        "columns overlap", "rows overlap", "change",
+    )  # fmt: skip
+    print_table(header, rows)
+
+
+@click.command()
+@click.argument("directories", type=FOLDER, nargs=-1, required=True)
+@click.option("--spaces", is_flag=True, help="Also the overlap of column and row spaces.")
+@click.option("--html", type=PAGE, help="Write the charts to this HTML file.")
+@json_option
+def diversity(
+    directories: tuple[Path, ...], spaces: bool, html: Path | None, as_json: bool
+) -> None:
+    """Show how varied a population of adapters is in what its members do.
+
+    DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
+    `lora-evo distance`.
+    """
+    from lora_evo.population.diversity import diversity as compare_all
+
+    if html is not None:
+        from lora_evo.population.charts import diversity_chart, save_page
+    folders: list[Path] = []
+    for directory in directories:
+        alone = (directory / CONFIG_FILE).is_file()
+        folders += [directory] if alone else adapter_folders([directory])
+    with counter("comparing") as progress:
+        found = compare_all(folders, spaces=spaces, progress=progress)
+    if html is not None:
+        save_page(diversity_chart(found), html)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    _print_population(found)
+
+
+@click.command()
+@click.argument("directories", type=FOLDER, nargs=-1, required=True)
+@click.option("--html", type=PAGE, help="Write the tree as a chart to this HTML file.")
+@json_option
+def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
+    """Draw the family tree of all adapters at or below DIRECTORIES."""
+    members = family(directories)
+    if not members:
+        raise LoraEvoError(f"no adapters under {', '.join(map(str, directories))}")
+    if html is not None:
+        from lora_evo.population.charts import family_chart, save_page
+
+        save_page(family_chart(members), html)
+    if as_json:
+        print_json([member.to_dict() for member in members])
+    else:
+        click.echo(tree(members))
+
+
+def _print_population(found: "Diversity") -> None:
+    names = found.names
+    numbers = [str(number) for number in range(1, len(names) + 1)]
+    numbered = [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
+    click.echo("distances (0 the same update, 1.41 nothing in common, 2 opposite)")
+    if len(names) > _MATRIX_UP_TO:
+        rows: list[Sequence[object]] = []
+        for place, name in enumerate(names):
+            near = found.nearest(place)
+            mean, least = found.mean_distance_of(place), found.distances[place][near]
+            rows.append(
+                (name, f"{found.norms[place]:.4g}", f"{mean:.4g}", names[near], f"{least:.4g}")
+            )
+        print_table(("member", "norm", "mean distance", "nearest", "distance"), rows)
+    else:
+        rows = [
+            (name, f"{norm:.4g}", *(f"{value:.3g}" for value in row))
+            for name, norm, row in zip(numbered, found.norms, found.distances, strict=True)
+        ]
+        print_table(("member", "norm", *numbers), rows)
+    if found.overlaps is not None:
+        for title, matrix in (("write to", found.overlaps.columns), ("read", found.overlaps.rows)):
+            click.echo(f"\noverlap of what they {title} (1 the same space, 0 orthogonal)")
+            cells = [(name, *map(_number, row)) for name, row in zip(numbered, matrix, strict=True)]
+            print_table(("member", *numbers), cells)
+    click.echo()
+    print_table(
+        ("type", "modules", "part of distances", "distinct in effect"),
+        [
+            (name, kind.modules, f"{kind.distance_share:.1%}", f"{kind.effective_members:.2f}")
+            for name, kind in found.module_types.items()
+        ],
+    )
+    one, two = found.closest
+    click.echo(
+        f"\n{len(names)} members, {found.effective_members:.2f} distinct in effect, "
+        f"mean distance {found.mean_distance:.4g}; closest: {names[one]} and "
+        f"{names[two]} at {found.distances[one][two]:.4g}"
+    )
+
+
+def _pair_dict(part: "Comparison") -> dict[str, float | None]:
+    return {"distance": part.distance, **{name: getattr(part, name) for name in _SHARED}}
+
+
+def _pair_row(name: str, modules: int, part: "Comparison") -> tuple[object, ...]:
+    return (
+        name,
+        modules,
+        f"{part.distance:.6g}",
+        _number(part.cosine),
+        _number(part.norm_ratio),
+        _number(part.column_overlap),
+        _number(part.row_overlap),
+        change_text(part.relative_change),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"

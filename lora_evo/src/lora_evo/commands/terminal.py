@@ -1,0 +1,112 @@
+"""What all commands share: options, errors, JSON, tables, progress.
+
+Exit codes: 0 done; 1 the work found a problem or was stopped (a full disk, a closed pipe); 2 wrong
+usage or input that cannot be used; 130 interrupted. Errors are one line on stderr.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lora_evo.errors import LoraEvoError
+
+FOLDER = click.Path(path_type=Path)
+PAGE = click.Path(path_type=Path, dir_okay=False)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+class Commands(click.Group):
+    """A group whose errors are one line each, with the exit codes of this module."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line."""
+        try:
+            return super().main(*args, **{**extra, "standalone_mode": False})
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except LoraEvoError as error:
+            _fail(str(error), 2)
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(1)
+        except OSError as error:
+            _fail(f"{error.strerror or error}: {error.filename or 'while writing'}", 1)
+        except (KeyboardInterrupt, click.Abort):
+            _fail("interrupted", 130)
+
+
+def change_text(value: float | None) -> str:
+    """Return a relative change as text; None is one from a zero update."""
+    return "from zero" if value is None else f"{value:.6g}"
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON with sorted keys."""
+    click.echo(json.dumps(value, indent=1, sort_keys=True, allow_nan=False))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> None:
+    """Print a table with its first `left` columns flush left, the others flush right."""
+    click.echo(text_table(header, rows, left))
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
+    """Return columns as wide as their widest cell, the first `left` of them flush left."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None] | None]:
+    """Yield a function that shows a text in place of the last one on stderr.
+
+    Yields None where stderr is no terminal. The line is wiped at the end.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
+
+
+@contextmanager
+def counter(label: str, unit: str = "modules") -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function of (units done, units in all) that shows them at most every percent."""
+    with status_line() as show:
+        if show is None:
+            yield None
+            return
+        shown = -1
+
+        def count(done: int, total: int) -> None:
+            nonlocal shown
+            percent = 100 * done // total
+            if percent != shown:
+                shown = percent
+                show(f"{label}: {done} of {total} {unit}")
+
+        yield count
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -1,0 +1,169 @@
+"""Updates s B A without forming them: singular values, norms, and distances of adapters."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.files.adapter import Adapter, Slot
+from lora_evo.linalg.thin import one_thread, prepared, thin
+
+# A singular value below this share of the largest one counts as none: masked, or never trained.
+NEGLIGIBLE = 1e-6
+# Below this share of the squared norms the Gram formula has lost its digits; QR takes over.
+CANCELLED = 1e-8
+
+
+def singular_values(slot: Slot) -> torch.Tensor:
+    """Return the singular values of the update s B A, largest first (float64).
+
+    They are those of s R_B R_A^T, for B = Q_B R_B and A^T = Q_A R_A with orthonormal Qs.
+    """
+    left, right = thin(prepared(slot.B)).upper, thin(prepared(slot.A).T).upper
+    values: torch.Tensor = torch.linalg.svdvals(left.mm(right.T).mul(slot.scale))
+    return values
+
+
+def effective_rank(values: torch.Tensor) -> float:
+    """Return exp of the entropy of the normalised singular values (Roy & Vetterli 2007)."""
+    plain = [value for value in values.tolist() if value > 0.0]
+    total = math.fsum(plain)
+    if total == 0.0:
+        return 0.0
+    shares = [value / total for value in plain]
+    return math.exp(-sum(share * math.log(share) for share in shares))
+
+
+def numerical_rank(values: torch.Tensor) -> int:
+    """Return how many singular values are more than a millionth of the largest."""
+    return int(((values > 0) & (values > NEGLIGIBLE * values.max())).sum())
+
+
+def dead_pairs(slot: Slot) -> int:
+    """Return the number of pairs with a zero row of A and a zero column of B: they never learn."""
+    a = (slot.A.detach() != 0).any(dim=1)
+    b = (slot.B.detach() != 0).any(dim=0)
+    return int((~(a | b)).sum())
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Frobenius norms of one or more updates: of both sides and of their difference."""
+
+    first: float
+    second: float
+    difference: float
+
+    @property
+    def distance(self) -> float:
+        """Difference over the root mean square of both norms: symmetric, 0 to 2; 0 if both are 0.
+
+        The square root of two means orthogonal updates of any norms, or one of them zero.
+        """
+        mean = math.sqrt((self.first**2 + self.second**2) / 2)
+        return self.difference / mean if mean else 0.0
+
+    @property
+    def relative_change(self) -> float | None:
+        """Difference over the norm of the first; None where the first is zero and the other not."""
+        if self.first:
+            return self.difference / self.first
+        return None if self.difference else 0.0
+
+    @property
+    def norm_ratio(self) -> float | None:
+        """Norm of the second over that of the first; None where the first is zero."""
+        return self.second / self.first if self.first else None
+
+    @property
+    def cosine(self) -> float | None:
+        """Cosine of both updates as vectors; None where one of them is zero.
+
+        1 - cos = (d^2 - (n1 - n2)^2) / 2 n1 n2, which keeps the digits of small angles.
+        """
+        if not self.first or not self.second:
+            return None
+        across = self.difference**2 - (self.second - self.first) ** 2
+        return min(1.0, max(-1.0, 1.0 - across / (2 * self.first * self.second)))
+
+
+def distance(first: Adapter, second: Adapter) -> float:
+    """Return the symmetric relative Frobenius distance of the updates of two adapters.
+
+    |D1 - D2| / sqrt((|D1|^2 + |D2|^2) / 2) over all modules together, D = s B A; never dense, and
+    independent of the factorization: (B G, G^-1 A) is the same point as (B, A). Ranks and alphas
+    may differ. Raises `LoraEvoError` when the adapters do not sit on the same modules of the same
+    shapes.
+    """
+    return total_gap(gaps(first, second).values()).distance
+
+
+def relative_change(parent: Adapter, child: Adapter) -> float | None:
+    """Return |D_child - D_parent| / |D_parent| over all modules; None for a zero parent."""
+    return total_gap(gaps(parent, child).values()).relative_change
+
+
+def gaps(first: Adapter, second: Adapter) -> dict[str, Gap]:
+    """Return the gap of every module, in sorted order."""
+    check_same_modules(set(first.slots), set(second.slots))
+    with one_thread():
+        return {
+            path: slot_gap(path, first.slots[path], second.slots[path])
+            for path in sorted(first.slots)
+        }
+
+
+def total_gap(parts: Collection[Gap]) -> Gap:
+    """Return the gap of whole adapters from the gaps of their modules."""
+    return Gap(
+        first=math.hypot(*(gap.first for gap in parts)),
+        second=math.hypot(*(gap.second for gap in parts)),
+        difference=math.hypot(*(gap.difference for gap in parts)),
+    )
+
+
+def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
+    """Measure two updates of one module and their difference."""
+    check_same_ends(path, first, second)
+    b1, b2 = first.scale * prepared(first.B).double(), second.scale * prepared(second.B).double()
+    a1, a2 = prepared(first.A).double(), prepared(second.A).double()
+    # <D1, D2> = sum((B1^T B2) * (A1 A2^T)), and |D1 - D2|^2 = |D1|^2 + |D2|^2 - 2 <D1, D2>.
+    one, two = _inner(b1, a1, b1, a1), _inner(b2, a2, b2, a2)
+    squared = one + two - 2 * _inner(b1, a1, b2, a2)
+    norms = math.sqrt(max(one, 0.0)), math.sqrt(max(two, 0.0))
+    same = torch.equal(first.A, second.A) and torch.equal(first.B, second.B)
+    if same and first.scale == second.scale:
+        return Gap(*norms, 0.0)
+    if squared > CANCELLED * (one + two):
+        return Gap(*norms, math.sqrt(squared))
+    left = torch.linalg.qr(torch.cat((b1, -b2), dim=1), mode="r").R
+    right = torch.linalg.qr(torch.cat((a1, a2)).T, mode="r").R
+    return Gap(*norms, float(torch.linalg.matrix_norm(left @ right.T)))
+
+
+def check_same_modules(first: set[str], second: set[str]) -> None:
+    """Refuse adapters on different modules."""
+    if first != second:
+        odd = sorted(first ^ second)
+        side = "first" if odd[0] in first else "second"
+        raise LoraEvoError(
+            f"the adapters sit on different modules: {len(odd)} differ, for example {odd[0]}, "
+            f"which only the {side} has; expected equal target_modules"
+        )
+
+
+def check_same_ends(path: str, first: Slot, second: Slot) -> None:
+    """Refuse two slots on modules of different width."""
+    one = (int(first.B.shape[0]), int(first.A.shape[1]))
+    two = (int(second.B.shape[0]), int(second.A.shape[1]))
+    if one != two:
+        raise LoraEvoError(
+            f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in the "
+            "other; expected adapters of the same base model"
+        )
+
+
+def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor) -> float:
+    return float(((b1.T @ b2) * (a1 @ a2.T)).sum())

@@ -1,0 +1,178 @@
+"""Base models by name: a folder, a hub name, or `nano`, the model built into selfplay."""
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from lora_evo.errors import LoraEvoError, first_line
+
+NANO = "nano"
+_SAMPLED = 4096
+"""Values of each parameter that enter the fingerprint."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A loaded model."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    context: int | None
+    """Longest text, in tokens."""
+    fingerprint: str
+
+    @property
+    def dtype(self) -> str:
+        """Name of the weights' number type."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+
+def resolve(name: str) -> str:
+    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist."""
+    if name == NANO:
+        return str(_nano_folder())
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise LoraEvoError(f"{name} has no config.json; expected the folder of a base model")
+        return name
+    if folder.exists():
+        raise LoraEvoError(f"{name} is a file; expected the folder of a base model")
+    if folder.is_absolute() or name.startswith(".") or name.count("/") > 1 or not name:
+        raise LoraEvoError(f"there is no folder {name!r}; expected a model folder or a hub name")
+    return name
+
+
+def public_name(name: str) -> str:
+    """The name without the machine it is on: `nano`, `owner/model` of a hub, or the folder's name.
+
+    Two spellings of one base model get one public name.
+    """
+    parts = Path(os.path.normpath(name)).parts
+    if name == NANO or parts[-3:] == ("selfplay", "data", "nano"):
+        return NANO
+    if len(parts) >= 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
+        return parts[-3].removeprefix("models--").replace("--", "/")
+    if Path(name).is_dir():
+        return Path(name).resolve().name
+    return name if len(parts) <= 2 and not Path(name).is_absolute() else parts[-1]
+
+
+def same_base(one: str, other: str) -> bool:
+    """Whether two names mean one base model, as far as names can tell (owner left out)."""
+    return public_name(one).split("/")[-1] == public_name(other).split("/")[-1]
+
+
+def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> BaseModel:
+    """Load model and tokenizer. Raises LoraEvoError in one line when that is not possible.
+
+    dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
+    """
+    source = resolve(name)
+    # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
+    # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    kind = "auto" if dtype == "auto" else getattr(torch, dtype)
+    try:
+        with _quiet():
+            tokenizer = AutoTokenizer.from_pretrained(source)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                source, dtype=kind, output_loading_info=True
+            )
+    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+        where = "" if Path(source).is_dir() else " (there is no such folder here)"
+        raise LoraEvoError(f"cannot load the model {name}{where}: {first_line(error)}") from error
+    lacking = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
+    if lacking:
+        raise LoraEvoError(
+            f"cannot load the model {name}: {len(lacking)} weights are missing or of another "
+            f"shape, {lacking[0]} first; copy or save it again"
+        )
+    model = model.to(device).eval().requires_grad_(False)
+    return BaseModel(
+        name=public_name(name),
+        model=model,
+        tokenizer=tokenizer,
+        context=getattr(model.config, "max_position_embeddings", None),
+        fingerprint=fingerprint(model),
+    )
+
+
+def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """Return (inputs, outputs) of the linear layers of a model by path, also of one on `meta`."""
+    return {
+        path: (module.in_features, module.out_features)
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+
+
+def fingerprint(model: Any) -> str:
+    """Hash of all parameters' names, dtypes and shapes and of up to 4096 evenly spaced values each.
+
+    Tells one training of a model from another without reading all of a large one.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].float().cpu().contiguous()
+        digest.update(f"{name} {parameter.dtype} {list(parameter.shape)}\n".encode())
+        digest.update(sample.numpy().tobytes())
+    return f"blake2b:{digest.hexdigest()}"
+
+
+def choose_device(device: str) -> torch.device:
+    """`auto` is cuda where there is one. Raises LoraEvoError for a device that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise LoraEvoError(f"unknown device {device!r}; expected auto, cpu or cuda") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise LoraEvoError("device cuda: torch finds no GPU here; use --device cpu")
+    return chosen
+
+
+def _nano_folder() -> Path:
+    spec = importlib.util.find_spec("selfplay")  # finds the package without importing it
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        raise LoraEvoError(
+            "the model `nano` is part of selfplay, which is not installed; "
+            "type: pip install populab-selfplay (or name a model folder)"
+        )
+    for place in places:
+        folder = Path(place) / "data" / "nano"
+        if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
+            return folder
+    raise LoraEvoError(
+        "the installed selfplay has no nano weights (selfplay/data/nano); "
+        "train them with `python tools/nano/pretrain.py` and give that folder as the model"
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars and notes of transformers, which are put back afterwards."""
+    log = transformers.utils.logging
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()

@@ -1,0 +1,294 @@
+"""Decoding with a key-value cache, by a plain forward pass over the layers of a known model.
+
+It calls the model's own modules (projections, norms, rotary embedding), the stacked LoRA layers
+among them, without the bookkeeping around them, which costs more than the arithmetic of a small
+model. Works for the Llama family without sliding windows: Llama, Mistral, Qwen2, Qwen3. Other
+models decode as transformers does; those that no test knows are tried on a short text first.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import DynamicCache
+
+from lora_evo.errors import LoraEvoError, first_line
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types that this decoder knows, unless a layer has a sliding window."""
+GENERAL_FAMILIES = ("gemma", "gemma2", "gemma3_text")
+"""Model types that the general decoder is tested with, beside those above with their windows."""
+_TOLERANCE = 0.05
+"""Relative difference of logits that rounding in half precision may make on a short text."""
+
+
+class KVCache:
+    """Keys and values of all layers in buffers that grow by doubling and shrink by rows.
+
+    Per layer two buffers [rows, key-value heads, capacity, head dim]; positions < length are used.
+    """
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], length: int):
+        self.keys = keys
+        self.values = values
+        self.length = length
+
+    @property
+    def capacity(self) -> int:
+        """Positions that the buffers hold."""
+        return int(self.keys[0].shape[2])
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for `capacity` positions."""
+        if capacity > self.capacity:
+            self.keys = [self._copy(k, None, capacity) for k in self.keys]
+            self.values = [self._copy(v, None, capacity) for v in self.values]
+
+    def select(self, rows: Tensor, capacity: int | None = None) -> None:
+        """Keep these rows, in this order; a row may occur more than once."""
+        room = max(capacity or 0, self.capacity)
+        self.keys = [self._copy(k, rows, room) for k in self.keys]
+        self.values = [self._copy(v, rows, room) for v in self.values]
+
+    def _copy(self, buffer: Tensor, rows: Tensor | None, capacity: int) -> Tensor:
+        n = buffer.shape[0] if rows is None else rows.shape[0]
+        fresh = buffer.new_empty(n, buffer.shape[1], capacity, buffer.shape[3])
+        used = buffer[:, :, : self.length]
+        fresh[:, :, : self.length] = used if rows is None else used.index_select(0, rows)
+        return fresh
+
+
+class Decoder:
+    """Runs the layers of `model`; adapters follow the route in force around the call."""
+
+    def __init__(self, model: Any):
+        config = model.config
+        self.model = model
+        self.inner = model.model
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        found: torch.device = self.inner.embed_tokens.weight.device
+        return found
+
+    def prefill(
+        self, ids: Tensor, real: Tensor, before: KVCache | None = None
+    ) -> tuple[Tensor, KVCache]:
+        """Read left-padded prompts: ids and real [rows, T], real False on padding.
+
+        before: what each row has read already, without padding; it is extended in place. Returns
+        the logits after the last token [rows, vocabulary] and the cache.
+        """
+        rows, T = ids.shape
+        cache = KVCache([], [], 0) if before is None else before
+        start = cache.length
+        positions = start + (real.cumsum(1) - 1).clamp(min=0)
+        causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
+        own = torch.eye(T, dtype=torch.bool, device=ids.device)
+        mask = ((causal & real[:, None, :]) | own)[:, None]
+        if start:
+            cache.reserve(start + T)
+            mask = torch.cat((mask.new_ones(rows, 1, T, start), mask), dim=-1)
+        logits = self._forward(ids, positions, mask, cache)
+        cache.length = start + T
+        return logits, cache
+
+    def step(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache) -> Tensor:
+        """Append one token per row and return the logits after it [rows, vocabulary].
+
+        ids and positions [rows]; mask [rows, capacity] is added to the attention scores (0 or
+        -inf), or None where no row has padding.
+        """
+        length = cache.length + 1
+        cache.reserve(length)
+        seen = None if mask is None else mask[:, None, None, :length]
+        logits = self._forward(ids[:, None], positions[:, None], seen, cache)
+        cache.length = length
+        return logits
+
+    def _forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache
+    ) -> Tensor:
+        x: Tensor = self.inner.embed_tokens(ids)
+        cos, sin = self.inner.rotary_emb(x, positions)
+        rotation = (cos[:, None], sin[:, None])
+        for i, layer in enumerate(self.inner.layers):
+            x = x + self._attention(
+                layer.self_attn, _norm(layer.input_layernorm, x), rotation, mask, i, cache
+            )
+            x = x + layer.mlp(_norm(layer.post_attention_layernorm, x))
+        last: Tensor = self.model.lm_head(_norm(self.inner.norm, x[:, -1]))
+        return last
+
+    def _attention(
+        self,
+        attention: Any,
+        x: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        i: int,
+        cache: KVCache,
+    ) -> Tensor:
+        rows, T, _ = x.shape
+        q, k, v = (
+            p(x).view(rows, T, -1, attention.head_dim)
+            for p in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
+        if hasattr(attention, "q_norm"):
+            q, k = attention.q_norm(q), attention.k_norm(k)
+        q, k, v = (
+            _rotate(q.transpose(1, 2), rotation),
+            _rotate(k.transpose(1, 2), rotation),
+            v.transpose(1, 2),
+        )
+        if i < len(cache.keys):
+            start, used = cache.length, cache.length + T
+            cache.keys[i][:, :, start:used] = k
+            cache.values[i][:, :, start:used] = v
+            k, v = cache.keys[i][:, :, :used], cache.values[i][:, :, :used]
+        else:
+            cache.keys.append(k)
+            cache.values.append(v)
+        if T == 1:
+            # The query heads that share a key head attend together: no copy of keys per head.
+            grouped = q.view(rows, self.kv_heads, -1, attention.head_dim)
+            y = F.scaled_dot_product_attention(
+                grouped, k, v, attn_mask=mask, scale=attention.scaling
+            )
+            return attention.o_proj(y.reshape(rows, 1, -1))  # type: ignore[no-any-return]
+        y = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=attention.scaling, enable_gqa=self.heads != self.kv_heads
+        )
+        return attention.o_proj(y.transpose(1, 2).reshape(rows, T, -1))  # type: ignore[no-any-return]
+
+
+class GeneralCache:
+    """The cache of transformers, and how many positions it holds."""
+
+    def __init__(self, cache: Any, length: int):
+        self.cache = cache
+        self.length = length
+
+    def select(self, rows: Tensor, capacity: int | None = None) -> None:
+        """Keep these rows, in this order; a row may occur more than once."""
+        self.cache.batch_select_indices(rows)
+
+
+class GeneralDecoder:
+    """Runs `model` as transformers does; adapters follow the route in force around the call."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        found: torch.device = self.model.get_input_embeddings().weight.device
+        return found
+
+    def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
+        """Read left-padded prompts: ids and real [rows, T], real False on padding.
+
+        Returns the logits after the last token [rows, vocabulary] and the cache.
+        """
+        cache = GeneralCache(DynamicCache(config=self.model.config), ids.shape[1])
+        return self._forward(ids, (real.cumsum(1) - 1).clamp(min=0), real.long(), cache), cache
+
+    def step(
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: GeneralCache
+    ) -> Tensor:
+        """Append one token per row and return the logits after it [rows, vocabulary].
+
+        ids and positions [rows]; mask [rows, capacity] is 0 where a position is read and -inf where
+        it is padding, or None where no row has padding.
+        """
+        cache.length += 1
+        seen = ids.new_ones(len(ids), cache.length)
+        if mask is not None:
+            seen = (mask[:, : cache.length] == 0).long()
+        return self._forward(ids[:, None], positions[:, None], seen, cache)
+
+    def _forward(self, ids: Tensor, positions: Tensor, seen: Tensor, cache: GeneralCache) -> Tensor:
+        out = self.model(
+            input_ids=ids,
+            attention_mask=seen,
+            position_ids=positions,
+            past_key_values=cache.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: Tensor = out.logits[:, -1]
+        return logits
+
+
+def _norm(module: Any, x: Tensor) -> Tensor:
+    return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
+
+
+def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    cos, sin = rotation
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return x * cos + turned * sin
+
+
+def decoder_of(model: Any) -> Decoder | GeneralDecoder:
+    """Return the fast decoder where it knows the model's family, else the general one.
+
+    Raises LoraEvoError for another model that does not decode as it reads.
+    """
+    config = model.config
+    if config.model_type in FAMILIES and not _has_windows(config):
+        return Decoder(model)
+    general = GeneralDecoder(model)
+    if config.model_type not in FAMILIES + GENERAL_FAMILIES:
+        _try_out(general)
+    return general
+
+
+def _has_windows(config: Any) -> bool:
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        return getattr(config, "sliding_window", None) is not None
+    return "sliding_attention" in kinds
+
+
+@torch.inference_mode()
+def _try_out(decoder: GeneralDecoder) -> None:
+    """Compare the last logits of two short texts, decoded with padding, with those of one pass."""
+    model, texts = decoder.model, [(1, 2, 3, 4), (3, 2)]
+    try:
+        ids, real = left_pad([text[:-1] for text in texts], decoder.device)
+        _, cache = decoder.prefill(ids, real)
+        ends = torch.tensor([text[-1] for text in texts], device=decoder.device)
+        mask = torch.zeros(real.shape[0], real.shape[1] + 1, device=decoder.device)
+        mask[:, :-1].masked_fill_(~real, float("-inf"))
+        found = decoder.step(ends, real.sum(1), mask, cache).float()
+        inputs = [torch.tensor([text], device=decoder.device) for text in texts]
+        wanted = torch.cat([model(input_ids=one).logits[:, -1] for one in inputs]).float()
+        error = float((found - wanted).abs().max() / wanted.abs().max())
+        fault = f"its logits are off by {error:.0%}" if not error < _TOLERANCE else ""
+    except Exception as failure:  # whatever a model without keys and values raises
+        fault = first_line(failure)
+    if fault:
+        known = ", ".join(FAMILIES + GENERAL_FAMILIES)
+        raise LoraEvoError(
+            f"cannot decode a model of type {model.config.model_type}: {fault}; "
+            f"known types: {known}"
+        )
+
+
+def left_pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return ids [rows, longest] padded on the left with 0, and where they are real."""
+    longest = max(len(p) for p in prompts)
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    real = torch.zeros(len(prompts), longest, dtype=torch.bool)
+    for i, prompt in enumerate(prompts):
+        ids[i, longest - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
+        real[i, longest - len(prompt) :] = True
+    return ids.to(device), real.to(device)

@@ -1,0 +1,167 @@
+"""The one engine of generation: requests name their adapter, adapters are put and dropped by name.
+
+Training and evaluation use the same engines: `hf_engine` samples from the adapters stacked on a
+model, `vllm_engine` from files that vLLM serves. What they share is here: text in and text out, end
+tokens, and the check of requests.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.model.requests import Completion, Request, Rollout, TokenRequest
+
+if TYPE_CHECKING:
+    from lora_evo import Adapter
+
+_CONTEXT_TOKENS = 8
+"""Prompt tokens decoded along with a completion, so that its first space is kept."""
+
+
+class Engine(ABC):
+    """Samples from one base model and from the adapters that it holds by name.
+
+    What a request samples depends on its prompt, its adapter and its seed; its company in a batch
+    can only change the rounding of the arithmetic. Not for use by several threads at once.
+    """
+
+    tokenizer: Any
+    """A transformers tokenizer with an end token."""
+    end_tokens: tuple[int, ...]
+    """Tokens that end a completion."""
+    context: int | None
+    """Longest prompt and completion together, in tokens; None is without bound."""
+    max_rows: int
+    """Sequences sampled together."""
+    shares_parameters: bool = False
+    """Whether its adapters are the parameters of a stack, as a learner's: what is trained there is
+    here already, and places can be filled but not dropped."""
+    about: Mapping[str, str | None]
+    """Of an engine on saved adapters: `engine`, `model`, `model_hash` and `dtype`."""
+    hashes: Mapping[str, str]
+    """Content hashes of its saved adapters by name."""
+
+    @property
+    @abstractmethod
+    def versions(self) -> Mapping[str, int]:
+        """Names of the adapters that requests may name, and the version that is in force."""
+
+    @abstractmethod
+    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        """Sample every request; results in the same order. Raises LoraEvoError."""
+
+    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+        """Yield (number of the request, its sample) as samples are made, in any order."""
+        yield from enumerate(self.rollouts(requests))
+
+    @abstractmethod
+    def put_adapter(self, name: str, version: int, adapter: "Adapter") -> None:
+        """Let `name` mean this adapter from the next call of `rollouts` on.
+
+        Raises LoraEvoError, and leaves what was there, when the adapter does not fit the base.
+        """
+
+    @abstractmethod
+    def drop_adapter(self, name: str) -> None:
+        """Forget an adapter. Raises LoraEvoError when there is none of this name."""
+
+    def release(self) -> None:  # noqa: B027
+        """Give memory back that only sampling needs, where there is any."""
+
+    def restore(self) -> None:  # noqa: B027
+        """Take the memory again; adapters are as they were."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what the engine alone holds; it cannot be used any more."""
+
+    def identity(self, adapter: str | None = None) -> dict[str, str | None]:
+        """Return what a sample is a sample of: engine, model, adapter's content hash, dtype."""
+        if adapter is not None and adapter not in self.hashes:
+            raise unknown_adapter(adapter, self.hashes)
+        found = None if adapter is None else self.hashes[adapter]
+        return {**self.about, "adapter_hash": found}
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one completion per request by text, in the same order."""
+        asked = [self.tokenise(request) for request in requests]
+        return [
+            self.completion(rollout, request.stop)
+            for rollout, request in zip(self.rollouts(asked), requests, strict=True)
+        ]
+
+    def tokenise(self, request: Request) -> TokenRequest:
+        """Return the request by token ids: with one start token at most, within the context."""
+        bos = self.tokenizer.bos_token
+        begun = bool(bos) and request.prompt.startswith(bos)
+        added = request.special_tokens and not begun
+        prompt = self.tokenizer.encode(request.prompt, add_special_tokens=added)
+        room = self.context - len(prompt) if self.context else request.max_tokens
+        if room < 1:
+            raise LoraEvoError(
+                f"the prompt has {len(prompt)} tokens and the model reads {self.context}: nothing "
+                f"is left for an answer to {request.prompt[:40]!r}..."
+            )
+        return TokenRequest(
+            request.adapter,
+            tuple(prompt),
+            min(request.max_tokens, room),
+            request.temperature,
+            request.seed,
+            request.stop,
+        )
+
+    def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
+        """Decode a rollout; the text ends before the end token and before any stop text."""
+        ids = rollout.completion_ids
+        kept = ids[:-1] if ids and ids[-1] in self.end_tokens else ids
+        before = rollout.prompt_ids[-_CONTEXT_TOKENS:]
+        prefix, whole = self.decode(before), self.decode(before + kept)
+        text = whole[len(prefix) :] if whole.startswith(prefix) else self.decode(kept)
+        found = [text.index(s) for s in stop if s in text]
+        text = text[: min(found)] if found else text
+        return Completion(text, ids, rollout.logprobs, rollout.finish_reason)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of these tokens, special ones included."""
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
+
+def unknown_adapter(name: str, known: Mapping[str, object] | Sequence[str]) -> LoraEvoError:
+    """Return the error of a request that names an adapter which the engine does not hold."""
+    return LoraEvoError(f"no adapter named {name!r}; loaded: {', '.join(known)}")
+
+
+def stop_width(stop: Sequence[str]) -> int:
+    """Return how many of the last tokens can hold one of these texts: each is a byte or more."""
+    return max(len(s.encode()) for s in stop)
+
+
+def check_request(request: TokenRequest) -> None:
+    """Raise LoraEvoError for a request that no engine can sample."""
+    if not request.prompt_ids:
+        raise LoraEvoError("a prompt is empty, expected at least one token")
+    if request.max_tokens < 1:
+        raise LoraEvoError(f"max_tokens is {request.max_tokens}; expected 1 or more")
+    if not 0.0 <= request.temperature < math.inf:
+        raise LoraEvoError(f"temperature is {request.temperature}; expected 0 or more")
+    if "" in request.stop:
+        raise LoraEvoError("a stop text is empty")
+
+
+def end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """Return the end tokens of the tokenizer, the model and its generation settings.
+
+    Raises LoraEvoError when there are none: no completion would ever end.
+    """
+    ends: set[int] = set()
+    for part in (tokenizer, model.config, getattr(model, "generation_config", None)):
+        named = getattr(part, "eos_token_id", None)
+        ends |= set(named if isinstance(named, list) else () if named is None else (named,))
+    if not ends:
+        raise LoraEvoError("the tokenizer names no end token: set its eos_token")
+    return tuple(sorted(ends))

@@ -1,0 +1,112 @@
+"""Open an engine on saved adapters of one base model."""
+
+from collections.abc import Mapping
+
+from lora_evo import Adapter
+from lora_evo.errors import LoraEvoError
+from lora_evo.model.base_model import choose_device, linear_shapes, load_base_model, resolve
+from lora_evo.model.engine import Engine
+from lora_evo.model.exchange import load_saved, stack_saved
+from lora_evo.model.hf_engine import HFEngine
+from lora_evo.model.requests import Folders, TokenRequest
+from lora_evo.model.vllm_engine import VLLMEngine
+from lora_evo.model.vllm_options import Serving, VLLMOptions, require_vllm
+
+_PROBE_TOKENS = 8
+"""Prompt and completion by which an adapter is distinguished from the base."""
+_MERGE_ROWS = 16
+"""Rows of one adapter from which on it is merged to sample them, in float32; merging rounds the
+weights of other number types."""
+_MERGE_PARAMETERS = 10_000_000
+"""Models above this read their weights from memory at every token: one batch of all adapters is
+faster than one of each (measured: 1.27 times at 135 M, while nano gains by merging)."""
+
+
+def open_engine(
+    kind: str,
+    model: str,
+    adapters: Folders | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    max_rows: int = 64,
+    any_base: bool = False,
+    options: VLLMOptions | None = None,
+) -> Engine:
+    """Open an engine on saved adapters of one base model.
+
+    kind: `hf` or `vllm`. model: folder or hub name, or `nano`. adapters: name -> PEFT folder.
+    device: auto, cpu or cuda. dtype: auto, float32, bfloat16 or float16. max_rows: sequences in one
+    batch. any_base: accept adapters whose configuration names another base model. options: of vLLM,
+    instead of max_rows.
+
+    Raises LoraEvoError when vLLM, the model or an adapter cannot be used, or an adapter does not
+    change what the model says.
+    """
+    place = choose_device(device)
+    if kind == "vllm":
+        require_vllm()
+        base = load_base_model(model, choose_device("cpu"), dtype)
+        base.model.to("meta")
+    else:
+        base = load_base_model(model, place, dtype)
+    saved, hashes = load_saved(base, adapters or {}, any_base)
+    engine: Engine
+    if kind == "vllm":
+        ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
+        serving = Serving(
+            model=resolve(model),
+            dtype=base.dtype,
+            device=place,
+            context=base.context,
+            max_adapters=len(saved),
+            max_rank=max(ranks, default=1),
+        )
+        chosen = options or VLLMOptions(max_rows=max_rows)
+        engine = VLLMEngine(base, serving, chosen, linear_shapes(base.model))
+    else:
+        small = sum(p.numel() for p in base.model.parameters()) <= _MERGE_PARAMETERS
+        merge_rows = _MERGE_ROWS if small and base.dtype == "float32" else 0
+        stack = stack_saved(base.model, saved)
+        engine = HFEngine(stack, base.tokenizer, max_rows=max_rows, merge_rows=merge_rows)
+    engine.hashes = hashes
+    engine.about = {
+        "engine": kind,
+        "model": base.name,
+        "model_hash": base.fingerprint,
+        "dtype": base.dtype,
+    }
+    try:
+        if kind == "vllm":
+            for name, adapter in saved.items():
+                engine.put_adapter(name, 0, adapter)
+        _check_hold(engine, base.name, base.model.config.vocab_size, saved)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str, Adapter]) -> None:
+    """Every adapter changes what the model says, unless its update is 0.
+
+    An adapter that silently does not take hold would be evaluated as the base model.
+    """
+    names = [
+        name
+        for name, adapter in saved.items()
+        if any(bool(slot.B.any()) and bool(slot.A.any()) for slot in adapter.slots.values())
+    ]
+    if not names:
+        return
+    ids = tuple(i % vocabulary for i in range(1, _PROBE_TOKENS + 1))
+    # One at a time: rows of one batch may be rounded differently.
+    plain, *changed = (
+        engine.rollouts([TokenRequest(name, ids, _PROBE_TOKENS, temperature=0.0)])[0].logprobs
+        for name in (None, *names)
+    )
+    for name, logprobs in zip(names, changed, strict=True):
+        if logprobs == plain:
+            raise LoraEvoError(
+                f"adapter {name!r} changes nothing of what {model} says, though it is not 0"
+            )

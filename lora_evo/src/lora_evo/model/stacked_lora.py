@@ -1,0 +1,383 @@
+"""Many LoRA adapters on one frozen base: every row of a batch goes through its own.
+
+y = W x + scale_m B_m A_m x for the row's member m (Hu et al. 2021), all members in one pass. Every
+member keeps its own fp32 matrices A [r, in] and B [out, r] as separate parameters, so that it has
+its own optimiser state; they are stacked only for the multiplication. Which row belongs to whom is
+set for the extent of a `with adapters.route(...)` block; outside of one the model is the base.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.model.requests import derive_seed, stream
+
+BASE = -1
+"""Member index of rows that use no adapter."""
+TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_GROUP_FROM_TOKENS = 16
+"""From this many tokens a row on, products by member are faster than A and B gathered by row."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which member each row of the batch belongs to, prepared for the products."""
+
+    rows: tuple[int, ...]
+    """Member index per row, or BASE."""
+    runs: tuple[tuple[int, int, int], ...]
+    """(member, first row, row after the last) for each stretch of equal members; not the base."""
+
+    @classmethod
+    def of(cls, rows: Sequence[int]) -> "Route":
+        """Prepare a route; rows of one member should be adjacent, though they need not be."""
+        runs: list[tuple[int, int, int]] = []
+        for position, member in enumerate(rows):
+            if runs and runs[-1][0] == member:
+                runs[-1] = (member, runs[-1][1], position + 1)
+            else:
+                runs.append((member, position, position + 1))
+        return cls(tuple(rows), tuple(run for run in runs if run[0] != BASE))
+
+
+class Routing:
+    """The route in force, shared by all layers of one model."""
+
+    def __init__(self) -> None:
+        self.current: Route | None = None
+
+    @contextmanager
+    def fixed(self, route: Route | None) -> Iterator[None]:
+        """Have this route in force inside the block."""
+        before, self.current = self.current, route
+        try:
+            yield
+        finally:
+            self.current = before
+
+
+class StackedLoRALinear(nn.Module):
+    """A frozen linear layer with one low-rank update per member.
+
+    Input [rows, T, in], output [rows, T, out]. `lora_A[m]` is [r, in] and `lora_B[m]` [out, r].
+    """
+
+    def __init__(self, base: nn.Linear, n_members: int, r: int, scale: float, routing: Routing):
+        super().__init__()
+        self.base = base
+        device = base.weight.device
+
+        def matrices(*shape: int) -> nn.ParameterList:
+            zeros = (torch.zeros(shape, device=device) for _ in range(n_members))
+            return nn.ParameterList(nn.Parameter(z) for z in zeros)
+
+        self.lora_A = matrices(r, base.in_features)
+        self.lora_B = matrices(base.out_features, r)
+        self.scales = [scale] * n_members
+        self._routing = routing
+        self._gathered: tuple[Route, Tensor, Tensor] | None = None
+        self._merged: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        route, base = self._routing.current, self.base
+        if self._merged is not None:
+            return F.linear(x, self._merged, base.bias)
+        if route is None or not route.runs:
+            return F.linear(x, base.weight, base.bias)
+        if len(route.rows) != x.shape[0]:
+            raise LoraEvoError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
+        if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
+            down, up = self._by_row(route, x)
+            y = F.linear(x, base.weight, base.bias)
+            return torch.baddbmm(y, torch.bmm(x, down), up)
+        pairs = [self._pair(member, x) for member, _, _ in route.runs]
+        down = torch.stack([a for a, _ in pairs])
+        up = torch.stack([b for _, b in pairs])
+        return grouped_linear(
+            x, base.weight, base.bias, down, up, [(start, stop) for _, start, stop in route.runs]
+        )
+
+    def forget_gathered(self) -> None:
+        """Drop the matrices kept for the route in force."""
+        self._gathered = None
+
+    def merge(self, member: int) -> None:
+        """Use W + scale * B A of one member, whatever the route, until `unmerge`."""
+        weight = self.base.weight
+        down, up = self._pair(member, weight)
+        self._merged = torch.addmm(weight, up, down)
+
+    def unmerge(self) -> None:
+        """Follow the route again."""
+        self._merged = None
+
+    def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
+        up = self.lora_B[member] * self.scales[member]
+        return self.lora_A[member].to(x.dtype), up.to(x.dtype)
+
+    def _gather(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A^T [rows, in, r] and scale * B^T [rows, r, out], zeros for the base."""
+        members = sorted(set(route.rows) - {BASE})
+        pairs = [self._pair(member, x) for member in members]
+        place = {member: i for i, member in enumerate(members)}
+        if BASE in route.rows:
+            down, up = self.lora_A[0], self.lora_B[0]
+            pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape)))
+            place[BASE] = len(members)
+        index = torch.tensor([place[member] for member in route.rows], device=x.device)
+        down = torch.stack([a for a, _ in pairs]).transpose(1, 2).index_select(0, index)
+        up = torch.stack([b for _, b in pairs]).transpose(1, 2).index_select(0, index)
+        return down, up
+
+    def _by_row(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self._gathered is None or self._gathered[0] is not route:
+            down, up = self._gather(route, x)
+            self._gathered = (route, down.contiguous(), up.contiguous())
+        return self._gathered[1], self._gathered[2]
+
+
+class StackedAdapters:
+    """Handle on all adapters of one model: names, routing, and the parameters of each member."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: dict[str, StackedLoRALinear],
+        members: Sequence[str],
+        r: int,
+        lora_alpha: float,
+        routing: Routing,
+    ):
+        self.model = model
+        self.layers = layers
+        self.members = list(members)
+        self.r = r
+        self.lora_alpha = lora_alpha
+        self._routing = routing
+
+    def index(self, member: str | None) -> int:
+        """Return the member's index; None is the base."""
+        if member is None:
+            return BASE
+        if member not in self.members:
+            known = ", ".join(self.members)
+            raise LoraEvoError(f"no adapter named {member!r}; loaded: {known}")
+        return self.members.index(member)
+
+    @contextmanager
+    def route(self, rows: Sequence[int]) -> Iterator[None]:
+        """Send row i of every batch inside the block through member rows[i]."""
+        try:
+            with self._routing.fixed(Route.of(rows)):
+                yield
+        finally:
+            for layer in self.layers.values():
+                layer.forget_gathered()
+
+    def same_route(self) -> AbstractContextManager[None]:
+        """Return a block in which the route in force at this call is in force once more."""
+        return self._routing.fixed(self._routing.current)
+
+    @contextmanager
+    @torch.no_grad()
+    def merged(self, member: int) -> Iterator[None]:
+        """Send all rows inside the block through one member, merged into the dense weights.
+
+        Costs one product per layer at the start and none per token; in bfloat16 the merged weights
+        are rounded, so log-probabilities differ a little from the stacked ones. For inference.
+        """
+        try:
+            if member != BASE:
+                for layer in self.layers.values():
+                    layer.merge(member)
+            yield
+        finally:
+            for layer in self.layers.values():
+                layer.unmerge()
+
+    def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
+        """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""
+        found: dict[str, nn.Parameter] = {}
+        for path, layer in self.layers.items():
+            found[f"{path}.lora_A"] = cast(nn.Parameter, layer.lora_A[member])
+            found[f"{path}.lora_B"] = cast(nn.Parameter, layer.lora_B[member])
+        return found
+
+    def remove(self) -> None:
+        """Give the model its own layers back; the stack cannot be used any more."""
+        for path, layer in self.layers.items():
+            parent, _, name = path.rpartition(".")
+            setattr(self.model.get_submodule(parent), name, layer.base)
+
+    @torch.no_grad()
+    def initialise(self, member: int, seed: int) -> None:
+        """Start a member as PEFT does: A uniform in +-1/sqrt(in), B zero, so it equals the base.
+
+        The numbers depend on (seed, member name, module path) only.
+        """
+        for path, layer in self.layers.items():
+            down = layer.lora_A[member]
+            bound = 1.0 / math.sqrt(down.shape[1])
+            key = derive_seed(seed, "lora_A", self.members[member], path)
+            values = stream(key).uniform(-bound, bound, tuple(down.shape))
+            down.copy_(torch.from_numpy(values))
+            layer.lora_B[member].zero_()
+            layer.scales[member] = self.lora_alpha / self.r
+
+
+def stack_adapters(
+    model: nn.Module,
+    members: Sequence[str],
+    *,
+    r: int,
+    lora_alpha: float,
+    target_modules: Sequence[str] = TARGET_MODULES,
+    seed: int,
+) -> StackedAdapters:
+    """Freeze the model and put the members' adapters on its target linear layers, in place.
+
+    model: a transformers causal language model; target_modules: last parts of module names.
+    """
+    if not members or len(set(members)) != len(members):
+        raise LoraEvoError(f"members must be one or more different names, found {list(members)}")
+    if r < 1:
+        raise LoraEvoError(f"rank r is {r}, expected at least 1")
+    found = {
+        path: module
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear) and path.rpartition(".")[2] in target_modules
+    }
+    missing = set(target_modules) - {path.rpartition(".")[2] for path in found}
+    if missing:
+        raise LoraEvoError(f"the model has no linear layer named {', '.join(sorted(missing))}")
+    adapters = put_on(model, found, members, r, lora_alpha)
+    for index in range(len(members)):
+        adapters.initialise(index, seed)
+    return adapters
+
+
+def put_on(
+    model: nn.Module,
+    linears: Mapping[str, nn.Linear],
+    members: Sequence[str],
+    r: int,
+    lora_alpha: float,
+) -> StackedAdapters:
+    """Freeze the model and put members whose A and B are 0 on these of its layers, in place."""
+    model.requires_grad_(False)
+    _keep_soft_caps(model)
+    routing = Routing()
+    layers: dict[str, StackedLoRALinear] = {}
+    for path, linear in linears.items():
+        layer = StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, layer)
+        layers[path] = layer
+    return StackedAdapters(model, layers, members, r, lora_alpha, routing)
+
+
+def _keep_soft_caps(model: Any) -> None:
+    """Choose the attention that caps its scores where the model's are capped (Gemma 2).
+
+    transformers' default, torch's scaled_dot_product_attention, leaves the cap out silently.
+    """
+    config: Any = getattr(model, "config", None)
+    if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")
+
+
+def grouped_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    down: Tensor,
+    up: Tensor,
+    runs: Sequence[tuple[int, int]],
+) -> Tensor:
+    """Return x W^T + bias, plus x_i A_i^T B_i^T on the rows of each run i.
+
+    One autograd function: forward and backward add the updates in place into the dense product,
+    which saves three passes over the activations.
+
+    x [rows, T, in], weight [out, in] (frozen), down [runs, r, in], up [runs, out, r]; runs[i] =
+    (first row, row after the last). Rows in no run get no update. Gradients: x, down, up.
+    """
+    y: Tensor = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
+        x.contiguous(), weight, bias, down, up, tuple(runs)
+    )
+    return y
+
+
+def _even(runs: Sequence[tuple[int, int]], rows: int) -> bool:
+    """All runs have one length and together cover every row."""
+    return len({stop - start for start, stop in runs}) == 1 and sum(b - a for a, b in runs) == rows
+
+
+class _GroupedLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        down: Tensor,
+        up: Tensor,
+        runs: tuple[tuple[int, int], ...],
+    ) -> Tensor:
+        y = F.linear(x, weight, bias)
+        if _even(runs, x.shape[0]):
+            g = len(runs)
+            z = torch.bmm(x.view(g, -1, x.shape[2]), down.transpose(1, 2))
+            y.view(g, -1, y.shape[2]).baddbmm_(z, up.transpose(1, 2))
+            z = z.view(-1, z.shape[2])
+        else:
+            z = x.new_empty(x.shape[0] * x.shape[1], down.shape[1])
+            for i, (here, x_i, y_i) in enumerate(_slices(runs, x, y)):
+                torch.mm(x_i, down[i].t(), out=z[here])
+                y_i.addmm_(z[here], up[i].t())
+        ctx.save_for_backward(x, weight, down, up, z)
+        ctx.runs = runs
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, down, up, z = ctx.saved_tensors
+        grad = grad.contiguous()
+        grad_x = torch.matmul(grad, weight) if ctx.needs_input_grad[0] else None
+        if _even(ctx.runs, x.shape[0]):
+            g = len(ctx.runs)
+            grad_g = grad.view(g, -1, grad.shape[2])
+            grad_z = torch.bmm(grad_g, up)
+            grad_up = torch.bmm(grad_g.transpose(1, 2), z.view(g, -1, z.shape[1]))
+            grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
+            if grad_x is not None:
+                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, down)
+            return grad_x, None, None, grad_down, grad_up, None
+        grad_down, grad_up = torch.empty_like(down), torch.empty_like(up)
+        for i, (here, grad_i, x_i) in enumerate(_slices(ctx.runs, grad, x)):
+            grad_z = grad_i @ up[i]
+            torch.mm(grad_i.t(), z[here], out=grad_up[i])
+            torch.mm(grad_z.t(), x_i, out=grad_down[i])
+            if grad_x is not None:
+                grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[i])
+        return grad_x, None, None, grad_down, grad_up, None
+
+
+def _slices(
+    runs: Sequence[tuple[int, int]], one: Tensor, other: Tensor
+) -> list[tuple[slice, Tensor, Tensor]]:
+    """For each run: its slice of the flattened rows, and both tensors there as matrices."""
+    T = one.shape[1]
+    flat = one.view(-1, one.shape[2]), other.view(-1, other.shape[2])
+    slices = [slice(start * T, stop * T) for start, stop in runs]
+    return [(here, flat[0][here], flat[1][here]) for here in slices]

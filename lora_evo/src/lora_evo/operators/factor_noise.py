@@ -1,0 +1,158 @@
+"""Noise added to the factors of a module, by a step solved for from the change of the update.
+
+With directions E for A and F for B, A' = A + e E and B' = B + e F, so that
+
+    (D' - D) / s = e (B E + F A) + e^2 F E,
+
+and the square of its Frobenius norm is a polynomial of the fourth degree in e, whose coefficients
+are inner products <X Y, Z W> = sum((X^T Z) * (Y W^T)) of r x r Gram matrices: nothing dense is
+formed, and e is found such that |D' - D| = target * |D| at any rank.
+
+E and F are given at unit size and scaled here to the root mean square of the factor that they are
+added to (its standard deviation, where the mean is 0). So a rescaling of the factorization (c B, A
+/ c) leaves the child's update as it is; any other change of factorization does not, for the noise
+is drawn per entry. A module with D = 0 (a fresh LoRA, B = 0) has no scale to measure a change by:
+it stays as it is, and alive.
+
+The operators are `full_gaussian`, `layer_selective_gaussian` and `neftune`.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.files.adapter import Slot
+from lora_evo.linalg.noise import stream, uniform
+from lora_evo.linalg.thin import prepared
+from lora_evo.linalg.updates import singular_values
+from lora_evo.operators.measured import SlotChild, finished, unchanged
+from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength, units_of
+from lora_evo.operators.step import solve_step
+
+
+def full_gaussian(request: Request) -> Recipe:
+    """Add Gaussian noise to both factors of every module.
+
+        A' = A + e rms(A) E,    B' = B + e rms(B) F,    E, F ~ N(0, 1) per entry,
+
+    with e solved for per module so that |D' - D| = strength * |D|. It is the full-tensor adaptive
+    noise of PopuLoRA (arXiv 2605.16727), whose step is e itself and whose change therefore grows
+    with the rank. Factorization: the child's update depends on how the parent's is split into
+    factors, except for a common rescaling (c B, A / c). A module with D = 0 stays as it is.
+    """
+    strength = checked_strength(request, "full_gaussian")
+    return lambda path, slots: with_gaussian_noise(path, slots[0], request.seed, strength)
+
+
+def layer_selective_gaussian(request: Request) -> Recipe:
+    """Add Gaussian noise to a share of the modules; the others stay exactly the parent's.
+
+    The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units, rounded and
+    at least one, are chosen without replacement: those with the smallest of one uniform draw per
+    unit, keyed by the seed and the unit. A unit is one module (`level=module`), all modules of one
+    block, such as the attention of a layer (`level=block`), or of one numbered layer
+    (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed.
+
+    The strength is the relative change |D' - D| / |D| of every *chosen* module; that of the whole
+    adapter is smaller, by the square root of the share of its squared norm that was chosen, and is
+    in the child's lineage. Factorization: as `full_gaussian`.
+    """
+    strength = checked_strength(request, "layer_selective_gaussian")
+    share = checked_number(request, "share", 0.0, 1.0)
+    if share == 0.0:
+        raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
+    units = units_of(request)
+    chosen = choose(sorted(set(units.values())), share, request.seed)
+    return lambda path, slots: with_gaussian_noise(
+        path, slots[0], request.seed, strength if units[path] in chosen else 0.0
+    )
+
+
+def neftune(request: Request) -> Recipe:
+    """Add uniform noise to A alone.
+
+        A' = A + e rms(A) E,    E ~ U(-1, 1) per entry,    B' = B,
+
+    after the embedding noise of NEFTune (Jain et al. 2023, arXiv 2310.05914), moved from embeddings
+    to the factor that reads the input. D' - D = e s rms(A) B E is linear in e, which is solved for
+    so that |D' - D| = strength * |D|. (NEFTune's own amplitude, a number over the square root of
+    the size, changes a usual LoRA by more than its whole norm.) B and with it the column space of D
+    stay. Factorization: as `full_gaussian`. A module with D = 0 stays as it is.
+    """
+    strength = checked_strength(request, "neftune")
+
+    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        drawn = stream(request.seed, path, "A").random(slots[0].A.shape, dtype=np.float32)
+        return with_noise(slots[0], strength, torch.from_numpy(drawn).mul_(2).sub_(1), None)
+
+    return recipe
+
+
+def with_gaussian_noise(path: str, slot: Slot, seed: int, strength: float) -> SlotChild:
+    """Return the module with noise on both factors; a copy at strength 0."""
+    toward_a, toward_b = (
+        torch.from_numpy(stream(seed, path, name).standard_normal(factor.shape, dtype=np.float32))
+        for name, factor in (("A", slot.A), ("B", slot.B))
+    )
+    return with_noise(slot, strength, toward_a, toward_b)
+
+
+def choose(units: Sequence[str], share: float, seed: int) -> frozenset[str]:
+    """round(share * number), at least one, of the units, in any order the same ones."""
+    count = max(1, round(share * len(units)))
+    drawn = sorted((uniform(seed, unit, "chosen"), unit) for unit in units)
+    return frozenset(unit for _, unit in drawn[:count])
+
+
+def with_noise(
+    slot: Slot, target: float, toward_a: torch.Tensor, toward_b: torch.Tensor | None
+) -> SlotChild:
+    """Return the module after a step along `toward_a` [r, in] and `toward_b` [out, r] (None: B
+    stays).
+
+    Both are of unit size per entry; `target` is the relative change of the update; 0 is a copy.
+    """
+    norm = float(torch.linalg.vector_norm(singular_values(slot)))
+    if target == 0.0 or norm == 0.0:
+        return unchanged(slot)
+    a, b = prepared(slot.A), prepared(slot.B)
+    size_a, size_b = _root_mean_square(a), _root_mean_square(b)
+    # Unless the factors are finer, or their squares would leave the range of float32.
+    fine = torch.float64 in (a.dtype, b.dtype)
+    extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
+    precision = torch.float64 if fine or extreme else torch.float32
+    a, b = a.to(precision), b.to(precision)
+    e = toward_a.to(precision) * size_a
+    squared = [float(((b.T @ b).double() * (e @ e.T).double()).sum()), 0.0, 0.0]
+    f = None
+    if toward_b is not None:
+        f = toward_b.to(precision) * size_b
+        squared = _polynomial(a, b, e, f)
+
+    def change(step: float) -> float:
+        total = squared[0] + step * (squared[1] + step * squared[2])
+        return step * abs(slot.scale) * math.sqrt(max(total, 0.0)) / norm
+
+    step = solve_step(change, target)
+    b = slot.B if f is None else torch.add(b, f, alpha=step)
+    grown = Slot(torch.add(a, e, alpha=step), b, slot.scale)
+    return finished(grown, singular_values(grown), change(step), norm)
+
+
+def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tensor) -> list[float]:
+    """Coefficients of |B E + F A + step F E|^2 in step."""
+    bb, bf, ff = (b.T @ b).double(), (b.T @ f).double(), (f.T @ f).double()
+    aa, ae, ee = (a @ a.T).double(), (a @ e.T).double(), (e @ e.T).double()
+    return [
+        float((bb * ee).sum() + (ff * aa).sum() + 2 * (bf * ae.T).sum()),
+        2 * float((bf * ee).sum() + (ff * ae).sum()),
+        float((ff * ee).sum()),
+    ]
+
+
+def _root_mean_square(factor: torch.Tensor) -> float:
+    norm = torch.linalg.vector_norm(factor, dtype=torch.float64)
+    return float(norm) / math.sqrt(factor.numel())

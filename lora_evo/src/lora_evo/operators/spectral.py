@@ -1,0 +1,283 @@
+"""Mutations of the singular components of an update: turned, rescaled, or masked.
+
+The operators are `svd_structured`, `subspace_rotation` and `component_masking`.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.files.adapter import Slot
+from lora_evo.linalg.noise import stream
+from lora_evo.linalg.thin import Thin, prepared, thin
+from lora_evo.linalg.updates import NEGLIGIBLE
+from lora_evo.operators.measured import SlotChild, finished, unchanged
+from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength
+from lora_evo.operators.step import solve_step
+
+# Draws of one seed that are tried until one of them can change a module enough.
+DRAWS = 64
+# No singular value grows or shrinks by more than this in one mutation.
+LARGEST_GROWTH = 8.0
+_PROBE = 257
+
+
+def svd_structured(request: Request) -> Recipe:
+    """Turn both singular bases and rescale the singular values.
+
+    With D = s*B*A = U S V^T over its k non-zero singular values, the child is
+
+        D' = U R_U(e) S exp(g(e z)) R_V(e)^T V^T,      R(e) = (I - e K / 2)^-1 (I + e K / 2),
+
+    z standard normal, g(x) = c tanh(x / c) with c = log 8, and K = (M - M^T) / sqrt(4 k) for M
+    standard normal: the Cayley transform of a skew matrix is exactly orthogonal (Cayley 1846). (The
+    first-order form I + e K of public implementations is not, and grows with the rank.) K_V has the
+    sign by which both rotations add up. The step e is solved for so that |D' - D| = strength * |D|
+    (Frobenius), whatever the rank; a draw that cannot reach it is followed by the next one. This is
+    the "SVD-structured" spectral mutation of PopuLoRA (arXiv 2605.16727). `rotation` weighs the
+    turning.
+
+    Factorization: B' = U R_U E U^T B and A' = A V E R_V^T V^T with E = exp(g / 2), which multiply
+    to D', become B and A as e goes to 0, and commute with any change of factorization (B G, G^-1
+    A): the balance of norms between A and B is the parent's. Signs of singular vectors are fixed by
+    a probe, so that the child's update depends on the parent's update alone (as long as its
+    singular values differ). A module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
+    """
+    strength = checked_strength(request, "svd_structured")
+    rotation = checked_number(request, "rotation", 0.0, 100.0)
+    return lambda path, slots: turned(
+        path, slots[0], request.seed, strength, rotation, rescaling=1.0
+    )
+
+
+def subspace_rotation(request: Request) -> Recipe:
+    """Turn both singular bases within their spaces; the spectrum stays.
+
+    With D = s*B*A = U S V^T over its k non-zero singular values, the child is
+
+        D' = U R_U(e) S R_V(e)^T V^T,      R(e) = (I - e K / 2)^-1 (I + e K / 2),
+
+    the rotations of `svd_structured` alone, so D' has the singular values of D, and its column and
+    row space: the rotation of subspaces named by PopuLoRA (arXiv 2605.16727). The step e is solved
+    for so that |D' - D| = strength * |D|. A rotation changes D by at most 2 |D|, but some draws, at
+    odd or small k, turn back before they reach the target; then the next draw of the same seed is
+    taken. A module that none of them can change enough is refused by name, and so is an update of
+    rank 1, which has nothing to turn.
+
+    Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
+    """
+    strength = checked_strength(request, "subspace_rotation")
+    return lambda path, slots: turned(
+        path, slots[0], request.seed, strength, rotation=1.0, rescaling=0.0
+    )
+
+
+def component_masking(request: Request) -> Recipe:
+    """Mask singular components, small ones more often, and start them afresh.
+
+    With D = s*B*A = sum_j S_j u_j v_j^T, components are drawn without replacement, each draw with
+    chances in proportion to S_j^-tail (`tail=0`: all alike; an exponential race, Efraimidis &
+    Spirakis 2006). In the order drawn, a component is masked when its square still fits into what
+    is left of (strength * |D|)^2; the first that does not fit is shrunk, at the end, by the square
+    root of the rest. So |D' - D| = strength * |D| exactly. Component masking of PopuLoRA (arXiv
+    2605.16727), which draws all components alike.
+
+    Masking both factors would kill the rank: neither would ever see a gradient again. Here a masked
+    component gives its place to a fresh random row of A, as long as the others, with a column of
+    zeros in B, as LoRA begins: the next training step moves it.
+
+    Factorization: the child's update depends on the parent's alone (as long as its singular values
+    differ), and its factors are written by component, A' = rho V^T with rho = |A| / sqrt(r), B' = U
+    S' / (s rho): |A| stays, and B carries the spectrum. A module with D = 0 stays as it is, and
+    alive.
+    """
+    strength = checked_strength(request, "component_masking")
+    tail = checked_number(request, "tail", 0.0, 10.0)
+    return lambda path, slots: _mask(path, slots[0], request.seed, strength, tail)
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """B = Q_B R_B, A^T = Q_A R_A and R_B R_A^T = u diag(values) v^T.
+
+    The sign of each pair of singular vectors is fixed by a probe vector, so that it depends on D
+    alone (as long as the values differ).
+    """
+
+    left: Thin
+    """Of B."""
+    right: Thin
+    """Of A^T."""
+    u: torch.Tensor
+    """[min(out, r)]^2, orthogonal, float64."""
+    v: torch.Tensor
+    """[min(in, r)]^2, orthogonal, float64."""
+    values: torch.Tensor
+    """The singular values of B A, largest first."""
+    scale: float
+
+    @property
+    def size(self) -> float:
+        """Frobenius norm of B A."""
+        return float(torch.linalg.vector_norm(self.values))
+
+    @property
+    def alive(self) -> torch.Tensor:
+        """Which values count as a rank: above a millionth of the largest [k], bool."""
+        return (self.values > 0) & (self.values > NEGLIGIBLE * self.values[0])
+
+    def child(self, slot: Slot, change: float, values: torch.Tensor) -> SlotChild:
+        """Return the finished module `slot`, whose B A has the singular values `values` (any
+        order)."""
+        spectrum = torch.sort(values, descending=True).values * self.scale
+        return finished(slot, spectrum, change, self.size * self.scale)
+
+
+def components(slot: Slot, seed: int, path: str) -> Components:
+    """Split a module into its singular components."""
+    left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
+    u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
+    # A short stretch of noise, repeated, is as good a probe as any and cheaper to draw.
+    stretch = stream(seed, path, "sign").standard_normal(_PROBE)
+    probe = torch.from_numpy(np.resize(stretch, len(left.factor)))
+    signs = torch.where(left.seen_from(probe) @ u < 0, -1.0, 1.0).double()
+    v = vt.T.clone()
+    paired = len(values)
+    v[:, :paired] *= signs[:paired]
+    return Components(left, right, u * signs, v, values, slot.scale)
+
+
+class Turns:
+    """R_U(e) S exp(g(e z)) R_V(e)^T, as in `svd_structured`, for e the step asked for last.
+
+    K_V is taken with the sign by which both rotations add up, <K_U S, S K_V> <= 0: turned alike, U
+    and V would carry equal values back to where they were.
+    """
+
+    def __init__(self, shares: torch.Tensor, z: torch.Tensor, skews: torch.Tensor) -> None:
+        """`shares` [k]: singular values of norm 1; z [k]; both skew matrices [2, k, k]."""
+        skew_u, skew_v = skews
+        spread = (skew_u * shares, shares[:, None] * skew_v)
+        if float((spread[0] * spread[1]).sum()) > 0:
+            skew_v, spread = -skew_v, (spread[0], -spread[1])
+        self._shares, self._z = shares, z
+        self._skews = torch.stack((skew_u, skew_v))
+        first_order = spread[0] - spread[1] + torch.diag(shares * z)
+        self.slope = float(torch.linalg.matrix_norm(first_order))
+
+    def change(self, step: float) -> float:
+        """|R_U S exp(g) R_V^T - S|, in units of |S|; its derivative at 0 is `slope`."""
+        self.turn_u, self.turn_v = cayley(step * self._skews)
+        most = math.log(LARGEST_GROWTH)
+        self.growth = torch.exp(most * torch.tanh((step / most) * self._z))
+        moved = (self.turn_u * (self._shares * self.growth)) @ self.turn_v.T
+        moved.diagonal().sub_(self._shares)
+        self.moved = float(torch.linalg.matrix_norm(moved))
+        return self.moved
+
+
+def turned(
+    path: str, slot: Slot, seed: int, target: float, rotation: float, rescaling: float
+) -> SlotChild:
+    """Return the module after turns and growth that change its update by `target`, relative to its
+    size.
+
+    `rotation` and `rescaling` weigh K and z. Only components that are alive take part, so that the
+    column and row space stay. A draw that turns back before it reaches the target makes way for
+    the next one of the same seed. A module with D = 0 stays as it is. Raises `LoraEvoError` where
+    no draw reaches the target.
+    """
+    parts = components(slot, seed, path)
+    if target == 0.0 or parts.size == 0.0:
+        return unchanged(slot)
+    rank = int(parts.alive.sum())
+    if rank == 1 and rescaling == 0.0:
+        raise LoraEvoError(
+            f"the update of {path} has rank 1: there is nothing to turn within one direction; "
+            "use svd_structured or full_gaussian"
+        )
+    shares = parts.values[:rank] / parts.size
+    for draw in range(DRAWS):
+        noise = stream(seed, path, "turns", str(draw))
+        z = rescaling * torch.from_numpy(noise.standard_normal(rank))
+        drawn = torch.from_numpy(noise.standard_normal((2, rank, rank)))
+        # Rows of expected length rotation / sqrt(2), whatever the rank.
+        turns = Turns(shares, z, (drawn - drawn.mT) * (rotation / (4 * rank) ** 0.5))
+        try:
+            solve_step(turns.change, target, turns.slope)
+        except LoraEvoError:
+            continue
+        half = turns.growth.sqrt()
+        b = parts.left.turned(_conjugated(parts.u, turns.turn_u * half))
+        a = parts.right.turned(_conjugated(parts.v, turns.turn_v * half)).T
+        values = parts.values.clone()
+        values[:rank] *= turns.growth
+        return parts.child(Slot(a, b, slot.scale), turns.moved, values)
+    raise LoraEvoError(
+        f"none of {DRAWS} draws changes the update of {path} (rank {rank}) by {target:g} of its "
+        "size; ask for a smaller strength, or use full_gaussian"
+    )
+
+
+def _conjugated(basis: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
+    """u W u^T for W = `small` [k, k] on the first k columns of `basis` [n, n]; the others rest."""
+    result = basis.clone()
+    result[:, : len(small)] = basis[:, : len(small)] @ small
+    return result.mm(basis.T)
+
+
+def cayley(skew: torch.Tensor) -> torch.Tensor:
+    """(I - K/2)^-1 (I + K/2): orthogonal for skew-symmetric K [..., n, n] (Cayley 1846)."""
+    eye = torch.eye(skew.shape[-1], dtype=skew.dtype)
+    half = skew / 2
+    result: torch.Tensor = torch.linalg.solve(eye - half, eye + half)
+    return result
+
+
+def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> SlotChild:
+    parts = components(slot, seed, path)
+    if strength == 0.0 or parts.size == 0.0:
+        return unchanged(slot)
+    values = parts.values / parts.size
+    draws = torch.from_numpy(stream(seed, path, "S").standard_exponential(len(values)))
+    kept, masked = masked_values(values, draws, strength, tail)
+    length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
+    a = parts.right.spread(parts.v * length)
+    b = parts.left.spread(parts.u[:, : len(kept)] * (kept * (parts.size / length)))
+    # Zeros where a side of the module is narrower than its rank.
+    a, b = (pad(side, (0, slot.rank - side.shape[1])) for side in (a, b))
+    a = a.T
+    # The columns of B there are zero already. Where the input is narrower than the rank, the rows
+    # of A beyond it start afresh as well.
+    for row in (*masked.nonzero().flatten().tolist(), *range(len(parts.v), slot.rank)):
+        drawn = torch.from_numpy(stream(seed, path, "fresh", str(row)).standard_normal(a.shape[1]))
+        a[row] = drawn * (length / float(torch.linalg.vector_norm(drawn)))
+    change = float(torch.linalg.vector_norm(kept - values))
+    return parts.child(Slot(a, b, slot.scale), change, kept * parts.size)
+
+
+def masked_values(
+    values: torch.Tensor, draws: torch.Tensor, strength: float, tail: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the values left over and which are masked.
+
+    `values` [k] have norm 1, largest first; `draws` [k] are standard exponential.
+    """
+    kept, masked = values.clone(), torch.zeros(len(values), dtype=torch.bool)
+    alive = values > NEGLIGIBLE * values[0]
+    race = torch.where(alive, draws * (values / values[0]) ** tail, math.inf)
+    left, shrunk = strength**2, -1
+    for index in torch.argsort(race, stable=True)[: int(alive.sum())].tolist():
+        energy = float(values[index]) ** 2
+        if energy <= left:
+            left -= energy
+            kept[index], masked[index] = 0.0, True
+        elif shrunk < 0:
+            shrunk = index
+    if shrunk >= 0:  # Otherwise all fitted: the strength is 1 but for rounding.
+        kept[shrunk] -= math.sqrt(left)
+    return kept, masked

@@ -1,0 +1,159 @@
+"""Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
+
+`checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
+files, the members' counters and the lengths that the run's row files had. It is written under a
+temporary name and renamed, so what has the final name is whole.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lora_evo import appearing, save_adapter, sweep
+from selfplay.directory import METRICS, ROW_FILES, TASKS, size, truncate
+from selfplay.errors import RunDirectoryError
+from selfplay.population import role_of
+from selfplay.rows import TaskRow, read_rows
+from selfplay.run import Run
+
+FORMAT = 2
+_LEARNER, _STATE = "learner.safetensors", "state.json"
+
+
+def save_checkpoint(run: Run) -> None:
+    """Write the members' adapters and `checkpoints/step-N`; drop the oldest checkpoints.
+
+    The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
+    step again.
+    """
+    target = run.directory / "checkpoints" / f"step-{run.step}"
+    target.parent.mkdir(exist_ok=True)
+    tensors, values = run.population.state_dict()
+    state = {
+        "format": FORMAT,
+        "step": run.step,
+        "born": run.born,
+        "learner": values,
+        "lengths": {name: size(run.directory / name) for name in ROW_FILES},
+    }
+    with appearing(target) as draft:
+        draft.mkdir()
+        _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
+        (draft / _STATE).write_text(json.dumps(state, indent=1))
+        if run.league is not None:
+            run.league.copy_to(draft / "league")
+        for member in run.population.members:
+            write_member(run, member)
+        shutil.rmtree(target, ignore_errors=True)
+    _drop_oldest(run)
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """Return the newest checkpoint of a run; None where it died before its first."""
+    home = directory / "checkpoints"
+    steps = _steps(home) if home.is_dir() else []
+    if not steps and size(directory / METRICS):
+        raise RunDirectoryError(
+            f"{directory} has steps in {METRICS} but no checkpoint to continue from; start another "
+            "run with `selfplay train`"
+        )
+    return home / f"step-{steps[-1]}" if steps else None
+
+
+def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
+    """Bring the run's files back to the checkpoint's moment; return its plain state."""
+    state = _read_state(checkpoint)
+    step, born = state["step"], state["born"]
+    for name, length in state["lengths"].items():
+        truncate(directory / name, length)
+    league = checkpoint / "league"
+    if league.is_dir():
+        shutil.rmtree(directory / "league", ignore_errors=True)
+        shutil.copytree(league, directory / "league")
+    for path in _children(directory / "members"):
+        if path.name[1:].isdigit() and int(path.name[1:]) >= born.get(role_of(path.name), 1):
+            shutil.rmtree(path)
+    for path in _children(directory / "ancestors"):
+        if path.name[0] != "." and int(path.name.partition("@")[2]) > step:
+            shutil.rmtree(path)
+    for folder in (directory, *(directory / n for n in ("members", "ancestors", "checkpoints"))):
+        sweep(folder)
+        for path in folder.glob(".*.part"):  # those of lora_evo's children
+            shutil.rmtree(path)
+    return state
+
+
+def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
+    """Bring the open run to the checkpoint's moment."""
+    try:
+        tensors = load_file(checkpoint / _LEARNER)
+        run.population.load_state_dict(tensors, state["learner"])
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{checkpoint / _LEARNER} is damaged or of another run ({error}); remove {checkpoint} "
+            "to continue from the one before it"
+        ) from error
+    run.step = state["step"]
+    run.born = dict(state["born"])
+    for member in run.population.members:
+        write_member(run, member)
+    _drop_oldest(run)
+    for row in read_rows(run.directory / TASKS, TaskRow):
+        if row.accepted:
+            if row.metrics is not None:
+                run.structures.add(row.metrics["structure"])
+            if row.kind != "code_f":
+                run.buffer.add(row.task())
+
+
+def _read_state(checkpoint: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / _STATE).read_text())
+        found = state["format"]
+        plain = {"step": state["step"], **state["lengths"], **state["born"]}
+        for name, value in plain.items():
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{name} is {value!r}; expected a whole number")
+        if not isinstance(state["learner"], dict):
+            raise TypeError("learner is not a section")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            f"{checkpoint / _STATE} is damaged ({error}); remove {checkpoint} to go on from the "
+            "one before it"
+        ) from error
+    if found != FORMAT:
+        raise RunDirectoryError(f"{checkpoint} has format {found}, this version reads {FORMAT}")
+    return state
+
+
+def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        # The library wraps what the system said, a full disk for one, in an error of its own.
+        raise OSError(f"cannot write {path}: {error}") from error
+
+
+def write_member(run: Run, member: str) -> None:
+    """Write a member's adapter to `members/<id>`; the lineage of a child stays in place."""
+    save_adapter(run.population.export(member), run.directory / "members" / member, overwrite=True)
+
+
+def _drop_oldest(run: Run) -> None:
+    home = run.directory / "checkpoints"
+    for old in _steps(home)[: -run.config.keep_checkpoints]:
+        shutil.rmtree(home / f"step-{old}")
+
+
+def _steps(home: Path) -> list[int]:
+    names = [p.name.removeprefix("step-") for p in home.glob("step-*") if p.is_dir()]
+    return sorted(int(n) for n in names if n.isdigit())
+
+
+def _children(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []

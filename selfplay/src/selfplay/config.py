@@ -1,0 +1,365 @@
+"""What a run depends on: typed sections, each field with its sentence."""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from league import LeagueConfig
+from selfplay.errors import ConfigError
+from selfplay.settings import (
+    AtLeastOne,
+    Count,
+    NotNegative,
+    Positive,
+    Share,
+    one_of,
+    override,
+    read_preset,
+    read_settings,
+)
+
+Kind = Literal["code_o", "code_i", "code_f"]
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """What is sampled in a step."""
+
+    proposals: AtLeastOne = 8
+    """Proposals of each task kind that a teacher makes in a step."""
+    num_generations: AtLeastOne = 6
+    """Attempts of the matched student at each valid task."""
+    kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = ("code_o", "code_i", "code_f")
+    """Task kinds in play."""
+    temperature: Positive = 1.0
+    """Sampling temperature of proposals and attempts."""
+    max_prompt_length: AtLeastOne | None = None
+    """Longest prompt, in tokens; a task that needs a longer one is refused as `too_long`. Null:
+    what a completion leaves of the context."""
+    max_proposal_length: AtLeastOne = 128
+    """Longest proposal, in tokens."""
+    max_completion_length: AtLeastOne = 128
+    """Longest attempt, in tokens."""
+    num_references: AtLeastOne = 1
+    """Reference tasks shown to a teacher (the nano template shows one)."""
+    seed_tasks: AtLeastOne = 64
+    """Reference tasks that a run starts from."""
+    buffer_tasks: AtLeastOne = 512
+    """Newest accepted tasks that references are drawn from."""
+    seed_share: Share = 0.0
+    """Share of references drawn from the tasks that the run started from: they hold back drift."""
+    max_rows: AtLeastOne = 128
+    """Rows decoded together; changes speed and memory."""
+    merge_rows: Count = 64
+    """Rows from which on a member samples through merged weights; 0 for never."""
+    by_member: bool = False
+    """Keep members' rows in batches of their own, as runs with --workers do: slower with few rows a
+    member, and no bit of a sample depends on the others."""
+
+    @property
+    def prompt_seams(self) -> int:
+        """Tokens that a prompt of several tasks may have more than the sum of their lengths."""
+        return 16 * (self.num_references - 1)
+
+
+@dataclass(frozen=True)
+class VLLMConfig:
+    """The engine of `engine: vllm`; names as in vLLM."""
+
+    gpu_memory_utilization: Annotated[float, Meta(gt=0, le=1)] = 0.45
+    """Share of the GPU's memory for vLLM's weights and cache; the learner needs the rest."""
+    max_model_len: AtLeastOne | None = None
+    """Longest prompt and completion together, in tokens; null: from the lengths of rollout."""
+    enforce_eager: bool = False
+    """Do without CUDA graphs: slower, a shorter start, less memory."""
+    kv_cache_memory_bytes: AtLeastOne | None = None
+    """Memory of the cache; null: what the share leaves, on a CPU 1 GiB."""
+    sleep: bool = True
+    """Give the cache's memory to the learner between sampling and sampling; nothing on a CPU."""
+
+
+@dataclass(frozen=True)
+class EvolutionConfig:
+    """Replacement of the weakest members."""
+
+    evolve_every: Count = 10
+    """Steps between two replacements; 0 switches evolution off."""
+    replaced_fraction: Share = 0.25
+    """Share of each role that is replaced (the paper's gamma), at least one member."""
+    mutation: str = "svd_structured"
+    """Operator that makes a child of one parent."""
+    crossover: str = "slot_swap"
+    """Operator that makes a child of two parents."""
+    crossover_share: Share = 0.5
+    """Probability of a crossover where the role has two parents to choose from."""
+    strength: NotNegative = 0.15
+    """Relative change of the update that a mutation aims at."""
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """Limits of the sandbox that verifies proposals and answers."""
+
+    workers: AtLeastOne = 2
+    """Programs that run at the same time."""
+    wall_s: Positive = 5.0
+    """Seconds of wall time per program; more than cpu_s: a busy machine takes longer."""
+    cpu_s: Positive = 2.0
+    """Seconds of processor time per program."""
+    memory_mb: AtLeastOne = 256
+    """Megabytes per program."""
+    runs: Annotated[int, Meta(ge=2)] = 2
+    """Executions that must agree before a task is accepted: two show what is not deterministic."""
+
+
+NANO = ("nano_code_o", "nano_code_i", "nano_code_f")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Measurements on tasks that never change while the run's own tasks do."""
+
+    eval_every: Count = 20
+    """Steps between two measurements of every living member; 0 switches them off."""
+    held_out: tuple[str, ...] = NANO
+    """Where held-out tasks come from: `evals` benchmarks made of tasks, or files of tasks."""
+    tasks: AtLeastOne = 240
+    """Held-out tasks, spread evenly over kinds and levels."""
+    samples: AtLeastOne = 3
+    """Attempts at each held-out task, with the same seeds at every measurement."""
+    temperature: Positive = 1.0
+    """Sampling temperature of these attempts."""
+    proposals: AtLeastOne = 16
+    """Proposals of each kind that a teacher writes at a measurement, after references that never
+    change."""
+    attempts: AtLeastOne = 4
+    """Attempts of the frozen base at each valid one of them."""
+    same_tasks: Count = 4
+    """Tasks of each match that the frozen base attempts too, in every step; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudentRewards:
+    """The three values a student's answer can earn."""
+
+    right: float = 1.0
+    """Reward of a correct and well-formed answer (scaled by its score for partial credit)."""
+    wrong: float = -0.5
+    """Reward of a well-formed answer that is not correct."""
+    ill_formed: float = -1.0
+    """Reward of a text from which no answer can be read."""
+
+
+TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+Decay = Annotated[float, Meta(ge=0, lt=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerConfig:
+    """Adapters, optimiser and loss of the joint learner; names as in TRL and PEFT."""
+
+    r: AtLeastOne = 8
+    """Rank of the adapters."""
+    lora_alpha: Positive = 16.0
+    """Scale of the adapters: the update is lora_alpha / r times B A."""
+    target_modules: tuple[str, ...] = TARGET_MODULES
+    """Names of the linear layers that carry adapters."""
+    learning_rate: NotNegative = 1e-5
+    """AdamW step size."""
+    teacher_learning_rate: NotNegative | None = None
+    """AdamW step size of teachers where it differs; null: the same."""
+    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
+    min_lr_rate: Share = 0.0
+    """Share of the learning rate at the last step of a linear or cosine schedule."""
+    warmup_steps: Count = 0
+    """Steps over which the learning rate rises from 0 first."""
+    adam_beta1: Decay = 0.9
+    """AdamW decay of the gradient's moving average."""
+    adam_beta2: Decay = 0.999
+    """AdamW decay of the squared gradient's moving average."""
+    adam_epsilon: Positive = 1e-8
+    """AdamW constant in the denominator."""
+    weight_decay: NotNegative = 0.0
+    """AdamW decoupled weight decay."""
+    max_grad_norm: float = 1.0
+    """A member's gradient longer than this is scaled down to it; 0 or less: never."""
+    epsilon: Decay = 0.2
+    """Lower clip range of the policy ratio."""
+    epsilon_high: NotNegative = 0.2
+    """Upper clip range of the policy ratio (DAPO uses 0.28)."""
+    num_iterations: AtLeastOne = 1
+    """Optimiser steps per batch of samples."""
+    loss_type: Literal["grpo", "dapo", "bnpo", "dr_grpo"] = "grpo"
+    """Averaging per member: grpo (sequences), dapo or bnpo (tokens), dr_grpo (constant length)."""
+    max_completion_length: AtLeastOne = 256
+    """Divisor of dr_grpo; in a run it is rollout.max_completion_length."""
+    importance_sampling_correction: bool = True
+    """Weigh tokens by pi(learner) / pi(sampler), truncated from above."""
+    importance_sampling_clip_max: Positive = 2.0
+    """Largest importance weight."""
+    mask_truncated_completions: bool = False
+    """Leave completions that ran into the length limit out of the loss."""
+    beta: NotNegative = 0.0
+    """Coefficient of the KL divergence from the frozen base (k3 estimate); 0: not computed."""
+    entropy_coef: NotNegative = 0.0
+    """Coefficient of the entropy bonus; 0: not computed."""
+    temperature: Positive = 1.0
+    """Temperature under which log-probabilities are taken; in a run it is rollout.temperature."""
+    micro_batch_tokens: AtLeastOne = 4096
+    """Padded tokens per forward pass; changes speed and memory, not the result."""
+    micro_batch_members: Count = 0
+    """Most members that share a forward pass; 0: any number. Changes speed and memory only."""
+    logits_chunk_tokens: Count = 0
+    """Tokens that go through the output layer at a time; 0: as suits the vocabulary."""
+    gradient_checkpointing: bool = False
+    """Compute each layer again in the backward pass instead of keeping its activations."""
+    optimizer_offload: bool = False
+    """Keep optimiser states, and gradients by noise group, in main memory; no use on a CPU."""
+    noise_groups: Count = 4
+    """Parts of a batch whose gradients are compared to tell signal from noise; 0: not measured."""
+
+    @property
+    def regularises(self) -> bool:
+        """Whether tokens without advantage have a gradient, too."""
+        return self.beta > 0.0 or self.entropy_coef > 0.0
+
+    def learning_rate_of(self, role: str) -> float:
+        """Return the step size of a role before its schedule."""
+        if role == "teacher" and self.teacher_learning_rate is not None:
+            return self.teacher_learning_rate
+        return self.learning_rate
+
+    def schedule(self, step: int, steps: int) -> float:
+        """Return the factor of the learning rate in step 1 to `steps` of a run."""
+        if step <= self.warmup_steps:
+            return step / (self.warmup_steps + 1)
+        if self.lr_scheduler_type == "constant":
+            return 1.0
+        whole = max(1, steps - self.warmup_steps - 1)
+        done = min(1.0, (step - self.warmup_steps - 1) / whole)
+        left = (
+            1.0 - done if self.lr_scheduler_type == "linear" else (1 + math.cos(math.pi * done)) / 2
+        )
+        return self.min_lr_rate + (1.0 - self.min_lr_rate) * left
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    base: str = "nano"
+    """Base model: `nano`, a directory, or a model's name on the hub."""
+    template: Literal["nano", "azr", "azr-chat"] = "nano"
+    """Prompt template: `nano`, `azr` (plain frame) or `azr-chat` (the model's chat template)."""
+    warm_start: str | None = None
+    """Adapter that every member starts from, such as `selfplay sft` makes; null: fresh ones."""
+    mode: Literal["populora", "azr"] = "populora"
+    """`populora`, or `azr`: one adapter in both roles with AZR's reward."""
+    engine: Literal["hf", "vllm"] = "hf"
+    """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/vllm.md)."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or `auto`."""
+    threads: Count = 0
+    """Torch's threads on the CPU; 0 leaves its own choice. Equal numbers give equal bytes."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number type of the frozen base: `float32`, `bfloat16` or `float16`."""
+    teachers: AtLeastOne = 2
+    """Members that propose tasks."""
+    students: AtLeastOne = 2
+    """Members that solve tasks."""
+    steps: AtLeastOne = 40
+    """Steps of the run."""
+    seed: Count = 0
+    """Seed of every random choice."""
+    save_every: AtLeastOne = 1
+    """Steps between two checkpoints."""
+    keep_checkpoints: AtLeastOne = 2
+    """Newest checkpoints that stay on disk."""
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    """Trackers that every step is logged to, as in TRL (see docs/trackers.md)."""
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    vllm: VLLMConfig = field(default_factory=VLLMConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    reward: StudentRewards = field(default_factory=StudentRewards)
+    league: LeagueConfig = field(default_factory=LeagueConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+
+    def __post_init__(self) -> None:
+        if len(set(self.rollout.kinds)) < len(self.rollout.kinds):
+            raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(self.rollout.kinds)}")
+        if self.learner.noise_groups == 1:
+            raise ConfigError("learner.noise_groups is 1; expected 0 or at least 2")
+        if self.league.anchor_share:
+            raise ConfigError(
+                f"league.anchor_share is {self.league.anchor_share}; expected 0: a run keeps no "
+                "weights of frozen members to play against"
+            )
+        for kind in ("mutation", "crossover"):
+            name = getattr(self.evolution, kind)
+            if name != getattr(EvolutionConfig, kind):
+                _refuse_unknown_operator(kind, name)
+        learner = replace(
+            self.learner,
+            temperature=self.rollout.temperature,
+            max_completion_length=self.rollout.max_completion_length,
+        )
+        object.__setattr__(self, "learner", learner)
+
+    @property
+    def longest_completion(self) -> int:
+        """Tokens of the longest text that a member of this run writes."""
+        return max(self.rollout.max_proposal_length, self.rollout.max_completion_length)
+
+    @property
+    def longest_sample(self) -> int | None:
+        """Tokens of the longest prompt and completion; None where only the context is a bound."""
+        longest = self.rollout.max_prompt_length
+        if longest is None:
+            return None
+        return longest + self.rollout.prompt_seams + self.longest_completion
+
+
+def _refuse_unknown_operator(kind: str, name: str) -> None:
+    """Ask lora_evo, which brings torch: a report on a run of the defaults does without."""
+    from lora_evo import OPERATORS
+
+    known = [operator.name for operator in OPERATORS.values() if operator.kind == kind]
+    if name not in known:
+        raise ConfigError(f"evolution.{kind} is {name!r}; {one_of(name, known)}")
+
+
+def read_config(data: object) -> Config:
+    """Build a run's configuration from nested plain values; unknown keys are an error."""
+    return read_settings(data, Config)
+
+
+def load_preset(name: str, *assignments: str) -> Config:
+    """Return a preset's configuration with assignments such as `learner.r=16` on top."""
+    data = read_preset(name)
+    for assignment in assignments:
+        override(data, assignment)
+    return read_config(data)
+
+
+def config_text(config: Config) -> str:
+    """Return the configuration as YAML that `read_config` takes back."""
+    return yaml.safe_dump(msgspec.to_builtins(asdict(config)), sort_keys=False)
+
+
+def cut_by_member(config: Config) -> Config:
+    """Return the configuration with which any number of workers gives the same bytes.
+
+    Each member's rows are sampled and learned from in batches of their own.
+    """
+    return replace(
+        config,
+        learner=replace(config.learner, micro_batch_members=1),
+        rollout=replace(config.rollout, by_member=True),
+    )

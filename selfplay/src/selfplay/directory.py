@@ -1,0 +1,110 @@
+"""The files of a run: where they are, and how they are written so that no crash can tear them."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import yaml
+
+from lora_evo import write_text
+from selfplay.config import Config, config_text, read_config
+from selfplay.errors import RunDirectoryError
+
+CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
+LOCK = "run.lock"
+EVALS = "eval.jsonl"
+"""Measurements of living members on tasks that never change."""
+RESOURCES = "resources.jsonl"
+"""Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
+ROW_FILES = (METRICS, TASKS, RESOURCES, EVALS)
+FOLDERS = ("league", "members", "ancestors", "checkpoints")
+
+
+def create(directory: Path, config: Config) -> None:
+    """Make a new run directory with its configuration; an existing one is an error."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise RunDirectoryError(
+            f"{directory} exists and is not empty; choose another --out, or continue it with "
+            f"`selfplay resume {directory}`"
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_text(directory / CONFIG, config_text(config))
+    except OSError as error:
+        raise RunDirectoryError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def open_config(directory: Path) -> Config:
+    """Read the configuration of an existing run."""
+    path = directory / CONFIG
+    if not path.is_file():
+        raise RunDirectoryError(
+            f"{directory} is not a run directory: it has no {CONFIG}; "
+            "expected a directory that `selfplay train --out` made"
+        )
+    try:
+        data = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RunDirectoryError(f"{path} is not readable YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise RunDirectoryError(f"{path} is empty or not a mapping")
+    return read_config(data)
+
+
+def lock(directory: Path) -> IO[str]:
+    """Hold the directory for this process until the returned file is closed."""
+    file = (directory / LOCK).open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise RunDirectoryError(f"{directory} is being trained by another process") from error
+    return file
+
+
+def clear(directory: Path) -> None:
+    """Remove what a run wrote that died before its first checkpoint; nothing else is touched."""
+    for name in (*ROW_FILES, *FOLDERS):
+        path = directory / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def removed_unless_checkpointed(directory: Path) -> Iterator[None]:
+    """Remove a run that fails before its first checkpoint: it could not be resumed."""
+    try:
+        yield
+    except BaseException:
+        if not any((directory / "checkpoints").glob("step-*[0-9]")) and not size(
+            directory / METRICS
+        ):
+            clear(directory)
+            (directory / CONFIG).unlink(missing_ok=True)
+            (directory / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):
+                directory.rmdir()
+        raise
+
+
+def size(path: Path) -> int:
+    """Return the length of a file in bytes; 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def truncate(path: Path, length: int) -> None:
+    """Cut a file back to a length that it had."""
+    found = size(path)
+    if found < length:
+        raise RunDirectoryError(
+            f"{path} has {found} bytes, expected at least {length}: it was changed after the "
+            "checkpoint was made"
+        )
+    if found > length:
+        os.truncate(path, length)

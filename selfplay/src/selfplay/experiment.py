@@ -1,0 +1,409 @@
+"""Experiments: a plan of arms, controls and seeds, and the processes that make its runs.
+
+Whatever ends an experiment, the same call resumes it: finished runs are skipped, others resume from
+their newest checkpoint, and one that cannot is named while the rest goes on. Each run is a process,
+`python -m selfplay.experiment HOME FOLDER`.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from lora_evo import write_text
+from selfplay.config import Config, config_text, read_config
+from selfplay.directory import CONFIG, EVALS, FOLDERS, LOCK, METRICS, lock, open_config, size
+from selfplay.errors import ConfigError, RunDirectoryError
+from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
+
+PLAN = "plan.yaml"
+POLL_S, GRACE_S = 0.5, 20.0
+"""Seconds between two looks at the runs, and those that a run has to stop by itself."""
+MOST_STARTS = 3
+"""Starts of a run that is killed by a signal each time, before it counts as failed."""
+NICENESS = 10
+_PLANS = files("selfplay") / "plans"
+_NAME = re.compile(r"\w[\w+. -]*")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A prediction: where the mean of some arms, minus that of others, lies on some measures."""
+
+    question: str
+    measures: tuple[str, ...]
+    """Names from `findings.MEASURES`."""
+    plus: tuple[str, ...]
+    """Arms whose mean is taken."""
+    minus: tuple[str, ...] = ()
+    """Arms whose mean is subtracted."""
+    net: bool = False
+    """Take each arm minus its first control."""
+    predicted: Literal["above", "below"] = "above"
+    threshold: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment: every arm, and every control of every arm, with every seed."""
+
+    name: str
+    arms: Mapping[str, Mapping[str, Any]]
+    """What sets each arm apart, by dotted key such as `learner.learning_rate`."""
+    seeds: tuple[Count, ...]
+    question: str = ""
+    preset: str | None = "nano"
+    """Settings to start from."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Nested settings in place of a preset."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of all arms and controls, by dotted key."""
+    controls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What is changed in every arm to see it without an effect."""
+    control_seeds: tuple[Count, ...] = ()
+    """Seeds of the controls; empty: those of the arms."""
+    contrasts: tuple[tuple[str, str], ...] = ()
+    """Pairs of arms, first minus second; empty: every arm minus the first one."""
+    findings: tuple[Claim, ...] = ()
+    """Predictions that a comparison gives a verdict on."""
+
+    def run_config(self, arm: str, control: str | None, seed: int) -> Config:
+        """Return the settings of one run; raises ConfigError that names arm and control."""
+        copied = json.loads(json.dumps(self.config))  # `override` writes into it
+        data = copied if self.preset is None else read_preset(self.preset)
+        changes = [self.set, self.arms[arm], self.controls[control] if control else {}]
+        try:
+            for settings in changes:
+                for key, value in settings.items():
+                    override(data, f"{key}={json.dumps(value)}")
+            return read_config(data | {"seed": seed})
+        except ConfigError as error:
+            where = f"arm {arm!r}" + (f" with control {control!r}" if control else "")
+            raise ConfigError(f"{where}: {str(error).removeprefix('--set ')}") from error
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run: an arm, perhaps with a control, and a seed."""
+
+    arm: str
+    control: str | None
+    seed: int
+    config: Config
+
+    @property
+    def folder(self) -> Path:
+        """The run directory below that of the experiment: ARM/seed-N or ARM/CONTROL/seed-N."""
+        names = [self.arm, *([self.control] if self.control else []), f"seed-{self.seed}"]
+        return Path(*(name.replace(" ", "-") for name in names))
+
+    @property
+    def title(self) -> str:
+        """The run's name for people."""
+        return f"{self.arm}{f', {self.control}' if self.control else ''}, seed {self.seed}"
+
+    def is_finished(self, home: Path) -> bool:
+        """Return whether the run has done its last step and kept what it trained."""
+        return (home / self.folder / "checkpoints" / f"step-{self.config.steps}").is_dir()
+
+
+def plan_names() -> list[str]:
+    """Return the names of the plans that come with the package."""
+    return sorted(f.name.removesuffix(".yaml") for f in _PLANS.iterdir() if ".yaml" in f.name)
+
+
+def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
+    """Read a plan from a file or by the name of a shipped one; `a.b=c` go on top for all arms."""
+    if place in plan_names():
+        data = yaml.safe_load((_PLANS / f"{place}.yaml").read_text())
+    elif Path(place).is_file():
+        data = read_yaml(Path(place))
+    else:
+        close = get_close_matches(place, plan_names(), n=1)
+        hint = f"did you mean {close[0]}?" if close else f"shipped: {', '.join(plan_names())}"
+        raise ConfigError(f"{place} is neither a file nor a shipped plan; {hint}")
+    for assignment in assignments:
+        key, _, value = assignment.partition("=")
+        data["set"] = {**(data.get("set") or {}), key: yaml.safe_load(value)}
+    return read_plan(data, place)
+
+
+def read_plan(data: object, place: str) -> Plan:
+    """Build a plan from plain values and check the settings of every run in it.
+
+    Raises ConfigError that names the place, what was found and what was expected.
+    """
+    try:
+        plan = read_settings(data, Plan)
+        _check(plan)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    arms = list(plan.arms)
+    return replace(
+        plan,
+        question=plan.question.strip(),
+        control_seeds=plan.control_seeds or plan.seeds,
+        contrasts=plan.contrasts or tuple((arm, arms[0]) for arm in arms[1:]),
+    )
+
+
+def _check(plan: Plan) -> None:
+    from selfplay.findings import MEASURES
+
+    for name in ("name", "arms", "seeds"):
+        if not getattr(plan, name):
+            raise ConfigError(f"{name} is empty; expected name, arms and seeds")
+    arms = list(plan.arms)
+    names = [name.replace(" ", "-") for name in (*arms, *plan.controls)]
+    for name in names:
+        if not _NAME.fullmatch(name) or name.startswith("seed-") or names.count(name) > 1:
+            raise ConfigError(
+                f"arms: {name!r} cannot name a directory of its own; expected different names of "
+                "letters, digits, and + . _ - or blanks"
+            )
+    for key, seeds in (("seeds", plan.seeds), ("control_seeds", plan.control_seeds)):
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(f"{key} is {list(seeds)}; expected different whole numbers")
+    compared = [arm for pair in plan.contrasts for arm in pair]
+    compared += [arm for claim in plan.findings for arm in (*claim.plus, *claim.minus)]
+    for found, known in (
+        *((arm, arms) for arm in compared),
+        *((m, list(MEASURES)) for claim in plan.findings for m in claim.measures),
+    ):
+        if found not in known:
+            raise ConfigError(f"contrasts or findings: {found!r}; {one_of(found, known)}")
+    for arm in arms:
+        for control in (None, *plan.controls):
+            plan.run_config(arm, control, plan.seeds[0])
+
+
+def resolved(plan: Plan) -> Plan:
+    """Return the plan with all settings spelt out: presets may change between versions."""
+    first = next(iter(plan.arms))
+    shared = replace(plan, arms={first: {}}).run_config(first, None, 0)
+    config = yaml.safe_load(config_text(shared))
+    del config["seed"]
+    return replace(plan, preset=None, config=config, set={})
+
+
+def planned_runs(plan: Plan) -> list[PlannedRun]:
+    """Return all runs, one seed of all arms and controls first, so that early results compare."""
+    every = list(dict.fromkeys([*plan.seeds, *plan.control_seeds]))
+    return [
+        PlannedRun(arm, control, seed, plan.run_config(arm, control, seed))
+        for seed in every
+        for control in (None, *plan.controls)
+        for arm in plan.arms
+        if seed in (plan.control_seeds if control else plan.seeds)
+    ]
+
+
+def open_home(plan: Plan, home: Path) -> Plan:
+    """Return the plan with all settings spelt out and keep it in the directory as plan.yaml.
+
+    Raises RunDirectoryError where the directory holds another plan or other files.
+    """
+    mine, path = resolved(plan), home / PLAN
+    if path.is_file():
+        theirs = open_plan(str(path))
+        differ = [f.name for f in fields(Plan) if getattr(mine, f.name) != getattr(theirs, f.name)]
+        if differ:
+            raise RunDirectoryError(
+                f"{home} holds another plan (other {', '.join(differ)}); choose another --out, or "
+                f"resume it with `selfplay experiment {path} --out {home}`"
+            )
+        return mine
+    if home.exists() and (not home.is_dir() or any(p.name != LOCK for p in home.iterdir())):
+        raise RunDirectoryError(f"{home} is not empty and holds no {PLAN}; choose another --out")
+    home.mkdir(parents=True, exist_ok=True)
+    plain = json.loads(json.dumps(asdict(mine)))
+    write_text(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    return mine
+
+
+def run_experiment(plan: Plan, home: Path, *, workers: int = 2, quiet: bool = False) -> list[str]:
+    """Do all runs of the plan that are not done; return what failed, a line each.
+
+    Raises RunDirectoryError for a directory of another plan or one that is being worked in. On
+    KeyboardInterrupt the runs are stopped, and their checkpoints stay.
+    """
+    plan = open_home(plan, home)
+    runs = planned_runs(plan)
+    console = Console(stderr=True, quiet=quiet)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with (
+        closing(lock(home)),
+        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
+    ):
+        bar = progress.add_task("steps", total=sum(run.config.steps for run in runs))
+        runner = _Runner(home, console, deque(r for r in runs if not r.is_finished(home)))
+        try:
+            while runner.waiting or runner.going:
+                runner.step(workers)
+                progress.update(bar, completed=sum(_steps(home / run.folder) for run in runs))
+                time.sleep(POLL_S)
+        finally:
+            runner.stop()
+    return [f"{run.title}: {why}" for run, why in runner.failed.items()]
+
+
+def _steps(directory: Path) -> int:
+    with suppress(OSError):
+        return (directory / METRICS).read_bytes().count(b"\n")
+    return 0
+
+
+@dataclass
+class _Runner:
+    """The runs that wait, that go on, and that failed."""
+
+    home: Path
+    console: Console
+    waiting: deque[PlannedRun]
+    going: dict[PlannedRun, subprocess.Popen[bytes]] = field(default_factory=dict)
+    starts: dict[PlannedRun, int] = field(default_factory=dict)
+    failed: dict[PlannedRun, str] = field(default_factory=dict)
+
+    def step(self, workers: int) -> None:
+        """Take in the runs that ended and start those that there is room for."""
+        for run, process in list(self.going.items()):
+            code = process.poll()
+            if code is not None:
+                del self.going[run]
+                self._ended(run, process, code)
+        while self.waiting and len(self.going) < workers:
+            self._start(self.waiting.popleft())
+
+    def stop(self) -> None:
+        """End the runs that go on: closing their pipe stops them."""
+        for process in self.going.values():
+            assert process.stdin is not None
+            process.stdin.close()
+        for run, process in self.going.items():
+            process.wait()
+            self._log(run).unlink(missing_ok=True)
+
+    def _start(self, run: PlannedRun) -> None:
+        log = self._log(run)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as errors:
+            # Its own session: Ctrl-C at the terminal reaches this process alone.
+            self.going[run] = subprocess.Popen(
+                [sys.executable, "-m", "selfplay.experiment", str(self.home), str(run.folder)],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                start_new_session=True,
+            )
+        self.starts[run] = self.starts.get(run, 0) + 1
+
+    def _ended(self, run: PlannedRun, process: subprocess.Popen[bytes], code: int) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        log = self._log(run)
+        if code == 0 and run.is_finished(self.home):
+            log.unlink()
+            self.console.print(f"done: {run.title}")
+        elif code < 0 and self.starts[run] < MOST_STARTS:
+            self.waiting.appendleft(run)
+        else:
+            said = log.read_text(errors="replace").strip().splitlines()
+            ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            self.failed[run] = f"{said[-1] if said else ended} ({log})"
+            self.console.print(f"failed: {run.title}")
+
+    def _log(self, run: PlannedRun) -> Path:
+        return self.home / run.folder.with_name(run.folder.name + ".log")
+
+
+def prepare(run: PlannedRun, home: Path) -> bool:
+    """Return whether the run has begun and can be resumed; clear away one without any step.
+
+    Raises RunDirectoryError for a directory that holds something else.
+    """
+    directory = home / run.folder
+    if not directory.is_dir() or not any(directory.iterdir()):
+        return False
+    if any((directory / "checkpoints").glob("step-*[0-9]")):
+        if open_config(directory) != run.config:
+            raise RunDirectoryError(f"{directory / CONFIG} has other settings than the plan")
+        return True
+    known = {CONFIG, LOCK, EVALS, *FOLDERS}
+    strange = {path.name for path in directory.iterdir() if path.suffix != ".tmp"} - known
+    if strange or size(directory / METRICS):
+        raise RunDirectoryError(
+            f"{directory} has no checkpoint but other files; move it away to run it again"
+        )
+    shutil.rmtree(directory)  # killed before its first checkpoint
+    return False
+
+
+def work(home: Path, folder: str) -> None:
+    """Make or resume the planned run of that folder in this process.
+
+    Standard input is a pipe that the parent holds open and never writes to: when the parent ends,
+    however it ends, the pipe closes and the run stops, with its checkpoints kept.
+    """
+    from selfplay.progress import Progress as StepProgress
+    from selfplay.training import resume, train
+
+    threading.Thread(target=_watch_parent, daemon=True).start()
+    os.nice(NICENESS)
+    with suppress(OSError):  # Linux may weigh whole sessions against each other
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
+    plan = open_plan(str(home / PLAN))
+    run = next(r for r in planned_runs(plan) if str(r.folder) == folder)
+    directory = home / run.folder
+    _wait_until_free(directory)
+    if prepare(run, home):
+        resume(directory, StepProgress(quiet=True))
+    else:
+        train(run.config, directory, StepProgress(quiet=True))
+
+
+def _watch_parent() -> None:
+    # Not sys.stdin: its lock would be held while the interpreter ends.
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(GRACE_S)
+    os._exit(1)
+
+
+def _wait_until_free(directory: Path) -> None:
+    """Wait for a process of an earlier parent, which takes a moment to notice that it is alone."""
+    until = time.monotonic() + GRACE_S
+    while (directory / LOCK).exists():
+        try:
+            lock(directory).close()
+            return
+        except RunDirectoryError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    from selfplay.errors import one_line_errors, silence_transformers
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    with one_line_errors():
+        silence_transformers()
+        work(Path(sys.argv[1]), sys.argv[2])

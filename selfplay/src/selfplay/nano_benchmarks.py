@@ -1,0 +1,77 @@
+"""The held-out tasks of the nano model as benchmarks of `evals`, which finds them by entry point.
+
+The answer of a response is what follows its one `<|answer|>` marker. A response is ill-formed when
+the token limit cut it, when it has no or several such markers, any other marker, or nothing after
+it; it then counts as wrong.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+
+from code_verifier import Grade, Sandbox
+from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, Verdict, plain
+from selfplay import nano
+from selfplay.prompts.nano import END, parse_answer, solve_prompt
+
+MAX_TOKENS = 192
+DESCRIPTIONS = {
+    "nano_code_o": "held-out nano programs: predict the output",
+    "nano_code_i": "held-out nano programs: find an input that gives the output",
+    "nano_code_f": "held-out nano programs: write the program from three examples and a message",
+    "nano_long": "nano programs longer than any that the model was taught, all three kinds",
+}
+
+
+def load(name: str, data: Data) -> Benchmark:
+    """Load one of `DESCRIPTIONS`. Raises EvalsError for data of the user's own."""
+    if data.whole(name) is not None:
+        raise EvalsError(f"{name} comes with populab-selfplay; leave out --data")
+    questions = tuple(
+        Question(task.id, {"prompt": solve_prompt(task)}, task, level)
+        for level, task in nano.held_out_tasks(name)
+    )
+    digest = hashlib.blake2b((nano.DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
+    return Benchmark(
+        name=name,
+        description=DESCRIPTIONS[name],
+        questions=questions,
+        grade=grade,
+        recipe=plain(name, MAX_TOKENS),
+        content_hash=f"blake2b:{digest.hexdigest()}",
+        sorted=True,
+    )
+
+
+nano_code_o = partial(load, "nano_code_o")
+nano_code_i = partial(load, "nano_code_i")
+nano_code_f = partial(load, "nano_code_f")
+nano_long = partial(load, "nano_long")
+
+
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+    """Grade responses in order; those of ill form are not run."""
+    answers = [_answer(question, sample) for question, sample in pairs]
+    with Sandbox(how.workers, allow_weak=how.allow_weak) as sandbox:
+        grades = sandbox.grade_many(
+            (question.problem, answer)
+            for (question, _), answer in zip(pairs, answers, strict=True)
+            if answer is not None
+        )
+        for (question, sample), answer in zip(pairs, answers, strict=True):
+            found = Grade(0.0, "ill-formed: no single answer") if answer is None else next(grades)
+            yield Verdict(
+                id=question.id,
+                sample=sample.sample,
+                level=question.level,
+                correct=found.score == 1.0 if found.judged else None,
+                reason=found.reason,
+                extracted=answer,
+                truncated=sample.truncated,
+            )
+
+
+def _answer(question: Question, sample: Sample) -> str | None:
+    if sample.truncated:
+        return None
+    return parse_answer(question.problem, sample.response.removesuffix(END))

@@ -1,0 +1,231 @@
+"""All members of a run on one frozen base: they write, learn, are replaced and are saved."""
+
+import gc
+import resource
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lora_evo import Adapter, LoraEvoError, load_adapter
+from lora_evo.model import (
+    BaseModel,
+    Engine,
+    HFEngine,
+    Serving,
+    VLLMEngine,
+    VLLMOptions,
+    choose_device,
+    derive_seed,
+    linear_shapes,
+    load_base_model,
+    require_vllm,
+    resolve,
+    same_base,
+)
+from selfplay.config import Config
+from selfplay.errors import ConfigError
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.learner import Learner
+from selfplay.learning.member_state import NamedState
+from selfplay.learning.statistics import UpdateStats
+from selfplay.prompts.template import template_named
+from selfplay.rollout import Attempt, Prompts, Proposed
+from selfplay.rows import WorkerRow
+from selfplay.weight_sync import WeightSync
+
+if TYPE_CHECKING:  # Ray is optional
+    from selfplay.workers.population import RemotePopulation
+
+
+def role_of(member: str) -> str:
+    """Return the role that a member's name tells."""
+    return {"t": "teacher", "s": "student"}.get(member[0], "agent")
+
+
+def founders(config: Config) -> tuple[list[str], list[str]]:
+    """Return the names of the first teachers and students; one agent in mode azr."""
+    if config.mode == "azr":
+        return ["a0"], ["a0"]
+    return [f"t{i}" for i in range(config.teachers)], [f"s{i}" for i in range(config.students)]
+
+
+def all_founders(config: Config) -> list[str]:
+    """Return the names of all first members in the order of their places."""
+    teachers, students = founders(config)
+    return list(dict.fromkeys(teachers + students))
+
+
+class Population:
+    """All members, in this process. `workers.population` spreads them over processes."""
+
+    def __init__(self, learner: Learner, engine: Engine, config: Config) -> None:
+        template = template_named(config.template, config.base)
+        self.learner, self.engine = learner, engine
+        self.prompts = Prompts(config, template, engine.tokenizer, engine.context)
+        self._weight_sync = WeightSync(learner, engine, config.dtype)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names in the order of their places."""
+        return self.learner.members
+
+    @property
+    def shares_parameters(self) -> bool:
+        """Whether what a member learns is what it samples with, without being synchronised."""
+        return self.engine.shares_parameters
+
+    def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
+        """Sample every draft; yield proposals in the order in which they are finished."""
+        for i, rollout in self.engine.stream(self.prompts.of_proposals(drafts)):
+            text = self.engine.completion(rollout).text
+            yield self.prompts.read_proposal(drafts[i], rollout, text)
+
+    def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
+        """Sample every attempt; yield them in the order in which they are finished."""
+        for i, rollout in self.engine.stream(self.prompts.of_attempts(attempts)):
+            text = self.engine.completion(rollout).text
+            yield self.prompts.read_attempt(attempts[i], rollout, text)
+
+    def update(
+        self, samples: Sequence[TrainingSample], lr_factor: float = 1.0
+    ) -> dict[str, UpdateStats]:
+        """Let every member learn from its own samples; return statistics by member."""
+        self.engine.release()
+        return self.learner.update(samples, lr_factor)
+
+    def sync(self, step: int) -> None:
+        """Let members sample as they are after this step."""
+        self.engine.restore()
+        self._weight_sync(step)
+
+    def export(self, member: str) -> Adapter:
+        """Return a copy of a member's adapter."""
+        return self.learner.export(member)
+
+    def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
+        """Put an adapter in a member's place, with a fresh optimiser state."""
+        self.learner.replace(member, adapter, new_name)
+
+    def state_dict(self) -> NamedState:
+        """Return all that continues the members."""
+        return self.learner.state_dict()
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.learner.load_state_dict(tensors, values)
+
+    def end_step(self) -> dict[str, WorkerRow]:
+        """Return what each worker did in the step; none here."""
+        return {}
+
+
+@contextmanager
+def open_population(config: Config) -> Iterator[Population]:
+    """Open all members in this process."""
+    learner, engine = open_learner(config)
+    with closing(engine):
+        yield Population(learner, engine, config)
+
+
+def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[Learner, Engine]:
+    """Load the base model, put fresh adapters on it, and open the engine.
+
+    members: some of the founders; None for all. A fresh adapter depends on its name alone.
+    """
+    if config.engine == "vllm":
+        require_vllm()
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    shapes = linear_shapes(base.model)
+    tokenizer, rollout = base.tokenizer, config.rollout
+    members = all_founders(config) if members is None else members
+    learner = Learner(
+        base.model,
+        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
+        members,
+        config.learner,
+        seed=derive_seed(config.seed, "adapters"),
+        base_model=config.base,
+        roles=[role_of(member) for member in members],
+    )
+    engine: Engine = HFEngine(
+        learner.adapters,
+        tokenizer,
+        max_rows=rollout.max_rows,
+        merge_rows=rollout.merge_rows,
+        by_member=rollout.by_member,
+    )
+    if config.engine == "vllm":
+        engine = open_vllm(config, base, shapes, len(members))
+    gc.collect()
+    return learner, engine
+
+
+def open_vllm(
+    config: Config, base: BaseModel, shapes: Mapping[str, tuple[int, int]], members: int
+) -> VLLMEngine:
+    """Open an engine with room for as many members as the run has.
+
+    shapes: of the base's linear layers, as they were before members were put on them.
+    """
+    serving = Serving(
+        model=resolve(config.base),
+        dtype=config.dtype,
+        device=base.model.device,
+        context=base.context,
+        max_adapters=members,
+        max_rank=config.learner.r,
+    )
+    v = config.vllm
+    options = VLLMOptions(
+        gpu_memory_utilization=v.gpu_memory_utilization,
+        max_model_len=v.max_model_len or config.longest_sample,
+        enforce_eager=v.enforce_eager,
+        kv_cache_memory_bytes=v.kv_cache_memory_bytes,
+        sleep=v.sleep,
+        max_rows=config.rollout.max_rows,
+    )
+    return VLLMEngine(base, serving, options, shapes, threads=config.threads)
+
+
+def warm_start(population: "Population | RemotePopulation", config: Config) -> None:
+    """Give every member the factors of the adapter that `warm_start` names, if it names one.
+
+    Raises ConfigError for an adapter of another base, other modules or another rank.
+    """
+    if config.warm_start is None:
+        return
+    place = Path(config.warm_start)
+    try:
+        adapter = load_adapter(place)
+    except (LoraEvoError, OSError) as error:
+        raise ConfigError(
+            f"warm_start: cannot read {place}: {error}; expected a PEFT adapter, such as "
+            "`selfplay sft` makes"
+        ) from error
+    named = adapter.config.base_model_name_or_path
+    if named is None or not same_base(named, config.base):
+        raise ConfigError(
+            f"warm_start: {place} is an adapter of {named}, and base is {config.base}; give one "
+            "made with `selfplay sft --base` for this base"
+        )
+    try:
+        for member in population.members:
+            population.replace(member, adapter, member)
+    except LoraEvoError as error:
+        raise ConfigError(
+            f"warm_start: {place} does not fit learner.r={config.learner.r} and "
+            f"learner.target_modules: {error}"
+        ) from error
+
+
+def memory_mb() -> float:
+    """Return the largest resident memory that this process has had, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)

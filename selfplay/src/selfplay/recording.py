@@ -1,0 +1,208 @@
+"""The rows that a step leaves behind: one of metrics, and one of every proposal."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+import msgspec
+
+from code_verifier import Status
+from selfplay.evaluation import COMPLEXITY, same_tasks_row
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.statistics import UpdateStats
+from selfplay.rewards import frac_reward_zero_std
+from selfplay.rollout import Attempt, Match, Proposed
+from selfplay.rows import (
+    AttemptRow,
+    BirthRow,
+    CoverageRow,
+    InfraErrorRow,
+    KindRow,
+    MatchRow,
+    MemberRow,
+    StepRow,
+    TaskRow,
+    TokensRow,
+)
+from selfplay.run import Run
+
+
+def task_rows(
+    solved: Sequence[Proposed], samples: Sequence[TrainingSample], step: int
+) -> list[TaskRow]:
+    """Return the rows of tasks.jsonl: every proposal with its verdict, metrics and attempts."""
+    of_task = {s.task: s for s in samples if s.role == "propose"}
+    of_attempts = defaultdict(list)
+    for s in samples:
+        if s.role == "solve":
+            of_attempts[s.task].append(s)
+    rows = []
+    for p in solved:
+        source, task, sample = p.task or p.proposal, p.task, of_task.get(p.id)
+        row = TaskRow(
+            id=p.id,
+            step=step,
+            teacher=p.teacher or "",
+            student=p.student,
+            kind=p.kind,
+            references=tuple(reference.id for reference in p.references),
+            program=source.program if source else None,
+            input=source.input if source else None,
+            output=task.output if task else None,
+            inputs=source.inputs if source else (),
+            outputs=task.outputs if task else (),
+            message=source.message if source else "",
+            visible=task.visible if task else 0,
+            status=p.status,
+            reason=p.reason,
+            metrics=asdict(p.metrics) if p.metrics else None,
+            solve_rate=p.solve_rate if p.judged else None,
+            base_solve_rate=p.base_solve_rate if p.base_judged else None,
+            reward=sample.reward if sample else None,
+            advantage=sample.advantage if sample else None,
+            attempts=_attempt_rows(p, of_attempts[p.id]),
+            text=p.text if p.proposal is None else msgspec.UNSET,
+        )
+        rows.append(row)
+    return rows
+
+
+def metrics_row(
+    run: Run,
+    step: int,
+    matches: Sequence[Match],
+    solved: Sequence[Proposed],
+    samples: Sequence[TrainingSample],
+    stats: Mapping[str, UpdateStats],
+    births: Sequence[BirthRow],
+    new_structures: int,
+) -> StepRow:
+    """Return the row of metrics.jsonl, all but its `seconds`."""
+    valid = [p for p in solved if p.task is not None]
+    judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
+    programs = [p.metrics for p in valid if p.metrics]
+    rollouts = [p.rollout for p in solved]
+    rollouts += [a.rollout for p in solved for a in (*p.attempts, *p.base_attempts)]
+    refused = Counter(p.status for p in solved if p.task is None)
+    return StepRow(
+        step=step,
+        teacher_reward=_mean([s.reward for s in samples if s.role == "propose"]),
+        student_reward=_mean([s.reward for s in samples if s.role == "solve"]),
+        valid_share=len(valid) / max(1, len(judged)),
+        solve_rate=_solve_rate(valid),
+        same_tasks=same_tasks_row(solved),
+        infra_errors=InfraErrorRow(
+            proposals=len(solved) - len(judged),
+            attempts=sum(a.infra_error for p in solved for a in p.attempts),
+        ),
+        kinds={
+            kind: KindRow(
+                proposed=len(mine := [p for p in judged if p.kind == kind]),
+                valid_share=_valid_share(mine),
+                solve_rate=_solve_rate(mine),
+            )
+            for kind in run.config.rollout.kinds
+        },
+        rejected=dict(sorted(refused.items())),
+        complexity={name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
+        if programs
+        else None,
+        coverage=CoverageRow(structures=len(run.structures), new=new_structures),
+        solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
+        members=_member_rows(solved, samples, stats),
+        ratings=_ratings(run),
+        matches=tuple(_match_row(m, solved) for m in matches),
+        evolution=tuple(births),
+        frac_reward_zero_std=frac_reward_zero_std(samples),
+        tokens=TokensRow(
+            sampled=sum(len(r.completion_ids) for r in rollouts),
+            trained=sum(s.tokens for s in stats.values()),
+        ),
+    )
+
+
+def _attempt_rows(p: Proposed, samples: Sequence[TrainingSample]) -> tuple[AttemptRow, ...]:
+    """Group equal answers; samples: one for each judged attempt, none if none was learned from."""
+    groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
+    for a in p.attempts:
+        groups[a.answer, a.score].append(a)
+    learned = {a.number: s for a, s in zip(p.judged, samples, strict=False)}
+    rows = []
+    for (answer, score), group in groups.items():
+        text = group[0].text
+        thought = text if answer is None else text[: text.rfind(answer)]
+        s = next((learned[a.number] for a in group if a.number in learned), None)
+        earned = (None, None) if s is None else (s.reward, s.advantage)
+        rows.append(AttemptRow(thought, answer, score, len(group), *earned))
+    return tuple(rows)
+
+
+def _member_rows(
+    solved: Sequence[Proposed],
+    samples: Sequence[TrainingSample],
+    stats: Mapping[str, UpdateStats],
+) -> dict[str, MemberRow]:
+    rows: dict[str, dict[str, Any]] = {}
+    # A student whose teacher wrote nothing valid has no attempts, but it played.
+    for role, names, done in (
+        ("teacher", [p.teacher for p in solved], "propose"),
+        ("student", [p.student for p in solved], "solve"),
+    ):
+        for name in dict.fromkeys(name for name in names if name is not None):
+            row = rows.setdefault(name, {"role": role})
+            key = "reward" if row["role"] == role else f"{role}_reward"
+            row[key] = _mean([s.reward for s in samples if (s.member, s.role) == (name, done)])
+            row["role"] = row["role"] if row["role"] == role else "agent"
+    for name, row in rows.items():
+        taught = [p for p in solved if p.teacher == name]
+        faced = [p for p in solved if p.student == name]
+        attempts = [a for p in faced for a in p.judged]
+        row["solve_rate"] = _solve_rate(taught or faced)
+        if taught:
+            row["valid_share"] = _valid_share(
+                [p for p in taught if p.status != Status.SANDBOX_ERROR]
+            )
+            row["base_solve_rate"] = _mean([p.base_solve_rate for p in taught if p.base_judged])
+        if attempts:
+            row["well_formed"] = _mean([float(a.answer is not None) for a in attempts])
+        if name in stats:
+            numbers = asdict(stats[name])
+            scales = numbers.pop("noise_scale")
+            if numbers["kl"] is None:
+                del numbers["kl"]
+            row |= numbers | {f"noise_scale_{what}": scale for what, scale in scales.items()}
+    return {name: MemberRow(**row) for name, row in rows.items()}
+
+
+def _match_row(m: Match, solved: Sequence[Proposed]) -> MatchRow:
+    mine = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+    return MatchRow(m.teacher, m.student, predicted=m.predicted, observed=_solve_rate(mine))
+
+
+def _ratings(run: Run) -> dict[str, tuple[float, float]]:
+    if run.league is None:
+        return {}
+    names = [n for role in ("teacher", "student") for n in run.league.members(role)]
+    return {n: ((r := run.league.rating(n)).mu, r.sigma) for n in names}
+
+
+def _histogram(rates: Sequence[float]) -> tuple[int, int, int, int, int, int]:
+    bins = [0] * 6
+    for rate in rates:
+        inner = 1 + sum(rate > edge for edge in (0.25, 0.5, 0.75))
+        bins[0 if rate == 0.0 else -1 if rate == 1.0 else inner] += 1
+    return (bins[0], bins[1], bins[2], bins[3], bins[4], bins[5])
+
+
+def _solve_rate(proposed: Sequence[Proposed]) -> float | None:
+    return _mean([p.solve_rate for p in proposed if p.judged])
+
+
+def _valid_share(proposed: Sequence[Proposed]) -> float | None:
+    return _mean([float(p.task is not None) for p in proposed])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None

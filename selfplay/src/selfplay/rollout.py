@@ -1,0 +1,215 @@
+"""Rollouts of a run: who is asked for what, the prompts, and what can be read in the text.
+
+A `Proposed` is a proposal on its way through a step, an `Attempt` one try at a task. Each phase
+returns them with its own part filled in.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from code_verifier import CodeVerifierError, Metrics, Proposal, Status, Task, strip_comments
+from league import Pair
+from lora_evo.model import Rollout, TokenRequest
+from selfplay.config import Config
+from selfplay.errors import ConfigError
+from selfplay.prompts.template import Template
+
+FORM = "form"
+"""Status of a text that cannot be read as a proposal."""
+NOT_SAMPLED = Rollout(None, (), (), (), "length")
+"""The rollout of what has not been written yet."""
+_SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
+
+
+@dataclass(frozen=True)
+class Match:
+    """Who writes tasks for whom in a step."""
+
+    teacher: str
+    student: str
+    pair: Pair | None = None
+    """The league's record of it; None without a league."""
+    predicted: float | None = None
+    """Expected solve rate before the match."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try of a member (None: the frozen base) at a task."""
+
+    number: int
+    """Its place among the attempts that are sampled together."""
+    member: str | None
+    task: Task
+    seed: int
+    temperature: float
+    rollout: Rollout = NOT_SAMPLED
+    text: str = ""
+    answer: str | None = None
+    """None where the text holds no answer."""
+    score: float = 0.0
+    """In [0, 1]; 1 solves the task."""
+    reason: str = ""
+    infra_error: bool = False
+    """The sandbox failed, not the answer: this attempt counts nowhere."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A proposal: what a teacher (None: the frozen base) was asked for, and what came of it."""
+
+    number: int
+    """Its place among the proposals that are sampled together."""
+    id: str
+    teacher: str | None
+    student: str | None
+    kind: str
+    references: tuple[Task, ...]
+    """The tasks that the prompt shows."""
+    seed: int
+    rollout: Rollout = NOT_SAMPLED
+    text: str = ""
+    proposal: Proposal | None = None
+    """Without comments and docstrings, which could give answers away; None for another text."""
+    status: str = FORM
+    reason: str = "the text is not a proposal"
+    task: Task | None = None
+    """There exactly when the sandbox accepted the proposal."""
+    metrics: Metrics | None = None
+    attempts: tuple[Attempt, ...] = ()
+    base_attempts: tuple[Attempt, ...] = ()
+    """Attempts of the frozen base at the same task, where it was drawn for comparison."""
+
+    @property
+    def judged(self) -> list[Attempt]:
+        """The attempts that got a verdict."""
+        return [a for a in self.attempts if not a.infra_error]
+
+    @property
+    def base_judged(self) -> list[Attempt]:
+        """The base's attempts that got a verdict."""
+        return [a for a in self.base_attempts if not a.infra_error]
+
+    @property
+    def infra_error(self) -> bool:
+        """Whether the sandbox failed where a verdict was due: then nothing is learned from this."""
+        return self.status == Status.SANDBOX_ERROR or (bool(self.attempts) and not self.judged)
+
+    @property
+    def solve_rate(self) -> float:
+        """Share of the judged attempts that solved the task; 0 where there is none."""
+        return share_solved(self.judged)
+
+    @property
+    def base_solve_rate(self) -> float:
+        """The same of the frozen base's attempts."""
+        return share_solved(self.base_judged)
+
+
+def share_solved(attempts: Sequence[Attempt]) -> float:
+    """Return the share of attempts that solved their task; 0 where there is none."""
+    return sum(a.score >= 1.0 for a in attempts) / len(attempts) if attempts else 0.0
+
+
+class Prompts:
+    """Prompts of a run by token ids, what is read in completions, and the longest prompt.
+
+    tokenizer: of the base. context: tokens that the engine reads; None for no bound. Raises
+    ConfigError where not even the shortest task fits into a prompt.
+    """
+
+    def __init__(
+        self, config: Config, template: Template, tokenizer: Any, context: int | None
+    ) -> None:
+        self._template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
+        self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
+        if context is not None:
+            room = context - config.longest_completion - config.rollout.prompt_seams
+            if self._longest is None or room < self._longest:
+                self._longest = room
+                self._setting = f"what the longest completion leaves of the context of {context}"
+        if excess := self.excess(_SHORTEST):
+            raise ConfigError(
+                f"not even the shortest task fits into a prompt: {excess}; raise "
+                "rollout.max_prompt_length (or vllm.max_model_len), or sample fewer tokens"
+            )
+
+    def of_proposals(self, drafts: Sequence[Proposed]) -> list[TokenRequest]:
+        """Return the requests for proposals."""
+        r, encoded = self._rollout, self._encoder()
+        prompts = [encoded(self._template.propose_prompt(d.kind, d.references)) for d in drafts]
+        return [
+            TokenRequest(d.teacher, prompt, r.max_proposal_length, r.temperature, d.seed)
+            for d, prompt in zip(drafts, prompts, strict=True)
+        ]
+
+    def of_attempts(self, attempts: Sequence[Attempt]) -> list[TokenRequest]:
+        """Return the requests for answers."""
+        length, encoded = self._rollout.max_completion_length, self._encoder()
+        prompts = [encoded(self._template.solve_prompt(a.task)) for a in attempts]
+        return [
+            TokenRequest(a.member, prompt, length, a.temperature, a.seed)
+            for a, prompt in zip(attempts, prompts, strict=True)
+        ]
+
+    def read_proposal(self, draft: Proposed, rollout: Rollout, text: str) -> Proposed:
+        """Return the draft with what was written; a text that was cut is no proposal."""
+        proposal = None
+        if rollout.finish_reason == "stop":
+            proposal = self._template.parse_proposal(draft.kind, draft.references, text)
+        bare = None if proposal is None else _without_comments(proposal)
+        return replace(draft, rollout=rollout, text=text, proposal=bare)
+
+    def read_attempt(self, attempt: Attempt, rollout: Rollout, text: str) -> Attempt:
+        """Return the attempt with what was written; a text that was cut holds no answer."""
+        whole = rollout.finish_reason == "stop"
+        answer = self._template.parse_answer(attempt.task, text) if whole else None
+        return replace(attempt, rollout=rollout, text=text, answer=answer)
+
+    def excess(self, task: Task) -> str:
+        """Say why a task cannot be accepted; empty where all prompts that show it fit.
+
+        A prompt with several references holds them where it would hold as many copies of the
+        longest.
+        """
+        if self._longest is None:
+            return ""
+        longest = max(self._tokens(prompt) for prompt in self._prompts_of(task))
+        if longest <= self._longest:
+            return ""
+        return (
+            f"a prompt that shows it has {longest} tokens, at most {self._longest} fit "
+            f"({self._setting})"
+        )
+
+    def _prompts_of(self, task: Task) -> Iterator[str]:
+        yield self._template.solve_prompt(task)
+        if task.kind != "code_f":  # its program was another task's, which is the reference
+            for kind in self._rollout.kinds:
+                shown = 1 if kind == "code_f" else self._rollout.num_references
+                yield self._template.propose_prompt(kind, (task,) * shown)
+
+    def _tokens(self, prompt: str) -> int:
+        """Return the tokens of a prompt; 0 where its length alone shows that it fits."""
+        if self._longest is not None and prompt.isascii() and len(prompt) < self._longest:
+            return 0  # a token holds at least one character
+        return len(self._tokenizer.encode(prompt, add_special_tokens=False))
+
+    def _encoder(self) -> Callable[[str], tuple[int, ...]]:
+        """Return what gives a prompt's ids; equal prompts are read once, and are one object."""
+
+        @cache
+        def encoded(prompt: str) -> tuple[int, ...]:
+            return tuple(self._tokenizer.encode(prompt, add_special_tokens=False))
+
+        return encoded
+
+
+def _without_comments(proposal: Proposal) -> Proposal:
+    try:
+        program = strip_comments(proposal.parsed)
+    except CodeVerifierError:
+        return proposal
+    return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)

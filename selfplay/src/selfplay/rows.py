@@ -1,0 +1,356 @@
+"""The rows of a run's files, and how they are written and read.
+
+metrics.jsonl has a StepRow a step, tasks.jsonl a TaskRow a proposal, eval.jsonl an EvalRow a
+measurement of a member, resources.jsonl a ResourceRow a step. Rates and shares are in [0, 1], and
+None where there is nothing to take them of.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+
+from code_verifier import Task
+from selfplay.errors import RunDirectoryError
+
+T = TypeVar("T", bound=Struct)
+Maybe = float | None | UnsetType
+"""A number, None where it has no value, UNSET where it does not apply."""
+BASE = "base"
+"""Name and role of the frozen base in the rows."""
+
+
+class AttemptRow(Struct, frozen=True):
+    """Equal answers of a student."""
+
+    thought: str = ""
+    answer: str | None = None
+    """None where none could be read."""
+    score: float = 0.0
+    """In [0, 1]."""
+    count: int = 1
+    reward: float | None = None
+    """None where nothing was learned from it."""
+    advantage: float | None = None
+    """By which it moved its student."""
+
+    @property
+    def verdict(self) -> str:
+        """`right`, `partly`, `wrong` or `ill-formed`."""
+        if self.answer is None:
+            return "ill-formed"
+        if self.score >= 1.0:
+            return "right"
+        return "partly" if self.score > 0.0 else "wrong"
+
+
+class TaskRow(Struct, frozen=True, kw_only=True):
+    """One proposal."""
+
+    id: str
+    step: int
+    teacher: str
+    student: str | None = None
+    kind: str
+    references: tuple[str, ...] = ()
+    """Ids of the tasks that the teacher was shown."""
+    program: str | None = None
+    input: str | None = None
+    output: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    message: str = ""
+    visible: int = 0
+    status: str
+    """`ok` where the proposal became a task."""
+    reason: str = ""
+    metrics: dict[str, Any] | None = None
+    solve_rate: float | None = None
+    """Share of the judged attempts that solved the task."""
+    base_solve_rate: float | None = None
+    """The frozen base's, where the task was drawn for comparison."""
+    reward: float | None = None
+    """The teacher's."""
+    advantage: float | None = None
+    """By which it moved its teacher."""
+    attempts: tuple[AttemptRow, ...] = ()
+    text: str | UnsetType | None = UNSET
+    """What the teacher wrote, where it could not be read as a proposal."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the proposal became a task."""
+        return self.status == "ok"
+
+    def task(self) -> Task:
+        """Return the task of an accepted proposal."""
+        return Task.from_row(to_builtins(self), complete=True)
+
+
+class SameTasksRow(Struct, frozen=True):
+    """Students and the frozen base on the same sample of the step's tasks."""
+
+    tasks: int = 0
+    students: float | None = None
+    base: float | None = None
+    difference: float | None = None
+    """Solve rate of the students minus the base's."""
+
+
+class InfraErrorRow(Struct, frozen=True):
+    """What got no verdict because the sandbox failed, and counts nowhere."""
+
+    proposals: int = 0
+    attempts: int = 0
+
+
+class KindRow(Struct, frozen=True):
+    """One kind of task."""
+
+    proposed: int = 0
+    valid_share: float | None = None
+    solve_rate: float | None = None
+
+
+class CoverageRow(Struct, frozen=True):
+    """Different structures of accepted programs, since the start and new in this step."""
+
+    structures: int = 0
+    new: int = 0
+
+
+class TokensRow(Struct, frozen=True):
+    """Tokens of a step."""
+
+    sampled: int = 0
+    trained: int = 0
+
+
+class MatchRow(Struct, frozen=True):
+    """A pair of the step with predicted and observed solve rate."""
+
+    teacher: str
+    student: str
+    predicted: float | None = None
+    observed: float | None = None
+
+
+class BirthRow(Struct, frozen=True):
+    """One replacement."""
+
+    removed: str
+    """The member whose place the child took."""
+    child: str
+    parents: tuple[str, ...] = ()
+    operator: str = "unknown"
+    relative_change: float | None = None
+    """|D' - D| / |D| of the child's whole update against its first parent's."""
+
+
+class MemberRow(Struct, frozen=True, kw_only=True):
+    """A member in a step: what it earned, and what the update did to it (see UpdateStats)."""
+
+    role: str = "member"
+    reward: Maybe = UNSET
+    student_reward: Maybe = UNSET
+    """Of the single agent, whose `reward` is that of its proposals."""
+    solve_rate: Maybe = UNSET
+    valid_share: Maybe = UNSET
+    base_solve_rate: Maybe = UNSET
+    well_formed: Maybe = UNSET
+    loss: Maybe = UNSET
+    grad_norm: Maybe = UNSET
+    stepped: bool | UnsetType = UNSET
+    tokens: int | UnsetType = UNSET
+    entropy: Maybe = UNSET
+    clip_ratio: Maybe = UNSET
+    importance_sampling_ratio: Maybe = UNSET
+    importance_sampling_clip_ratio: Maybe = UNSET
+    logp_difference_max: Maybe = UNSET
+    mismatch_kl: Maybe = UNSET
+    kl: Maybe = UNSET
+    """From the frozen base; of runs with beta."""
+    noise_scale_propose: Maybe = UNSET
+    noise_scale_solve: Maybe = UNSET
+
+    def number(self, name: str) -> float | None:
+        """Return a field that holds a number; None where there is none."""
+        value = getattr(self, name)
+        return value if isinstance(value, float | int) else None
+
+
+class StepRow(Struct, frozen=True, kw_only=True):
+    """One step."""
+
+    step: int
+    teacher_reward: float | None = None
+    student_reward: float | None = None
+    valid_share: float | None = None
+    solve_rate: float | None = None
+    same_tasks: SameTasksRow = SameTasksRow()
+    infra_errors: InfraErrorRow = InfraErrorRow()
+    kinds: dict[str, KindRow] = {}
+    rejected: dict[str, int] = {}
+    """Refused proposals by status."""
+    complexity: dict[str, float] | None = None
+    """Means over the accepted programs."""
+    coverage: CoverageRow = CoverageRow()
+    solve_rates: tuple[int, int, int, int, int, int] | None = None
+    """Tasks by solve rate: exactly 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), exactly 1."""
+    members: dict[str, MemberRow] = {}
+    ratings: dict[str, tuple[float, float]] = {}
+    """mu and sigma after the step."""
+    matches: tuple[MatchRow, ...] = ()
+    evolution: tuple[BirthRow, ...] = ()
+    frac_reward_zero_std: float | None = None
+    tokens: TokensRow = TokensRow()
+    seconds: dict[str, float] = {}
+    """By phase."""
+    memory_mb: Maybe = UNSET
+    """Kept in resources.jsonl; whoever reads a run may join it here."""
+
+
+class WorkerRow(Struct, frozen=True):
+    """What one worker did in a step."""
+
+    host: str
+    members: tuple[str, ...]
+    busy: float
+    """Seconds in which it worked."""
+    memory_mb: float = 0.0
+    """Largest resident memory of its process so far."""
+
+
+class ResourceRow(Struct, frozen=True, omit_defaults=True):
+    """A row of resources.jsonl: memory, apart from what equal runs repeat."""
+
+    step: int
+    memory_mb: float = 0.0
+    """Largest resident memory of the process so far."""
+    workers: dict[str, WorkerRow] = {}
+    """By name; of runs on several workers."""
+
+
+class RateRow(Struct, frozen=True, kw_only=True):
+    """A solve rate on held-out tasks with the frozen base's on the same; shares in [0, 1]."""
+
+    solve_rate: float | None = None
+    base_solve_rate: float | None = None
+    difference: float | None = None
+    standard_error: float | None = None
+    """Of the difference, paired over tasks."""
+
+
+class SolvingRow(RateRow, frozen=True, kw_only=True):
+    """How a solver did on the held-out tasks."""
+
+    kinds: dict[str, RateRow] = {}
+    pass_at_k: float | None = None
+    """k: the samples of a task."""
+    well_formed: float | None = None
+    tokens: float | None = None
+    """Mean length of an answer with its thought."""
+    solved: tuple[int, ...] = ()
+    """Right attempts at each task."""
+    judged: tuple[int, ...] = ()
+    """Judged attempts at each task."""
+
+
+class TeachingRow(Struct, frozen=True, kw_only=True):
+    """What a teacher wrote after references that never change."""
+
+    proposals: int = 0
+    valid_share: float | None = None
+    base_solve_rate: float | None = None
+    """What the frozen base solves of the valid tasks."""
+    reward: float | None = None
+    """Mean, as if the base were the student."""
+    new_structures: int | None = None
+    """Structures of programs that the run has not seen."""
+    complexity: dict[str, float | None] = {}
+    rates: tuple[float, ...] = ()
+    """The base's solve rate of each task that it attempted."""
+    rewards: tuple[float, ...] = ()
+
+
+class EvalRow(Struct, frozen=True, kw_only=True):
+    """One measurement; before the first step only of the base itself."""
+
+    step: int = 0
+    member: str
+    role: str = "member"
+    solving: SolvingRow | UnsetType = UNSET
+    """UNSET for teachers, and where there are no held-out tasks."""
+    teaching: TeachingRow | UnsetType = UNSET
+    """UNSET for students."""
+
+    @property
+    def rate(self) -> SolvingRow | None:
+        """How the member solves; None where nothing was judged."""
+        found = self.solving
+        return found if isinstance(found, SolvingRow) and found.difference is not None else None
+
+    @property
+    def taught(self) -> TeachingRow | None:
+        """How the member teaches; None where nothing was judged."""
+        found = self.teaching
+        return found if isinstance(found, TeachingRow) and found.valid_share is not None else None
+
+
+def append_rows(path: Path, rows: Iterable[Struct]) -> None:
+    """Append rows and wait until they are on disk."""
+    plain = (to_builtins(row) for row in rows)
+    text = "".join(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n" for row in plain)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
+    """Yield the rows of a file; a file that is not there has none.
+
+    A last line without its line end was torn by a kill: it is kept if it can be read and dropped if
+    not. Any other line that is no such row raises RunDirectoryError with file, line and field.
+    """
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = msgspec.convert(json.loads(line, parse_constant=_unknown), kind)
+                except msgspec.ValidationError as error:
+                    if line.endswith(b"\n"):
+                        raise RunDirectoryError(
+                            f"{path}, line {number}: {_explained(error)}"
+                        ) from error
+                except (ValueError, RecursionError) as error:
+                    if line.endswith(b"\n"):
+                        shown = line.strip()[:40].decode("utf-8", "replace")
+                        raise RunDirectoryError(
+                            f"{path}, line {number}: expected one JSON object a line, found "
+                            f"{shown!r}; the file is damaged: restore it from a copy, or cut it "
+                            "off before this line"
+                        ) from error
+                else:
+                    yield row
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _unknown(constant: str) -> None:
+    """Read NaN and infinities, which JSON does not know, as no number."""
+
+
+def _explained(error: msgspec.ValidationError) -> str:
+    """Turn `Expected int, got str - at $.id` into `field id: expected int, got str`."""
+    what, _, path = str(error).partition(" - at ")
+    field = path.strip("`").removeprefix("$").removeprefix(".")
+    return f"{f'field {field}: ' if field else ''}{what[:1].lower()}{what[1:]}"

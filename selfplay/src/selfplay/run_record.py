@@ -1,0 +1,181 @@
+"""What a run directory says: configuration, steps, evaluations, tasks and lineage."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs, to_builtins
+
+from selfplay.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
+from selfplay.errors import RunDirectoryError
+from selfplay.rows import BASE, BirthRow, EvalRow, ResourceRow, StepRow, TaskRow, read_rows
+from selfplay.settings import read_yaml
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A member from its birth (step 0 for founders) to the step at which it was replaced."""
+
+    name: str
+    role: str
+    place: int
+    """A number for each place in the population; a child takes that of the member it replaces."""
+    born: int
+    died: int | None = None
+    birth: BirthRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The rows of a run; `name` tells it from the others on a page."""
+
+    directory: Path
+    name: str
+    config: Mapping[str, Any]
+    steps: tuple[StepRow, ...]
+    evals: tuple[EvalRow, ...] = ()
+    """Measurements against the frozen base."""
+    resources: Mapping[int, ResourceRow] = field(default_factory=dict)
+    """Memory and workers by step."""
+
+    @property
+    def last(self) -> int:
+        """Number of the last finished step."""
+        return self.steps[-1].step
+
+    @property
+    def kinds(self) -> list[str]:
+        """Task kinds that occur, sorted."""
+        return sorted({kind for step in self.steps for kind in step.kinds})
+
+    @property
+    def births(self) -> list[tuple[int, BirthRow]]:
+        """All replacements with their steps, in order."""
+        return [(row.step, birth) for row in self.steps for birth in row.evolution]
+
+    def tasks(self) -> Iterator[TaskRow]:
+        """Read the proposals, refused ones too."""
+        return read_rows(self.directory / TASKS, TaskRow)
+
+    def until(self, step: int) -> "RunRecord":
+        """Return the run as it was after a step."""
+        steps = tuple(row for row in self.steps if row.step <= step)
+        return replace(self, steps=steps, evals=tuple(r for r in self.evals if r.step <= step))
+
+    def lives(self) -> list[Life]:
+        """Return all members, founders first, then children in the order of their births."""
+        roles = {name: m.role for step in reversed(self.steps) for name, m in step.members.items()}
+        children = {birth.child for _, birth in self.births}
+        founders = [name for name in roles if name not in children]
+        founders.sort(key=lambda name: (roles[name] != "teacher", name[0], len(name), name))
+        found = {name: Life(name, roles[name], i, 0) for i, name in enumerate(founders)}
+        for step, birth in self.births:
+            removed = birth.removed
+            place = found.get(removed) or Life(removed, "member", len(found), 0)
+            found[removed] = replace(place, died=step)
+            found[birth.child] = Life(birth.child, place.role, place.place, step, None, birth)
+        return list(found.values())
+
+    def latest_evals(self) -> list[EvalRow]:
+        """Return the rows of the last evaluation."""
+        last = max((row.step for row in self.evals), default=0)
+        return [row for row in self.evals if row.step == last]
+
+    def solvers(self) -> list[EvalRow]:
+        """Return the evaluations on held-out tasks, those of the base left out."""
+        return [row for row in self.evals if row.rate and row.role != BASE]
+
+    def to_pandas(self) -> "dict[str, pandas.DataFrame]":
+        """Return data frames: steps, tasks, attempts, members, ratings, matches, evals, lineage.
+
+        A nested value becomes a column of its own, `outer/inner`. Needs pandas.
+        """
+        import pandas
+
+        rows = self._tables()
+        return {name: pandas.json_normalize(found, sep="/") for name, found in rows.items()}
+
+    def _tables(self) -> dict[str, list[dict[str, Any]]]:
+        apart = ("members", "ratings", "matches", "evolution")
+        tasks = list(self.tasks())
+        return {
+            "steps": [_plain(row, *apart) for row in self.steps],
+            "tasks": [_plain(task, "attempts") for task in tasks],
+            "attempts": [
+                {"task": t.id, "step": t.step, "student": t.student, "kind": t.kind}
+                | {"verdict": attempt.verdict, **_plain(attempt)}
+                for t in tasks
+                for attempt in t.attempts
+            ],
+            "members": [
+                {"step": row.step, "member": name, **_plain(member)}
+                for row in self.steps
+                for name, member in row.members.items()
+            ],
+            "ratings": [
+                {"step": row.step, "member": name, "mu": mu, "sigma": sigma}
+                for row in self.steps
+                for name, (mu, sigma) in row.ratings.items()
+            ],
+            "matches": [
+                {"step": row.step, **_plain(match)} for row in self.steps for match in row.matches
+            ],
+            "evals": [_plain(row) for row in self.evals],
+            "lineage": [
+                {"member": life.name, "role": life.role, "born": life.born, "died": life.died}
+                | (_plain(life.birth, "child") if life.birth else {})
+                for life in self.lives()
+            ],
+        }
+
+
+def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:
+    """Read a run directory, finished or not.
+
+    Raises RunDirectoryError when it is missing, is no run, is damaged, or has no finished step.
+    """
+    home = Path(directory)
+    for file in (CONFIG, METRICS):
+        if not (home / file).is_file():
+            raise RunDirectoryError(
+                f"{home} is not a run: it has no {file}; "
+                "give a directory that `selfplay train --out` wrote"
+            )
+    resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
+    steps: list[StepRow] = []
+    for row in read_rows(home / METRICS, StepRow):
+        used = resources.get(row.step)
+        steps.append(structs.replace(row, memory_mb=used.memory_mb) if used else row)
+    if not steps:
+        raise RunDirectoryError(
+            f"{home} has no finished step yet; `selfplay resume {home}` continues it"
+        )
+    return RunRecord(
+        directory=home,
+        name=name or home.resolve().name,
+        config=read_yaml(home / CONFIG),
+        steps=tuple(steps),
+        evals=tuple(read_rows(home / EVALS, EvalRow)),
+        resources=resources,
+    )
+
+
+def read_runs(directories: Sequence[Path]) -> list[RunRecord]:
+    """Read run directories; equal folder names are distinguished by their parents or a number."""
+    names = [path.resolve().name for path in directories]
+    if len(set(names)) < len(names):
+        names = ["/".join(path.resolve().parts[-2:]) for path in directories]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            names[i] = f"{name} ({i + 1})"
+    return [read_run(path, name) for path, name in zip(directories, names, strict=True)]
+
+
+def _plain(row: Struct, *without: str) -> dict[str, Any]:
+    plain: dict[str, Any] = to_builtins(row)
+    return {name: value for name, value in plain.items() if name not in without}

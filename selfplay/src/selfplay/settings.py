@@ -1,0 +1,167 @@
+"""Settings from YAML: presets, files and `--set`, typed by msgspec, refused in words that help.
+
+A preset, or a user's file, may begin with `extends: PRESET`: it then holds only what differs.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from selfplay.errors import ConfigError
+
+Count = Annotated[int, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+T = TypeVar("T")
+_PRESETS = files("selfplay") / "presets"
+_WORDS = {
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`str`": "a text",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "a section",
+    "| `null`": "or null",
+}
+
+
+def preset_names() -> list[str]:
+    """Return the names of the presets that come with the package."""
+    return sorted(file.name.removesuffix(".yaml") for file in _PRESETS.iterdir())
+
+
+def preset_text(name: str) -> str:
+    """Return a preset's YAML file as it is."""
+    if name not in preset_names():
+        raise ConfigError(f"unknown preset {name!r}; {one_of(name, preset_names())}")
+    return _PRESETS.joinpath(f"{name}.yaml").read_text()
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """Return a preset as nested plain values."""
+    return extended(yaml.safe_load(preset_text(name)))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping. Raises ConfigError for any other."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read {path} as YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is not a mapping of configuration keys")
+    return data
+
+
+def extended(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration merged over the preset that its `extends` names, if any."""
+    own = dict(data)
+    name = own.pop("extends", None)
+    return own if name is None else _merged(read_preset(name), own)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {**below, **above}
+    for name, section in above.items():
+        if isinstance(section, Mapping) and isinstance(below.get(name), Mapping):
+            both[name] = _merged(below[name], section)
+    return both
+
+
+def override(data: dict[str, Any], assignment: str) -> None:
+    """Apply one `a.b=value` to nested plain values; the value is read as YAML."""
+    path, equals, text = assignment.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set {assignment!r}: expected KEY=VALUE, such as learner.r=16")
+    *parents, last = path.split(".")
+    place = data
+    for name in parents:
+        below = place.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise ConfigError(f"--set {path}: {name} is a value, not a section")
+        place = below
+    try:
+        place[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {path}: cannot read {text!r} as a value") from error
+
+
+def read_settings(data: object, kind: type[T]) -> T:
+    """Build a frozen dataclass, and the sections in it, from plain values such as YAML's.
+
+    Raises ConfigError that names the key, what was found and what was expected.
+    """
+    plain = _checked(data, kind, "")
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explained(error, plain, kind)) from error
+
+
+def one_of(found: object, choices: Sequence[str]) -> str:
+    """Return `expected one of ...`, with the one that was meant if one is close."""
+    close = get_close_matches(str(found), choices, n=1)
+    return f"expected one of {', '.join(choices)}" + (
+        f"; did you mean {close[0]}?" if close else ""
+    )
+
+
+def _checked(data: object, kind: Any, path: str) -> object:
+    """Refuse unknown keys and numbers that are not finite; read 1e-4, which is a text in YAML."""
+    if is_dataclass(kind) and isinstance(data, Mapping):
+        hints = get_type_hints(kind)
+        known = [f.name for f in fields(kind)]
+        for name in data:
+            if name not in known:
+                close = get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {path}{close[0]}?" if close else f"known: {', '.join(known)}"
+                raise ConfigError(f"unknown key {path}{name}; {hint}")
+        return {name: _checked(v, hints[name], f"{path}{name}.") for name, v in data.items()}
+    if isinstance(data, str) and float in (kind, *get_args(kind)):
+        with suppress(ValueError):
+            data = float(data)
+    if isinstance(data, float) and not math.isfinite(data):
+        raise ConfigError(f"{path[:-1]} is {data}; expected a finite number")
+    return data
+
+
+def _explained(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
+    """Say which key was refused, what it holds and what was expected."""
+    what, _, place = str(error).rpartition(" - at ")
+    path = place.strip("`").removeprefix("$").removeprefix(".")
+    if not place or isinstance(error.__cause__, ValueError):
+        # A section's own check, in its own words.
+        return f"{path}.{what}" if path else what or str(error)
+    if what.startswith("Object missing required field"):
+        name = what.split("`")[1]
+        return f"{path}.{name}".lstrip(".") + " is missing"
+    for step in re.findall(r"\w+", path):
+        kind = kind if step.isdigit() else get_type_hints(kind)[step]
+        data = data[int(step) if step.isdigit() else step]
+    if what.startswith("Invalid enum"):
+        choices = [choice for literal in _literals(kind) for choice in get_args(literal)]
+        return f"{path} is {data!r}; {one_of(data, choices)}"
+    expected, _, _ = what.partition(", got ")
+    for word, plain in _WORDS.items():
+        expected = expected.replace(word, plain)
+    return f"{path or 'the configuration'} is {data!r}; {expected[:1].lower()}{expected[1:]}"
+
+
+def _literals(kind: Any) -> Iterator[Any]:
+    if get_origin(kind) is Literal:
+        yield kind
+    for part in get_args(kind):
+        yield from _literals(part)

@@ -1,0 +1,213 @@
+"""One step of PopuLoRA, phase by phase: match, propose, verify, solve, update, evolve, save.
+
+Read `train_step` first. Each phase is a function of its own that a loop of yours may call, too.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import TypeVar
+
+import msgspec
+
+from league import Outcome
+from selfplay.checkpoint import save_checkpoint
+from selfplay.directory import EVALS, METRICS, RESOURCES, TASKS
+from selfplay.evaluation import chosen_for_base, evaluate_members, is_due
+from selfplay.evolution import evolve
+from selfplay.population import founders, memory_mb
+from selfplay.progress import Progress
+from selfplay.recording import metrics_row, task_rows
+from selfplay.rewards import training_samples
+from selfplay.rollout import Attempt, Match, Proposed
+from selfplay.rows import ResourceRow, append_rows
+from selfplay.run import Run
+from selfplay.tracking import step_metrics
+from selfplay.verifier import graded, validated
+
+T = TypeVar("T")
+
+
+def train_step(run: Run, progress: Progress) -> None:
+    """Do one step of the run and write down what happened."""
+    step, config = run.step + 1, run.config
+    clock = _Clock(progress, step)
+
+    clock.phase("match")
+    matches = match(run, step)
+    clock.phase("propose")
+    written = propose(run, matches, step)
+    verified = verify(run, clock.then("verify", written))
+    clock.phase("solve")
+    solved = solve(run, verified, step)
+    clock.phase("update")
+    samples = training_samples(solved, config)
+    factor = config.learner.schedule(step, config.steps)
+    stats = run.population.update(samples, factor)
+    record_outcomes(run, matches, solved)
+    births = []
+    if run.league is not None and _evolves(run, step):
+        clock.phase("evolve")
+        births = evolve(run, run.league, step)
+    if not run.population.shares_parameters:
+        clock.phase("weight_sync")
+    run.population.sync(step)
+
+    clock.phase("save")
+    new_structures = remember(run, solved)
+    row = metrics_row(run, step, matches, solved, samples, stats, births, new_structures)
+    append_rows(run.directory / TASKS, task_rows(solved, samples, step))
+    measured = []
+    if is_due(config, step):
+        clock.phase("eval")
+        measured = evaluate_members(run, step)
+        append_rows(run.directory / EVALS, measured)
+    with _interrupt_deferred():  # a step that is done and nearly kept is not thrown away
+        row = msgspec.structs.replace(row, seconds=clock.stop())
+        append_rows(run.directory / METRICS, [row])
+        resources = ResourceRow(step, memory_mb(), run.population.end_step())
+        append_rows(run.directory / RESOURCES, [resources])
+        run.step = step
+        if step % config.save_every == 0 or step == config.steps:
+            save_checkpoint(run)
+    progress.step(row, measured, resources.workers)
+    run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
+
+
+def match(run: Run, step: int) -> list[Match]:
+    """Pair teachers with students by prioritised fictitious self-play over their ratings."""
+    if run.league is None:
+        (teacher,), (student,) = founders(run.config)
+        return [Match(teacher, student)]
+    return [Match(p.teacher, p.student, p, p.predicted) for p in run.league.pair(step)]
+
+
+def propose(run: Run, matches: Sequence[Match], step: int) -> Iterator[Proposed]:
+    """Let every teacher write its batch of tasks of each kind; yield them as they are written."""
+    r = run.config.rollout
+    drafts: list[Proposed] = []
+    for m in matches:
+        for kind in r.kinds:
+            for i in range(r.proposals):
+                name = f"{step}-{m.teacher}-{m.student}-{kind}-{i}"
+                count = 1 if kind == "code_f" else r.num_references
+                shown = run.buffer.draw(count, run.seed(name, "references"), r.seed_share)
+                seed = run.seed(name, "propose")
+                drafts.append(
+                    Proposed(len(drafts), name, m.teacher, m.student, kind, tuple(shown), seed)
+                )
+    return run.population.propose(drafts)
+
+
+def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
+    """Let the sandbox validate proposals while others are written; students see what it accepts."""
+    return validated(written, run.verifier, run.population.prompts.excess)
+
+
+def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
+    """Let the matched student attempt every accepted task several times, and grade it.
+
+    The frozen base attempts a sample of the same tasks with the same seeds.
+    """
+    r = run.config.rollout
+    also_base = chosen_for_base(run, verified, step)
+    attempts: list[Attempt] = []
+    for p in verified:
+        if p.task is not None:
+            for member in (p.student, None) if p.id in also_base else (p.student,):
+                for i in range(r.num_generations):
+                    seed = run.seed(p.id, f"solve-{i}")
+                    attempts.append(Attempt(len(attempts), member, p.task, seed, r.temperature))
+    done = iter(graded(run.population.solve(attempts), run.verifier))
+    solved = []
+    for p in verified:
+        count = 0 if p.task is None else r.num_generations
+        tries = tuple(next(done) for _ in range(count))
+        base = tuple(next(done) for _ in range(count)) if p.id in also_base else ()
+        solved.append(replace(p, attempts=tries, base_attempts=base))
+    return solved
+
+
+def record_outcomes(run: Run, matches: Sequence[Match], solved: Sequence[Proposed]) -> None:
+    """Tell the league what came of every match; what the sandbox failed at is left out."""
+    if run.league is None:
+        return
+    for m in matches:
+        mine = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+        valid = [p for p in mine if p.task is not None and not p.infra_error]
+        attempts = [a for p in valid for a in p.judged]
+        infra_errors = sum(p.infra_error for p in mine)
+        if m.pair is not None:
+            outcome = Outcome(
+                tasks=len(mine) - infra_errors,
+                valid=len(valid),
+                attempts=len(attempts),
+                solved=sum(a.score >= 1.0 for a in attempts),
+                unsolved=sum(p.solve_rate == 0.0 for p in valid),
+                infra_errors=infra_errors,
+            )
+            run.league.record(m.pair, outcome)
+
+
+def remember(run: Run, solved: Sequence[Proposed]) -> int:
+    """Add the accepted tasks to the buffer; return how many program structures are new."""
+    before = len(run.structures)
+    for p in solved:
+        if p.task is not None and p.metrics is not None:
+            run.structures.add(p.metrics.structure)
+            if p.kind != "code_f":
+                run.buffer.add(p.task)
+    return len(run.structures) - before
+
+
+def _evolves(run: Run, step: int) -> bool:
+    every = run.config.evolution.evolve_every
+    return every > 0 and step % every == 0 and step < run.config.steps
+
+
+class _Clock:
+    """Times the phases of a step and shows which one it is in."""
+
+    def __init__(self, progress: Progress, step: int) -> None:
+        self._seconds: dict[str, float] = {}
+        self._progress, self._step = progress, step
+        self._now, self._since = "", 0.0
+
+    def phase(self, name: str) -> None:
+        """End the phase before and begin this one."""
+        self.stop()
+        self._now, self._since = name, time.perf_counter()
+        self._progress.phase(self._step, name)
+
+    def then(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items; when there are no more, begin this phase."""
+        yield from items
+        self.phase(name)
+
+    def stop(self) -> dict[str, float]:
+        """End the phase; return the seconds of all."""
+        if self._now:
+            self._seconds[self._now] = round(time.perf_counter() - self._since, 4)
+        self._now = ""
+        return self._seconds
+
+
+@contextmanager
+def _interrupt_deferred() -> Iterator[None]:
+    """Let a Ctrl-C that comes within the block take effect at its end."""
+    listener = signal.getsignal(signal.SIGINT)
+    if not callable(listener) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _, frame: came.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, listener)
+        if came:
+            listener(signal.SIGINT, came[0])

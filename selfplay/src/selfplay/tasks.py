@@ -1,0 +1,128 @@
+"""The tasks of a run: what it starts from, the newest accepted ones, the held-out ones."""
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from code_verifier import CodeVerifierError, Task
+from lora_evo.model import stream
+from selfplay import nano
+from selfplay.errors import ConfigError
+
+IDENTITY = Task(
+    kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"
+)
+"""AZR's only seed: the identity function."""
+
+
+def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
+    """Return the first references: tasks on easy programs for nano, or the identity."""
+    return nano.seed_tasks(count, seed) if template == "nano" else [IDENTITY]
+
+
+class TaskBuffer:
+    """Holds code_o and code_i tasks (whose programs also serve code_f), newest last, no repeats."""
+
+    def __init__(self, size: int, tasks: Iterable[Task] = ()) -> None:
+        self._size = size
+        self._tasks: deque[Task] = deque()
+        self._known: set[tuple[str, str | None]] = set()
+        self._seeds = list(tasks)
+        for task in self._seeds:
+            self.add(task)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, task: Task) -> bool:
+        """Add a task; False when the same program and input is in the buffer already."""
+        key = (task.program, task.input)
+        if key in self._known:
+            return False
+        self._known.add(key)
+        self._tasks.append(task)
+        if len(self._tasks) > self._size:
+            old = self._tasks.popleft()
+            self._known.remove((old.program, old.input))
+        return True
+
+    def draw(self, count: int, seed: int, seed_share: float = 0.0) -> list[Task]:
+        """Return up to `count` different tasks, the same for the same seed and contents.
+
+        With probability `seed_share` they come from the tasks that the run started from.
+        """
+        rng = stream(seed)
+        seeds = bool(self._seeds) and seed_share > 0.0 and rng.random() < seed_share
+        pool = self._seeds if seeds else self._tasks
+        picked = rng.choice(len(pool), min(count, len(pool)), replace=False)
+        return [pool[int(i)] for i in picked]
+
+
+@dataclass(frozen=True)
+class HeldOutTask:
+    """A task that no teacher writes; level 1 is the easiest, 0 means that none is known."""
+
+    task: Task
+    level: int
+
+
+def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
+    """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
+
+    A source is one of `nano.HELD_OUT`, or a JSON Lines file of tasks as `selfplay tasks` writes it
+    (with an optional `level`). Raises ConfigError for any other.
+    """
+    strata: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
+    for source in sources:
+        for held_out in _read(source):
+            strata[held_out.task.kind, held_out.level].append(held_out)
+    if not strata:
+        return []
+    share = count // len(strata)
+    more = count - share * len(strata)
+    return [
+        task
+        for i, key in enumerate(sorted(strata))
+        for task in _spread(strata[key], share + (i < more))
+    ]
+
+
+def require_room(tasks: Iterable[HeldOutTask], excess: Callable[[Task], str]) -> None:
+    """Raise ConfigError for a task that does not fit; excess: says why, empty where it fits."""
+    for held_out in tasks:
+        reason = excess(held_out.task)
+        if reason:
+            raise ConfigError(
+                f"eval.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "
+                "rollout.max_prompt_length"
+            )
+
+
+def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
+    if count >= len(tasks):
+        return tasks
+    return [tasks[i * len(tasks) // count] for i in range(count)]
+
+
+def _read(source: str) -> list[HeldOutTask]:
+    if source in nano.HELD_OUT:
+        return [HeldOutTask(task, level) for level, task in nano.held_out_tasks(source)]
+    path = Path(source)
+    if not path.is_file():
+        close = get_close_matches(source, nano.HELD_OUT, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(nano.HELD_OUT)}"
+        raise ConfigError(
+            f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {hint}"
+        )
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = {"id": f"{path.name}/{number}", **json.loads(line)}
+            task, level = Task.from_row(row, complete=True), int(row.get("level", 0))
+        except (ValueError, TypeError, CodeVerifierError) as error:
+            raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
+        found.append(HeldOutTask(task, level))
+    return found

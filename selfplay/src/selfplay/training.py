@@ -1,0 +1,145 @@
+"""Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from league import League
+from selfplay.checkpoint import newest_checkpoint, restore_files, restore_run, save_checkpoint
+from selfplay.config import Config
+from selfplay.directory import EVALS, clear, create, lock, open_config, removed_unless_checkpointed
+from selfplay.evaluation import evaluate_members, is_due
+from selfplay.population import Population, founders, open_population, warm_start
+from selfplay.progress import Progress
+from selfplay.rows import EvalRow, append_rows, read_rows
+from selfplay.run import Run
+from selfplay.step import train_step
+from selfplay.tasks import TaskBuffer, held_out_tasks, require_room, seed_tasks
+from selfplay.tracking import measured_metrics, opened_trackers, require_trackers
+from selfplay.verifier import Verifier, open_sandbox
+
+if TYPE_CHECKING:  # Ray is optional
+    from selfplay.workers.population import RemotePopulation
+
+
+def train(
+    config: Config,
+    directory: Path,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+) -> None:
+    """Start a run in a new directory and carry it through; workers and ray as for `new_run`."""
+    with new_run(config, directory, workers=workers, ray=ray) as run:
+        _train_until_done(run, progress or Progress(quiet=True))
+
+
+def resume(
+    directory: Path,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+) -> None:
+    """Continue a run from its newest checkpoint, on any number of workers."""
+    with open_run(directory, workers=workers, ray=ray) as run:
+        _train_until_done(run, progress or Progress(quiet=True))
+
+
+def _train_until_done(run: Run, progress: Progress) -> None:
+    run.population.end_step()  # what workers did before the first step belongs to none
+    opened = opened_trackers(run.config, run.directory, run.step)
+    with opened as run.trackers, progress.showing(run.config, run.step):
+        if run.step == 0 and run.config.report_to:
+            before = read_rows(run.directory / EVALS, EvalRow)
+            run.trackers.log(measured_metrics(list(before)), 0)
+        while run.step < run.config.steps:
+            train_step(run, progress)
+
+
+@contextmanager
+def new_run(
+    config: Config, directory: Path, *, workers: int | None = None, ray: str | None = None
+) -> Iterator[Run]:
+    """Start a run in a new directory; within the block it is open, before its first step.
+
+    workers: processes over which members are spread, 0 for as many as possible; ray: address of a
+    Ray cluster to use. Without both everything is in this process.
+    """
+    require_trackers(config.report_to)
+    create(directory, config)
+    with _opened(config, directory, workers, ray) as run:
+        _found(run)
+        yield run
+
+
+@contextmanager
+def open_run(
+    directory: Path, *, workers: int | None = None, ray: str | None = None
+) -> Iterator[Run]:
+    """Open a run at its newest checkpoint; one that died before its first starts again."""
+    config = open_config(directory)
+    require_trackers(config.report_to)
+    checkpoint = newest_checkpoint(directory)
+    with _opened(config, directory, workers, ray) as run:
+        if checkpoint is None:
+            _found(run)
+        else:
+            restore_run(run, checkpoint, restore_files(directory, checkpoint))
+            if config.mode == "populora":
+                run.league = League(directory / "league")
+            run.population.sync(run.step)
+        yield run
+
+
+def _found(run: Run) -> None:
+    """Bring the run to the moment before its first step: members, league, evaluation."""
+    config = run.config
+    clear(run.directory)
+    warm_start(run.population, config)
+    if config.mode == "populora":
+        teachers, students = founders(config)
+        home = run.directory / "league"
+        run.league = League(home, teachers=teachers, students=students, config=config.league)
+    run.population.sync(0)
+    if is_due(config, 0):
+        append_rows(run.directory / EVALS, evaluate_members(run, 0))
+    save_checkpoint(run)
+
+
+@contextmanager
+def _opened(config: Config, directory: Path, workers: int | None, ray: str | None) -> Iterator[Run]:
+    """Lock the directory and open everything a step works with, members as they are born."""
+    with ExitStack() as stack:
+        stack.enter_context(closing(lock(directory)))
+        stack.enter_context(removed_unless_checkpointed(directory))
+        verifier: Verifier
+        population: Population | RemotePopulation
+        if ray is None and workers in (None, 1):
+            verifier = stack.enter_context(open_sandbox(config))
+            population = stack.enter_context(open_population(config))
+        else:
+            from selfplay.workers.session import open_workers
+
+            population, verifier = stack.enter_context(open_workers(config, workers or 0, ray))
+        seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
+        e = config.eval
+        held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
+        require_room(held_out, population.prompts.excess)
+        run = Run(
+            config=config,
+            directory=directory,
+            population=population,
+            verifier=verifier,
+            seeds=seeds,
+            held_out=held_out,
+            buffer=TaskBuffer(config.rollout.buffer_tasks, seeds),
+            born={"teacher": config.teachers, "student": config.students},
+        )
+        try:
+            yield run
+        finally:
+            if run.league is not None:
+                run.league.close()

@@ -1,0 +1,240 @@
+"""Ordinary modules and scripts under the jail's walls: what comes back, and what cannot be done."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from code_verifier import Calls, LiteralError, ScriptRunner, read_value
+from code_verifier.scripts.runner import read_report
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[ScriptRunner]:
+    with ScriptRunner(memory_mb=1024) as opened:
+        yield opened
+
+
+def call(runner: ScriptRunner, program: str, *inputs: tuple[Any, ...], **changes: Any) -> Calls:
+    inputs = inputs or ((1,),)
+    return runner.call(program, "f", inputs, [0.3] * len(inputs), **(LIMITS | changes))
+
+
+LIMITS: dict[str, Any] = {"module_s": 0.3, "total_s": 0.5}
+
+
+def test_values_come_back_as_data(runner: ScriptRunner) -> None:
+    calls = call(runner, "def f(*x): return x", (1, 2.5), ("a", None), ({1: {2}},), (1j, b"x"))
+    assert (calls.ending, calls.call) == ("done", 4)
+    texts = [value.text for value in calls.values]
+    assert texts == ["(1, 2.5)", "('a', None)", "({1: {2}},)", "(1j, b'x')"]
+    assert {value.type_name for value in calls.values} == {"tuple"}
+
+
+def test_the_standard_library_is_there(runner: ScriptRunner) -> None:
+    names = "re math collections threading dataclasses typing json datetime random sqlite3 logging"
+    program = f"import {', '.join(names.split())}\nfrom collections import abc\ndef f(x): return x"
+    assert call(runner, program).ending == "done"
+    clock = "import time\ndef f(x): return time.time() > 1.7e9 and time.process_time() >= 0"
+    assert call(runner, clock).values[0].text == "True"
+
+
+def test_numpy_is_there(runner: ScriptRunner) -> None:
+    pytest.importorskip("numpy")
+    calls = call(
+        runner,
+        "import numpy as np, numpy.ma, numpy.testing\ndef f(x): return np.arange(x + 2).sum() / 2",
+    )
+    value = calls.values[0]
+    assert (value.type_name, value.text) == ("float64", "numpy('<f8', None, [1.5])")
+    assert read_value(value.text) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("program", "ending", "reason"),
+    [
+        ("def f(x): 1 / 0", "exception", "ZeroDivisionError: division by zero"),
+        ("def f(x): return open('/etc/passwd')", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.listdir('.')", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.fork()", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.kill(os.getppid(), 9)", "exception", "PermissionError"),
+        ("import os\ndef f(x): return 1 // (os.system('true') == 0)", "exception", "ZeroDivision"),
+        ("import socket\ndef f(x): socket.socket()", "exception", "PermissionError"),
+        ("import ctypes\ndef f(x): return x", "module", "ModuleNotFoundError"),
+        ("def f(x): return [0] * 10**9", "exception", "MemoryError"),
+        ("def f(x): return f(x)", "exception", "RecursionError"),
+        ("def f(x): return input()", "exception", ""),
+        ("def g(x): return x", "module", "KeyError"),
+        ("def f(x", "module", "SyntaxError"),
+        ("while True: pass", "cpu", "processor time"),
+        ("def f(x):\n    while True: pass", "cpu", "processor time"),
+        ("import os\ndef f(x): os._exit(0)", "left", "without a whole report"),
+        ("import os\ndef f(x): os._exit(3)", "left", "exit code 3"),
+        ("import signal\ndef f(x):\n    signal.setitimer(2, 0)\n    while True: pass", "total", ""),
+        ("import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)", "flood", "output"),
+    ],
+)
+def test_endings(runner: ScriptRunner, program: str, ending: str, reason: str) -> None:
+    calls = call(runner, program, output_bytes=1 << 20)
+    assert calls.ending == ending
+    assert reason in calls.reason
+
+
+def test_values_before_an_end_are_kept(runner: ScriptRunner) -> None:
+    calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
+    assert (len(calls.values), calls.ending, calls.call) == (2, "exception", 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["numpy('<f4', (2,), [1.5])", "numpy('V9', (1,), [b''])", "numpy('<U99999999', (9,), [''] * 9)",
+     "numpy('O', (1,), [open('/')])", "Decimal('x')", "Fraction(1, 0)", "numpy('<u1', None, [999])",
+     "numpy()", "numpy('<f8', (-1,), [])", "Fraction('1e99999999')", "Decimal('1e99999999')"],
+)  # fmt: skip
+def test_a_forged_foreign_value_is_refused(text: str) -> None:
+    with pytest.raises(LiteralError):
+        read_value(text)
+
+
+ASYNC = """
+import asyncio, time
+async def slow(x, s):
+    await asyncio.sleep(s)
+    return x
+async def all_of(x):
+    late = asyncio.wait_for(slow(0, 9), 0.01)
+    found = await asyncio.gather(slow(x, 0.02), slow(x + 1, 0.01), asyncio.to_thread(abs, -x), late,
+                                 return_exceptions=True)
+    return found[:3] + [type(found[3]).__name__]
+def f(x): return asyncio.run(all_of(x))
+"""
+
+
+def test_event_loops_run_without_descriptors(runner: ScriptRunner) -> None:
+    calls = call(runner, ASYNC, (1,), (2,), module_s=1.0)
+    assert [value.text for value in calls.values] == [
+        "[1, 2, 1, 'TimeoutError']",
+        "[2, 3, 2, 'TimeoutError']",
+    ]
+    program = f"{ASYNC}\nprint(f(1))\nasyncio.run(asyncio.sleep(99))"
+    assert runner.run(program, "", cpu_s=1.0).reason == "slept longer than the limit of time"
+
+
+def test_methods_and_preludes(runner: ScriptRunner) -> None:
+    program = "class Solution:\n    def f(self, x): return [x, base]"
+    calls = call(runner, program, owner="Solution", prelude="base = 7")
+    assert calls.values[0].text == "[1, 7]"
+
+
+def test_long_texts_are_left_out_but_for_those_asked_for(runner: ScriptRunner) -> None:
+    program = "def f(x): return 'a' * x"
+    calls = call(runner, program, (9,), (99,), (98,), text_chars=20, full=[2])
+    assert [value.text is None for value in calls.values] == [False, True, False]
+    assert [value.chars for value in calls.values] == [11, 101, 100]
+
+
+def test_scripts_have_a_real_pipe(runner: ScriptRunner) -> None:
+    program = "import sys\nprint(sys.stdin.readline().strip(), sys.stdin.buffer.read())"
+    run = runner.run(program, "é\nb", cpu_s=1.0)
+    assert (run.ending, run.output) == ("done", "é b''\n".encode())  # the text layer read ahead
+    large = "x" * 3_000_000
+    run = runner.run("print(len(open(0).read()))", large, cpu_s=1.0)
+    assert run.output == b"3000000\n"
+    run = runner.run("import sys; sys.stdin.close(); print(1)", large, cpu_s=1.0)
+    assert (run.ending, run.output) == ("done", b"1\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "values", "ending"),
+    [
+        (b"", 0, None),
+        (b'["done", ""]\n', 0, None),
+        (b'["int", "d", "1", 1, false, 0.1]\n["done", ""]\n', 1, "done"),
+        (b'["int", "d", "1", 1, false, 0.1]\n["left", ""]\n', 1, None),
+        (b'["int", "d", "1", 1, false, NaN]\n', 0, None),
+        (b'["int", 1, "1", 1, false, 0.1]\n', 0, None),
+        (b'["int", "d", [], 1, false, 0.1]\n', 0, None),
+        (b"[" * 100_000, 0, None),
+        (b'["int", "d", "1", 1, false, 0.1]\n' * 3, 1, None),
+        (b'[3, null]\n["done", ""]\n', 0, None),
+        (b"\xff\n", 0, None),
+    ],
+)
+def test_reports_may_be_forged(data: bytes, values: int, ending: str | None) -> None:
+    found, end = read_report(data, 1)
+    assert (len(found), end and end[0]) == (values, ending)
+
+
+@pytest.mark.parametrize(
+    "text", ["f()", "a", "[1, x]", "1 if 1 else 2", "(" * 5000, "set(1, 2)", "'a' + 'b'", "{[]}"]
+)
+def test_texts_of_values_may_be_forged(text: str) -> None:
+    with pytest.raises(LiteralError):
+        read_value(text)
+
+
+def test_texts_of_values_read_back() -> None:
+    for value in (
+        1,
+        -2.5,
+        [1, (2, "x")],
+        {1: {2, 3}},
+        set(),
+        frozenset({1}),
+        1 - 2j,
+        bytearray(b"x"),
+    ):
+        assert read_value(repr(value)) == value
+    assert read_value("-inf") == float("-inf")
+    assert repr(read_value("[nan, 1]")) == "[nan, 1]"
+
+
+DUMPS_ITS_HEAP = """
+import sys
+frame = sys._getframe()
+while "confine" not in frame.f_globals:
+    frame = frame.f_back
+ctypes, libc = frame.f_globals["confine"].ctypes, frame.f_globals["confine"].libc
+libc.sbrk.restype = ctypes.c_void_p
+at = libc.sbrk(0) & ~4095
+while libc.write(1, ctypes.c_void_p(at := at - 4096), 4096) == 4096:
+    pass
+"""
+ASKS_TO_BE_SIGNALLED = """
+import fcntl, os, sys
+def f(x):
+    frame = sys._getframe(1)
+    while not hasattr(frame.f_locals.get("self"), "pid"):
+        frame = frame.f_back
+    for command, value in ((8, frame.f_locals["self"].pid), (10, 9), (4, 0o20001)):
+        try:
+            fcntl.fcntl(3, command, value)
+        except PermissionError:
+            pass
+    os.write(3, b" " * 65536)
+"""
+
+
+def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ScriptRunner) -> None:
+    note = "".join(f"# the solution, line {number}\n" for number in range(200))
+    marker = b"the solution, line 17"
+    for _ in range(3):
+        call(runner, note + "def f(x): return x")
+        runner.run(note, "", cpu_s=1.0)
+    own = runner.run(note + DUMPS_ITS_HEAP, "", cpu_s=3.0, output_bytes=1 << 28)
+    later = runner.run(DUMPS_ITS_HEAP, "", cpu_s=3.0, output_bytes=1 << 28)
+    assert marker in own.output  # the dump works
+    assert len(later.output) > 1 << 20
+    assert marker not in later.output
+
+
+def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner) -> None:
+    find = "import sys\nframe = sys._getframe()\n"
+    find += "while 'progress' not in frame.f_locals: frame = frame.f_back\n"
+    find += "page = frame.f_locals['progress']\n"
+    runner.run(find + "page[:] = b'n' * len(page)", "", cpu_s=1.0)
+    assert runner.run(find + "print(bytes(page).strip(b'\\0'))", "", cpu_s=1.0).output == b"b''\n"
+
+
+def test_no_program_has_its_server_signalled(runner: ScriptRunner) -> None:
+    assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).ending != "fault"

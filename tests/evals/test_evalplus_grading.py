@@ -1,0 +1,197 @@
+"""HumanEval+ and MBPP+: problems, and verdicts on whole programs with reasons, in order."""
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
+
+from evals import EvalsError
+from evals.benchmark import Outcome
+from evals.evalplus import grader as grading
+from evals.evalplus.grader import FunctionGrader
+from evals.evalplus.problems import FunctionProblem, read_problems
+
+TASK = problem(DOUBLE)
+
+
+@pytest.fixture(scope="module")
+def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]:
+    with FunctionGrader(cache=tmp_path_factory.mktemp("expected"), min_time_s=0.2) as opened:
+        yield opened
+
+
+def test_reference_solutions_pass(grader: FunctionGrader) -> None:
+    tasks = [problem(source) for source in (DOUBLE, HALF, ROOT, SHARED, SEEK)]
+    verdicts = list(grader.grade_many((task, task.reference) for task in tasks))
+    assert verdicts == [(Outcome("pass"), Outcome("pass"))] * 5
+
+
+@pytest.mark.parametrize(
+    ("program", "base", "plus", "test", "reason"),
+    [
+        ("def double(x):\n    return [x] * 2", "pass", "pass", None, ""),
+        ("def double(x):\n    return [x, 2]", "fail", "fail", 0, r"returned \[1, 2\]; expected"),
+        ("def double(x):\n    return [x, x] if x in (1, 2) else 0", "pass", "fail", 0, "expected"),
+        ("def double(x):\n    return [x, x] if x != 2 else 0", "fail", "pass", 1, "returned 0"),
+        ("def double(x):\n    return (x, x)", "fail", "fail", 0, "returned"),
+        ("def double(x):\n    1 / 0", "fail", "fail", 0, "ZeroDivisionError: division by zero"),
+        ("def double(x):\n    raise SystemExit(0)", "fail", "fail", 0, "SystemExit"),
+        ("def double(x): return", "fail", "fail", 0, "returned None"),
+        ("def twice(x): return [x, x]", "fail", "fail", None, "KeyError"),
+        ("def double(x:", "fail", "fail", None, "SyntaxError"),
+        ("1 / 0", "fail", "fail", None, "ZeroDivisionError"),
+        ("", "fail", "fail", None, "KeyError"),
+        ("\ud800\0", "fail", "fail", None, "Error"),
+        ("import os\ndef double(x):\n    os._exit(0)", "timeout", "timeout", 0, "left"),
+        ("import time\ndef double(x):\n    time.sleep(1e9)", "fail", "fail", 0, "slept"),
+        ("print('hi')\ndef double(x):\n    print(x)\n    return [x, x]", "pass", "pass", None, ""),
+        ("from __future__ import annotations\nimport dataclasses, typing, re, enum, threading\n"
+         "@dataclasses.dataclass\nclass A:\n    x: typing.Any\n"
+         "def double(x):\n    return [A(x).x, x]", "pass", "pass", None, ""),
+    ],
+)  # fmt: skip
+def test_verdicts(
+    grader: FunctionGrader,
+    program: str,
+    base: str,
+    plus: str,
+    test: int | None,
+    reason: str,
+) -> None:
+    first, second = grader.grade(TASK, program)
+    worse = first if first.status != "pass" else second
+    assert (first.status, second.status, worse.failed_test) == (base, plus, test)
+    assert re.search(reason, worse.reason)
+
+
+@pytest.mark.parametrize("source", [DOUBLE, ROOT])
+def test_compat_repeats_one_published_error(source: dict[str, object], tmp_path: Path) -> None:
+    task = problem(source)
+    with FunctionGrader(compat=True, cache=tmp_path) as grader:
+        base, _ = grader.grade(task, task.reference)
+    assert base.status == ("fail" if source is ROOT else "pass")
+
+
+def test_a_loop_fails_by_its_own_processor_time(grader: FunctionGrader) -> None:
+    base, _ = grader.grade(TASK, "def double(x):\n    while True:\n        pass")
+    assert (base.status, base.failed_test) == ("fail", 0)
+    assert "processor time" in base.reason
+
+
+def test_long_outputs_are_compared_by_rule_too(grader: FunctionGrader) -> None:
+    body = "(n):\n    return [0.5] * n\n"
+    task = problem(row("HumanEval/1003", "many", body, base_input=[[9000]]))
+    near = "def many(n):\n    return [0.5 + 1e-9] * n"
+    far = "def many(n):\n    return [0.5] * (n - 1) + [0.6]"
+    assert grader.grade(task, near)[0].status == "pass"
+    assert grader.grade(task, far)[0].status == "fail"
+
+
+def test_a_failing_reference_counts_for_no_one(grader: FunctionGrader) -> None:
+    task = problem(row("HumanEval/1004", "bad", "(n):\n    return 1 / n\n", base_input=[[0]]))
+    outcomes = grader.grade(task, task.reference)
+    assert [outcome.status for outcome in outcomes] == [None, None]
+    assert "of HumanEval/1004 failed: call 1: ZeroDivision" in outcomes[0].reason
+
+
+def test_expected_outputs_are_kept_and_damage_is_no_harm(tmp_path: Path) -> None:
+    task = problem(HALF)
+    for _ in range(2):
+        with FunctionGrader(cache=tmp_path) as grader:
+            assert grader.grade(task, task.reference)[1].status == "pass"
+        files = list(tmp_path.iterdir())
+        assert len(files) == 2
+        for path in files:
+            path.write_bytes(path.read_bytes()[:20])
+
+
+def test_samples_are_read_as_they_are_needed(grader: FunctionGrader) -> None:
+    drawn = []
+
+    def samples() -> Iterator[tuple[FunctionProblem, str]]:
+        for number in range(1000):
+            drawn.append(number)
+            yield TASK, "def double(x): return [x, x]"
+
+    verdicts = grader.grade_many(samples())
+    assert next(verdicts)[0].status == "pass"
+    assert len(drawn) < 40
+
+
+def test_settings_that_make_no_sense() -> None:
+    with pytest.raises(EvalsError, match="workers=0"):
+        FunctionGrader(workers=0)
+    with pytest.raises(EvalsError, match="time_factor=0"):
+        FunctionGrader(time_factor=0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pieces_of_a_run_are_shared_out_and_change_no_verdict(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = ["", "    return [x, x] if x != 2 else 0", "    return [x, x]"]
+    programs = [TASK.reference, *(f"def double(x):\n{program}" for program in programs)]
+    samples = [(TASK, program) for program in programs * 3]
+    with FunctionGrader(cache=tmp_path) as whole:
+        wanted = list(whole.grade_many(samples))
+    lock, running, most = threading.Lock(), [0], [0]
+
+    class Counted(threading.Semaphore):
+        def __enter__(self, *args: Any) -> bool:
+            super().__enter__(*args)
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            time.sleep(0.01)
+            return True
+
+        def __exit__(self, *args: Any) -> None:
+            with lock:
+                running[0] -= 1
+            super().__exit__(*args)
+
+    monkeypatch.setattr(grading.threading, "Semaphore", Counted)
+    monkeypatch.setattr(grading, "_PIECE_S", 0.0)
+    with FunctionGrader(workers, cache=tmp_path) as grader:
+        assert list(grader.grade_many(samples)) == wanted
+    assert most == [workers]
+
+
+def test_arguments_of_mbpp_get_their_python_types() -> None:
+    def arguments(task: str, *found: object) -> tuple[object, ...]:
+        return problem(
+            row(task, "f", "(*a):\n    return a\n", base_input=[list(found)])
+        ).base_input[0]
+
+    assert problem(SHARED).base_input == (((1, 2, 3), (2, 3, 4)),)
+    assert arguments("Mbpp/75", [[1, 2], [3]], 4) == ([(1, 2), (3,)], 4)
+    assert arguments("Mbpp/106", [1], [2]) == ([1], (2,))
+    assert arguments("Mbpp/115", [[1, 1], []]) == ([{1}, {}],)
+    assert arguments("Mbpp/124", "1", "2+1j") == (1.0, 2 + 1j)
+    assert arguments("Mbpp/278", [1, [2, 3]]) == ((1, (2, 3)),)
+    assert arguments("Mbpp/580", [1, [2, [3]]]) == ((1, (2, (3,))),)
+    assert arguments("Mbpp/722", {"a": [1, 2]}, 3) == ({"a": (1, 2)}, 3)
+    assert arguments("Mbpp/9", [1, [2]]) == ([1, [2]],)
+    assert problem(row("Mbpp/793", "last", "(a):\n    return a\n", plus_input={})).plus_input == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([DOUBLE, DOUBLE], "repeats the task 'HumanEval/1001'"),
+        ([{"task_id": "x", "prompt": "", "test": ""}], "OriginFmt"),
+        ([DOUBLE | {"prompt": 3}], "prompt is 3"),
+        ([DOUBLE | {"plus_input": [1]}], "list of lists"),
+        ([DOUBLE | {"atol": "x"}], "atol"),
+        ([SHARED | {"base_input": [[1, 2]]}], "do not fit Mbpp/2"),
+    ],
+)
+def test_rows_that_are_no_problems(rows: list[dict[str, object]], message: str) -> None:
+    name = "mbpp_plus" if rows[0]["task_id"] == "Mbpp/2" else "humaneval_plus"
+    with pytest.raises(EvalsError, match=message):
+        read_problems(rows, name)

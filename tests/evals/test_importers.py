@@ -1,0 +1,121 @@
+"""Saved samples of other harnesses, in fixtures of their schemas."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sums import sums
+
+from evals import Benchmark, EvalsError, Question
+from evals.importers import saved_samples
+
+TWICE = "def twice(x):\n    return 2 * x\n"
+NAMES = ("HumanEval/900", "HumanEval/901", "60", "Mbpp/900")
+BENCHMARK: Benchmark = replace(
+    sums(), questions=tuple(Question(name, {"prompt": f"# {name}\n"}, "") for name in NAMES)
+)
+
+
+def write(folder: Path, rows: list[Any]) -> Path:
+    path = folder / "any.name"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> list[tuple[str, int, str | None]]:
+    samples, _ = saved_samples(path, BENCHMARK)
+    return [(s.id, s.sample, s.solution or s.response) for s in samples]
+
+
+def logged(index: Any, *responses: str, **more: Any) -> dict[str, Any]:
+    own = {"doc_id": index, "doc": {"question": "1 + 1?"}, "target": "2", "arguments": [["p", {}]]}
+    return {**own, "resps": [list(responses)], "filtered_resps": [responses[0]], **more}
+
+
+def test_evalplus_json_lines(tmp_path: Path) -> None:
+    rows = [
+        {"task_id": "HumanEval/900", "solution": TWICE, "base_status": "pass"},
+        {"task_id": "HumanEval/901", "completion": "    return 1"},
+        {"task_id": "HumanEval/900", "solution": "x = 1"},
+        {"task_id": "HumanEval/5", "solution": "x = 1"},
+    ]
+    path = write(tmp_path, rows)
+    found = read(path)
+    assert found == [
+        ("HumanEval/900", 0, TWICE),
+        ("HumanEval/901", 0, "# HumanEval/901\n    return 1"),
+        ("HumanEval/900", 1, "x = 1"),
+    ]
+    assert saved_samples(path, BENCHMARK)[1] == [
+        "samples of evalplus",
+        "1 samples passed over: not in this data, 'HumanEval/5' first",
+    ]
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert read(path) == found
+
+
+def test_evalplus_folder_and_results(tmp_path: Path) -> None:
+    folder = tmp_path / "Mbpp_900"
+    folder.mkdir()
+    for name, text in (("0.py", TWICE), ("1.py", "é = 1"), ("10.py", "x"), ("notes.txt", "x")):
+        (folder / name).write_text(text, encoding="utf-8")
+    wanted = [("Mbpp/900", 0, TWICE), ("Mbpp/900", 1, "é = 1"), ("Mbpp/900", 10, "x")]
+    assert read(tmp_path) == wanted
+    (folder / "2.py").write_bytes(b"\xff")
+    with pytest.raises(EvalsError, match=r"2\.py is not UTF-8"):
+        read(tmp_path)
+    rows = [{"solution": TWICE, "base_status": "pass"}, {"solution": "x"}]
+    path = tmp_path / "x.json"
+    for indent in (None, 2):
+        path.write_text(json.dumps({"date": "1", "eval": {"Mbpp/900": rows}}, indent=indent))
+        assert read(path) == [("Mbpp/900", 0, TWICE), ("Mbpp/900", 1, "x")]
+
+
+def test_lm_eval_logs_find_questions_by_id_or_place(tmp_path: Path) -> None:
+    rows = [
+        logged(7, "a", "b", doc={"task_id": "HumanEval/900"}, filter="strict"),
+        logged(7, "a", "b", doc={"task_id": "HumanEval/900"}, filter="flexible"),
+        logged(0, "c", doc={"id": 60}),
+        logged(3, "e", doc="text"),
+    ]
+    assert read(write(tmp_path, rows)) == [
+        ("HumanEval/900", 0, "a"),
+        ("HumanEval/900", 1, "b"),
+        ("60", 0, "c"),
+        ("Mbpp/900", 0, "e"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"task_id": "x", "solution": 3}], "row 1: neither solution nor completion"),
+        ([{"task_id": "x", "solution": ""}], "sums has no task 'x'|holds no samples"),
+        ([{"id": "x", "response": "y"}], "sums has no task 'x'"),
+        ([logged(1, "a"), logged(1, "b", filter="f")], "has other responses than before"),
+        ([logged("1", "a")], "doc_id is a text"),
+        ([logged(9, "a")], "document 9; sums has 4 questions"),
+        ([logged(1, "a", resps=[[[-1.5, False]], [[-2.0, True]]])], "is no generation"),
+        ([{"eval": {"Mbpp/900": [{"base_status": "pass"}]}}], "sample 0 has no solution"),
+        ([{"question": "q", "answer": "a"}], "found fields question, answer; expected"),
+        ([[]], "holds no samples"),
+    ],
+)
+def test_what_is_no_sample_is_told_in_one_line(tmp_path: Path, rows: list[Any], told: str) -> None:
+    with pytest.raises(EvalsError, match=told) as caught:
+        read(write(tmp_path, rows))
+    assert "\n" not in str(caught.value)
+
+
+def test_torn_files_and_empty_folders_are_told(tmp_path: Path) -> None:
+    path = write(tmp_path, [{"task_id": "HumanEval/900", "solution": TWICE}] * 2)
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(EvalsError, match="line 2: not JSON"):
+        read(path)
+    with pytest.raises(EvalsError, match=r"TASK_ID/N\.py"):
+        read(tmp_path)
+    with pytest.raises(EvalsError, match="there is no file"):
+        read(tmp_path / "none")

@@ -1,0 +1,165 @@
+"""Grading LiveCodeBench samples."""
+
+from collections.abc import Iterator
+
+import pytest
+from livecodebench_problems import problem
+
+from evals import EvalsError
+from evals.livecodebench.grader import LiveCodeBenchGrader, equal_output
+
+DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
+SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
+LOOP = "for _ in range(int(input())):\n    print(2 * int(input()))"
+METHOD = "class Solution:\n    def add(self, a: List[int], b: int) -> List[int]:\n        "
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[LiveCodeBenchGrader]:
+    with LiveCodeBenchGrader(timeout_s=0.3) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "same"),
+    [
+        ("1.50\n", "1.5", True), ("1.5e0", "01.5", True), ("1  2", "1 2", True),
+        (" a \n b\n\n", "a\nb", True), ("1.5000001", "1.5", False), ("YES", "Yes", False),
+        ("a  b", "a b", False), ("a\n\nb", "a\nb", False), ("", "", True), ("1 x", "1.0 x", False),
+        ("NaN", "nan", False), ("1e999999999", "1", False), ("sNaN", "1", False),
+        ("Infinity", "inf", True), ("1", "1 2", False),
+    ],
+)  # fmt: skip
+def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> None:
+    assert equal_output(found, expected) is same
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        LOOP,
+        f"def main():\n    {LOOP.replace(chr(10), chr(10) + '    ')}\n"
+        "if __name__ == '__main__':\n    main()",
+        "import sys\nnext(sys.stdin)\nfor line in sys.stdin:\n    print(2 * int(line))",
+        "import sys\nread = sys.stdin.buffer.readline\nfor _ in range(int(read())):\n"
+        "    print(2 * int(read()))",
+        "for x in open(0).read().split()[1:]:\n    print(2 * int(x))",
+        "n = 0\ndef f():\n    global n\n    n = int(input())\nf()\nfor _ in range(n):\n"
+        "    print(int(input()) * 2)\nexit()",
+        "import threading\ndef f():\n    for _ in range(int(input())): print(2 * int(input()))\n"
+        "threading.Thread(target=f).start()",
+        "import os\nfor x in os.read(0, 99).split()[1:]:\n    os.write(1, b'%d\\n' % (2 * int(x)))",
+        "import sys\nprint('note', file=sys.stderr)\n" + LOOP,
+        LOOP + "\nreturn",
+        "def main():\n    nonlocal n\n    n = int(input())\nn = 0\nmain()\n"
+        "for _ in range(n):\n    print(2 * int(input()))",
+        "input()\nwhile True:\n    try:\n        print(2 * int(input()))\n"
+        "    except EOFError:\n        break",
+        "def depth(n): return n and 1 + depth(n - 1)\nassert depth(40_000)\n" + LOOP,
+        "assert pow(2, 3, 5) == 3 and gcd(4, 6) == 2 and Counter('aa')['a'] == 2\n" + LOOP,
+    ],
+)
+def test_scripts_that_pass(grader: LiveCodeBenchGrader, program: str) -> None:
+    verdict = grader.grade(DOUBLE, program)
+    assert verdict.status == "pass", verdict
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "test", "reason"),
+    [
+        ("print(2)\nprint(4)\nprint(6)", "fail", 1, "printed"),
+        ("print(1)", "fail", 0, "printed '1'; expected"),
+        ("1 / 0", "fail", 0, "ZeroDivisionError"),
+        ("x =", "fail", 0, "SyntaxError"),
+        ("", "fail", 0, "printed ''"),
+        ("while True: pass", "timeout", 0, "processor time"),
+        ("import time; time.sleep(1e6)", "timeout", 0, "slept"),
+        ("while True: print('x' * 9999)", "fail", 0, "more than the limit"),
+        ("import os; os._exit(0)", "fail", 0, "printed"),
+        ("import os; os._exit(9)", "fail", 0, "exit code 9"),
+        ("import os; print(os.listdir('/'))", "fail", 0, "PermissionError"),
+        ("import socket; socket.socket()", "fail", 0, "PermissionError"),
+        ("import os; os.fork()", "fail", 0, "PermissionError"),
+        ("import sys; sys.stdin = None; input()", "fail", 0, "RuntimeError"),
+    ],
+)
+def test_scripts_that_do_not(
+    grader: LiveCodeBenchGrader, program: str, status: str, test: int, reason: str
+) -> None:
+    verdict = grader.grade(DOUBLE, program)
+    assert (verdict.status, verdict.failed_test) == (status, test)
+    assert reason in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "test"),
+    [
+        (METHOD + "return [sum(a) + b, b]", "pass", None),
+        (METHOD + "return (sum(a) + b, b)", "pass", None),
+        (METHOD + "return [float(sum(a) + b), b]", "pass", None),
+        ("def add(a, b):\n    return [sum(a) + b, b]", "pass", None),
+        ("from fractions import Fraction as F\ndef add(a, b): return [F(sum(a) + b), b]", "pass",
+         None),
+        ("import numpy as np\ndef add(a, b): return [np.int64(sum(a) + b), np.float32(b)]", "pass",
+         None),
+        ("import numpy as np\ndef add(a, b): return np.array([sum(a) + b, b])", "fail", 0),
+        ("from unittest.mock import ANY\ndef add(a, b): return [ANY, ANY]", "fail", 0),
+        (METHOD + "return [(sum(a) + b,), b]", "fail", 0),
+        (METHOD + "return [sum(a) + b, 3]", "fail", 1),
+        (METHOD + "return [[sum(a) + b, b]]", "fail", 0),
+        (METHOD + "return 1 / 0", "fail", 0),
+        (METHOD + "while True: pass", "timeout", 0),
+        ("class Solution:\n    pass", "fail", None),
+        ("class Any(list):\n    def __eq__(self, other): return True\n"
+         "def add(a, b): return Any()", "fail", 0),
+    ],
+)  # fmt: skip
+def test_functions(
+    grader: LiveCodeBenchGrader, program: str, status: str, test: int | None
+) -> None:
+    verdict = grader.grade(SUM, program)
+    assert (verdict.status, verdict.failed_test) == (status, test)
+
+
+def test_the_official_quirks_reject_what_is_right(grader: LiveCodeBenchGrader) -> None:
+    empty = problem([("1\n\n2\n", "3\n")])
+    rejected = [
+        "import sys\nprint(sum(int(line or 0) for line in sys.stdin if line.strip()))",
+        "import sys\nread = sys.stdin.buffer.readline\na = read(), read()\n"
+        "print(int(a[0]) + int(read()))",
+        "n = 0\ndef f():\n    global n\n    n = 3\nf()\nprint(n)",
+        "import sys\nsys.stdout.buffer.write(b'3')",
+        "class Solution:\n    def sum(self): return 3\nprint(Solution().sum())",
+        "def main(): print(3)\nif '__main__' == __name__: main()",
+        "print(sum(map(int, open(0).read().split())))",
+        "from __future__ import annotations\nprint(3)",
+    ]
+    with LiveCodeBenchGrader(compat=True, timeout_s=1.0) as compat:
+        assert compat.grade(DOUBLE, LOOP).status == "pass"
+        assert compat.grade(SUM, METHOD + "return [sum(a) + b, b]").status == "pass"
+        statuses = [compat.grade(empty, program).status for program in rejected]
+    assert statuses == ["fail"] * len(rejected)
+    assert {grader.grade(empty, program).status for program in rejected} == {"pass"}
+
+
+def test_faults_of_ours_count_for_no_one(grader: LiveCodeBenchGrader) -> None:
+    broken = [
+        problem([]),
+        problem([("{", "1")], "add"),
+        problem([("1", "{")], "add"),
+        problem([("1", "1")], "add", metadata="{}"),
+        problem([("1", "1")], private_test_cases="!"),
+    ]
+    for task in broken:
+        verdict = grader.grade(task, "def add(a): return a")
+        assert verdict.status is None
+        assert verdict.reason
+
+
+def test_many_in_order(grader: LiveCodeBenchGrader) -> None:
+    samples = [(DOUBLE, LOOP), (DOUBLE, ""), (SUM, "def add(a, b): return [sum(a) + b, b]")]
+    assert [item.status for item in grader.grade_many(samples)] == ["pass", "fail", "pass"]
+    with pytest.raises(EvalsError, match="workers=0"):
+        LiveCodeBenchGrader(workers=0)
+    with pytest.raises(EvalsError, match="timeout_s"):
+        LiveCodeBenchGrader(timeout_s=0)

@@ -1,0 +1,273 @@
+"""Scores with intervals, comparisons, averages, populations, and the paper's table of them."""
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from evals import EvalsError, build_table, compare, estimate
+from evals.metrics import (
+    Column,
+    Verdicts,
+    aggregates,
+    average,
+    population,
+    problem_scores,
+    resample,
+    score_members,
+    sign_test,
+)
+from evals.recipes import CODE, MATH
+from evals.tables import Table, to_dict, to_markdown, to_text
+from evals.to_pandas import columns
+
+Results = dict[str, dict[str, Verdicts]]
+
+
+def verdicts(*samples: str) -> Verdicts:
+    """Problems p0, p1 ... from words such as "+-?": right, wrong, ungraded."""
+    meaning = {"+": True, "-": False, "?": None}
+    return {f"p{i}": [meaning[mark] for mark in word] for i, word in enumerate(samples)}
+
+
+def drawn(seed: int, problems: int, samples: int) -> Verdicts:
+    generator = np.random.default_rng(seed)
+    hardness = generator.uniform(0, 1, problems)
+    return {
+        f"p{i}": [bool(x) for x in generator.random(samples) < hardness[i]] for i in range(problems)
+    }
+
+
+def share(right: int, of: int = 10) -> Verdicts:
+    return {f"p{i}": [i < right] for i in range(of)}
+
+
+def column(name: str = "gsm8k", **right: int) -> Column:
+    return score_members({member: share(count, 60) for member, count in right.items()}, name)
+
+
+def test_ungraded_samples_never_count_and_are_told() -> None:
+    found = verdicts("+?-", "??", "+")
+    assert problem_scores(found) == {"p0": 0.5, "p2": 1.0}
+    score = estimate(found)
+    assert (score.value, score.problems, score.ungraded) == (0.75, 2, 3)
+    for nothing in ({}, verdicts("?", "??")):
+        with pytest.raises(EvalsError, match="grade some first"):
+            estimate(nothing)
+
+
+@pytest.mark.parametrize(("n", "c"), [(1, 0), (1, 1), (5, 2), (8, 3), (8, 8), (8, 0), (9, 7)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n: int, c: int) -> None:
+    found = {"p": [True] * c + [False] * (n - c)}
+    for k in range(1, n + 1):
+        subsets = list(itertools.combinations(range(n), k))
+        wanted = sum(any(i < c for i in subset) for subset in subsets) / len(subsets)
+        assert problem_scores(found, k)["p"] == pytest.approx(wanted, abs=1e-12)
+    assert problem_scores(found)["p"] == pytest.approx(problem_scores(found, 1)["p"])
+
+
+def test_pass_at_k_of_many_samples_neither_overflows_nor_cancels() -> None:
+    exact = 1 - math.comb(9997, 100) / math.comb(10000, 100)
+    found = problem_scores({"p": [True] * 3 + [False] * 9997}, 100)
+    assert found["p"] == pytest.approx(exact, rel=1e-9)
+    for k in (0, 3):
+        with pytest.raises(EvalsError, match=r"p1 has 2|p0 has 3"):
+            estimate(verdicts("++-", "+-?"), k=k)
+
+
+def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formula() -> None:
+    results = drawn(1, 400, 4)
+    one, same, other = (estimate(results, seed=seed) for seed in (0, 0, 1))
+    assert one == same
+    assert one != other
+    error = np.std(list(problem_scores(results).values()), ddof=1) / 20
+    assert one.high - one.low == pytest.approx(2 * 1.96 * error, rel=0.08)
+    once, often = verdicts("+", "-", "+", "-"), verdicts("+" * 64, "-" * 64, "+" * 64, "-" * 64)
+    assert estimate(once) == estimate(often)
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    covered = 0
+    for seed in range(200):
+        score = estimate(drawn(seed, 100, 2))  # the expected share right is 0.5
+        covered += score.low <= 0.5 <= score.high
+    assert 180 <= covered <= 199
+
+
+def test_resampling_shares_problems_among_members_and_leaves_missing_ones_out() -> None:
+    scores = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, np.nan, 1.0]])
+    means = resample(scores, "b", seed=3, draws=700)
+    assert means.shape == (700, 3)
+    assert np.array_equal(means[:, 0], means[:, 1])
+    assert set(means[:, 2][~np.isnan(means[:, 2])]) == {1.0}
+    assert np.array_equal(means[:10], resample(scores, "b", seed=3, draws=10))
+    assert not np.array_equal(means, resample(scores, "c", seed=3, draws=700), equal_nan=True)
+
+
+def test_comparisons_are_paired_by_problem() -> None:
+    found = compare(verdicts(*"+++++++-+-"), verdicts(*"---+++++--"))
+    assert (found.wins, found.losses, found.ties, found.problems) == (4, 1, 5, 10)
+    assert found.difference == pytest.approx(0.3)
+    assert found.p_value == pytest.approx(2 * 6 / 32)  # McNemar's exact test
+    assert found.low < 0.3 < found.high
+    several = compare(verdicts("++", "+-", "--"), verdicts("+-", "--", "--"))
+    assert (several.wins, several.losses, several.ties, several.p_value) == (2, 0, 1, 0.5)
+    assert compare(verdicts("++-", "---"), verdicts("+--", "---"), k=2).difference > 0
+    easy = drawn(5, 200, 1)
+    better = {p: [True] if i % 10 == 0 else v for i, (p, v) in enumerate(easy.items())}
+    gain, alone = compare(better, easy), estimate(easy)
+    assert gain.high - gain.low < (alone.high - alone.low) / 1.5
+    assert compare(verdicts("+", "+", "?"), verdicts("-", "?", "+")).problems == 1
+    with pytest.raises(EvalsError, match="no problem was graded for both"):
+        compare(verdicts("+", "?"), verdicts("?", "-"))
+
+
+@pytest.mark.parametrize(
+    ("wins", "losses", "p"),
+    [(0, 0, 1.0), (1, 1, 1.0), (5, 0, 0.0625), (0, 6, 0.03125), (700, 600, 0.006)],
+)
+def test_the_sign_test_is_exact(wins: int, losses: int, p: float) -> None:
+    assert sign_test(wins, losses) == pytest.approx(p, rel=0.02)
+
+
+def test_a_column_scores_each_member_as_alone() -> None:
+    results = {"a": share(20, 60), "b": {**share(40, 60), "gone": [None]}, "c": {"p0": [None]}}
+    found = score_members(results, "gsm8k")
+    assert found.members == ("a", "b")
+    for name in found.members:
+        assert found.estimate(name) == estimate(results[name], "gsm8k")
+    assert found.estimate("c") is None
+    assert not found.uneven
+    assert score_members({**results, "d": {"more": [True]}}, "gsm8k").uneven
+    with pytest.raises(EvalsError, match=r"a on aime24: pass@2 needs"):
+        score_members({"a": {"p": [True]}}, "aime24", k=2)
+
+
+def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals() -> None:
+    board = column(base=12, s0=24, s1=36, s2=30)
+    found = population(board, ["s0", "s1", "s2", "lost"])
+    assert (found["weakest"][1], found["best"][1], found["mean"][1]) == ("s0", "s1", None)
+    assert found["mean"][0].value == pytest.approx(0.5)
+    assert population(board, ["lost"]) == {}
+    many = score_members({f"s{i}": drawn(i, 30, 1) for i in range(24)}, "aime24")
+    for group in (found, population(many, many.members)):
+        assert all(score.low <= score.value <= score.high for score, _ in group.values())
+
+
+def test_the_total_is_the_mean_of_the_code_and_the_math_average() -> None:
+    counts = dict.fromkeys(CODE, 36) | dict.fromkeys(MATH, 12)
+    boards = {name: column(name, a=count, b=count) for name, count in counts.items()}
+    found = aggregates(boards)
+    assert [float(found[name].values[0]) for name in ("code", "math", "total")] == pytest.approx(
+        [0.6, 0.2, 0.4]
+    )
+    assert found["total"].problems == (600, 600)
+    one, two = column("aime24", a=30, b=30), column("aime25", b=30, c=30)
+    both = average([one, two])
+    assert both is not None
+    assert both.members == ("b",)
+    assert average([one, column("amc23", z=6)]) is None
+    assert set(aggregates({"aime24": one})) == {"math"}
+
+
+def table(**changed: object) -> Table:
+    results: Results = {
+        "Qwen": {"humaneval_plus": share(4), "gsm8k": share(3)},
+        "s_0": {"humaneval_plus": share(6), "gsm8k": share(8)},
+        "s|1": {"humaneval_plus": share(8), "gsm8k": share(6), "sums": share(1)},
+    }
+    return build_table(results, base="Qwen", **changed)  # type: ignore[arg-type]
+
+
+def test_rows_and_columns_are_the_papers() -> None:
+    found = table()
+    assert found.columns == ("sums", "humaneval_plus", "gsm8k", "code", "math", "total")
+    kinds = [row.kind for row in found.rows]
+    assert kinds == ["base", "member", "member", "mean", "weakest", "best"]
+    mean, weakest, best = found.rows[-3:]
+    assert mean.cells["gsm8k"].score.value == pytest.approx(0.7)
+    assert (weakest.cells["gsm8k"].member, best.cells["gsm8k"].member) == ("s|1", "s_0")
+    assert best.cells["total"].score.value == pytest.approx(0.7)
+    assert "sums" not in found.rows[0].cells
+    alone = build_table({"a": {"gsm8k": share(3)}, "b": {}}, base="b")
+    assert [row.kind for row in alone.rows] == ["base", "member"]
+
+
+def test_text_is_aligned_and_notes_say_what_is_missing() -> None:
+    lines = to_text(table()).splitlines()
+    titles = ["avg@n, %", "sums", "HEval+", "GSM8K", "code avg", "math avg", "total avg"]
+    assert re.split(r"\s{2,}", lines[0]) == titles
+    assert re.split(r"\s{2,}", re.sub(r" \([\d.-]+\)", "", lines[1])) == [
+        "Qwen", "-", "40.0", "30.0", "40.0†", "30.0†", "35.0†",
+    ]  # fmt: skip
+    low, high = re.findall(r"s_0 .*? 60\.0 \(([\d.]+)-([\d.]+)\)", lines[2])[0]
+    assert float(low) < 60 < float(high)
+    assert set(lines[4]) == {"-"}
+    assert "† the code average is without mbpp_plus, livecodebench" in lines
+    assert any("resample problems" in line for line in lines)
+
+
+def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
+    found = table(partial=[("s_0", "gsm8k")])
+    row = next(row for row in found.rows if row.label == "s_0")
+    assert {name for name, cell in row.cells.items() if cell.partial} == {"gsm8k", "math", "total"}
+    marked = {row.label for row in found.rows if row.cells["gsm8k"].partial}
+    assert marked == {"s_0", "population mean of 2", "weakest member", "best member"}
+    assert found.notes[0] == "* part of the benchmark (--limit)"
+    assert "80.0*" in to_text(found)
+    assert "80.0\\*" in to_markdown(found)
+
+
+def test_markdown_survives_names_with_markup() -> None:
+    lines = to_markdown(table()).splitlines()
+    assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[4].startswith("| s\\|1 | 10.0")
+    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")]
+    assert set(cells) == {8}
+    found = to_markdown(build_table({"<b>`x`</b>": {"gsm8k": share(1)}}))
+    assert "&lt;b&gt;\\`x\\`&lt;/b&gt;" in found
+
+
+def test_json_has_shares_and_whose_the_extremes_are() -> None:
+    found = json.loads(json.dumps(to_dict(table()), allow_nan=False))
+    assert found["rows"][1]["scores"]["gsm8k"]["value"] == 0.8
+    assert found["rows"][-1]["scores"]["gsm8k"]["member"] == "s_0"
+    assert "member" not in found["rows"][0]["scores"]["gsm8k"]
+
+
+def test_notes_tell_what_has_no_verdict_or_no_spread() -> None:
+    strange: Results = {
+        "a": {"gsm8k": {"p": [True, None]}, "aime24": {"p": [None]}},
+        "b\nc": {"gsm8k": {"q": [False]}},
+    }
+    found = build_table(strange)
+    assert set(found.notes) >= {
+        "samples without a verdict, not counted: 1",
+        "no sample has a verdict: aime24",
+        "members were not graded on the same problems: gsm8k",
+        "an interval without width: all problems went the same way",
+    }
+    assert "b c" in to_text(found)
+    with pytest.raises(EvalsError, match="run or grade one first"):
+        build_table({"a": {"gsm8k": {"p": [None]}}})
+    assert build_table({"a": {"gsm8k": {"p": [True, False]}}}, k=2).measure == "pass@2"
+
+
+def test_rows_become_columns_that_are_whole_and_of_one_type() -> None:
+    rows: Sequence[dict[str, object]] = [
+        {"a": 1, "b": {"x": 1, "y": {"z": (1, 2)}}, "right": True},
+        {"a": 2.5, "b": None, "c": "text", "right": None},
+    ]
+    assert columns(rows, ("first",)) == {
+        "first": [None, None],
+        "a": [1.0, 2.5],
+        "b/x": [1, None],
+        "b/y/z": [[1, 2], None],
+        "right": [True, None],
+        "c": [None, "text"],
+    }
+    assert columns([], ("a", "b")) == {"a": [], "b": []}

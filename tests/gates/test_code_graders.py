@@ -1,0 +1,81 @@
+"""Code graders against recorded verdicts, on the published data of POPULAB_DATA (see code_grading).
+
+All reference solutions of HumanEval+ and MBPP+ pass. Seeded mutants of them get the verdicts that
+evalplus gives them; published samples of both and of LiveCodeBench get the recorded ones, which
+agree with the published. code_verdicts.json holds a letter a verdict, in the order of the data.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from code_grading import FILES, problems, published_answers, read_rows
+from code_mutants import mutants
+
+from evals.benchmark import Outcome
+from evals.evalplus.grader import FunctionGrader
+from evals.livecodebench.grader import LiveCodeBenchGrader
+from evals.livecodebench.problems import read_problems
+
+RECORDED = json.loads(Path(__file__).with_name("code_verdicts.json").read_text())
+DATA = Path(os.environ.get("POPULAB_DATA") or "absent")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not os.environ.get("POPULAB_DATA"),
+        reason="POPULAB_DATA=FOLDER names the published benchmark files",
+    ),
+]
+
+
+def letters(outcomes: Iterable[Outcome]) -> str:
+    """p, f or t for each outcome; ? for a fault of the sandbox."""
+    return "".join((outcome.status or "?")[0] for outcome in outcomes)
+
+
+def pairs(outcomes: Iterable[tuple[Outcome, Outcome]]) -> Iterator[Outcome]:
+    """Base and plus outcome of each program, one after the other."""
+    for both in outcomes:
+        yield from both
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_all_reference_solutions_pass(name: str) -> None:
+    tasks = problems(DATA, name)
+    assert len(tasks) == {"humaneval_plus": 164, "mbpp_plus": 378}[name]
+    with FunctionGrader() as grader:
+        found = zip(tasks, grader.grade_many((task, task.reference) for task in tasks), strict=True)
+        assert [task.task_id for task, both in found if letters(both) != "pp"] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_mutants_get_the_verdicts_of_evalplus(name: str) -> None:
+    samples = [(task, program) for task in problems(DATA, name) for program in mutants(task, 2, 1)]
+    recorded = RECORDED["mutants"][name]
+    text = "\0".join(program for _, program in samples)
+    if hashlib.sha256(text.encode()).hexdigest() != recorded["sha256"]:
+        pytest.skip("this version of Python writes other mutants than the recorded ones")
+    with FunctionGrader(compat=True) as grader:
+        assert letters(pairs(grader.grade_many(samples))) == recorded["verdicts"]
+
+
+@pytest.mark.parametrize("name", RECORDED["samples"])
+def test_published_samples_keep_their_verdicts(name: str) -> None:
+    tasks = {task.task_id: task for some in FILES for task in problems(DATA, some)}
+    rows = [row for row in read_rows(DATA / "samples" / name) if row["task_id"] in tasks]
+    with FunctionGrader(compat=True) as grader:
+        found = grader.grade_many((tasks[row["task_id"]], row["solution"]) for row in rows)
+        assert letters(pairs(found)) == RECORDED["samples"][name]
+
+
+@pytest.mark.parametrize("compat", [False, True])
+@pytest.mark.parametrize("name", RECORDED["livecodebench"])
+def test_livecodebench_samples_keep_their_verdicts(name: str, compat: bool) -> None:
+    answers = published_answers(DATA)
+    tasks = [t for t in read_problems(DATA / "livecodebench" / name) if t.question_id in answers]
+    with LiveCodeBenchGrader(compat=compat) as grader:
+        found = grader.grade_many((task, answers[task.question_id][0]) for task in tasks)
+        assert letters(found) == RECORDED["livecodebench"][name][int(compat)]

@@ -1,0 +1,132 @@
+"""A nano run of a fixed seed keeps its bytes: recorded digests, two workers, kill and resume.
+
+Digests hold for one build of torch on one kind of processor, so each is recorded under its own
+name in nano_bytes.json. `python tests/gates/test_nano_bytes.py --record` records this machine's.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+RECORDED = Path(__file__).with_name("nano_bytes.json")
+SETTINGS = (
+    *("sandbox.workers=1", "rollout.proposals=4", "rollout.num_generations=4"),
+    *("evolution.evolve_every=2", "league.grace_matches=1"),
+    *("eval.eval_every=2", "eval.tasks=12"),
+)
+TASK_FIELDS = ("id", "kind", "program", "input", "output", "inputs", "outputs", "status", "reward")
+OUTCOME_FIELDS = ("tasks", "valid", "attempts", "solved", "unsolved")
+
+
+def start(out: Path, *options: str) -> subprocess.Popen:
+    """Start the run of the fixed seed."""
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    command = ["train", "--preset", "nano", "--quiet", "--seed", "1", "--steps", "4"]
+    return selfplay(*command, "--out", str(out), *settings, *options)
+
+
+def selfplay(*arguments: str) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-m", "selfplay", *arguments], env=environment)
+
+
+def rows(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def digests(run: Path) -> dict[str, str]:
+    """Digests of each adapter, of tasks with attempts, of the evaluation, and of the matches."""
+    found = {}
+    for path in sorted(run.glob("members/*/*.safetensors")) + sorted(
+        run.glob("ancestors/*/*.safetensors")
+    ):
+        content = hashlib.sha256()
+        for name, tensor in sorted(load_file(path).items()):
+            content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            content.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+        found[path.parent.relative_to(run).as_posix()] = content.hexdigest()[:16]
+    tasks = [
+        [row[field] for field in TASK_FIELDS]
+        + [[a["answer"], a["score"], a["reward"], a["advantage"]] for a in row["attempts"]]
+        for row in rows(run / "tasks.jsonl")
+    ]
+    found["tasks"] = digest(tasks)
+    found["evaluation"] = digest(
+        [
+            [row["step"], row["member"], row["solving"]["solve_rate"], row["solving"]["solved"]]
+            for row in rows(run / "eval.jsonl")
+            if row.get("solving")
+        ]
+    )
+    events = rows(run / "league" / "events.jsonl")
+    found["matches"] = digest(
+        [
+            [e["pair"], [e["outcome"][field] for field in OUTCOME_FIELDS]]
+            for e in events
+            if e["event"] == "match_recorded"
+        ]
+    )
+    return found
+
+
+def digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def machine() -> str:
+    """The name under which this machine's digests are recorded."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return f"torch {torch.__version__.split('+')[0]}, {platform.machine()}, {capability}"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict[str, str]:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert start(out).wait() == 0
+    return digests(out)
+
+
+def test_fixed_seed_keeps_its_bytes(whole):
+    recorded = json.loads(RECORDED.read_text())
+    if machine() not in recorded:
+        pytest.skip(f"no digests recorded for: {machine()}")
+    assert whole == recorded[machine()]
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_same_bytes(whole, tmp_path):
+    pytest.importorskip("ray")
+    assert start(tmp_path / "run", "--workers", "2").wait() == 0
+    assert digests(tmp_path / "run") == whole
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_gives_the_same_bytes(whole, tmp_path):
+    run = tmp_path / "run"
+    process = start(run)
+    while not (run / "checkpoints" / "step-2").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (run / "checkpoints" / "step-4").exists(), "the run was over before the kill"
+    assert selfplay("resume", str(run), "--quiet").wait() == 0
+    assert digests(run) == whole
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[-1])
+    if not out.exists():
+        assert start(out).wait() == 0
+    known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    known[machine()] = digests(out)
+    RECORDED.write_text(json.dumps(known, indent=2) + "\n")

@@ -1,0 +1,118 @@
+"""Packages meet at their doors, imports point one way, and light packages stay light."""
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from size import DOORS, PACKAGES, ROOT, folder_faults, modules, past_doors
+
+ALLOWED = {
+    "lora_evo": set(),
+    "code_verifier": set(),
+    "league": set(),
+    "evals": {"code_verifier", "lora_evo"},
+    "selfplay": {"code_verifier", "lora_evo", "league"},
+}
+OFFERS_BENCHMARKS = "selfplay/src/selfplay/nano_benchmarks.py"
+"""The one module of selfplay that may import evals, which finds it by entry point."""
+MOST_NAMES = 34
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the names of the modules that a file imports, but not those for types alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def siblings(path: Path, package: str) -> set[str]:
+    return {name.split(".")[0] for name in imports(path)} & set(PACKAGES) - {package}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_import_goes_past_a_door(package: str) -> None:
+    assert not list(past_doors(package))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_point_down(package: str) -> None:
+    for path in modules(package):
+        place = path.relative_to(ROOT).as_posix()
+        allowed = ALLOWED[package] | ({"evals"} if place == OFFERS_BENCHMARKS else set())
+        assert siblings(path, package) <= allowed, place
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_modules_of_a_package_form_no_cycle(package: str) -> None:
+    source = ROOT / package / "src"
+    named = {}
+    for path in modules(package):
+        if path.name not in ("__init__.py", "__main__.py"):
+            named[".".join(path.relative_to(source).with_suffix("").parts)] = path
+    graph = {name: set(imports(path)) & set(named) - {name} for name, path in named.items()}
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_are_flat_and_hold_several_modules(package: str) -> None:
+    assert not list(folder_faults(package))
+
+
+@pytest.mark.parametrize("door", sorted(DOORS))
+def test_a_door_is_one_short_list_whose_names_exist(door: str) -> None:
+    module = importlib.import_module(door)
+    names = [name for name in module.__all__ if name != "__version__"]
+    assert len(names) == len(set(names)) <= MOST_NAMES
+    assert all(hasattr(module, name) for name in names)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_neither_import_nor_help_brings_torch(package: str) -> None:
+    program = f"import sys, {package}, {package}.cli; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize("package", ["code_verifier", "league"])
+def test_light_packages_never_import_torch(package: str) -> None:
+    for path in modules(package):
+        assert not {name.split(".")[0] for name in imports(path)} & {"torch", "transformers"}
+
+
+def test_versions_are_equal() -> None:
+    assert len({importlib.import_module(package).__version__ for package in PACKAGES}) == 1
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_declares_the_siblings_it_imports(package: str) -> None:
+    project = tomllib.loads((ROOT / package / "pyproject.toml").read_text())["project"]
+    declared = {
+        name.partition(">")[0].partition("[")[0].removeprefix("populab-").replace("-", "_")
+        for name in project["dependencies"]
+        if name.startswith("populab-")
+    }
+    used = set().union(*(siblings(path, package) for path in modules(package)))
+    assert declared == used - ({"evals"} if package == "selfplay" else set())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_typed_and_licensed(package: str) -> None:
+    assert (ROOT / package / "src" / package / "py.typed").exists()
+    assert (ROOT / package / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+def test_no_init_files_under_tests() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))

@@ -1,0 +1,27 @@
+"""Leagues in memory, for tests of who plays whom."""
+
+from dataclasses import asdict
+
+from league import LeagueConfig
+from league.events import apply
+from league.pairing import propose
+from league.state import State
+
+
+def founded(teachers: int, students: int | None = None, **settings: object) -> State:
+    """A new league of so many teachers t0... and students s0..., or of members m0... alone."""
+    names = {"teachers": [f"t{i}" for i in range(teachers)]}
+    names |= {"students": [f"s{i}" for i in range(students or 0)]}
+    if students is None:
+        names = {"members": [f"m{i}" for i in range(teachers)]}
+    state = State(LeagueConfig(**settings))
+    apply(state, {"event": "league_founded", **names})
+    return state
+
+
+def play(state: State, number: int, matches: int | None = None) -> list[tuple[str, str]]:
+    """Pair a round and return who meets whom."""
+    pairs = propose(state, number, matches)
+    event = {"event": "round_paired", "round": number, "pairs": [asdict(p) for p in pairs]}
+    apply(state, event | ({} if matches is None else {"matches": matches}))
+    return [(p.teacher, p.student) for p in pairs]

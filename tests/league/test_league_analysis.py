@@ -1,0 +1,120 @@
+"""History of a league as tables, rank intervals, the report and its charts."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from league import League, LeagueConfig, LeagueError, Outcome, Rating, rank_intervals, read_league
+from league.analysis import SAMPLES
+from league.cli import main
+from league.probability import stream
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Six rounds of 3 + 3 with one replacement a side and an anchor."""
+    path = tmp_path_factory.mktemp("played") / "l"
+    names = [[f"{role}{i}" for i in range(3)] for role in "ts"]
+    with League(path, *names, LeagueConfig(seed=3)) as league:
+        rng = stream("series", 0)
+        for number in range(6):
+            for pair in league.pair(number):
+                solved = int(rng.binomial(64, 0.3 + 0.1 * int(pair.student[1])))
+                league.record(pair, Outcome(8, 8, 64, solved, 0 if solved else 8))
+            if number == 2:
+                league.replace("t1", "t3", ["t0", "t2"], "cross", weights=[3, 1])
+                league.replace("s0", "s3", ["s2"], "mutate")
+                league.add_anchor("base", "student", Rating(20.0, 1.0))
+    return path
+
+
+def rows(table):
+    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+
+
+def test_tables_are_what_happened(played):
+    found = read_league(played)
+    members = {row["name"]: row for row in rows(found.members)}
+    assert list(members) == ["t0", "t1", "t2", "s0", "s1", "s2", "t3", "s3", "base"]
+    assert (members["t1"]["born"], members["t1"]["ended"]) == (0, 3)
+    assert (members["t3"]["born"], members["t3"]["ended"]) == (3, None)
+    assert (members["t3"]["parents"], members["t3"]["weights"]) == (["t0", "t2"], [0.75, 0.25])
+    assert members["base"]["anchor"] is True
+    with League(played, read_only=True) as league:
+        assert members["t3"]["offset"] == league.replacements()[0].offset
+        outcomes = league.state.outcomes
+        matches = rows(found.matches)
+        assert [m["solved"] for m in matches] == [o.solved for o in outcomes.values()]
+        for match, outcome in zip(matches, outcomes.values(), strict=True):
+            assert match["won"] == pytest.approx(outcome.counted * outcome.student_score)
+        assert matches[0]["predicted"] == pytest.approx(0.5)
+        assert matches[0]["uncertainty"] == pytest.approx(math.sqrt(2) * 25 / 3)
+        ratings = rows(found.ratings)
+        assert {r["round"] for r in ratings} == set(range(7))
+        last = {r["member"]: r["mu"] for r in ratings if r["round"] == 6}
+        assert last == {
+            n: league.rating(n).mu for r in ("teacher", "student") for n in league.members(r)
+        }
+        assert {r["mu"] for r in ratings if r["round"] == 0} == {25.0}
+
+
+def test_long_histories_are_thinned(tmp_path):
+    with League(tmp_path / "l", ["t"], ["s"]) as league:
+        for number in range(2 * SAMPLES + 1):
+            league.pair(number)
+    points = read_league(tmp_path / "l").ratings["round"]
+    assert (min(points), max(points)) == (0, 2 * SAMPLES + 1)
+    assert len(set(points)) <= SAMPLES + 1
+
+
+def test_rank_intervals_hold_the_rank_and_widen_with_doubt(tmp_path):
+    with League(tmp_path / "l", ["a", "b", "c"], ["s"]) as league:
+        board = league.leaderboard("teacher")
+    beliefs = {"a": (40.0, 1.0), "b": (25.0, 6.0), "c": (24.0, 6.0)}
+    board = [replace(r, mu=beliefs[r.member][0], sigma=beliefs[r.member][1]) for r in board]
+    found = rank_intervals(board, seed=1)
+    assert (found["a"].rank, found["a"].low, found["a"].high) == (1, 1, 1)
+    assert (found["b"].low, found["b"].high) == (2, 3)
+    assert found["a"].best > 0.98
+    assert found == rank_intervals(board[::-1], seed=1)
+    assert sum(row.best for row in found.values()) == pytest.approx(1.0)
+
+
+def test_report_as_text_json_and_page(played, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    page = tmp_path / "league.html"
+    done = CliRunner().invoke(main, ["report", str(played), "--html", str(page)])
+    assert done.exit_code == 0, done.output
+    for word in ("t3", "calibration", "Nash", "alpha-rank", "diversity", str(page)):
+        assert word in done.stdout
+    html = page.read_text()
+    assert "s3" in html
+    assert "https://cdn" not in html
+    data = json.loads(CliRunner().invoke(main, ["report", str(played), "--json"]).stdout)
+    assert (data["matches"], data["replacements"], data["anchors"]) == (18, 2, 1)
+    assert data["calibration"]["matches"] == 18
+    for name in ("nash", "alpha_rank"):
+        assert sum(data[name]["teachers"].values()) == pytest.approx(1.0)
+
+
+def test_a_new_league_has_a_report_too(tmp_path):
+    for name, given in (
+        ("two", {"teachers": ["t"], "students": ["s"]}),
+        ("one", {"members": ["a", "b"]}),
+    ):
+        League(tmp_path / name, **given).close()
+        done = CliRunner().invoke(main, ["report", str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+        assert "calibration" not in done.stdout
+
+
+def test_charts_without_the_extra_name_what_to_install(monkeypatch):
+    import league
+
+    monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
+    with pytest.raises(LeagueError, match=r"pip install 'populab-league\[report\]'"):
+        _ = league.league_chart

@@ -1,0 +1,108 @@
+"""A tiny random Qwen2 whose byte-level tokenizer knows the nano markers, and adapters on it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
+from lora_evo.model import Engine, open_engine
+
+SPECIAL = ("<|pad|>", "<|end|>", "<|solve_o|>", "<|input|>", "<|think|>", "<|answer|>")
+TARGETS = ("q_proj", "v_proj", "down_proj")
+Maker = Callable[..., Path]
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=SPECIAL[0],
+        eos_token=SPECIAL[1],
+        clean_up_tokenization_spaces=False,
+        model_max_length=512,
+    )
+
+
+def write_model(folder: Path, hidden: int = 32, layers: int = 2, seed: int = 0) -> Path:
+    """Save a random model (float32) whose logits differ enough to have a clear arg max."""
+    tokenizer = _tokenizer()
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=512,
+        initializer_range=0.3,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2ForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_adapter(
+    folder: Path, seed: int, hidden: int = 32, layers: int = 2, base: str | None = None
+) -> Path:
+    """Save a random adapter of rank 4 on three modules of every layer."""
+    generator = torch.Generator().manual_seed(seed)
+    config = AdapterConfig.new(
+        r=4, lora_alpha=8, target_modules=TARGETS, base_model_name_or_path=base
+    )
+    shapes = {
+        "self_attn.q_proj": (hidden, hidden),
+        "self_attn.v_proj": (hidden, hidden // 2),
+        "mlp.down_proj": (2 * hidden, hidden),
+    }
+    slots = {}
+    for layer in range(layers):
+        for name, (inputs, outputs) in shapes.items():
+            path = f"model.layers.{layer}.{name}"
+            a = torch.randn(4, inputs, generator=generator) * 0.3
+            b = torch.randn(outputs, 4, generator=generator) * 0.3
+            slots[path] = Slot(a, b, config.scale(path))
+    save_adapter(Adapter(config, slots), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Maker:
+    return write_model
+
+
+@pytest.fixture(scope="session")
+def make_adapter() -> Maker:
+    return write_adapter
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def adapter_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("adapters")
+    return {name: write_adapter(folder / name, seed) for name, seed in (("one", 1), ("two", 2))}
+
+
+@pytest.fixture(scope="session")
+def engine(model_folder: Path, adapter_folders: dict[str, Path]) -> Engine:
+    torch.set_num_threads(1)
+    return open_engine("hf", str(model_folder), adapter_folders, device="cpu")

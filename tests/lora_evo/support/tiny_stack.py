@@ -1,0 +1,98 @@
+"""A Qwen2 of two layers with random weights, and PEFT twins of stacked members as the oracle."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from lora_evo.model.requests import stream
+from lora_evo.model.stacked_lora import TARGET_MODULES, stack_adapters
+
+MEMBERS = ("t0", "t1", "s0")
+R, ALPHA = 4, 8.0
+VOCABULARY = 96
+
+
+def numbers(seed, *shape):
+    return torch.from_numpy(stream(seed).standard_normal(shape)).float()
+
+
+def tiny_qwen():
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        eos_token_id=1,
+        bos_token_id=None,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng():
+        model = Qwen2ForCausalLM(config).eval()
+    for i, (_, p) in enumerate(sorted(model.named_parameters())):
+        if p.ndim > 1:
+            p.data.copy_(numbers(i, *p.shape) * (0.5 if p.shape[0] == VOCABULARY else 0.15))
+        elif i % 2:
+            p.data.add_(numbers(i, *p.shape) * 0.1)
+    return model
+
+
+@torch.no_grad()
+def shake(adapters):
+    """Give every member a B of its own, so that members differ from the base and each other."""
+    for member in range(len(adapters.members)):
+        for i, p in enumerate(adapters.parameters_of(member).values()):
+            if i % 2:
+                p.copy_(numbers(1000 * (member + 1) + i, *p.shape) * 0.1)
+
+
+def peft_twin(base, adapters):
+    """A PEFT model on a copy of `base` with adapters equal to the stacked members."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        r=adapters.r, lora_alpha=adapters.lora_alpha, target_modules=list(TARGET_MODULES)
+    )
+    with torch.random.fork_rng():
+        twin = peft.get_peft_model(copy.deepcopy(base), config, adapter_name=adapters.members[0])
+        for name in adapters.members[1:]:
+            twin.add_adapter(name, config)
+    for index, member in enumerate(adapters.members):
+        for name, p in adapters.parameters_of(index).items():
+            peft_parameter(twin, member, name).data.copy_(p.data)
+    return twin.eval()
+
+
+def peft_parameter(twin, member, name):
+    path, _, kind = name.rpartition(".")
+    module = twin.get_submodule(f"base_model.model.{path}")
+    return getattr(module, kind)[member].weight
+
+
+def stacked(members=MEMBERS):
+    """A base model, and a stack of shaken members on a copy of it."""
+    base = tiny_qwen()
+    adapters = stack_adapters(copy.deepcopy(base), members, r=R, lora_alpha=ALPHA, seed=7)
+    shake(adapters)
+    return base, adapters
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return SimpleNamespace(
+        qwen=tiny_qwen,
+        stacked=stacked,
+        shake=shake,
+        peft_twin=peft_twin,
+        peft_parameter=peft_parameter,
+        numbers=numbers,
+        members=MEMBERS,
+        r=R,
+        alpha=ALPHA,
+        vocabulary=VOCABULARY,
+    )

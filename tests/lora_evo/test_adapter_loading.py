@@ -1,0 +1,188 @@
+"""Adapters and models that must be refused, each with one clear line."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from lora_evo import Adapter, LoraEvoError, Slot, load_adapter, save_adapter
+from lora_evo.model import Request, open_engine
+from lora_evo.model.base_model import public_name, resolve, same_base
+from lora_evo.model.exchange import name_adapters
+
+Maker = Callable[..., Path]
+
+
+def _refused(model: Path, adapter: Path) -> str:
+    with pytest.raises(LoraEvoError) as caught:
+        open_engine("hf", str(model), {"a": adapter}, device="cpu")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_adapter_saved_by_peft_itself_loads(model_folder: Path, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    peft = pytest.importorskip("peft")
+    tuned = peft.get_peft_model(
+        model, peft.LoraConfig(r=3, lora_alpha=6, target_modules=["v_proj"], task_type="CAUSAL_LM")
+    )
+    for name, weight in tuned.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight)
+    tuned.save_pretrained(tmp_path / "saved")
+    engine = open_engine("hf", str(model_folder), {"a": tmp_path / "saved"}, device="cpu")
+    base, adapted = engine.generate([Request("x", name, 16) for name in (None, "a")])
+    assert base.token_ids != adapted.token_ids
+    assert str(engine.identity("a")["adapter_hash"]).startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"hidden": 48}, "map 96 to 48 features, tiny has 64 to 32"),
+        ({"layers": 3}, "tiny has no linear module model.layers.2."),
+        ({"layers": 1}, "6 of tiny; they differ in model.layers.1."),
+        ({"base": "Qwen/Qwen2.5-7B"}, "base model 'Qwen/Qwen2.5-7B', not of 'tiny'"),
+    ],
+)
+def test_an_adapter_of_another_base_is_refused(
+    model_folder: Path, make_saved_adapter: Maker, tmp_path: Path, shape: dict, message: str
+) -> None:
+    assert message in _refused(model_folder, make_saved_adapter(tmp_path / "odd", 3, **shape))
+
+
+def test_a_foreign_name_can_be_accepted_but_not_foreign_shapes(
+    model_folder: Path, make_saved_adapter: Maker, tmp_path: Path
+) -> None:
+    named = make_saved_adapter(tmp_path / "named", 3, base="other")
+    engine = open_engine("hf", str(model_folder), {"a": named}, device="cpu", any_base=True)
+    assert set(engine.versions) == {"a"}
+    wide = make_saved_adapter(tmp_path / "wide", 3, hidden=48, base="other")
+    with pytest.raises(LoraEvoError, match="48"):
+        open_engine("hf", str(model_folder), {"a": named, "b": wide}, device="cpu", any_base=True)
+
+
+def test_an_adapter_that_changes_nothing_is_refused_unless_it_is_0(
+    model_folder: Path, make_saved_adapter: Maker, tmp_path: Path
+) -> None:
+    folder = make_saved_adapter(tmp_path / "zero", 3)
+    adapter = load_adapter(folder)
+    nothing = {p: Slot(s.A, torch.zeros_like(s.B), s.scale) for p, s in adapter.slots.items()}
+    save_adapter(Adapter(adapter.config, nothing), folder, overwrite=True)
+    engine = open_engine("hf", str(model_folder), {"a": folder}, device="cpu")
+    base, zero = engine.generate([Request("x", name, 16) for name in (None, "a")])
+    assert base.token_ids == zero.token_ids
+    tiny = {p: Slot(s.A, torch.full_like(s.B, 1e-30), s.scale) for p, s in adapter.slots.items()}
+    save_adapter(Adapter(adapter.config, tiny), folder, overwrite=True)
+    assert "changes nothing" in _refused(model_folder, folder)
+
+
+def test_adapters_of_other_ranks_and_modules_share_a_model(
+    model_folder: Path, make_saved_adapter: Maker, tmp_path: Path
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(
+        r=7, lora_alpha=3, target_modules=["o_proj", "v_proj"], use_rslora=True
+    )
+    tuned = peft.get_peft_model(model, config)
+    for name, weight in tuned.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weight)
+    tuned.save_pretrained(tmp_path / "wide")
+    folders = {"wide": tmp_path / "wide", "narrow": make_saved_adapter(tmp_path / "narrow", 3)}
+    both = open_engine("hf", str(model_folder), folders, device="cpu")
+    for name, folder in folders.items():
+        alone = open_engine("hf", str(model_folder), {name: folder}, device="cpu")
+        asked = [Request("x", name, 16)]
+        assert both.generate(asked)[0].token_ids == alone.generate(asked)[0].token_ids
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    ids = tokenizer("ab", return_tensors="pt")
+    told = tuned.generate(**ids, do_sample=False, max_new_tokens=12)[0, ids["input_ids"].shape[1] :]
+    assert both.generate([Request("ab", "wide", 12)])[0].token_ids == tuple(told.tolist())
+
+
+def test_damaged_adapters_are_refused(
+    model_folder: Path, make_saved_adapter: Maker, tmp_path: Path
+) -> None:
+    folder = make_saved_adapter(tmp_path / "cut", 3)
+    weights = folder / "adapter_model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[: len(data) // 2])
+    assert "truncated" in _refused(model_folder, folder)
+    weights.unlink()
+    assert "adapter_model.safetensors" in _refused(model_folder, folder)
+    weights.write_bytes(data)
+    (folder / "adapter_config.json").write_text("{")
+    assert "not JSON" in _refused(model_folder, folder)
+    config = tmp_path / "cut" / "adapter_config.json"
+    config.write_text(json.dumps({"r": 4, "lora_alpha": 8, "peft_type": "NOTHING"}))
+    _refused(model_folder, folder)
+
+
+def test_models_that_cannot_be_loaded(model_folder: Path, tmp_path: Path) -> None:
+    def refused(name: str) -> str:
+        with pytest.raises(LoraEvoError) as caught:
+            open_engine("hf", name, device="cpu")
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "no folder" in refused(str(tmp_path / "absent"))
+    assert "config.json" in refused(str(tmp_path))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in model_folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    data = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(data[:-100])
+    assert "cannot load the model" in refused(str(broken))
+    with pytest.raises(LoraEvoError, match="unknown device"):
+        open_engine("hf", str(model_folder), device="tpux")
+
+
+def test_nano_is_found_without_importing_selfplay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(LoraEvoError, match="pip install populab-selfplay"):
+        resolve("nano")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(LoraEvoError, match="no nano weights"):
+        resolve("nano")
+    weights = tmp_path / "data" / "nano"
+    weights.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (weights / name).touch()
+    assert resolve("nano") == str(weights)
+
+
+def test_names_of_one_base_model() -> None:
+    assert public_name("/x/lib/selfplay/data/nano") == "nano"
+    assert public_name("/c/models--Qwen--Qwen2.5-7B/snapshots/abc") == "Qwen/Qwen2.5-7B"
+    assert public_name("Qwen/Qwen2.5-7B") == "Qwen/Qwen2.5-7B"
+    assert public_name("/models/Qwen2.5-7B/") == "Qwen2.5-7B"
+    assert same_base("/models/Qwen2.5-7B", "Qwen/Qwen2.5-7B")
+    assert not same_base("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-Coder-7B")
+
+
+def test_adapters_are_named_by_their_folder_or_by_hand(tmp_path: Path) -> None:
+    for name in ("t0", "a=b", "base"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "more" / "t0").mkdir(parents=True)
+    t0, more = str(tmp_path / "t0"), str(tmp_path / "more" / "t0")
+    assert name_adapters([t0, f"other={more}"]) == {"t0": Path(t0), "other": Path(more)}
+    assert list(name_adapters([f"x={tmp_path / 'a=b'}"])) == ["x"]
+    for specs, message in (
+        ([t0, more], "two adapters are called 't0'"),
+        ([str(tmp_path / "base")], "cannot be an adapter's name"),
+        ([f"../x={t0}"], "cannot be an adapter's name"),
+        ([str(tmp_path / "nowhere")], "no adapter folder"),
+    ):
+        with pytest.raises(LoraEvoError, match=message):
+            name_adapters(specs)

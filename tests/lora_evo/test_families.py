@@ -1,0 +1,107 @@
+"""Stacked layers and decoders on the shapes of each family, against PEFT and transformers."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny_families import FAST, VOCABULARY, WINDOW, family, tiny_model
+
+from lora_evo.model.decoding import Decoder, GeneralDecoder, decoder_of
+from lora_evo.model.hf_engine import HFEngine, TokenRequest
+from lora_evo.model.stacked_lora import stack_adapters
+
+__all__ = ["family"]
+LENGTH = 2 * WINDOW + 3
+PROMPTS = ((5, 6, 7), (9, 8, 7, 6, 5, 4, 3, 2, 11, 12, 13), (20, 21), (30, 31, 32, 33, 34))
+
+
+@pytest.fixture(scope="module")
+def made(family, tiny):
+    base = tiny_model(family)
+    adapters = stack_adapters(copy.deepcopy(base), tiny.members, r=4, lora_alpha=8.0, seed=7)
+    tiny.shake(adapters)
+    if getattr(base.config, "attn_logit_softcapping", None):
+        base.set_attn_implementation("eager")
+    return SimpleNamespace(base=base, adapters=adapters, twin=tiny.peft_twin(base, adapters))
+
+
+def test_forward_and_gradients_equal_peft(tiny, made):
+    members = [0, 1, 1, 2]
+    ids = tiny.numbers(3, len(members), LENGTH).mul(1000).long().abs() % VOCABULARY
+    weights = tiny.numbers(5, len(members), LENGTH, VOCABULARY)
+    with made.adapters.route(members):
+        logits = made.adapters.model(input_ids=ids).logits
+    (logits * weights).sum().backward()
+    for member in sorted(set(members)):
+        name = made.adapters.members[member]
+        mine = torch.tensor([i for i, m in enumerate(members) if m == member])
+        made.twin.set_adapter(name)
+        expected = made.twin(input_ids=ids[mine]).logits
+        size = float(expected.detach().abs().max())
+        assert torch.allclose(logits[mine], expected, atol=3e-5 * size)
+        (expected * weights[mine]).sum().backward()
+        for path, p in made.adapters.parameters_of(member).items():
+            wanted = tiny.peft_parameter(made.twin, name, path).grad
+            assert torch.allclose(p.grad, wanted, rtol=1e-3, atol=1e-4 * float(wanted.abs().max()))
+
+
+def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made):
+    tokenizer = SimpleNamespace(eos_token_id=VOCABULARY)
+    engine = HFEngine(made.adapters, tokenizer)
+    names = (None, *made.adapters.members)
+    asked = [TokenRequest(n, p, LENGTH, 0.0) for n, p in zip(names, PROMPTS, strict=True)]
+    texts = set()
+    for request, rollout in zip(asked, engine.rollouts(asked), strict=True):
+        model = made.base
+        if request.adapter is not None:
+            model = made.twin
+            model.set_adapter(request.adapter)
+        ids = torch.tensor([request.prompt_ids])
+        wanted = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=LENGTH,
+            pad_token_id=0,
+        )
+        assert rollout.completion_ids == tuple(wanted[0, ids.shape[1] :].tolist())
+        texts.add(rollout.completion_ids)
+    assert len(texts) == 4
+
+
+def test_which_decoder_reads_which_family(family, made):
+    kind = Decoder if family in FAST else GeneralDecoder
+    assert type(decoder_of(made.base)) is kind
+
+
+def test_the_window_and_the_cap_matter():
+    """The random models are not so mild that leaving either out would go unnoticed."""
+    ids = torch.arange(3, 3 + LENGTH)[None]
+    with torch.no_grad():
+        narrow, wide = (tiny_model(f)(input_ids=ids).logits for f in ("mistral, window", "mistral"))
+        assert torch.allclose(narrow[:, : WINDOW - 1], wide[:, : WINDOW - 1], atol=1e-4)
+        assert (narrow[:, -1] - wide[:, -1]).abs().max() > 0.1
+        capped = tiny_model("gemma2")
+        without = capped(input_ids=ids).logits
+        capped.set_attn_implementation("eager")
+        assert (capped(input_ids=ids).logits - without).abs().max() > 0.01
+
+
+def test_an_unknown_model_is_tried_out_before_it_decodes():
+    model = tiny_model("llama")
+    model.config.model_type = "another"
+    assert type(decoder_of(model)) is GeneralDecoder
+    forward = model.model.forward
+
+    def forgetful(*args, **kwargs):
+        return forward(*args, **kwargs | {"attention_mask": None})
+
+    model.model.forward = forgetful
+    with pytest.raises(
+        ValueError, match=r"type another: its logits are off by \d.*; known .*: llama, m"
+    ):
+        decoder_of(model)
+    model.model.forward = None
+    with pytest.raises(ValueError, match=r"another: .*not callable"):
+        decoder_of(model)

@@ -1,0 +1,299 @@
+import copy
+import string
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from lora_evo.model.decoding import Decoder
+from lora_evo.model.hf_engine import HFEngine, TokenRequest
+from lora_evo.model.requests import Request
+from lora_evo.model.stacked_lora import stack_adapters
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny):
+    letters = string.ascii_letters + string.digits + string.punctuation.replace("`", "") + " "
+    vocabulary = {"`": 0, "<end>": 1}
+    for letter in letters[: tiny.vocabulary - 2]:
+        vocabulary[letter] = len(vocabulary)
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="`"))
+    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    inner.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="`")
+
+
+@pytest.fixture(scope="module")
+def stack(tiny):
+    return tiny.stacked()
+
+
+@pytest.fixture
+def engine(stack, tokenizer):
+    return HFEngine(stack[1], tokenizer)
+
+
+def prompt(tiny, i):
+    length = (5, 12, 1, 30, 7, 12, 19)[i % 7]
+    ids = tiny.numbers(50 + i, length).mul(1000).long().abs() % (tiny.vocabulary - 2) + 2
+    return tuple(ids.tolist())
+
+
+def requests(tiny, count, **changes):
+    limits = (3, 40, 17, 1, 40, 26)
+    return [
+        TokenRequest(
+            (None, *tiny.members)[i % 4],
+            prompt(tiny, i),
+            changes.get("max_tokens", limits[i % 6]),
+            changes.get("temperature", 1.0),
+            seed=1000 + i,
+        )
+        for i in range(count)
+    ]
+
+
+def test_greedy_equals_peft_with_transformers_generate(tiny, stack, engine):
+    base, adapters = stack
+    asked = requests(tiny, 12, temperature=0.0, max_tokens=24)
+    twin = tiny.peft_twin(base, adapters)
+    for request, rollout in zip(asked, engine.rollouts(asked), strict=True):
+        if request.adapter is None:
+            model = base
+        else:
+            twin.set_adapter(request.adapter)
+            model = twin
+        ids = torch.tensor([request.prompt_ids])
+        with torch.no_grad():
+            wanted = model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=False,
+                max_new_tokens=24,
+                pad_token_id=0,
+            )[0, ids.shape[1] :]
+        assert rollout.completion_ids == tuple(wanted.tolist())
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_logprobs_equal_a_plain_forward_pass(tiny, stack, engine, temperature):
+    _, adapters = stack
+    for rollout in engine.rollouts(requests(tiny, 8, temperature=temperature)):
+        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
+        with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
+            logits = adapters.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
+        table = torch.log_softmax(logits / (temperature or 1.0), -1)
+        wanted = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
+        assert torch.tensor(rollout.logprobs) == pytest.approx(wanted, abs=2e-5)
+
+
+def test_the_same_seed_gives_the_same_sample_whatever_the_batch(tiny, stack, tokenizer):
+    asked = requests(tiny, 24)
+    whole = HFEngine(stack[1], tokenizer).rollouts(asked)
+    ids = [r.completion_ids for r in whole]
+    assert len({len(c) for c in ids}) > 3, "rows must finish at different steps"
+    narrow = HFEngine(stack[1], tokenizer, max_rows=5).rollouts(asked)
+    assert [r.completion_ids for r in narrow] == ids
+    backwards = HFEngine(stack[1], tokenizer).rollouts(asked[::-1])[::-1]
+    assert [r.completion_ids for r in backwards] == ids
+    for i in (0, 7, 13):
+        assert HFEngine(stack[1], tokenizer).rollouts([asked[i]])[0].completion_ids == ids[i]
+    for one, other in zip(whole, narrow, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
+
+
+def test_a_merged_member_samples_what_the_stacked_one_does(tiny, stack, tokenizer):
+    base, adapters = stack
+    asked = requests(tiny, 24)
+    stacked = HFEngine(adapters, tokenizer).rollouts(asked)
+    for least in (1, 5):
+        merged = HFEngine(adapters, tokenizer, merge_rows=least).rollouts(asked)
+        for one, other in zip(stacked, merged, strict=True):
+            assert one.completion_ids == other.completion_ids
+            assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.no_grad():
+        assert torch.equal(adapters.model(input_ids=ids).logits, base(input_ids=ids).logits)
+
+
+@pytest.mark.parametrize("merge_rows", [0, 8])
+def test_by_member_company_changes_no_bit(tiny, stack, tokenizer, merge_rows):
+    asked = requests(tiny, 36)
+    engine = HFEngine(stack[1], tokenizer, max_rows=5, merge_rows=merge_rows, by_member=True)
+    together = engine.rollouts(asked)
+    for member in (None, *tiny.members):
+        mine = [i for i, request in enumerate(asked) if request.adapter == member]
+        assert engine.rollouts([asked[i] for i in mine]) == [together[i] for i in mine]
+
+
+def test_samples_come_as_they_are_made(tiny, stack, tokenizer):
+    asked = requests(tiny, 20)
+    engine = HFEngine(stack[1], tokenizer, by_member=True)
+    found = dict(engine.stream(asked))
+    assert [found[i] for i in range(20)] == engine.rollouts(asked)
+    owners = [asked[i].adapter for i in found]
+    assert len(set(owners)) == 1 + sum(a != b for a, b in pairwise(owners)), "member by member"
+
+
+@pytest.mark.parametrize("common", [31, 40])
+def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, common):
+    read = []
+    prefill = Decoder.prefill
+    monkeypatch.setattr(
+        Decoder,
+        "prefill",
+        lambda self, ids, *rest: read.append(tuple(ids.shape)) or prefill(self, ids, *rest),
+    )
+    beginning = tuple(range(2, 2 + common))
+    asked = [
+        replace(request, prompt_ids=(*beginning, i % 5 + 2, *request.prompt_ids))
+        for i, request in enumerate(requests(tiny, 16))
+    ]
+    asked.append(replace(asked[0], prompt_ids=(*beginning, 7), seed=5))
+    together = engine.rollouts(asked)
+    longest = max(len(request.prompt_ids) for request in asked)
+    wanted = [(4, 40), (17, longest - 40)] if common == 40 else [(17, longest)]
+    assert read == wanted
+    for request, rollout in zip(asked, together, strict=True):
+        alone = engine.rollouts([request])[0]
+        assert rollout.completion_ids == alone.completion_ids
+        assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
+
+
+def test_equal_prompts_are_sampled_independently(tiny, engine):
+    same = [TokenRequest("t1", prompt(tiny, 3), 20, 1.0, seed) for seed in (1, 2, 1)]
+    one, two, again = engine.rollouts(same)
+    assert one.completion_ids == again.completion_ids
+    assert one.completion_ids != two.completion_ids
+
+
+def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
+    widths = []
+    step = type(engine._decoder).step
+    monkeypatch.setattr(
+        type(engine._decoder),
+        "step",
+        lambda self, ids, *rest: widths.append(len(ids)) or step(self, ids, *rest),
+    )
+    limits = (2, 2, 2, 2, 4, 4, 30, 30)
+    asked = [TokenRequest("t0", prompt(tiny, 1), n, 1.0, seed) for seed, n in enumerate(limits)]
+    lengths = [len(r.completion_ids) for r in engine.rollouts(asked)]
+    assert len(widths) == max(lengths) - 1
+    assert widths == sorted(widths, reverse=True)
+    assert widths == [sum(n > t for n in lengths) for t in range(1, max(lengths))]
+
+
+def test_requests_and_completions_by_text(tiny, engine):
+    asked = [
+        Request("def f(x):", adapter=name, max_tokens=n, temperature=1.0, seed=n)
+        for name, n in ((None, 12), ("t0", 60), ("s0", 5))
+    ]
+    for request, c in zip(asked, engine.generate(asked), strict=True):
+        ended = c.token_ids[-1] == 1
+        assert c.finish_reason == ("stop" if ended else "length")
+        assert len(c.token_ids) == len(c.logprobs) == len(c.text) + ended
+        assert ended or len(c.token_ids) == request.max_tokens
+    engine.close()
+
+
+def test_the_end_token_stops_and_is_not_text(tiny, stack, tokenizer):
+    model = copy.deepcopy(stack[0])
+    adapters = stack_adapters(model, ["a"], r=2, lora_alpha=2, seed=0)
+    engine = HFEngine(adapters, tokenizer)
+    asked = [Request("ab", adapter="a", max_tokens=400, temperature=1.5, seed=s) for s in range(6)]
+    found = engine.generate(asked)
+    assert any(c.finish_reason == "stop" for c in found)
+    for c in found:
+        if c.finish_reason == "stop":
+            assert c.token_ids[-1] == 1
+            assert 1 not in c.token_ids[:-1]
+            assert "<end>" not in c.text
+
+
+def test_stop_texts_end_the_text_before_them(engine):
+    asked = [Request("abc", "t1", 40, 1.5, seed) for seed in range(8)]
+    place, free = max(enumerate(engine.generate(asked)), key=lambda found: len(found[1].text))
+    stop = free.text[10:13]
+    at = free.text.find(stop)
+    stopping = replace(asked[place], stop=("never there", stop))
+    cut, other = engine.generate([stopping, asked[place]])
+    assert len(stop) == 3
+    assert cut.text == free.text[:at]
+    assert cut.token_ids == free.token_ids[: at + 3]
+    assert cut.finish_reason == "stop"
+    assert other.token_ids == free.token_ids
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt_ids": ()}, "a prompt is empty"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"temperature": -1.0}, "temperature is -1.0"),
+        ({"stop": ("",)}, "a stop text is empty"),
+    ],
+)
+def test_wrong_requests(engine, change, message):
+    arguments = {"adapter": "t0", "prompt_ids": (3,), "max_tokens": 2} | change
+    with pytest.raises(ValueError, match=message):
+        engine.rollouts([TokenRequest(**arguments)])
+
+
+def test_no_requests_give_no_rollouts(engine):
+    assert engine.rollouts([]) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"), [(LlamaConfig, LlamaForCausalLM), (Qwen3Config, Qwen3ForCausalLM)]
+)
+def test_the_rest_of_the_family(tiny, tokenizer, config, kind):
+    with torch.random.fork_rng():
+        model = kind(
+            config(
+                vocab_size=tiny.vocabulary,
+                hidden_size=32,
+                intermediate_size=48,
+                head_dim=16,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                eos_token_id=1,
+                bos_token_id=None,
+                pad_token_id=0,
+            )
+        ).eval()
+    adapters = stack_adapters(model, tiny.members, r=4, lora_alpha=8, seed=0)
+    tiny.shake(adapters)
+    for rollout in HFEngine(adapters, tokenizer).rollouts(requests(tiny, 6, max_tokens=8)):
+        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
+        with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
+            logits = model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
+        wanted = torch.log_softmax(logits, -1).gather(1, whole[0, len(rollout.prompt_ids) :, None])
+        assert torch.tensor(rollout.logprobs) == pytest.approx(wanted[:, 0], abs=2e-5)
+
+
+def test_models_of_other_families_draw_the_same_through_transformers(
+    stack, tokenizer, engine, tiny
+):
+    twin = copy.deepcopy(stack[1])
+    twin.model.config.model_type = "another"
+    general = HFEngine(twin, tokenizer, max_rows=5)
+    requests = [
+        TokenRequest(
+            (None, *tiny.members)[i % 4], prompt(tiny, i), 3 + 5 * (i % 5), float(i % 3), seed=i
+        )
+        for i in range(24)
+    ]
+    mine, theirs = engine.rollouts(requests), general.rollouts(requests)
+    assert [r.completion_ids for r in mine] == [r.completion_ids for r in theirs]
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

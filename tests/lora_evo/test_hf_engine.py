@@ -1,0 +1,179 @@
+"""The hf engine against transformers and PEFT themselves, and its promises on randomness."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
+
+from lora_evo import LoraEvoError
+from lora_evo.model import Engine, Request, open_engine
+
+PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
+
+
+def _greedy(model, tokenizer, prompt: str, tokens: int) -> list[int]:
+    ids = tokenizer(prompt, return_tensors="pt")
+    out = model.generate(**ids, do_sample=False, max_new_tokens=tokens)
+    return out[0, ids["input_ids"].shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("name", [None, "one", "two"])
+def test_greedy_equals_generate_of_transformers_and_peft(
+    engine: Engine, model_folder: Path, adapter_folders: dict[str, Path], name: str | None
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    if name is not None:
+        model = pytest.importorskip("peft").PeftModel.from_pretrained(
+            model, str(adapter_folders[name])
+        )
+    got = engine.generate([Request(p, name, max_tokens=24) for p in PROMPTS])
+    for prompt, completion in zip(PROMPTS, got, strict=True):
+        assert list(completion.token_ids) == _greedy(model, tokenizer, prompt, 24)
+    assert len({token for completion in got for token in completion.token_ids}) > 8
+
+
+def test_a_model_with_sliding_windows_is_read_by_transformers_itself(
+    tmp_path: Path, model_folder: Path, adapter_folders: dict[str, Path]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    config = MistralConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=64,
+        sliding_window=6,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    torch.manual_seed(0)
+    model = MistralForCausalLM(config)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    engine = open_engine(
+        "hf", str(tmp_path), {"one": adapter_folders["one"]}, device="cpu", any_base=True
+    )
+    peft = pytest.importorskip("peft").PeftModel.from_pretrained(model, str(adapter_folders["one"]))
+    requests = [Request(p, name, 16) for p in PROMPTS for name in (None, "one")]
+    for request, completion in zip(requests, engine.generate(requests), strict=True):
+        if request.adapter:
+            expected = _greedy(peft, tokenizer, request.prompt, 16)
+        else:
+            with peft.disable_adapter():
+                expected = _greedy(peft, tokenizer, request.prompt, 16)
+        assert list(completion.token_ids) == expected
+
+
+def test_adapters_in_one_call_give_what_each_gives_alone(engine: Engine) -> None:
+    requests = [Request(p, a, 20) for p in PROMPTS for a in (None, "one", "two")]
+    mixed = engine.generate(requests)
+    for request, completion in zip(requests, mixed, strict=True):
+        assert completion.token_ids == engine.generate([request])[0].token_ids
+    texts = {r.adapter: c.text for r, c in zip(requests, mixed, strict=True) if r.prompt == "x"}
+    assert len(set(texts.values())) == 3
+
+
+def test_samples_depend_on_the_seed_and_not_on_the_batch(
+    model_folder: Path, engine: Engine
+) -> None:
+    requests = [
+        Request(PROMPTS[i % 4], None, 5 + i % 7 * 6, 1.0 if i % 3 else 0.0, seed=i // 2)
+        for i in range(24)
+    ]
+    whole = [c.token_ids for c in engine.generate(requests)]
+    backwards = [c.token_ids for c in engine.generate(requests[::-1])][::-1]
+    small = open_engine("hf", str(model_folder), device="cpu", max_rows=3)
+    assert whole == backwards == [c.token_ids for c in small.generate(requests)]
+    same = [Request("x", None, 12, 1.0, seed=s) for s in (7, 7, 8)]
+    one, two, three = (c.token_ids for c in engine.generate(same))
+    assert one == two != three
+
+
+def test_a_longer_limit_only_adds_tokens(engine: Engine) -> None:
+    short, long = engine.generate([Request("ab", None, n, 1.0, seed=3) for n in (6, 18)])
+    assert long.token_ids[:6] == short.token_ids
+    assert short.finish_reason == "length"
+
+
+def test_frequencies_follow_the_softmax_under_the_temperature(
+    engine: Engine, model_folder: Path
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    with torch.no_grad():
+        logits = model(**tokenizer("ab", return_tensors="pt")).logits[0, -1].double()
+    expected = torch.softmax(logits / 0.7, -1)
+    count = 4000
+    drawn = engine.generate([Request("ab", None, 1, 0.7, seed=s) for s in range(count)])
+    counts = Counter(c.token_ids[0] for c in drawn)
+    top = expected.argsort(descending=True)[:8].tolist()
+    for token in top:
+        p = float(expected[token])
+        assert abs(counts[token] / count - p) < 5 * math.sqrt(p * (1 - p) / count)
+    for completion in drawn[:50]:
+        assert completion.logprobs[0] == pytest.approx(
+            math.log(expected[completion.token_ids[0]]), abs=1e-4
+        )
+
+
+def test_greedy_logprobs_are_those_of_temperature_one(engine: Engine, model_folder: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    (completion,) = engine.generate([Request("ab", None, 8)])
+    prompt = tokenizer("ab")["input_ids"]
+    ids = torch.tensor([[*prompt, *completion.token_ids]])
+    with torch.no_grad():
+        logprobs = model(ids).logits[0].log_softmax(-1)
+    expected = [float(logprobs[len(prompt) - 1 + i, t]) for i, t in enumerate(completion.token_ids)]
+    assert list(completion.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+def test_text_keeps_markers_drops_the_end_token_and_stops(engine: Engine) -> None:
+    requests = [Request(PROMPTS[i % 4], None, 200, 3.0, seed=i) for i in range(32)]
+    drawn = engine.generate(requests)
+    ended = [c for c in drawn if c.finish_reason == "stop"]
+    assert ended
+    assert all(c.token_ids[-1] == 1 and "<|end|>" not in c.text for c in ended)
+    assert all(1 not in c.token_ids for c in drawn if c.finish_reason == "length")
+    assert any("<|answer|>" in c.text for c in drawn)
+    assert all(len(c.token_ids) == len(c.logprobs) for c in drawn)
+    whole = engine.generate([Request("x", None, 40, 1.0, seed=5)])[0]
+    stop = whole.text[3:5]
+    cut = engine.generate([Request("x", None, 40, 1.0, seed=5, stop=("never-seen", stop))])[0]
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.finish_reason == "stop"
+    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
+    assert len(cut.token_ids) < len(whole.token_ids)
+
+
+def test_the_context_window_bounds_a_completion(engine: Engine) -> None:
+    (completion,) = engine.generate([Request("x" * 508, None, 50, 1.0, seed=2)])
+    assert len(completion.token_ids) <= 4
+    with pytest.raises(LoraEvoError, match="512"):
+        engine.generate([Request("x" * 512)])
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request("x", "three"), "one, two"),
+        (Request("x", max_tokens=0), "max_tokens is 0"),
+        (Request("x", temperature=-1.0), "temperature is -1.0"),
+        (Request("x", temperature=math.nan), "temperature is nan"),
+        (Request(""), "prompt is empty"),
+        (Request("x", stop=("",)), "stop text is empty"),
+    ],
+)
+def test_bad_requests_are_refused(engine: Engine, request_: Request, message: str) -> None:
+    with pytest.raises(LoraEvoError, match=message):
+        engine.generate([request_])
+
+
+def test_no_requests_give_no_completions(engine: Engine) -> None:
+    assert engine.generate([]) == []

@@ -1,0 +1,188 @@
+import copy
+import math
+
+import pytest
+import torch
+
+from lora_evo import Adapter, Slot
+from lora_evo.model.exchange import export_adapter, import_adapter
+from lora_evo.model.stacked_lora import BASE, stack_adapters
+
+ROUTES = {
+    "equal groups": [0, 0, 1, 1, 2, 2],
+    "ragged groups": [0, 1, 1, 1, 2, 2],
+    "with the base": [BASE, 0, 0, 2, BASE, 1],
+    "one member": [1, 1, 1, 1, 1, 1],
+    "unsorted": [2, 0, 1, 2, 0, 1],
+}
+
+
+def tokens(tiny, rows, length):
+    values = tiny.numbers(99, rows, length).mul(1000).long().abs()
+    return values % tiny.vocabulary
+
+
+@pytest.mark.parametrize("length", [3, 24])
+@pytest.mark.parametrize("rows", ROUTES.values(), ids=ROUTES)
+def test_forward_and_gradients_equal_peft(tiny, rows, length):
+    base, adapters = tiny.stacked()
+    twin = tiny.peft_twin(base, adapters)
+    ids = tokens(tiny, len(rows), length)
+    weights = tiny.numbers(5, len(rows), length, tiny.vocabulary)
+    with adapters.route(rows):
+        logits = adapters.model(input_ids=ids).logits
+    (logits * weights).sum().backward()
+    with torch.no_grad(), adapters.route(rows):
+        assert torch.allclose(adapters.model(input_ids=ids).logits, logits, atol=1e-5)
+    for member in sorted(set(rows)):
+        mine = torch.tensor([i for i, m in enumerate(rows) if m == member])
+        if member == BASE:
+            with torch.no_grad():
+                expected = base(input_ids=ids[mine]).logits
+        else:
+            name = adapters.members[member]
+            twin.set_adapter(name)
+            expected = twin(input_ids=ids[mine]).logits
+            (expected * weights[mine]).sum().backward()
+            for path, p in adapters.parameters_of(member).items():
+                wanted = tiny.peft_parameter(twin, name, path).grad
+                assert torch.allclose(p.grad, wanted, rtol=1e-4, atol=1e-5 * wanted.abs().max())
+        assert torch.allclose(logits[mine], expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("length", [3, 24])
+@pytest.mark.parametrize("rows", ROUTES.values(), ids=ROUTES)
+@pytest.mark.parametrize("loser", [0, 1, 2])
+def test_rows_of_one_member_never_touch_the_gradient_of_another(tiny, rows, length, loser):
+    _, adapters = tiny.stacked()
+    with adapters.route(rows):
+        logits = adapters.model(input_ids=tokens(tiny, len(rows), length)).logits
+    chosen = [i for i, m in enumerate(rows) if m == loser]
+    if not chosen:
+        return
+    logits[chosen].square().sum().backward()
+    for member in range(3):
+        grads = [p.grad for p in adapters.parameters_of(member).values()]
+        touched = any(g is not None and bool(g.any()) for g in grads)
+        assert touched == (member == loser)
+
+
+def test_nothing_of_the_base_is_trained(tiny):
+    _, adapters = tiny.stacked()
+    own = {id(p) for m in range(3) for p in adapters.parameters_of(m).values()}
+    assert {id(p) for p in adapters.model.parameters() if p.requires_grad} == own
+
+
+def test_outside_of_a_route_the_model_is_the_base_and_fresh_members_equal_it(tiny):
+    base = tiny.qwen()
+    adapters = stack_adapters(copy.deepcopy(base), ["a", "b"], r=2, lora_alpha=4, seed=1)
+    ids = tokens(tiny, 2, 20)
+    with torch.no_grad():
+        expected = base(input_ids=ids).logits
+        assert torch.equal(adapters.model(input_ids=ids).logits, expected)
+        with adapters.route([0, 1]):
+            assert torch.equal(adapters.model(input_ids=ids).logits, expected)
+
+
+def test_initial_values_depend_on_seed_name_and_module_only(tiny):
+    def first(members, seed):
+        stack = stack_adapters(tiny.qwen(), members, r=2, lora_alpha=4, seed=seed)
+        return stack.parameters_of(stack.index("b"))
+
+    one, same, other = first(["a", "b"], 1), first(["b", "c", "d"], 1), first(["a", "b"], 2)
+    assert all(torch.equal(p, same[name]) for name, p in one.items())
+    for name, p in one.items():
+        if name.endswith("lora_A"):
+            bound = 1 / math.sqrt(p.shape[1])
+            assert not torch.equal(p, other[name])
+            assert p.abs().max() <= bound
+            assert p.abs().max() > 0.8 * bound
+        else:
+            assert not p.any()
+
+
+def test_an_inner_route_is_undone(tiny):
+    _, adapters = tiny.stacked()
+    ids = tokens(tiny, 1, 20)
+    with torch.no_grad(), adapters.route([1]):
+        before = adapters.model(input_ids=ids).logits
+        with adapters.route([2]):
+            assert not torch.equal(adapters.model(input_ids=ids).logits, before)
+        with pytest.raises(ValueError, match="the batch 2"), adapters.route([2]):
+            adapters.model(input_ids=tokens(tiny, 2, 20))
+        assert torch.equal(adapters.model(input_ids=ids).logits, before)
+
+
+def test_gathered_matrices_follow_the_weights(tiny):
+    _, adapters = tiny.stacked()
+    ids = tokens(tiny, 1, 2)
+    with torch.no_grad():
+        with adapters.route([0]):
+            before = adapters.model(input_ids=ids).logits
+        for p in adapters.parameters_of(0).values():
+            p.mul_(2)
+        with adapters.route([0]):
+            assert not torch.allclose(adapters.model(input_ids=ids).logits, before)
+
+
+def test_export_and_import_move_a_member(tiny):
+    _, adapters = tiny.stacked()
+    adapter = export_adapter(adapters, 2, "nano")
+    assert adapter.config.base_model_name_or_path == "nano"
+    import_adapter(adapters, 0, adapter)
+    moved, source = adapters.parameters_of(0), adapters.parameters_of(2)
+    assert all(torch.equal(p, source[name]) for name, p in moved.items())
+    with torch.no_grad():
+        next(iter(source.values())).zero_()
+    assert all(slot.A.any() for slot in adapter.slots.values())
+
+
+def test_import_keeps_the_update_when_the_scale_differs(tiny):
+    _, adapters = tiny.stacked()
+    there = stack_adapters(tiny.qwen(), ["x"], r=tiny.r, lora_alpha=2 * tiny.alpha, seed=0)
+    tiny.shake(there)
+    import_adapter(adapters, 1, export_adapter(there, 0, None))
+    for path, layer in adapters.layers.items():
+        theirs = there.layers[path]
+        update = layer.scales[1] * layer.lora_B[1] @ layer.lora_A[1]
+        assert torch.allclose(update, theirs.scales[0] * theirs.lora_B[0] @ theirs.lora_A[0])
+
+
+def test_an_adapter_that_does_not_fit_is_refused_and_changes_nothing(tiny):
+    _, adapters = tiny.stacked()
+    good = export_adapter(adapters, 1, None)
+    before = [p.clone() for p in adapters.parameters_of(0).values()]
+    path = list(good.slots)[-1]
+    fewer = {k: v for k, v in good.slots.items() if k != path}
+    slot = good.slots[path]
+    wrong = {**good.slots, path: Slot(torch.zeros(tiny.r, 3), slot.B, slot.scale)}
+    for slots, message in ((fewer, "they differ in"), (wrong, "expected")):
+        with pytest.raises(ValueError, match=message):
+            import_adapter(adapters, 0, Adapter(good.config, slots))
+    assert all(
+        torch.equal(p, b) for p, b in zip(adapters.parameters_of(0).values(), before, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"members": []}, "one or more different names"),
+        ({"members": ["a", "a"]}, "one or more different names"),
+        ({"r": 0}, "rank r is 0"),
+        ({"target_modules": ["q_proj", "w_proj"]}, "no linear layer named w_proj"),
+    ],
+)
+def test_wrong_arguments(tiny, change, message):
+    arguments = {"members": ["a"], "r": 2, "lora_alpha": 4, "seed": 0} | change
+    with pytest.raises(ValueError, match=message):
+        stack_adapters(tiny.qwen(), **arguments)
+
+
+def test_a_route_of_another_length_and_an_unknown_name_are_refused(tiny):
+    _, adapters = tiny.stacked()
+    with adapters.route([0]), pytest.raises(ValueError, match="the route has 1 rows, the batch 2"):
+        adapters.model(input_ids=tokens(tiny, 2, 4))
+    with pytest.raises(ValueError, match="no adapter named 'x'; loaded: t0, t1, s0"):
+        adapters.index("x")
+    assert adapters.index(None) == BASE

@@ -1,0 +1,248 @@
+"""The parts of the vllm engine that need no vLLM: refusals, settings, files, stop texts."""
+
+import fcntl
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter
+from lora_evo.errors import EngineStopped
+from lora_evo.model import linear_shapes
+from lora_evo.model import vllm_options as installed
+from lora_evo.model.requests import TokenRequest
+from lora_evo.model.vllm_adapters import (
+    AdapterFolder,
+    check_adapter,
+    sweep_dead,
+    zero_adapter,
+)
+from lora_evo.model.vllm_engine import is_cut_short, rollout_of, sampling_arguments, stopped_at
+from lora_evo.model.vllm_options import Serving, VLLMOptions, llm_arguments, rounded_rank
+
+CPU = torch.device("cpu")
+SHAPES = {"model.layers.0.self_attn.q_proj": (6, 4), "lm_head": (6, 9)}
+PATH = "model.layers.0.self_attn.q_proj"
+
+
+def adapter(path=PATH, inputs=6, outputs=4, r=2, value=1.0):
+    config = AdapterConfig.new(r=r, lora_alpha=2 * r, target_modules=(path.rpartition(".")[2],))
+    slot = Slot(torch.full((r, inputs), value), torch.full((outputs, r), value), 2.0)
+    return Adapter(config, {path: slot})
+
+
+# Whether it is here, and which --------------------------------------------------------------------
+
+
+def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch):
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
+    with pytest.raises(LoraEvoError, match=r"not installed; type: pip install 'vllm>=0.30,<0.34'"):
+        installed.require_vllm()
+
+
+@pytest.mark.parametrize("found", ["0.30.0", "0.32.0+cpu", "0.33.1rc2"])
+def test_known_versions_pass(found):
+    installed.check_version(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "close"), [("0.29.4", "0.30"), ("0.34.0", "0.33"), ("1.0", "0.33"), ("?", "0.30")]
+)
+def test_another_version_is_refused_with_the_nearest(found, close):
+    with pytest.raises(LoraEvoError) as refused:
+        installed.check_version(found)
+    assert f"vLLM {found} is installed, expected 0.30 to 0.33" in str(refused.value)
+    assert f"pip install 'vllm=={close}.*'" in str(refused.value)
+
+
+def test_a_version_without_a_needed_call_is_refused():
+    llm = SimpleNamespace(generate=0, sleep=0, wake_up=0)
+    engine = SimpleNamespace(add_lora=0, remove_lora=0)
+    installed.check_calls(llm, engine, "0.32.0")
+    del engine.remove_lora
+    with pytest.raises(LoraEvoError, match=r"vLLM 0\.30\.9 has no LLM\.llm_engine\.remove_lora"):
+        installed.check_calls(llm, engine, "0.30.9")
+
+
+# What vLLM is built with --------------------------------------------------------------------------
+
+
+def test_settings_of_a_gpu_and_of_a_cpu():
+    serving = Serving("m", "bfloat16", torch.device("cuda"), 4096, max_adapters=8, max_rank=20)
+    options = VLLMOptions(gpu_memory_utilization=0.45, sleep=True, max_rows=64)
+    gpu = llm_arguments(serving, options)
+    assert (gpu["max_loras"], gpu["max_cpu_loras"], gpu["max_lora_rank"]) == (9, 18, 32)
+    assert gpu["logprobs_mode"] == "processed_logprobs"
+    assert gpu["generation_config"] == "vllm"
+    assert (gpu["gpu_memory_utilization"], gpu["enable_sleep_mode"]) == (0.45, True)
+    assert gpu["max_model_len"] == 4096
+    cpu = llm_arguments(replace(serving, device=CPU), replace(options, max_model_len=6000))
+    assert cpu["enable_chunked_prefill"] is False
+    assert cpu["max_num_batched_tokens"] >= cpu["max_model_len"] == 4096
+    assert cpu["block_size"] % 32 == 0
+    assert "enable_lora" not in llm_arguments(replace(serving, max_adapters=0), options)
+
+
+def test_ranks_are_rounded_up():
+    assert [rounded_rank(r) for r in (1, 2, 8, 9, 300, 512)] == [1, 8, 8, 16, 320, 512]
+    with pytest.raises(LoraEvoError, match=r"rank 513.*--engine hf"):
+        rounded_rank(513)
+
+
+# Adapters before vLLM sees them -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (adapter(inputs=5), r"maps 5 to 4 features .*, the base has 6 to 4"),
+        (adapter(value=float("nan")), "is not finite"),
+        (adapter(value=float("inf")), "is not finite"),
+        (adapter(r=4), "has rank 4 .* opened for 2"),
+        (adapter(path="model.layers.9.q_proj"), "which the base has not"),
+        (adapter(path="lm_head", outputs=9), "which vLLM does not serve"),
+    ],
+)
+def test_what_vllm_would_answer_wrongly_is_refused(odd, message):
+    with pytest.raises(LoraEvoError, match=f"adapter 't0' .*{message}"):
+        check_adapter("t0", odd, SHAPES, 2)
+
+
+def test_the_zero_adapter_fits_and_changes_nothing(tiny):
+    shapes = linear_shapes(tiny.qwen())
+    zero = zero_adapter(shapes)
+    check_adapter("base", zero, shapes, 1)
+    assert not any(slot.B.any() for slot in zero.slots.values())
+
+
+# The folder ---------------------------------------------------------------------------------------
+
+
+def test_versions_are_peft_folders_that_go_with_the_engine(tmp_path):
+    said = []
+    folder = AdapterFolder([tmp_path], said.append)
+    one, two = (folder.write(f"t0@v{n}", adapter(value=n)) for n in (1.0, 2.0))
+    assert load_adapter(two).slots[PATH].A[0, 0] == 2.0
+    folder.remove(one)
+    assert not one.exists()
+    assert two.exists()
+    folder.close()
+    assert not list(tmp_path.iterdir())
+    assert said == []
+
+
+def test_a_missing_place_gives_way_to_the_next_with_one_line(tmp_path):
+    said = []
+    folder = AdapterFolder([tmp_path / "missing", tmp_path], said.append)
+    assert folder.write("t0@v1", adapter()).is_relative_to(tmp_path)
+    folder.write("t0@v2", adapter())
+    folder.close()
+    assert len(said) == 1
+    assert "missing cannot be used (No such file" in said[0]
+
+
+def test_a_full_place_gives_way_and_what_is_there_stays(tmp_path):
+    script = """
+import sys
+from pathlib import Path
+import torch
+from lora_evo.model.vllm_adapters import AdapterFolder
+from lora_evo import Adapter, AdapterConfig, Slot
+config = AdapterConfig.new(r=8, lora_alpha=8, target_modules=("q_proj",))
+big = Adapter(config, {"q_proj": Slot(torch.ones(8, 3000), torch.ones(3000, 8), 1.0)})
+folder = AdapterFolder([Path(sys.argv[1]), Path(sys.argv[2])], print)
+kept = [folder.write(f"t0@v{n}", big) for n in range(3)]
+print(all((k / "adapter_model.safetensors").stat().st_size > 100_000 for k in kept))
+print([str(k.parents[1]) == sys.argv[2] for k in kept])
+folder.close()
+only = AdapterFolder([Path(sys.argv[1])], print)
+try:
+    [only.write(f"t1@v{n}", big) for n in range(3)]
+except Exception as error:
+    print(type(error).__name__, error)
+only.close()
+"""
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    memory.mkdir()
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=400k none {memory}"
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*inside, mount], capture_output=True).returncode:
+        pytest.skip("no user namespaces here: a small file system cannot be made")
+    shell = f'{mount} && exec "$@"'
+    command = [sys.executable, "-c", script, str(memory), str(disk)]
+    done = subprocess.run([*inside, shell, "sh", *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert f"adapters for vLLM go to {disk}: {memory} cannot be used (No space left" in lines[0]
+    assert lines[1:3] == ["True", "[False, False, True]"]
+    assert lines[3].startswith(f"EngineStopped cannot write an adapter for vLLM to {memory}: No sp")
+    assert len(lines) == 4
+
+
+def test_no_place_at_all_is_one_line(tmp_path):
+    folder = AdapterFolder([tmp_path / "missing"], lambda line: None)
+    with pytest.raises(EngineStopped, match=r"cannot write an adapter for vLLM.*TMPDIR"):
+        folder.write("t0@v1", adapter())
+
+
+def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path):
+    dead, alive = (tmp_path / f"populab-adapters-{name}" for name in ("dead", "alive"))
+    other = tmp_path / "others"
+    for path in (dead, alive, other):
+        path.mkdir()
+        (path / "lock").touch()
+    with (alive / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        sweep_dead(tmp_path)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["others", alive.name]
+
+
+# Requests and samples -----------------------------------------------------------------------------
+
+
+def letters(ids):
+    return "".join(chr(96 + i) for i in ids)
+
+
+def test_a_request_in_the_words_of_vllm():
+    request = TokenRequest("t0", (1, 2), 7, 0.5, seed=2**63 + 5, stop=("x",))
+    found = sampling_arguments(request, (3, 4))
+    assert found["seed"] == 5
+    assert found["stop_token_ids"] == [3, 4]
+    assert (found["detokenize"], found["skip_special_tokens"]) == (True, False)
+    for unwatched in (
+        sampling_arguments(replace(request, stop=()), (3,)),
+        sampling_arguments(request, (3,), watch_text=False),
+    ):
+        assert (unwatched["detokenize"], unwatched["stop"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("ids", "stop", "kept", "why"),
+    [
+        ((1, 2, 3, 4), (), 4, "length"),
+        ((1, 2, 3, 26), (), 4, "stop"),
+        ((1, 2, 3, 4, 2, 3), ("zz", "bc"), 3, "stop"),
+        ((1, 2, 3, 4), ("cba",), 4, "length"),
+    ],
+)
+def test_samples_end_at_the_end_token_and_where_a_stop_text_is_whole(ids, stop, kept, why):
+    sampled = SimpleNamespace(
+        token_ids=list(ids), logprobs=[{i: SimpleNamespace(logprob=-i)} for i in ids]
+    )
+    request = TokenRequest("t0", (1,), 9, stop=stop)
+    rollout = rollout_of(request, sampled, (26,), letters)
+    assert rollout.completion_ids == ids[:kept]
+    assert rollout.logprobs == tuple(-i for i in ids[:kept])
+    assert rollout.finish_reason == why
+    assert is_cut_short(request, rollout) == (why == "length")
+    assert not is_cut_short(replace(request, max_tokens=kept), rollout)
+
+
+def test_a_stop_text_over_many_tokens_is_found_at_its_last():
+    assert stopped_at((1, 1, 2, 3, 4), ("abcd",), letters) == 5
+    assert stopped_at((1, 2), ("abc",), letters) is None

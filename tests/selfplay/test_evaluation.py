@@ -1,0 +1,210 @@
+"""What stands still while a run's own tasks change."""
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from code_verifier import Task
+from selfplay import training
+from selfplay.config import NANO
+from selfplay.errors import ConfigError
+from selfplay.evaluation import solving_row
+from selfplay.progress import Progress
+from selfplay.rollout import Attempt
+from selfplay.run_record import read_run
+from selfplay.run_report import conclusion, summary
+from selfplay.tasks import TaskBuffer, held_out_tasks
+
+
+@pytest.fixture(scope="module")
+def home(runs, tmp_path_factory):
+    return runs.train(tmp_path_factory.mktemp("eval") / "run")
+
+
+def test_tasks_are_spread_evenly_and_stay_the_same():
+    tasks = held_out_tasks(NANO, 30)
+    counts = Counter((t.task.kind, t.level) for t in tasks)
+    assert len(counts) == 12
+    assert set(counts.values()) == {2, 3}
+    assert tasks == held_out_tasks(NANO, 30)
+    assert len({t.task.id for t in tasks}) == 30
+    everything = held_out_tasks(NANO, 10**6)
+    assert len(everything) == 1200
+
+
+def test_a_file_of_tasks_serves_too(tmp_path):
+    rows = [
+        {"id": "a", "kind": "code_o", "program": "def f(a): return a", "input": "1", "output": "1"},
+        {
+            "kind": "code_f",
+            "program": "def f(a): return a",
+            "inputs": ["1", "2"],
+            "outputs": ["1", "2"],
+            "visible": 1,
+            "level": 3,
+        },
+    ]
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = held_out_tasks((str(path),), 10)
+    assert [(t.task.id, t.level) for t in found] == [("mine.jsonl/2", 3), ("a", 0)]
+    path.write_text(json.dumps(rows[0]) + "\n[]\n")
+    with pytest.raises(ConfigError, match="line 2: not a task"):
+        held_out_tasks((str(path),), 10)
+
+
+def test_an_unknown_source_names_a_close_one():
+    with pytest.raises(ConfigError, match="did you mean nano_code_o"):
+        held_out_tasks(("nano_code_0",), 10)
+
+
+def test_before_the_first_step_the_base_alone_is_measured(runs, home):
+    rows = runs.rows(home / "eval.jsonl")
+    first = [r for r in rows if r["step"] == 0]
+    assert [r["member"] for r in first] == ["base"]
+    assert first[0]["solving"]["difference"] == 0.0
+    assert first[0]["teaching"]["proposals"] == 3
+
+
+def test_every_living_member_is_measured(runs, home):
+    rows = runs.rows(home / "eval.jsonl")
+    assert sorted({r["step"] for r in rows}) == [0, 2, 4]
+    # Evolution came before the measurement of its step: children are measured, the removed not.
+    for step in (2, 4):
+        mine = {r["member"]: r for r in rows if r["step"] == step}
+        living = {
+            "t2" if "t2" in mine else "",
+            "s2" if "s2" in mine else "",
+        }
+        assert living == {"t2", "s2"}
+        assert len(mine) == 4
+        for name, row in mine.items():
+            assert ("teaching" in row) == name.startswith("t")
+            assert ("solving" in row) == name.startswith("s")
+            if "solving" in row:
+                assert len(row["solving"]["solved"]) == 6
+                assert row["solving"]["judged"] == [2] * 6
+
+
+def test_a_run_that_learns_nothing_differs_from_the_base_in_nothing(runs, tmp_path):
+    """Equal seeds, equal weights: the pairing is exact, on held-out and on the run's own tasks."""
+    off = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "steps=2")
+    home = runs.train(tmp_path / "run", *off, "evolution.evolve_every=0", "rollout.merge_rows=0")
+    rows = runs.rows(home / "eval.jsonl")
+    base = rows[0]["teaching"]
+    for row in rows[1:]:
+        if "solving" in row:
+            assert row["solving"]["difference"] == 0.0
+        else:
+            assert row["teaching"]["rewards"] == base["rewards"]
+    for row in runs.rows(home / "metrics.jsonl"):
+        assert row["same_tasks"]["difference"] in (0.0, None)
+
+
+def test_the_base_attempts_a_sample_of_the_steps_own_tasks(runs, home):
+    tasks = runs.rows(home / "tasks.jsonl")
+    for row in runs.rows(home / "metrics.jsonl"):
+        mine = [t for t in tasks if t["step"] == row["step"]]
+        both = [t for t in mine if t["base_solve_rate"] is not None]
+        pairs = Counter((t["teacher"], t["student"]) for t in both)
+        assert set(pairs.values()) <= {1}
+        assert row["same_tasks"]["tasks"] == len(both)
+        if both:
+            students = sum(t["solve_rate"] for t in both) / len(both)
+            base = sum(t["base_solve_rate"] for t in both) / len(both)
+            assert row["same_tasks"]["difference"] == pytest.approx(students - base)
+
+
+def test_a_resumed_run_measures_the_same(runs, home, tmp_path):
+    other = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+
+        def stop(run, progress):
+            if run.step == 3:
+                raise KeyboardInterrupt
+            return step(run, progress)
+
+        step = training.train_step
+        patch.setattr(training, "train_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            runs.train(other)
+    training.resume(other, Progress(quiet=True))
+    assert (other / "eval.jsonl").read_bytes() == (home / "eval.jsonl").read_bytes()
+
+
+def test_switched_off_it_leaves_nothing(runs, tmp_path):
+    home = runs.train(tmp_path / "run", "steps=1", "eval.eval_every=0", "eval.same_tasks=0")
+    assert not (home / "eval.jsonl").exists()
+    assert runs.rows(home / "metrics.jsonl")[0]["same_tasks"]["tasks"] == 0
+    assert "Held-out" not in summary(home)
+
+
+def test_without_held_out_tasks_teachers_are_measured_still(runs, tmp_path):
+    home = runs.train(tmp_path / "run", "steps=1", "eval.held_out=[]")
+    rows = runs.rows(home / "eval.jsonl")
+    assert not any("solving" in row for row in rows)
+    assert {row["member"] for row in rows if "teaching" in row} == {"base", "t0", "t1"}
+    assert "solved by the base" in summary(home)
+
+
+def test_the_summary_leads_with_it(home):
+    lines = summary(home).splitlines()
+    assert lines[0].startswith("Held-out tasks, never trained on: students solve ")
+    assert any(line.startswith("6 held-out tasks × 2 ") for line in lines)
+
+
+def test_a_run_of_one_agent_is_measured_in_both_roles(runs, tmp_path):
+    home = runs.train(tmp_path / "run", "mode=azr", "steps=2")
+    row = runs.rows(home / "eval.jsonl")[-1]
+    assert (row["member"], row["role"]) == ("a0", "agent")
+    assert {"solving", "teaching"} <= set(row)
+    assert conclusion(read_run(home)).count("the agent solve") == 1
+
+
+# Arithmetic -------------------------------------------------------------------------------------
+
+
+def solving(*tasks):
+    """Attempts at tasks by score; None is one without a verdict."""
+    asked = (0, None, Task("code_o", "p", "1", "1"), 0, 1.0)
+    return [
+        [Attempt(*asked, answer="x", score=s or 0.0, infra_error=s is None) for s in scores]
+        for scores in tasks
+    ]
+
+
+def test_rates_are_paired_by_task_and_what_nobody_judged_is_left_out():
+    mine = solving((1.0, 1.0), (1.0, 0.0), (None, None), (0.0, 0.0), (1.0, None))
+    base = solving((1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (0.0, 0.0), (1.0, 1.0))
+    row = solving_row(["code_o"] * 5, mine, base)
+    assert row.solve_rate == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert row.difference == pytest.approx((0.5 + 0.5 + 0 + 0) / 4)
+    assert row.standard_error == pytest.approx((1 / 12) ** 0.5 / 2)
+    assert row.pass_at_k == pytest.approx(2 / 3)
+    assert row.solved == (2, 1, 0, 0, 1)
+    assert row.judged == (2, 2, 0, 2, 1)
+    assert row.kinds["code_o"].difference == row.difference
+
+
+def test_seed_tasks_hold_their_share_of_the_references():
+    def task(name):
+        return Task("code_o", f"def f(a): return {name}", "1", name, id=name)
+
+    buffer = TaskBuffer(4, [task("0"), task("1")])
+    for i in range(2, 9):
+        buffer.add(task(str(i)))
+    drawn = [buffer.draw(1, seed, 0.3)[0].id for seed in range(400)]
+    share = sum(name in ("0", "1") for name in drawn) / 400
+    assert share == pytest.approx(0.3, abs=0.07)
+    assert drawn == [buffer.draw(1, seed, 0.3)[0].id for seed in range(400)]
+    assert {buffer.draw(1, seed)[0].id for seed in range(100)} == {"5", "6", "7", "8"}
+
+
+def test_a_damaged_row_is_told_by_its_line(home, tmp_path):
+    other = shutil.copytree(home, tmp_path / "run")
+    with (other / "eval.jsonl").open("a") as file:
+        file.write("[1]\n")
+    with pytest.raises(ValueError, match=r"eval.jsonl, line \d+: expected `object`, got `array`"):
+        summary(other)

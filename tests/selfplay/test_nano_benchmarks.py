@@ -1,0 +1,70 @@
+"""The held-out tasks of nano as benchmarks of evals: solvable, graded by form and by running."""
+
+import json
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from evals import Benchmark, Data, EvalsError, Grading, Sample
+from selfplay import nano, nano_benchmarks
+from selfplay.prompts.nano import answer_text
+
+ROOT = Path(__file__).parents[2]
+
+
+def verdicts(benchmark: Benchmark, samples: list[Sample]):
+    how = Grading(benchmark.recipe.template(benchmark.name))
+    named = {question.id: question for question in benchmark.questions}
+    return list(benchmark.grade([(named[sample.id], sample) for sample in samples], how))
+
+
+@pytest.mark.parametrize("declared", ["pyproject.toml", "selfplay/pyproject.toml"])
+def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
+    found = tomllib.loads((ROOT / declared).read_text())["project"]["entry-points"]
+    assert set(found["evals.benchmarks"]) == set(nano.HELD_OUT) == set(nano_benchmarks.DESCRIPTIONS)
+    for name, target in found["evals.benchmarks"].items():
+        module, _, function = target.partition(":")
+        assert getattr(import_module(module), function)(Data()).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [(n, 300 if "long" in n else 400) for n in nano.HELD_OUT]
+)
+def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count: int) -> None:
+    benchmark = nano_benchmarks.load(name, Data())
+    assert len({question.id for question in benchmark.questions}) == count
+    rows = map(json.loads, (nano.DATA / f"{name}.jsonl").read_text().splitlines())
+    prompts = [question.fields["prompt"] for question in benchmark.questions]
+    assert prompts == [row["prompt"] for row in rows]
+    some = benchmark.part(12)
+    gold = [Sample(q.id, 0, answer_text(q.problem, "b=1;")) for q in some]
+    assert all(verdict.correct for verdict in verdicts(benchmark, gold))
+
+
+@pytest.mark.parametrize(
+    ("response", "correct", "reason"),
+    [
+        ("<|answer|>2", True, "right"),
+        ("a=1;<|answer|>2<|end|>", True, "right"),
+        ("<|answer|>1", False, "wrong output"),
+        ("<|answer|>2<|answer|>2", False, "ill-formed"),
+        ("2", False, "ill-formed"),
+        ("<|think|>x<|answer|>2", False, "ill-formed"),
+        ("<|answer|> ", False, "ill-formed"),
+        ("<|answer|>g(", False, "not_literal"),
+    ],
+)
+def test_forms_of_answers(response: str, correct: bool, reason: str) -> None:
+    benchmark = nano_benchmarks.load("nano_code_o", Data())
+    name = benchmark.questions[0].id
+    samples = [Sample(name, 0, response), Sample(name, 1, response, truncated=True)]
+    whole, cut = verdicts(benchmark, samples)
+    assert (whole.correct, reason in whole.reason) == (correct, True)
+    assert (cut.correct, cut.well_formed) == (False, False)
+
+
+def test_data_of_the_users_own_is_refused() -> None:
+    with pytest.raises(EvalsError, match="leave out --data"):
+        nano_benchmarks.load("nano_code_o", Data("x.jsonl"))

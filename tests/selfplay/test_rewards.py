@@ -1,0 +1,278 @@
+"""Rewards and advantages of a step made by hand, and whom it trains on what."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from code_verifier import Proposal, Task
+from lora_evo.model import Rollout
+from selfplay.config import Config
+from selfplay.learning.batch import TrainingSample
+from selfplay.recording import task_rows
+from selfplay.rewards import (
+    azr_proposer_reward,
+    frac_reward_zero_std,
+    student_advantages,
+    student_reward,
+    teacher_advantages,
+    teacher_reward,
+    training_samples,
+    whiten,
+)
+from selfplay.rollout import FORM, Attempt, Proposed
+
+PROGRAM = "def f(a):\n    return a"
+
+
+def rollout(n, reason="stop"):
+    """A sample that its first token tells from all others."""
+    return Rollout("s0", (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason)
+
+
+def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
+    """A proposal with attempts of these scores; None is an ill-formed text."""
+    task = Task(kind, PROGRAM, "1", "1") if status == "ok" else None
+    attempts = tuple(
+        Attempt(
+            i,
+            match[1],
+            task,
+            0,
+            1.0,
+            rollout(1000 * n + 1 + i, "length" if score is None else "stop"),
+            "text",
+            None if score is None else "1",
+            score or 0.0,
+        )
+        for i, score in enumerate(scores)
+    )
+    proposal = None if status == FORM else Proposal(kind, PROGRAM, "1")
+    written = {"rollout": rollout(1000 * n), "text": "text", "proposal": proposal}
+    asked = Proposed(n, f"p{n}", *match, kind, (), 0, **written)
+    return replace(asked, status=status, task=task, attempts=attempts)
+
+
+STEP = [
+    solved(0, [1.0, 1.0, 0.0, None]),  # solve rate 0.5
+    solved(1, [0.0, 0.0, 0.0, 0.0]),  # nobody
+    solved(2, [1.0, 1.0, 1.0, 1.0]),  # everybody
+    solved(3, [], status=FORM),
+    solved(4, [], status="exception"),
+]
+
+
+def split(samples):
+    return [[s for s in samples if s.role == role] for role in ("propose", "solve")]
+
+
+@pytest.mark.parametrize(
+    ("valid", "rate", "populora", "azr"),
+    [
+        (False, 0.0, -1.0, -1.0),
+        (True, 0.0, 0.0, -0.5),
+        (True, 0.25, 0.75, 0.75),
+        (True, 1.0, 0.0, -0.5),
+    ],
+)
+def test_proposer_table(valid, rate, populora, azr):
+    assert teacher_reward(valid, rate) == populora
+    assert azr_proposer_reward(valid, rate) == azr
+
+
+@pytest.mark.parametrize(
+    ("well_formed", "score", "reward"),
+    [(True, 1.0, 1.0), (True, 0.25, 0.25), (True, 0.0, -0.5), (False, 1.0, -1.0)],
+)
+def test_student_table(well_formed, score, reward):
+    assert student_reward(well_formed, score) == reward
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
+def test_rates_outside_0_to_1_are_refused(rate):
+    for function in (teacher_reward, azr_proposer_reward, student_reward):
+        with pytest.raises(ValueError, match="expected a number from 0 to 1"):
+            function(True, rate)
+
+
+def test_solve_rate_is_the_share_of_attempts_that_solved_the_task():
+    assert [p.solve_rate for p in STEP] == [0.5, 0.0, 1.0, 0.0, 0.0]
+    assert solved(0, [0.5, 1.0]).solve_rate == 0.5, "partial credit is not solved"
+
+
+def test_everybody_earns_by_its_table():
+    proposals, attempts = split(training_samples(STEP, Config()))
+    assert [p.reward for p in proposals] == [0.5, 0.0, 0.0, -1.0, -1.0]
+    assert {p.member for p in proposals} == {"t0"}
+    assert [a.reward for a in attempts[:4]] == [1.0, 1.0, -0.5, -1.0]
+    plain = replace(Config().reward, right=1.0, wrong=0.0, ill_formed=0.0)
+    _, attempts = split(training_samples(STEP, Config(reward=plain)))
+    assert [a.reward for a in attempts[:4]] == [1.0, 1.0, 0.0, 0.0]
+    assert split(training_samples(STEP[3:], Config()))[1] == []
+
+
+def test_the_single_agent_earns_by_azrs_table():
+    agent = {"match": ("a0", "a0")}
+    scores = ([1.0, 0.0, 0.0, 0.0], [0.0] * 4, [1.0] * 4)
+    step = [solved(n, s, **agent) for n, s in enumerate(scores)]
+    step.append(solved(3, [], status=FORM, **agent))
+    proposals, attempts = split(training_samples(step, Config(mode="azr")))
+    assert [p.reward for p in proposals] == [0.75, -0.5, -0.5, -1.0]
+    assert [a.reward for a in attempts[:4]] == [1.0, -0.5, -0.5, -0.5]
+    assert {s.member for s in (*proposals, *attempts)} == {"a0"}
+
+
+def test_the_rollouts_behind_the_solve_rate_are_the_ones_the_student_learns_from():
+    teacher, student = split(training_samples(STEP, Config()))
+    assert [s.completion_ids[0] for s in teacher] == [0, 1000, 2000, 3000, 4000]
+    for sample, attempt in zip(student, (a for p in STEP for a in p.attempts), strict=True):
+        assert sample.completion_ids == attempt.rollout.completion_ids
+        assert sample.logprobs == attempt.rollout.logprobs
+        assert sample.prompt_ids == attempt.rollout.prompt_ids
+        assert sample.truncated == (attempt.rollout.finish_reason == "length")
+
+
+def test_advantages_of_the_hand_made_step():
+    samples = training_samples(STEP, Config())
+    rewards = [0.5, 0.0, 0.0, -1.0, -1.0]
+    mean = sum(rewards) / 5
+    std = sqrt(sum((r - mean) ** 2 for r in rewards) / 4)
+    assert [s.advantage for s in samples[:5]] == pytest.approx([(r - mean) / std for r in rewards])
+    # Centred over each task; the two flat tasks are all zeros; whitened over the twelve.
+    baseline = (1.0 + 1.0 - 0.5 - 1.0) / 4
+    centred = [1.0 - baseline, 1.0 - baseline, -0.5 - baseline, -1.0 - baseline] + [0.0] * 8
+    std = sqrt(sum(c * c for c in centred) / 11)
+    assert [s.advantage for s in samples[5:]] == pytest.approx([c / std for c in centred])
+    assert frac_reward_zero_std(samples) == pytest.approx(2 / 3)
+    assert frac_reward_zero_std(samples[:5]) == 0.0
+
+
+def test_members_and_kinds_of_a_step_do_not_touch_each_other():
+    others = [
+        solved(10, [1.0, 0.0, 0.0, 0.0], kind="code_i"),
+        solved(11, [1.0, None, None, None], match=("t1", "s1")),
+        solved(12, [], match=("t1", "s1"), status=FORM),
+    ]
+    alone, together = training_samples(STEP, Config()), training_samples(STEP + others, Config())
+    assert all(sample in together for sample in alone)
+    only_one = [s for s in together if s.completion_ids[0] == 10_000]
+    assert [s.advantage for s in only_one] == [0.0]
+
+
+def faulty(step, places):
+    """The step after failures of the sandbox: at these attempts, or before any."""
+    broken = []
+    for p, tries in zip(step, places, strict=True):
+        if tries == "all":
+            broken.append(replace(p, status="sandbox_error", task=None, attempts=()))
+        else:
+            attempts = [replace(a, infra_error=i in tries) for i, a in enumerate(p.attempts)]
+            broken.append(replace(p, attempts=tuple(attempts)))
+    return broken
+
+
+def test_a_failure_of_the_sandbox_teaches_nobody():
+    """Where it failed altogether, the step equals the one without these tasks."""
+    step = [*STEP, solved(5, [0.0, 1.0, 1.0, 0.0]), solved(6, [0.0, 1.0])]
+    broken = faulty(step, ["all", (), (), (), (), "all", (0, 1)])
+    samples = training_samples(broken, Config())
+    assert samples == training_samples(step[1:5], Config())
+    rows = task_rows(broken, samples, 1)
+    assert (rows[6].reward, rows[6].advantage) == (None, None)
+    assert {(a.reward, a.advantage) for a in rows[6].attempts} == {(None, None)}
+
+
+def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
+    whole, other = solved(0, [1.0, 0.0, 0.0, None]), solved(1, [1.0, 0.0])
+    (broken,) = faulty([whole], [(1,)])
+    fewer = replace(whole, attempts=(whole.attempts[0], *whole.attempts[2:]))
+    assert broken.solve_rate == fewer.solve_rate == pytest.approx(1 / 3)
+    samples = training_samples([broken, other], Config())
+    assert samples == training_samples([fewer, other], Config())
+    (row, _) = task_rows([broken, other], samples, 1)
+    assert all(a.reward is not None for a in row.attempts)
+
+
+def test_rows_say_what_every_text_earned_and_was_moved_by():
+    samples = training_samples(STEP, Config())
+    rows = task_rows(STEP, samples, 1)
+    first = len(rows)
+    assert [row.reward for row in rows] == [s.reward for s in samples[:first]]
+    assert [row.advantage for row in rows] == [s.advantage for s in samples[:first]]
+    found = [(a.answer, a.score, a.count, a.reward, a.advantage) for a in rows[0].attempts]
+    assert found == [
+        (answer, score, count, samples[first + i].reward, samples[first + i].advantage)
+        for answer, score, count, i in (("1", 1.0, 2, 0), ("1", 0.0, 1, 2), (None, 0.0, 1, 3))
+    ]
+    assert found[0][4] > 0.0 > found[1][4] > found[2][4]
+
+
+# Advantages -------------------------------------------------------------------------------------
+
+
+def sample(reward, *, member="s0", role="solve", kind="code_o", task=0, tokens=1):
+    ids = (0,) * tokens
+    return TrainingSample(
+        member, (1,), ids, (0.0,) * tokens, role=role, kind=kind, reward=reward, task=str(task)
+    )
+
+
+def test_students_are_centred_per_task_then_whitened_per_stratum():
+    rewards = {0: [1.0, -0.5, -0.5], 1: [1.0, 1.0, -1.0]}
+    samples = [sample(r, task=t) for t, rs in rewards.items() for r in rs]
+    centred = np.concatenate([np.array(rs) - np.mean(rs) for rs in rewards.values()])
+    expected = (centred - centred.mean()) / centred.std(ddof=1)
+    assert student_advantages(samples) == pytest.approx(expected)
+
+
+def test_teachers_are_whitened_without_regard_to_tasks():
+    rewards = [-1.0, 0.0, 0.25, 0.75]
+    samples = [sample(r, role="propose", task=i) for i, r in enumerate(rewards)]
+    expected = (np.array(rewards) - np.mean(rewards)) / np.std(rewards, ddof=1)
+    assert teacher_advantages(samples) == pytest.approx(expected)
+
+
+def test_strata_do_not_touch_each_other():
+    own = [sample(r, task=i) for i, r in enumerate([1.0, -0.5, -1.0])]
+    alone = teacher_advantages(own)
+    for change in ({"member": "s1"}, {"role": "propose"}, {"kind": "code_f"}):
+        crowd = [sample(100.0, **change), *own, sample(-100.0, **change)]
+        assert teacher_advantages(crowd)[1:-1] == alone
+
+
+def test_token_weighting_is_whitening_of_every_token():
+    rewards, tokens = [1.0, -0.5, -1.0, 1.0], [3, 5, 2, 7]
+    samples = [sample(r, tokens=t) for r, t in zip(rewards, tokens, strict=True)]
+    repeated = np.repeat(rewards, tokens)
+    expected = (np.array(rewards) - repeated.mean()) / repeated.std(ddof=1)
+    assert teacher_advantages(samples, token_weighted=True) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rewards", [[], [1.0], [0.1 + 0.2, 0.3], [0.7] * 9])
+def test_nothing_to_compare_gives_exact_zeros(rewards):
+    samples = [sample(r) for r in rewards]
+    for function in (student_advantages, teacher_advantages):
+        for weighted in (False, True):
+            assert function(samples, token_weighted=weighted) == [0.0] * len(rewards)
+
+
+def test_an_attempt_without_company_keeps_its_reward_as_signal():
+    samples = [sample(1.0, task=0), sample(-0.5, task=1)]
+    assert student_advantages(samples) == pytest.approx([2**-0.5, -(2**-0.5)])
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="no finite number"):
+        teacher_advantages([sample(float("nan")), sample(1.0)])
+
+
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.125, 1.0]), max_size=20))
+def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewards):
+    values = whiten(np.array(rewards))
+    assert np.isfinite(values).all()
+    if values.any():
+        assert values.mean() == pytest.approx(0.0, abs=1e-12)
+        assert values.std(ddof=1) == pytest.approx(1.0)

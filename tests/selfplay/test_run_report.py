@@ -1,0 +1,311 @@
+"""The report of a run, on synthetic runs that look like real ones."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from selfplay.errors import RunDirectoryError, SelfplayError
+from selfplay.pages import clip, duration, figure, visible
+from selfplay.run_record import read_run
+from selfplay.run_report import DRIFT_LIMIT, choose, conclusion, report, report_charts, summary
+from selfplay.statistics import smooth, thin, trend
+from synthetic_run import HOSTILE, Page, beside_the_library, charts_in, make_run, write_rows
+
+
+def page_of(tmp_path, *runs, name="page.html", **options):
+    report(runs, tmp_path / name, **options)
+    return (tmp_path / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs") / "demo")
+
+
+@pytest.fixture(scope="module")
+def trained(runs, tmp_path_factory):
+    """A small run that was really trained and evaluated."""
+    return runs.train(tmp_path_factory.mktemp("trained") / "run")
+
+
+def test_a_page_needs_no_network_and_admits_its_own_style_and_script_only(run, tmp_path):
+    text = page_of(tmp_path, run)
+    page = Page(text)
+    for tag, attrs in page.tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+        assert not {"href", "src", "xlink:href", "style", "srcset", "action"} & set(attrs)
+        assert not any(name.startswith("on") for name in attrs)
+    assert not re.search(r"https?://|//cdn|@import|url\(", beside_the_library(text))
+    assert len(text.encode()) < 2_000_000
+    assert sorted(a["data-chart"] for _, a in page.tags if "data-chart" in a) == sorted(
+        charts_in(text)
+    )
+    policy = next(a["content"] for t, a in page.tags if t == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none';")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_a_report_is_made_without_torch(run, tmp_path):
+    page = tmp_path / "page.html"
+    without = "import sys; sys.modules['torch'] = None; from selfplay.cli import main; main()"
+    command = [sys.executable, "-c", without, "report", str(run), "--html", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 teachers and 2 students on the base model nano: 40 steps" in done.stdout
+    assert "What moved" in page.read_text(encoding="utf-8")
+
+
+def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
+    page = Page(page_of(tmp_path, run))
+    drawn = report_charts([read_run(run)])
+    for name in (
+        *("moved: Student reward", "moved: Solve rate, code_f", "programs: Coverage"),
+        *("population: Ratings of the teachers", "lineage: Lineage", "tasks: Rejected proposals"),
+        *("tasks: Solve rates of the tasks", "time: Where the time went"),
+    ):
+        assert name.split(": ")[1] in page.text
+        assert name in drawn
+    drawn["lineage: Lineage"][0].save(tmp_path / "lineage.svg")
+    assert "t2" in (tmp_path / "lineage.svg").read_text()
+
+
+def test_the_evaluation_against_the_frozen_base_comes_first(trained, tmp_path):
+    told = conclusion(read_run(trained))
+    assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", told)
+    text = summary(trained)
+    assert text.splitlines()[0] == told
+    assert re.search(r"s\d +[\d.]+ % +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
+    page = Page(page_of(tmp_path, trained)).text
+    assert page.index("Evaluation against the frozen base") < page.index(told)
+    assert page.index(told) < page.index("What moved")
+
+
+def test_hostile_text_is_shown_and_never_run(tmp_path):
+    text = page_of(tmp_path, make_run(tmp_path / "hostile", steps=4, hostile=True))
+    page = Page(text)
+    assert page.count("script") == 2
+    assert HOSTILE not in text
+    assert HOSTILE in page.text
+    assert page.count("b") == page.count("i") == 0
+    assert not re.search("[\x00\u202e\ud800]", text)
+    assert "<U+202E>" in page.text
+    assert "<U+D800>" in page.text
+
+
+def test_hostile_names_and_settings_are_escaped(tmp_path):
+    run = make_run(tmp_path / 'r"><script>', steps=4)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    bad = '"></script><script>x\x1b[2J'
+    for row in rows:
+        row["kinds"][bad] = {"proposed": 1, "valid_share": 1.0, "solve_rate": 0.5}
+        row["rejected"][bad] = 1
+        row["members"][bad] = {"role": bad, "entropy": 1.0}
+        row["ratings"][bad] = [25.0, 8.0]
+    write_rows(run / "metrics.jsonl", rows)
+    (run / "config.yaml").write_text(yaml.safe_dump({"mode": bad, "base": bad, "steps": 4}))
+    text = page_of(tmp_path, run)
+    assert Page(text).count("script") == 2
+    assert "</script><script>x" not in text
+    assert "\x1b" not in summary(run)
+
+
+def test_several_runs_share_curves_and_their_settings_are_compared(run, tmp_path):
+    other = make_run(tmp_path / "other" / "demo", seed=2)
+    text = page_of(tmp_path, run, other)
+    (name,) = (n for n in charts_in(text) if n == "moved: Solve rate")
+    rows = [r for rows in charts_in(text)[name]["datasets"].values() for r in rows]
+    assert len({row["run"] for row in rows}) == 2
+    assert Page(text).count("tr", "differs") == 1
+    assert page_of(tmp_path, run, other, name="again.html") == text
+
+
+def test_a_single_agent_has_no_ratings(tmp_path):
+    run = make_run(tmp_path / "solo", steps=8, mode="azr")
+    assert "One agent in both roles" in summary(run)
+    assert "rating" not in summary(run)
+    assert not [name for name in report_charts([read_run(run)]) if "Ratings" in name]
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "tasks.jsonl"])
+def test_a_torn_last_line_is_dropped(tmp_path, file):
+    run = make_run(tmp_path / "torn", steps=4)
+    whole = page_of(tmp_path, run)
+    with (run / file).open("ab") as handle:
+        handle.write('{"step": 5, "text": "é'.encode()[:-1])
+    assert page_of(tmp_path, run) == whole
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "expected"),
+    [
+        ("metrics.jsonl", '{"step": 2,', "one JSON object"),
+        ("metrics.jsonl", '{"step": "two"}', "field step: expected `int`, got `str`"),
+        ("metrics.jsonl", '{"valid_share": 1}', "required field `step`"),
+        ("metrics.jsonl", '{"step": 2, "solve_rates": [1]}', "expected `array` of length 6"),
+        ("tasks.jsonl", '{"id": "x", "step": "1"}', "step: expected `int`"),
+    ],
+)
+def test_damage_is_named_with_file_and_line(tmp_path, file, line, expected):
+    run = make_run(tmp_path / "damaged", steps=3)
+    lines = (run / file).read_text().splitlines()
+    lines[1] = line
+    (run / file).write_text("\n".join(lines) + "\n")
+    with pytest.raises(RunDirectoryError, match=f"{file}, line 2") as caught:
+        page_of(tmp_path, run)
+    assert expected in str(caught.value)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_what_is_no_run_is_refused(run, tmp_path):
+    with pytest.raises(RunDirectoryError, match=r"not a run: it has no config\.yaml"):
+        summary(tmp_path / "nowhere")
+    new = make_run(tmp_path / "new", steps=2)
+    (new / "metrics.jsonl").write_text("")
+    with pytest.raises(RunDirectoryError, match="no finished step"):
+        summary(new)
+    for place in (tmp_path, tmp_path / "missing" / "page.html"):
+        with pytest.raises(SelfplayError, match="give a file in an existing folder"):
+            report([run], place)
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(run, tmp_path, monkeypatch):
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        report([run], page)
+    assert page.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_sparse_runs_give_a_page(tmp_path):
+    run = tmp_path / "sparse"
+    run.mkdir()
+    (run / "config.yaml").write_text("unknown: 1\n")
+    (run / "metrics.jsonl").write_text('{"step": 1, "complexity": null}\n{"step": 3}\n')
+    assert "No tasks were recorded" in Page(page_of(tmp_path, run)).text
+    assert "2 steps" in summary(run)
+
+
+def test_long_runs_and_long_texts_stay_small(tmp_path):
+    run = make_run(tmp_path / "long", steps=600, births=30)
+    tasks = [json.loads(line) for line in (run / "tasks.jsonl").read_text().splitlines()]
+    for task in tasks:
+        task["program"] = '"&<' * 20_000
+        for attempt in task["attempts"]:
+            attempt["thought"] = "'" * 50_000
+    write_rows(run / "tasks.jsonl", [t for t in tasks if t["step"] in (1, 301, 600)])
+    text = page_of(tmp_path, run, run)
+    assert len(beside_the_library(text).encode()) < 3_000_000
+    assert "more characters" in text
+    for chart, _ in report_charts([read_run(run)]).values():
+        assert max(map(len, chart.to_dict()["datasets"].values())) <= 400 * 33
+
+
+def test_the_gallery_shows_chosen_steps_spread_over_solve_rates_and_reasons(run, tmp_path):
+    def steps(text):
+        return {a["data-step"] for t, a in Page(text).tags if t == "article"}
+
+    text = page_of(tmp_path, run)
+    assert steps(text) == {"1", "21", "40"}
+    for words in ("ill-formed", "wrong × ", "sees it", "judged on it", "rejected: form"):
+        assert words in Page(text).text
+    assert steps(page_of(tmp_path, run, gallery_steps=[5, 999])) == {"5"}
+    rows = [row for row in read_run(run).tasks() if (row.step, row.kind) == (1, "code_o")]
+    rates = [task.solve_rate for task in choose(rows) if task.accepted]
+    assert rates == sorted(rates)
+    assert len(rates) == 4
+    assert {task.status for task in choose(rows)} == {"ok", "form", "exception"}
+
+
+def test_a_task_can_be_followed_from_its_reference_to_what_it_moved(trained, tmp_path):
+    text = page_of(tmp_path, trained, gallery_steps=[1, 2])
+    rows = {row.id: row for row in read_run(trained).tasks()}
+    later = [row for row in rows.values() if row.step == 2 and row.accepted and row.attempts]
+    assert later
+    for row in choose(later):
+        assert f"<|solve_{row.kind[-1]}|>" in html.unescape(text)
+        if row.references[0] in rows and row.kind != "code_f":
+            reference = rows[row.references[0]]
+            assert f"<|propose_{row.kind[-1]}|>{reference.program}" in html.unescape(text)
+    for words in ("was shown after seed-", "teacher · reward ", ", advantage "):
+        assert words in Page(text).text
+
+
+def test_lives_follow_replacements(run):
+    everyone = {life.name: life for life in read_run(run).lives()}
+    assert set(everyone) == {"t0", "t1", "s0", "s1", "t2", "s2", "t3"}
+    assert (everyone["t0"].died, everyone["t2"].born) == (10, 10)
+    assert everyone["t2"].place == everyone["t0"].place
+    assert everyone["t3"].birth.parents == ("t1", "t2")
+    assert everyone["s1"].died is None
+
+
+def test_unfinished_runs_say_so(tmp_path):
+    run = make_run(tmp_path / "run", steps=6)
+    path = run / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
+    assert "4 of 6 steps so far" in summary(run)
+
+
+@pytest.mark.parametrize(
+    ("engine", "most", "told"),
+    [
+        ("hf", 20 * DRIFT_LIMIT, "Warning: sampler and learner drift apart"),
+        ("vllm", 20 * DRIFT_LIMIT, "Warning: sampler and learner drift apart"),
+        ("vllm", 6e-5, "KL divergence at most 6.0e-05 nats a token (s0, step 2); at most 25 %"),
+        ("hf", 6e-5, ""),
+    ],
+)
+def test_a_sampler_that_drifts_is_reported(tmp_path, engine, most, told):
+    home = make_run(tmp_path / "run", steps=3, births=0)
+    config = yaml.safe_load((home / "config.yaml").read_text())
+    (home / "config.yaml").write_text(yaml.safe_dump(config | {"engine": engine}))
+    rows = [json.loads(line) for line in (home / "metrics.jsonl").read_text().splitlines()]
+    for row, kl in zip(rows, (1e-5, most, 1e-5), strict=True):
+        row["members"]["s0"] |= {"mismatch_kl": kl, "importance_sampling_clip_ratio": 0.25}
+    write_rows(home / "metrics.jsonl", rows)
+    assert told in summary(home)
+    assert ("KL" in summary(home)) == bool(told)
+
+
+def test_trend_compares_quarters():
+    rising = [(i, float(i)) for i in range(1, 13)]
+    found = trend(rising)
+    assert (found.first.mean, found.last.mean, found.verdict) == (2.0, 11.0, "rose")
+    assert found.first.spread == pytest.approx(1.0)
+    assert trend([(i, -y) for i, y in rising]).verdict == "fell"
+    assert trend([(i, (-1.0) ** i) for i in range(40)]).verdict == "no clear change"
+    assert trend([(1, 0.0), (2, 1.0)]).verdict == "too few steps"
+    assert trend([(1, None), (2, 1.0)]) is None
+
+
+def test_smoothing_keeps_constants_and_skips_gaps():
+    points = [(i, None if i == 5 else 3.0) for i in range(30)]
+    assert all(y == pytest.approx(3.0) for _, y in smooth(points))
+    assert len(smooth(points)) == 29
+    assert smooth([(1, None)]) == []
+    assert len(thin([(i, 1.0) for i in range(1001)])) <= 400
+
+
+def test_words_and_numbers():
+    assert [figure(x) for x in (0, 0.12345, -0.5, 12.34, 123456.0, None)] == [
+        *("0", "0.123", "−0.500", "12.3", "123,456", "–")
+    ]
+    assert figure(0.1234, share=True, signed=True) == "+12.3 %"
+    assert [duration(s) for s in (4.26, 250, 7500)] == ["4.3 s", "4 min 10 s", "2 h 5 min"]
+    assert clip("abcdef", 4) == "abcd\n… 2 more characters"
+    assert visible("a\tb\x00\n") == "a\tb<U+0000>\n"

@@ -1,0 +1,345 @@
+"""Warm starts: what is learned from, that it is learned, and that no death changes a byte of it."""
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from mortal import changes_until_death
+
+from code_verifier import Sandbox, Task
+from lora_evo import load_adapter
+from selfplay.cli import main
+from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
+from selfplay.population import open_learner, warm_start
+from selfplay.prompts import nano
+from selfplay.prompts.template import template_named
+from selfplay.run_record import read_run
+from selfplay.run_report import conclusion, report_charts
+from selfplay.settings import read_preset
+from selfplay.sft import RECORD, SftSettings, WorkedTask, fine_tune, make_examples, read_tasks
+
+SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1")
+
+
+def program(n):
+    return f"def f(x):\n    return x * {n} + {n + 1}"
+
+
+def azr_row(n, **more):
+    return {"snippet": program(n), "input": f"{n}", "output": "not looked at", "imports": []} | more
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("data") / "tasks.jsonl", [azr_row(n) for n in range(12)])
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Sandbox(workers=1) as sandbox:
+        yield sandbox
+
+
+def settings(data, **more):
+    plain = {"steps": 6, "batch_size": 4, "held_out": 3, "eval_every": 3, "save_every": 2}
+    return SftSettings(data=data, learning_rate=3e-3, **plain | more)
+
+
+def quiet(text):
+    pass
+
+
+@pytest.fixture(scope="module")
+def finished(runs, data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished") / "warm"
+    said = []
+    losses = fine_tune(runs.config(*SMALL), settings(data), out, said.append)
+    return out, losses, said
+
+
+# rows -------------------------------------------------------------------------------------------
+
+
+def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
+    rows = [
+        azr_row(2, thought="two"),
+        azr_row(3, imports=["import math"]),
+        {"kind": "code_i", "program": program(4), "input": "1", "output": "9"},
+        {"kind": "code_o", "program": "import socket\ndef f(x):\n    return x", "input": "1"},
+        {"snippet": program(5), "inputs": ["1", "2", "3", "4"], "message": "line"},
+        {"snippet": "def f(x):\n    # says it\n    return [x]", "input": "1"},
+    ]
+    said = []
+    found = read_tasks(
+        write(tmp_path / "t", rows), ("code_o", "code_i", "code_f"), judge, said.append
+    )
+    assert said == ["6 rows give 8 tasks; refused: 1 banned"]
+    assert [w.task.kind for w in found] == ["code_o", "code_i"] * 2 + [
+        *("code_i", "code_f", "code_o", "code_i")
+    ]
+    first = found[0]
+    assert (first.task.input, first.task.output, first.thought) == ("2", "7", "two")
+    assert found[2].task.program.startswith("import math\n")
+    assert found[5].task.visible == 2
+    assert "#" not in found[6].task.program
+    only = read_tasks(tmp_path / "t", ("code_f",), judge)
+    assert [w.task.kind for w in only] == ["code_f"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "line 1: not JSON"),
+        ('{"program": "x"}\n', "line 1: field 'input' is missing"),
+        ('{"snippet": "def f(x): return x", "input": 3}\n', "line 1: field 'input' is of type int"),
+        ('{"program": "x", "input": "1"}\n', "no row of .* 1 rows, 1"),
+        ("", "no row of .* is a task of code_o: 0 rows"),
+    ],
+)
+def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge, text, words):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(text)
+    with pytest.raises(SelfplayError, match=words) as caught:
+        read_tasks(path, ("code_o",), judge)
+    assert "\n" not in str(caught.value)
+
+
+# examples ---------------------------------------------------------------------------------------
+
+
+class Letters:
+    """A tokenizer of characters."""
+
+    eos_token = "$"
+
+    def encode(self, text, add_special_tokens):
+        assert not add_special_tokens
+        return [ord(c) for c in text]
+
+
+def texts(pair):
+    return tuple("".join(map(chr, ids)) for ids in (pair.prompt_ids, pair.completion_ids))
+
+
+def worked(count):
+    tasks = []
+    for n in range(count):
+        for kind in ("code_o", "code_i"):
+            tasks.append(WorkedTask(Task(kind, program(n), f"{n}", f"{n * n + n + 1}"), "hm"))
+    return tasks
+
+
+def examples(tasks, template="azr", **more):
+    plain = {"held_out": 2, "max_length": 10_000, "seed": 1}
+    chosen = SftSettings(data=None, **plain | more)
+    return make_examples(tasks, template_named(template, "nano"), Letters(), 2, chosen)
+
+
+@pytest.mark.parametrize("name", ["azr", "nano"])
+def test_each_task_is_written_in_both_roles_and_reads_back(name):
+    tasks = worked(6)
+    found = examples(tasks, name)
+    assert (found.too_long, found.unspoken) == (0, 0)
+    assert len(found.training) + len(found.held_out) == 2 * len(tasks)
+    template = template_named(name, "nano")
+    answered = 0
+    for pair in found.training:
+        prompt, completion = texts(pair)
+        assert completion.endswith("$")
+        answered += any(prompt == template.solve_prompt(w.task) for w in tasks)
+    assert answered == len(found.training) // 2
+
+
+def test_held_out_programs_are_in_no_training_prompt():
+    found = examples(worked(6))
+    measured = "".join("".join(texts(pair)) for pair in found.held_out)
+    trained = "".join("".join(texts(pair)) for pair in found.training)
+    apart = [n for n in range(6) if program(n) not in trained]
+    assert len(apart) == 2
+    assert all(program(n) in measured for n in apart)
+
+
+def test_the_seed_decides_who_is_held_out_and_what_is_shown():
+    assert examples(worked(6)) == examples(worked(6))
+    assert examples(worked(6)) != examples(worked(6), seed=2)
+
+
+def test_what_is_too_long_is_left_out_and_counted():
+    whole = examples(worked(6))
+    lengths = sorted(pair.length for pair in (*whole.training, *whole.held_out))
+    cut = examples(worked(6), max_length=lengths[len(lengths) // 2])
+    kept = [*cut.training, *cut.held_out]
+    assert max(pair.length for pair in kept) <= lengths[len(lengths) // 2]
+    assert cut.too_long == len(lengths) - len(kept)
+    with pytest.raises(SelfplayError, match="none are left: give a larger --max-length"):
+        examples(worked(6), max_length=8)
+
+
+def test_what_the_template_cannot_say_is_left_out():
+    tasks = [*worked(6), WorkedTask(Task("code_f", program(9), None, None, ("1",), ("2",), "m", 1))]
+    found = examples(tasks, held_out=1)
+    assert found.unspoken == 1, "a proposal of one input, where ten are asked for"
+
+
+def test_more_programs_held_out_than_there_are_is_refused():
+    with pytest.raises(SelfplayError, match="has 6 valid programs, and 6 are held out"):
+        examples(worked(6), held_out=6)
+
+
+# the whole --------------------------------------------------------------------------------------
+
+
+def test_the_held_out_loss_falls(finished):
+    out, losses, said = finished
+    assert [loss["step"] for loss in losses] == [0, 3, 6]
+    assert losses[-1]["held_out"] < losses[0]["held_out"] - 0.05
+    assert any("held-out loss" in line for line in said)
+    assert any("left" in line for line in said)
+    assert not out.with_name("warm.part").exists()
+    record = json.loads((out / RECORD).read_text())
+    assert record["losses"][-1]["held_out"] == losses[-1]["held_out"]
+    assert record["data"] == "tasks.jsonl", "no folder of a machine"
+
+
+def folder(path):
+    return {p.name: p.read_bytes() for p in sorted(path.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def deaths(runs, data, finished, tmp_path_factory):
+    """How many changes an undisturbed warm start makes."""
+    home = tmp_path_factory.mktemp("count")
+    made = changes_until_death(lambda: start(runs, data, home / "warm"), home, None)
+    assert folder(home / "warm") == folder(finished[0])
+    return made
+
+
+def start(runs, data, out):
+    fine_tune(runs.config(*SMALL), settings(data), out, quiet)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.95, 1.0])
+def test_killed_and_run_again_gives_the_same_bytes(runs, data, finished, deaths, tmp_path, share):
+    k = max(1, round(share * deaths))
+    again = lambda: start(runs, data, tmp_path / "warm")  # noqa: E731
+    assert changes_until_death(again, tmp_path, k) is None
+    assert changes_until_death(again, tmp_path, None) is not None
+    assert folder(tmp_path / "warm") == folder(finished[0]), f"killed at change {k} of {deaths}"
+    assert [p.name for p in tmp_path.iterdir()] == ["warm"]
+
+
+def test_a_finished_one_is_left_alone(runs, data, finished):
+    out, losses, _ = finished
+    before = folder(out)
+    said = []
+    assert fine_tune(runs.config(*SMALL), settings(data), out, said.append) == losses
+    assert said == [f"{out} is finished already"]
+    assert folder(out) == before
+
+
+def test_other_settings_do_not_go_on_with_what_was_begun(runs, data, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(text):
+        if "step 2 of" in text:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        fine_tune(runs.config(*SMALL), settings(data), tmp_path / "warm", stop)
+    with pytest.raises(RunDirectoryError, match="was begun with steps 6, and now it is 7"):
+        fine_tune(runs.config(*SMALL), settings(data, steps=7), tmp_path / "warm", quiet)
+    fine_tune(runs.config(*SMALL), settings(data), tmp_path / "warm", quiet)
+
+
+# runs that start from it ------------------------------------------------------------------------
+
+
+def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):
+    out, _, _ = finished
+    run = runs.train(
+        tmp_path / "run", f"warm_start={out}", "steps=1", "learner.learning_rate=0",
+        "learner.teacher_learning_rate=0", "evolution.evolve_every=0",
+    )  # fmt: skip
+    given = load_adapter(out)
+    for member in ("t0", "t1", "s0", "s1"):
+        mine = load_adapter(run / "members" / member)
+        for path, slot in given.slots.items():
+            assert torch.equal(mine.slots[path].A, slot.A)
+            assert torch.equal(mine.slots[path].B, slot.B)
+    # What they can do then is measured before the first step, and is no gain of the run.
+    rows = runs.rows(run / "eval.jsonl")
+    start, end = ({r["member"]: r for r in rows if r["step"] == step} for step in (0, 1))
+    assert set(start) == {"base", "t0", "t1", "s0", "s1"}
+    assert start["s0"]["solving"]["solved"] == end["s0"]["solving"]["solved"]
+    solved = start["s0"]["solving"]["solve_rate"]
+    assert f"(warm start: {solved:.1%})".replace("%", " %") in conclusion(read_run(run))
+    chart, _ = report_charts([read_run(run)])["eval: Held-out solve rate"]
+    (rows,) = chart.to_dict()["datasets"].values()
+    assert (rows[0]["step"], rows[0]["value"]) == (0, pytest.approx(solved))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("learner.r=4", "does not fit learner.r=4 .*another rank"),
+        ("learner.target_modules=[q_proj]", "the adapter covers 10 modules, the stack 5"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_is_refused(runs, finished, assignment, words):
+    config = runs.config(f"warm_start={finished[0]}", assignment)
+    learner, _ = open_learner(config)
+    with pytest.raises(ConfigError, match=words):
+        warm_start(learner, config)
+
+
+def test_an_adapter_of_another_base_or_none_is_refused(runs, finished, tmp_path):
+    (tmp_path / "other").mkdir()
+    for path in finished[0].iterdir():
+        text = path.read_bytes()
+        (tmp_path / "other" / path.name).write_bytes(text.replace(b'"nano"', b'"mistral"'))
+    learner, _ = open_learner(runs.config())
+    for place, words in (("other", "is an adapter of mistral, and base is nano"), ("no", "cannot")):
+        config = runs.config(f"warm_start={tmp_path / place}")
+        with pytest.raises(ConfigError, match=words):
+            warm_start(learner, config)
+
+
+def test_the_command(data, tmp_path):
+    small = [part for a in SMALL for part in ("--set", a)]
+    flags = [*small, "--data", data, "--steps", 2, "--batch-size", 2, "--held-out", 2]
+    flags += ["--set", "learner.r=2"]
+    run = CliRunner().invoke(main, ["sft", *map(str, flags), "--out", str(tmp_path / "w")])
+    assert run.exit_code == 0, run.output
+    assert "held-out loss" in run.stdout.splitlines()[-1]
+    assert load_adapter(tmp_path / "w").config.r == 2
+    assert read_preset("nano")["learner"]["r"] == 8
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--data", "nothing.jsonl"), "there is no file nothing.jsonl"),
+        (("--base", "/no/such/model", "--data", "{data}"), "/no/such/model"),
+        (("--preset", "nanno", "--data", "{data}"), "did you mean nano?"),
+        (("--preset", "nano", "--config", "x", "--data", "{data}"), "two configurations"),
+        (("--held-out", "99", "--data", "{data}"), "99 are held out"),
+    ],
+)
+def test_the_command_refuses_in_one_line(data, tmp_path, flags, words):
+    given = [flag.format(data=data) for flag in flags]
+    run = CliRunner().invoke(main, ["sft", *given, "--quiet", "--out", str(tmp_path / "w")])
+    assert run.exit_code == 2, run.output
+    (line,) = run.stderr.splitlines()
+    assert words in line
+
+
+def test_nano_solutions_are_those_of_the_template():
+    task = Task("code_o", program(2), "2", "7")
+    assert nano.answer_text(task) == "<|answer|>7"

@@ -1,0 +1,99 @@
+"""Members in an engine of their own: the same run, byte by byte, and a check that can fail."""
+
+import pytest
+import torch
+
+from lora_evo.model import HFEngine, load_base_model, stack_adapters
+from selfplay import population
+from selfplay.errors import SelfplayError
+from selfplay.population import open_learner as open_shared
+from selfplay.training import new_run
+
+SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]")
+
+
+class SeparateEngine(HFEngine):
+    """A stack of its own, which gets to know the members by what is put."""
+
+    shares_parameters = False
+
+    def __init__(self, adapters, *rest, **options):
+        super().__init__(adapters, *rest, **options)
+        self.put = []
+
+    def put_adapter(self, name, version, adapter):
+        if name not in self.adapters.members:
+            self.adapters.members[self.adapters.index("free")] = name
+        super().put_adapter(name, version, adapter)
+        self.put.append(f"{name}@v{version}")
+
+    def drop_adapter(self, name):
+        self.adapters.members[self.adapters.index(name)] = "free"
+
+    @property
+    def versions(self):
+        return {n: v for n, v in super().versions.items() if n in self._versions and n != "free"}
+
+
+def open_separate(config):
+    learner, shared = open_shared(config)
+    base = load_base_model(config.base, torch.device("cpu"), config.dtype)
+    stack = stack_adapters(
+        base.model,
+        learner.members,
+        r=config.learner.r,
+        lora_alpha=config.learner.lora_alpha,
+        target_modules=config.learner.target_modules,
+        seed=5,
+    )
+    return learner, SeparateEngine(
+        stack,
+        shared.tokenizer,
+        max_rows=shared.max_rows,
+        merge_rows=shared.merge_rows,
+        by_member=shared.by_member,
+    )
+
+
+@pytest.fixture
+def separate(monkeypatch):
+    opened = []
+
+    def remember(config):
+        opened.append(open_separate(config))
+        return opened[-1]
+
+    monkeypatch.setattr(population, "open_learner", remember)
+    return opened
+
+
+def test_a_run_with_an_engine_of_its_own_is_the_same_run(runs, separate, tmp_path, monkeypatch):
+    mine = runs.outcome(runs.train(tmp_path / "mine", *SMALL))
+    ((learner, engine),) = separate
+    assert len(engine.put) > 4, "members change and children are born"
+    assert all(name.endswith("@v0") for name in engine.put[:4])
+    assert set(engine.versions) == set(learner.members)
+    monkeypatch.undo()
+    assert runs.outcome(runs.train(tmp_path / "shared", *SMALL)) == mine
+
+
+def test_only_members_that_changed_are_put_again(runs, separate, tmp_path):
+    with new_run(runs.config(*SMALL, "eval.eval_every=0"), tmp_path / "run") as run:
+        ((_, engine),) = separate
+        assert engine.put == ["t0@v0", "t1@v0", "s0@v0", "s1@v0"]
+        with torch.no_grad():
+            run.population.learner.adapters.layers["model.layers.0.self_attn.q_proj"].lora_B[
+                2
+            ].add_(0.1)
+        run.population.sync(7)
+        run.population.sync(8)
+        assert engine.put[4:] == ["s0@v7"]
+
+
+def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
+    with new_run(runs.config(*SMALL, "eval.eval_every=0"), tmp_path / "run") as run:
+        stack = separate[0][1].adapters
+        with torch.no_grad():
+            stack.layers["model.layers.0.self_attn.q_proj"].lora_B[1].add_(0.5)
+        with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: log-prob"):
+            run.population.sync(1)

@@ -1,0 +1,197 @@
+"""The nano language: programs by seed, and labels from the sandbox."""
+
+import ast
+import re
+from collections import Counter
+from random import Random
+
+import pytest
+
+from code_verifier import Limits, Proposal, Sandbox, canonical, measure
+from nano_corpus import ROLES, Curriculum, example, task_of
+from nano_labels import label
+from nano_language import HELD_OUT_SHARE, INPUTS_PER_PROGRAM, LEVELS, Program, random_program
+from selfplay import nano
+from selfplay.prompts.nano import END, parse_answer, parse_proposal, solve_prompt
+from write_tasks import HELD_OUT_SEED, held_out_programs, held_out_row, held_out_tasks, seed_rows
+from write_tasks import PER_LEVEL as SHIPPED
+
+PER_LEVEL = 60
+# Programs -------------------------------------------------------------------------------------
+
+
+def programs(seed, level, count=40):
+    rng = Random(seed)
+    return [random_program(rng, level) for _ in range(count)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_same_seed_writes_the_same_programs(level):
+    assert programs("a", level) == programs("a", level)
+    assert programs("a", level) != programs("b", level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_programs_parse_and_have_distinct_inputs(level):
+    for program in programs(7, level):
+        tree = ast.parse(program.text)
+        *helpers, f = tree.body
+        assert f.name == "f"
+        assert [h.name for h in helpers] == ["g"] * len(helpers)
+        assert level == 4 or not helpers
+        assert len(f.args.args) == len(program.parameters)
+        assert len({repr(i) for i in program.inputs}) == INPUTS_PER_PROGRAM
+        assert all(len(i) == len(program.parameters) for i in program.inputs)
+        assert program.message
+        assert program.level == level
+
+
+def test_levels_grow_harder():
+    means = [
+        sum(measure(p.text).ast_depth + measure(p.text).loc for p in programs(3, level)) / 40
+        for level in LEVELS
+    ]
+    assert means == sorted(means)
+    assert means[-1] > means[0] + 2
+
+
+# Labels ---------------------------------------------------------------------------------------
+
+
+def test_every_level_yields_usable_programs(labelled):
+    found = Counter(row.program.level for row in labelled)
+    assert all(found[level] > PER_LEVEL / 4 for level in LEVELS)
+
+
+def test_labels_are_what_the_plain_program_returns(labelled):
+    chosen = labelled[:: max(1, len(labelled) // 40)]
+    pairs = [(row.program.text, run.input, run.output) for row in chosen for run in row.runs[:2]]
+    with Sandbox(workers=1) as plain:
+        verdicts = list(plain.run_many((program, given) for program, given, _ in pairs))
+        assert plain.run(*pairs[0][:2]).output == pairs[0][2]
+    assert [v.status for v in verdicts] == ["ok"] * len(pairs)
+    assert [v.output for v in verdicts] == [output for *_, output in pairs]
+    assert all(canonical(ast.literal_eval(output)) == output for *_, output in pairs)
+
+
+def test_labelling_is_deterministic_and_keeps_the_order(labelling, labelled):
+    rng = Random("language")
+    again = list(
+        label([random_program(rng, lv) for lv in LEVELS for _ in range(PER_LEVEL)], labelling)
+    )
+    assert again == labelled
+
+
+def test_the_returned_expression_with_its_values_gives_the_output(labelled):
+    """What a solver writes last before its answer is enough to find the answer."""
+    checked = 0
+    for row in labelled:
+        if "def g(" in row.program.text:
+            continue
+        for run in row.runs:
+            assert repr(eval(run.trace[-1][1:-1], {})) == run.output
+            checked += 1
+    assert checked > 100
+
+
+def test_the_traced_twin_records_what_happens():
+    program = next(
+        p
+        for p in programs(5, 3, 400)
+        if re.search(r"for i in \w:\n", p.text) and "if" not in p.text
+    )
+    calls = []
+    space = {"R": lambda name, value: calls.append((name, value)), "C": bool}
+    exec(program.traced, space)
+    plain = {}
+    exec(program.text, plain)
+    for arguments in program.inputs:
+        calls.clear()
+        assert space["f"](*arguments) == plain["f"](*arguments)
+        loops = [value for name, value in calls if name == "i"]
+        assert loops == list(next(a for a in arguments if isinstance(a, list)))
+        assert {name for name, _ in calls} <= set(re.findall(r"\b[a-z]\b", program.text))
+
+
+def test_a_program_that_fails_grows_or_says_nothing_is_left_out(labelling):
+    good = programs(1, 1, 1)[0]
+    bodies = ["return 1 // 0", "return a * 10 ** 9", "return 5", "return a > 3", "return -a"]
+    made = [
+        type(good)(
+            text=f"def f(a):\n    {body}",
+            traced=f"def f(a):\n    {body}",
+            level=1,
+            parameters=("int",),
+            inputs=tuple((i,) for i in range(INPUTS_PER_PROGRAM)),
+            message="m",
+        )
+        for body in bodies
+    ]
+    assert [row.program.text for row in label(made, labelling)] == [made[-1].text]
+
+
+# Examples, seeds, held-out share ----------------------------------------------------------------
+
+
+def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
+    rng = Random("judge")
+    chosen = [r for r in labelled if rng.random() < 0.1]
+    graded, proposed = [], []
+    for row in chosen:
+        for role in ROLES:
+            made = example(role, row, row, Random(1))
+            assert made.completion.endswith(END)
+            text = made.completion.removesuffix(END)
+            kind = f"code_{role[-1]}"
+            if role.startswith("solve"):
+                run = Random(1).choice(row.runs)
+                task = task_of(row, kind, run)
+                graded.append((task, parse_answer(task, text)))
+            else:
+                proposed.append(parse_proposal(kind, [task_of(row, kind, row.runs[0])], text))
+    assert all(answer is not None for _, answer in graded)
+    assert all(isinstance(p, Proposal) for p in proposed)
+    with Sandbox(workers=1, limits=Limits(wall_s=20)) as plain:
+        assert {g.score for g in plain.grade_many(graded)} == {1.0}
+        statuses = Counter(v.status for v in plain.validate_many(proposed))
+    assert statuses["ok"] > 0.9 * len(proposed)
+
+
+def test_the_curriculum_never_draws_a_held_out_program(labelling, labelled):
+    held = {row.program.text for row in labelled if row.program.held_out}
+    assert held, "the sample should hold some"
+    curriculum = Curriculum(labelled, 0)
+    drawn = curriculum.draw(3, 2000, 1.0)
+    assert drawn == Curriculum(labelled, 0).draw(3, 2000, 1.0)
+    assert drawn != Curriculum(labelled, 1).draw(3, 2000, 1.0)
+    assert {e.role for e in drawn} == set(ROLES)
+    seen = "\n".join(e.prompt + e.completion for e in drawn) + "\n"
+    shown = set(re.split(r"<\|\w+\|>", seen))
+    assert not held & shown
+    assert {row.program.text for row in labelled} - held & shown
+
+
+def test_about_one_text_in_so_many_is_held_out():
+    many = {p.text: p for p in programs("share", 4, 3000)}.values()
+    share = sum(p.held_out for p in many) / len(many)
+    assert share == pytest.approx(1 / HELD_OUT_SHARE, rel=0.3)
+
+
+def test_the_shipped_tasks_are_those_that_the_generator_writes(labelling):
+    first = list(seed_rows(3, 5, labelling))
+    assert [t.program for t in nano.seed_tasks(5, 3)] == [row["program"] for row in first]
+    shipped = nano.held_out_tasks("nano_code_o")
+    assert shipped[0][1].id == "nano_code_o/0"
+    easiest = held_out_programs(HELD_OUT_SEED, SHIPPED, labelling)[:SHIPPED]
+    assert [p.program.text for p in easiest] == [task.program for _, task in shipped[:SHIPPED]]
+
+
+def test_held_out_tasks_are_held_out_distinct_and_repeatable(labelling):
+    tasks = held_out_tasks(5, 6, labelling)
+    assert tasks == held_out_tasks(5, 6, labelling)
+    for kind, rows in tasks.items():
+        assert Counter(level for level, _ in rows) == dict.fromkeys(LEVELS, 6)
+        assert len({t.id for _, t in rows}) == len(rows)
+        assert {t.kind for _, t in rows} == {kind}
+        assert all(Program(t.program, "", level, (), (), "").held_out for level, t in rows)
+        assert held_out_row(*rows[0])["prompt"] == solve_prompt(rows[0][1])

@@ -1,0 +1,155 @@
+"""Pretraining of the nano model: seeded, and equal whatever stopped it on the way."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import click
+import pytest
+import torch
+from click.testing import CliRunner
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import nano_corpus
+import pretrain
+from nano_corpus import ROLES, build_corpus, read_corpus, stage_at
+from nano_language import LEVELS
+
+CONFIG = pretrain.PretrainConfig(
+    steps=4,
+    examples=8,
+    micro_batches=2,
+    hidden_size=64,
+    layers=1,
+    programs=100,
+    warmup=2,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(nano_corpus, "CHUNK", 50)
+
+
+def run(out, config=CONFIG, save_every=2):
+    said = []
+    pretrain.pretrain(
+        config, out, device="cpu", workers=1, save_every=save_every, report=said.append
+    )
+    return said
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A pretraining of four steps that nothing stopped."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nano_corpus, "CHUNK", 50)
+        run(out)
+    return out
+
+
+@pytest.fixture
+def prepared(whole, tmp_path):
+    """A new working directory with the corpus and the tokenizer made already."""
+    out = tmp_path / "out"
+    out.mkdir()
+    shutil.copy(whole / "corpus.jsonl", out)
+    shutil.copytree(whole / "tokenizer", out / "tokenizer")
+    return out
+
+
+def weights(out):
+    return (out / "model" / "model.safetensors").read_bytes()
+
+
+def test_the_finished_model_loads_and_has_learnt_something(whole):
+    model = AutoModelForCausalLM.from_pretrained(whole / "model")
+    tokenizer = AutoTokenizer.from_pretrained(whole / "model")
+    assert model.config.hidden_size == 64
+    assert len(tokenizer) <= model.config.vocab_size
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+    fresh = pretrain.new_model(tokenizer, 64, 1, CONFIG.seed)
+    pairs = zip(model.parameters(), fresh.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in pairs)
+    assert not list(whole.glob("*.tmp"))
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(whole, prepared):
+    run(prepared)
+    assert weights(prepared) == weights(whole)
+    shutil.rmtree(prepared / "model")
+    (prepared / "checkpoint.pt").unlink()
+    run(prepared, replace(CONFIG, seed=1, steps=1))
+    assert weights(prepared) != weights(whole)
+
+
+def test_an_interrupted_run_ends_in_the_same_weights(whole, prepared, monkeypatch):
+    real, steps = pretrain._step, iter(range(100))
+
+    def stopping(*args):
+        if next(steps) == 3:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(pretrain, "_step", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(prepared)
+    assert torch.load(prepared / "checkpoint.pt", weights_only=True)["step"] == 2
+    monkeypatch.setattr(pretrain, "_step", real)
+    run(prepared)
+    assert weights(prepared) == weights(whole)
+
+
+@pytest.mark.parametrize("other", [{"hidden_size": 96}, {"layers": 2}, {"seed": 5}])
+def test_another_model_is_not_continued(whole, prepared, other):
+    shutil.copy(whole / "checkpoint.pt", prepared)
+    (name,) = other
+    with pytest.raises(click.UsageError, match=rf"checkpoint.pt was trained with {name} .*--out"):
+        run(prepared, replace(CONFIG, **other))
+
+
+def test_the_command_says_so_in_one_line(whole, prepared):
+    shutil.copy(whole / "checkpoint.pt", prepared)
+    flags = ["--out", prepared, "--hidden-size", 96, "--layers", 1, "--steps", 4]
+    result = CliRunner().invoke(pretrain.main, [*map(str, flags)])
+    assert result.exit_code == 2, result.exception
+    assert "hidden_size 64, not 96" in result.stderr
+
+
+@pytest.mark.parametrize(("kept", "torn"), [(60, 20), (99, -1)])
+def test_the_corpus_continues_a_partial_file(whole, tmp_path, kept, torn):
+    path = tmp_path / "corpus.jsonl"
+    lines = (whole / "corpus.jsonl").read_text().splitlines(keepends=True)
+    assert len(lines) == 100
+    path.with_suffix(".partial").write_text("".join(lines[:kept]) + lines[kept][:torn])
+    seen = []
+    build_corpus(path, 100, CONFIG.seed, 1, lambda done, size: seen.append((done, size)))
+    assert path.read_text() == "".join(lines)
+    assert seen == [(100, 100)]
+    assert not path.with_suffix(".partial").exists()
+
+
+def test_the_corpus_reads_back(whole):
+    rows = read_corpus(whole / "corpus.jsonl")
+    text = (whole / "corpus.jsonl").read_text().splitlines()
+    assert [row.program.text for row in rows] == [json.loads(line)["text"] for line in text]
+    assert {row.program.level for row in rows} == set(LEVELS)
+    assert all(len({r.output for r in row.runs}) > 1 for row in rows)
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.1, 0.35, 0.5, 0.62, 0.9, 1.0])
+def test_the_curriculum_shares_sum_to_one(progress):
+    stage = stage_at(progress)
+    assert sum(stage.levels) == pytest.approx(1)
+    assert sum(stage.roles) == pytest.approx(1)
+    assert (len(stage.levels), len(stage.roles)) == (len(LEVELS), len(ROLES))
+
+
+def test_the_learning_rate_warms_up_and_falls_to_nothing():
+    config = replace(CONFIG, steps=100, warmup=10, decay=0.3)
+    rates = [pretrain._schedule(step, config) for step in range(100)]
+    assert rates[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
+    assert set(rates[9:71]) == {1.0}
+    assert rates[70:] == sorted(rates[70:], reverse=True)
+    assert rates[-1] == pytest.approx(1 / 30)

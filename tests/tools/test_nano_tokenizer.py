@@ -1,0 +1,166 @@
+"""The nano model's tokenizer, which loses nothing, and the shipped weights."""
+
+import re
+from random import Random
+from unicodedata import normalize
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
+
+from nano_corpus import ROLES, example
+from nano_tokenizer import VOCABULARY, train_tokenizer
+from pretrain import new_model
+from selfplay.nano import WEIGHTS
+from selfplay.prompts.nano import END, SPECIAL_TOKENS
+
+DIGIT = re.compile(r"\d")
+IDIOMS = ("[0]", "[-1]", "[1:]", "[:-1]", "[::-1]")
+"""Subscripts that may be one token though they hold a digit; no longer number ever is."""
+
+
+@pytest.fixture(scope="module")
+def texts(labelled):
+    rng = Random("texts")
+    drawn = [example(role, row, rng.choice(labelled), rng) for row in labelled for role in ROLES]
+    return [e.prompt + e.completion for e in drawn]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(texts):
+    return train_tokenizer(texts)
+
+
+# Tokenizer --------------------------------------------------------------------------------------
+
+
+def test_the_vocabulary_has_its_size_and_the_special_tokens_come_first(tokenizer):
+    assert len(tokenizer) == VOCABULARY
+    assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
+    assert tokenizer.eos_token == END
+
+
+def test_digits_stand_alone(tokenizer):
+    for text in ("1234567890", "[12, 345]", "a1b22", "x = 99\n", "-10", "3.14", "b=12;"):
+        ids = tokenizer.encode(text)
+        for piece in tokenizer.convert_ids_to_tokens(ids):
+            assert not DIGIT.search(piece) or len(piece) == 1, (text, piece)
+
+
+def test_training_texts_are_short_in_tokens(tokenizer, texts):
+    assert sum(len(tokenizer.encode(t)) for t in texts) < 0.6 * sum(map(len, texts))
+
+
+def lossless(tokenizer, text):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    decoded = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    assert decoded == text
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+CODE = st.lists(
+    st.sampled_from(
+        (
+            *(
+                "return ",
+                "\n    ",
+                " + ",
+                "len(",
+                "def f(",
+                "):",
+                ", ",
+                " in ",
+                "for",
+                "if",
+                "[::-1]",
+            ),
+            *(
+                "a",
+                "b",
+                "12",
+                "'e'",
+                " ",
+                "  ",
+                "add",
+                "adder",
+                "max ",
+                "é",
+                "e\u0301",
+                "ﬁ",
+                "你",
+                "🙂",
+            ),
+            *SPECIAL_TOKENS,
+        )
+    ),
+    max_size=20,
+).map("".join)
+
+
+@settings(deadline=None, max_examples=150)
+@given(text=TEXTS | CODE)
+def test_what_is_encoded_is_decoded(tokenizer, shipped, text):
+    lossless(tokenizer, text)
+    lossless(shipped, normalize("NFC", text))
+
+
+@pytest.fixture(scope="module")
+def reloaded(tokenizer, tmp_path_factory):
+    """The tokenizer as AutoTokenizer finds it beside a Qwen2 model."""
+    home = tmp_path_factory.mktemp("model")
+    new_model(tokenizer, 64, 1, 0).save_pretrained(home)
+    tokenizer.save_pretrained(home)
+    return AutoTokenizer.from_pretrained(home)
+
+
+def test_beside_a_qwen2_model_the_tokenizer_gives_the_same_ids(tokenizer, reloaded, texts):
+    assert tokenizer(texts)["input_ids"] == reloaded(texts)["input_ids"]
+    assert len(reloaded) == len(tokenizer)
+    assert (reloaded.eos_token_id, reloaded.pad_token_id) == (1, 0)
+
+
+@settings(deadline=None, max_examples=100)
+@given(text=TEXTS | CODE)
+def test_beside_a_qwen2_model_any_text_has_the_same_ids(tokenizer, reloaded, text):
+    # transformers composes accents (NFC) in front of any Qwen2 model's tokenizer.
+    text = normalize("NFC", text)
+    assert tokenizer.encode(text) == reloaded.encode(text)
+    lossless(reloaded, text)
+
+
+# The shipped model ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return AutoTokenizer.from_pretrained(WEIGHTS)
+
+
+def test_the_shipped_weights_are_a_small_qwen2():
+    model = AutoModelForCausalLM.from_pretrained(WEIGHTS)
+    assert isinstance(model, Qwen2ForCausalLM)
+    assert 900_000 <= sum(p.numel() for p in model.parameters()) <= 6_000_000
+    assert (WEIGHTS / "model.safetensors").stat().st_size <= 16 * 2**20
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def test_the_shipped_tokenizer_is_one_of_ours(shipped, texts):
+    assert shipped.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
+    assert len(shipped) == VOCABULARY
+    for text in texts[:50]:
+        pieces = shipped.convert_ids_to_tokens(shipped.encode(text))
+        assert all(len(p) == 1 or p in IDIOMS or not DIGIT.search(p) for p in pieces)
+    assert sum(len(shipped.encode(t)) for t in texts) < 0.6 * sum(map(len, texts))
+
+
+def test_a_new_model_is_the_same_for_the_same_seed(tokenizer):
+    state = torch.get_rng_state()
+    first, second, other = (new_model(tokenizer, 64, 1, seed) for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), state)
+    pairs = list(zip(first.parameters(), second.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert any(
+        not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True)
+    )
