@@ -1,7 +1,5 @@
 """Nash averaging, alpha-rank and diversity of games whose answer is known, and payoff matrices."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -67,16 +65,10 @@ def test_copies_share_a_weight_and_change_nothing_else():
     assert first == pytest.approx(copy, abs=1e-12)
 
 
-def test_nash_reports_that_it_was_cut_short():
-    found = nash(made(np.random.default_rng(0).random((20, 20))), iterations=3)
-    assert found.gap > 1e-4
-    assert found.iterations == 3
-
-
 @few
 @given(matrices)
 def test_the_value_lies_between_maximin_and_minimax(share):
-    found = nash(made(share), iterations=3000, tolerance=1e-4)
+    found = nash(made(share))
     assert share.min(axis=0).max() - found.gap - 1e-9 <= found.value
     assert found.value <= share.max(axis=1).min() + found.gap + 1e-9
     assert found.gap <= 1e-2
@@ -91,22 +83,14 @@ def test_the_order_of_members_has_no_effect(share, seed):
     straight, turned = nash(made(share)), nash(made(share[np.ix_(rows, columns)]))
     assert turned.value == pytest.approx(straight.value, abs=straight.gap + turned.gap + 1e-9)
     assert effective_rows(share[rows]) == pytest.approx(effective_rows(share), abs=1e-9)
-    mass = stationary(1.0 - share, share, None, 50, 1e-3)
-    again = stationary(
-        (1.0 - share)[np.ix_(rows, columns)], share[np.ix_(rows, columns)], None, 50, 1e-3
-    )
-    assert again == pytest.approx(mass[np.ix_(rows, columns)], abs=1e-9)
+    mass = stationary(1.0 - share, share)
+    turned = share[np.ix_(rows, columns)]
+    assert stationary(1.0 - turned, turned) == pytest.approx(mass[np.ix_(rows, columns)], abs=1e-9)
 
 
 def test_gains_of_pure_best_responses():
     share = np.array(ROCK_PAPER_SCISSORS)
     assert gains(share, np.array([1.0, 0, 0]), np.array([0, 1.0, 0])) == (1.0, 0.0)
-
-
-def test_alpha_rank_of_two_states_is_the_ratio_of_fixations():
-    # One column; the two rows differ by 0.1: the masses are as e^(alpha (m-1) 0.1) to 1.
-    mass = stationary(np.array([[0.6], [0.5]]), np.array([[0.4], [0.5]]), 0.5, 20, 1e-3)
-    assert mass[0, 0] / mass[1, 0] == pytest.approx(math.exp(0.5 * 19 * 0.1), rel=1e-12)
 
 
 def test_alpha_rank_goes_round_in_matching_pennies():
@@ -115,11 +99,10 @@ def test_alpha_rank_goes_round_in_matching_pennies():
     assert weights(found.students) == pytest.approx([0.5, 0.5])
 
 
-@pytest.mark.parametrize("alpha", [None, 1.0])
-def test_alpha_rank_of_the_prisoners_dilemma(alpha):
+def test_alpha_rank_of_the_prisoners_dilemma():
     # Rows: cooperate, defect.
     first = np.array([[3.0, 0.0], [5.0, 1.0]])
-    mass = stationary(first, first.T, alpha, 50, 1e-3)
+    mass = stationary(first, first.T)
     assert mass[1, 1] > 0.99
     assert mass.sum() == pytest.approx(1.0)
 
@@ -127,20 +110,15 @@ def test_alpha_rank_of_the_prisoners_dilemma(alpha):
 def test_alpha_rank_solves_its_own_chain():
     # By hand, epsilon e: three rows, one column, row gains 0 < 1 = 1. Up 1-e, down e, tie 1/2:
     # flow balance of row 0 gives m0 * 2 (1-e) = (m1 + m2) e, and m1 = m2.
-    mass = stationary(np.array([[0.0], [1.0], [1.0]]), np.array([[0.5]] * 3), None, 50, 0.1)
+    mass = stationary(np.array([[0.0], [1.0], [1.0]]), np.array([[0.5]] * 3), 0.1)
     low = 0.1 / (0.1 + 2 * 0.9)
     assert mass.ravel() == pytest.approx([low, (1 - low) / 2, (1 - low) / 2])
+    assert alpha_rank(made([[0.3]])).teachers == {"t0": 1.0}
 
 
-def test_alpha_rank_refuses_what_it_cannot_solve():
-    for wrong in ({"alpha": 0.0}, {"alpha": math.nan}, {"population": 1}):
-        with pytest.raises(LeagueError, match=next(iter(wrong))):
-            alpha_rank(made(np.full((2, 2), 0.5)), **wrong)
+def test_alpha_rank_refuses_more_than_32_members():
     with pytest.raises(LeagueError, match="at most 32 a side"):
         alpha_rank(made(np.full((33, 2), 0.5)))
-    with pytest.raises(LeagueError, match="never left"):
-        stationary(np.eye(2), np.eye(2), 1e6, 50, 1e-3)
-    assert alpha_rank(made([[0.3]])).teachers == {"t0": 1.0}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

@@ -14,7 +14,6 @@ from league import (
     Rating,
     UnknownMember,
 )
-from league.store import SNAPSHOT
 
 FINE = Outcome(8, 8, 32, 16, 1)
 
@@ -86,10 +85,19 @@ CALLS = [
     (lambda x: x.select("judge", 1), LeagueError, "expected 'teacher' or 'student'"),
     (lambda x: x.select("teacher", 3), LeagueError, "from 0 to 2"),
     (lambda x: x.select("teacher", 1.0), LeagueError, "whole number"),
-    (
-        lambda x: x.select("teacher", 1, fitness={"t0": 0.0, "t1": math.nan, "t2": 1.0}),
-        LeagueError,
-        "fitness of t1 is nan; expected a finite number",
+    *(
+        (lambda x, given=given: x.select("teacher", 1, fitness=given), error, message)
+        for given, error, message in (
+            (
+                {"t0": 1.0, "t1": math.nan, "t2": 0.0},
+                LeagueError,
+                "fitness of t1 is nan; expected a",
+            ),
+            ({"t0": 1.0, "t1": math.inf, "t2": 0.0}, LeagueError, "finite"),
+            ({"t0": 1.0, "t1": True, "t2": 0.0}, LeagueError, "finite"),
+            ({"t0": 1.0, "t2": 0.0}, LeagueError, "lacks t1"),
+            ({"t0": 1.0, "t1": 1.0, "t2": 0.0, "s0": 1.0}, UnknownMember, "no living teacher"),
+        )
     ),
     (lambda x: x.pair(-1), LeagueError, "round is -1"),
     (lambda x: x.pair(2, matches=4), LeagueError, "from 1 to 3"),
@@ -118,30 +126,26 @@ def test_a_refused_call_changes_nothing(league, call, error, message):
     assert league.pair(0) == league.pair(0)
 
 
-def test_a_population_of_one_plays_and_of_none_is_refused(tmp_path):
-    for names in (([], ["s0"]), (["t0"], []), ([], [])):
-        with pytest.raises(LeagueError, match="at least one name"):
-            League(tmp_path / "none", *names)
-    assert not (tmp_path / "none").exists()
+def test_names_are_never_used_again_and_a_retired_member_may_be_a_parent(league):
+    league.replace("t1", "c1", ["t0"], "mutate")
+    for member, child, message in (
+        ("t1", "c2", "already been replaced"),
+        ("t0", "t1", "has been used"),
+        ("t0", "c1", "has been used"),
+    ):
+        with pytest.raises(LeagueError, match=message):
+            league.replace(member, child, ["t2"], "mutate")
+    league.replace("t0", "c3", ["t1"], "mutate")
+
+
+def test_a_role_never_dies_out(tmp_path):
     with League(tmp_path / "one", ["t0"], ["s0"]) as league:
         for number in range(3):
             league.record(league.pair(number, matches=1 if number else None)[0], FINE)
         before = everything(league)
-        for call in (
-            lambda: league.select("teacher", 1),
-            lambda: league.replace("s0", "c", ["s0"], "mutate"),
-        ):
-            with pytest.raises(LeagueError):
-                call()
+        assert league.select("teacher", 0) == []
+        with pytest.raises(LeagueError, match="never dies out"):
+            league.select("teacher", 1)
+        with pytest.raises(LeagueError, match="only student"):
+            league.replace("s0", "c", ["s0"], "mutate")
         assert everything(league) == before
-
-
-def test_a_newer_snapshot_is_ignored(tmp_path):
-    path = tmp_path / "l"
-    with League(path, ["t0"], ["s0"]) as league:
-        league.record(league.pair(0)[0], FINE)
-        state = league.state.to_dict()
-    (path / SNAPSHOT).write_text('{"schema":99}\n')
-    with League(path) as league:
-        assert league.state.to_dict() == state
-        assert "schema 99" in league.warnings[0]

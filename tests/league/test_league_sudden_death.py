@@ -1,8 +1,10 @@
 """A league whose process dies at any change of its files goes on to the same files."""
 
-import pytest
+import mmap
 
-from file_changes import changes_until_death
+import pytest
+from mortal import changes_until_death
+
 from league import League, LeagueConfig, Outcome
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT
 
@@ -53,7 +55,7 @@ def files(home):
 def whole(tmp_path_factory):
     """The undisturbed league's files, and how many changes it makes."""
     home = tmp_path_factory.mktemp("whole") / "league"
-    made, _ = changes_until_death(lambda done: series(home, done), home, None)
+    made = changes_until_death(lambda: series(home), home, None)
     found = files(home)
     assert {EVENTS, SETTINGS, SNAPSHOT, f"copy/{EVENTS}"} <= found.keys()
     assert b'"t2"' in found[SNAPSHOT]
@@ -63,9 +65,14 @@ def whole(tmp_path_factory):
 def dies_and_goes_on(whole, home, *deaths):
     expected, made = whole
     for k in deaths:
-        killed, done = changes_until_death(lambda done: series(home, done), home, k)
+        calls = mmap.mmap(-1, 1)  # shared with the process that dies
+
+        def done(calls=calls):
+            calls[0] += 1
+
+        killed = changes_until_death(lambda done=done: series(home, done), home, k)
         assert killed is None, f"the series makes fewer than {k} changes"
-        lost_at_most_the_last_event(expected, home, done)
+        lost_at_most_the_last_event(expected, home, calls[0])
     series(home)
     assert files(home) == expected, f"killed at change {deaths} of {made}"
 

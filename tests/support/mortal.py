@@ -80,7 +80,7 @@ def _counted(folder: Path, k: int | None):
             change(_opened(self.fileno()), lambda: super(Raw, self).write(data[: len(data) // 2]))
             return super().write(data)
 
-    plainly, synced = io.open, os.fsync
+    plainly, synced, put = io.open, os.fsync, os.write
 
     def opened(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, **more):
         if not set(mode) & set("wax+"):
@@ -92,7 +92,11 @@ def _counted(folder: Path, k: int | None):
         change(_opened(handle))
         synced(handle)
 
-    io.open, os.fsync = opened, sync
+    def write(handle, data):
+        change(_opened(handle), lambda: put(handle, data[: len(data) // 2]))
+        return put(handle, data)
+
+    io.open, os.fsync, os.write = opened, sync, write
     sys.addaudithook(hook)
     return lambda: made
 

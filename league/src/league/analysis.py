@@ -35,7 +35,7 @@ _RATINGS = ("round", "member", "role", "mu", "sigma")
 
 @dataclass(frozen=True)
 class LeagueTables:
-    """What happened in a league; docs/frames.md says what each column is."""
+    """What happened in a league; docs/reference.md says what each column is."""
 
     members: Columns
     """A row for each member that ever was, anchors too."""

@@ -15,7 +15,7 @@ import click
 
 from league import __version__
 from league.analysis import rank_intervals
-from league.config import MATCHERS, LeagueConfig
+from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.game_theory.alpha_rank import LIMIT, alpha_rank
 from league.game_theory.calibration import FEW_MATCHES, TAUS, Tuning, calibrate, calibration
@@ -32,7 +32,6 @@ Boards = dict[str, list[Standing]]
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
-seed_option = click.option("--seed", default=0, show_default=True, help="Random seed.")
 
 
 class Group(click.Group):
@@ -62,29 +61,19 @@ def main() -> None:
 @click.option("--teachers", default=4, show_default=True, help="Number of teachers.")
 @click.option("--students", default=4, show_default=True, help="Number of students.")
 @click.option("--rounds", default=60, show_default=True, help="Number of rounds.")
-@click.option("--tasks", default=16, show_default=True, help="Tasks per match.")
-@click.option("--rollouts", default=8, show_default=True, help="Attempts per task.")
 @click.option("--worlds", default=8, show_default=True, help="Repetitions with other skills.")
 @click.option("--drift", type=float, help="True change of a skill per round  [default: tau]")
 @click.option(
-    "--tau", type=float, help="Change of a skill per match in the model  [default: 0.083]"
+    "--tau",
+    default=LeagueConfig.tau,
+    show_default="0.083",
+    help="Change of a skill per match in the model.",
 )
-@click.option(
-    "--matcher",
-    type=click.Choice(MATCHERS),
-    default="sampled",
-    show_default=True,
-    help="How pairs are drawn.",
-)
-@seed_option
+@click.option("--seed", default=0, show_default=True, help="Random seed.")
 @json_option
-def simulate_command(
-    tau: float | None, matcher: str, seed: int, as_json: bool, **chosen: Any
-) -> None:
+def simulate_command(tau: float, seed: int, as_json: bool, **chosen: Any) -> None:
     """Rate simulated members of known skill, without and with a teacher of broken tasks."""
-    config = LeagueConfig(seed=seed, matcher=matcher)
-    config = config if tau is None else replace(config, tau=tau)
-    world = Simulation(seed=seed, config=config, **chosen)
+    world = Simulation(seed=seed, config=LeagueConfig(seed=seed, tau=tau), **chosen)
     results = {"sound": simulate(world)}
     if world.teachers > 1:
         results["one broken teacher"] = simulate(replace(world, broken=True))

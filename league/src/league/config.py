@@ -9,7 +9,7 @@ from typing import Any
 from league.errors import LeagueError, check_number, check_whole
 from league.ratings import RatingModel
 
-MATCHERS = ("sampled", "assignment", "thompson", "uniform")
+MATCHERS = ("sampled", "thompson", "uniform")
 FITNESSES = ("rating", "lower_bound", "reward", "blend")
 SELECTIONS = ("worst_k", "tournament")
 
@@ -51,8 +51,7 @@ class LeagueConfig:
     max_weight: float = 64.0
     """The most games that one match can count as."""
     matcher: str = "sampled"
-    """`sampled`, `assignment`, `thompson` or `uniform`; the last two use neither pfsp nor
-    explore."""
+    """`sampled`, `thompson` or `uniform`; the last two use neither pfsp nor explore."""
     pfsp: tuple[float, float] = F_VAR
     """The powers (a, b) of the weight p^a (1-p)^b on the predicted solve rate p."""
     explore: float = 0.1

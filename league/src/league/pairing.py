@@ -163,7 +163,6 @@ def _opponents(state: State, role: str) -> list[Member]:
 
 
 SAMPLED_LIMIT = 512
-ASSIGNMENT_LIMIT = 256
 
 Matcher = Callable[[State, Sequence[Member], Sequence[Member], np.random.Generator], Ints]
 """From n members of the larger side, and who of the smaller side sits on each of n seats, to the
@@ -174,7 +173,7 @@ def _sampled(
     state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
 ) -> Ints:
     """Let rows in random order draw a free seat by its PFSP weight."""
-    weights = _weights(state, large, seats, SAMPLED_LIMIT)
+    weights = _weights(state, large, seats)
     free = np.ones(len(large), dtype=bool)
     chosen = np.zeros(len(large), dtype=np.int64)
     for row in rng.permutation(len(large)):
@@ -185,16 +184,6 @@ def _sampled(
         chosen[row] = seat
         free[seat] = False
     return chosen
-
-
-def _assignment(
-    state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
-) -> Ints:
-    """Return the likeliest matching under log weights with Gumbel noise, so pairs keep changing."""
-    weights = _weights(state, large, seats, ASSIGNMENT_LIMIT)
-    chances = np.stack([choice_probabilities(row, state.config.explore) for row in weights])
-    noise = rng.gumbel(size=chances.shape)
-    return assign(-(np.log(np.maximum(chances, 1e-12)) + noise))
 
 
 def _thompson(
@@ -216,19 +205,18 @@ def _thompson(
 
 MATCHERS: dict[str, Matcher] = {
     "sampled": _sampled,
-    "assignment": _assignment,
     "thompson": _thompson,
     "uniform": lambda _state, large, _seats, rng: rng.permutation(len(large)),
 }
 """Every matcher by the name that `LeagueConfig.matcher` gives it."""
 
 
-def _weights(state: State, large: Sequence[Member], seats: Sequence[Member], limit: int) -> Floats:
+def _weights(state: State, large: Sequence[Member], seats: Sequence[Member]) -> Floats:
     """Return PFSP weights of members against seats, shape [n, n]; refused above the limit."""
-    if len(large) > limit:
+    if len(large) > SAMPLED_LIMIT:
         raise LeagueError(
-            f"the {state.config.matcher} matcher weighs every pair and takes at most {limit} "
-            f"matches a round, found {len(large)}; use matcher='thompson', or fewer matches"
+            f"the sampled matcher weighs every pair and takes at most {SAMPLED_LIMIT} matches a "
+            f"round, found {len(large)}; use matcher='thompson', or fewer matches"
         )
     small = list({member.name: member for member in seats}.values())
     if large[0].role == STUDENT:
@@ -260,44 +248,6 @@ def choice_probabilities(weights: Floats, explore: float) -> Floats:
     return np.asarray((1.0 - explore) * (weights / total) + explore * uniform)
 
 
-def assign(cost: Floats) -> Ints:
-    """Return for each row its column so that the sum of costs is least; shape [n], n rows.
-
-    cost: finite, shape [n, m] with n <= m. Takes O(n² m) time.
-    """
-    rows, columns = cost.shape
-    row_price = np.zeros(rows + 1)
-    column_price = np.zeros(columns + 1)
-    owner = np.zeros(columns + 1, dtype=np.int64)  # the 1-based row of each 1-based column
-    for row in range(1, rows + 1):
-        owner[0] = row
-        column = 0
-        least = np.full(columns + 1, np.inf)
-        came_from = np.zeros(columns + 1, dtype=np.int64)
-        used = np.zeros(columns + 1, dtype=bool)
-        while owner[column]:
-            used[column] = True
-            current = owner[column]
-            reduced = np.full(columns + 1, np.inf)
-            reduced[1:] = cost[current - 1] - row_price[current] - column_price[1:]
-            better = (reduced < least) & ~used
-            least[better] = reduced[better]
-            came_from[better] = column
-            column_next = int(np.argmin(np.where(used, np.inf, least)))
-            delta = least[column_next]
-            row_price[owner[used]] += delta
-            column_price[used] -= delta
-            least[~used] -= delta
-            column = column_next
-        while column:
-            previous = int(came_from[column])
-            owner[column] = owner[previous]
-            column = previous
-    result = np.zeros(rows, dtype=np.int64)
-    result[owner[1:][owner[1:] > 0] - 1] = np.flatnonzero(owner[1:] > 0)
-    return result
-
-
 def expected_scores(state: State, teachers: Sequence[Member], students: Sequence[Member]) -> Floats:
     """Return the students' expected share of the tasks, shape [teachers, students], in [0, 1].
 
@@ -306,8 +256,8 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
     picks up what one number per member cannot say. The share is the solve rate when all tasks are
     valid; an invalid task counts as won by the student.
     """
-    column = Skills.of([m.rating for m in teachers]).as_rows()
-    row = Skills.of([m.rating for m in students])
+    column, row = (Skills.of([m.rating for m in side]) for side in (teachers, students))
+    column = Skills(column.mu[:, None], column.sigma[:, None])
     scores = expected_shares(column, row, state.config.model)
     for i, teacher in enumerate(teachers):
         for j, student in enumerate(students):

@@ -36,10 +36,6 @@ class Skills:
         sigma = np.array([r.sigma for r in ratings], dtype=np.float64)
         return cls(mu, sigma)
 
-    def as_rows(self) -> "Skills":
-        """Return columns of shape [n] in shape [n, 1], which NumPy spreads against others."""
-        return Skills(self.mu[:, None], self.sigma[:, None])
-
     def ratings(self) -> list[Rating]:
         """Return the n ratings of columns of shape [n]."""
         pairs = zip(self.mu.tolist(), self.sigma.tolist(), strict=True)

@@ -13,6 +13,8 @@ from league.game_theory.payoff import Payoff
 from league.probability import Floats, Mask
 
 _CHECK_EVERY = 50
+_ITERATIONS = 20_000
+_TOLERANCE = 1e-9  # a share of the tasks
 _PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging
 
 
@@ -31,22 +33,18 @@ class Nash:
     """The share when both sides play their mixture."""
     gap: float
     """What the best single members would still gain, both sides added."""
-    iterations: int
     uniform_gains: tuple[float, float]
     """What the best single teacher and student gain against all members in equal parts."""
 
 
-def nash(
-    payoff: Payoff, *, fill: bool = False, iterations: int = 20_000, tolerance: float = 1e-9
-) -> Nash:
+def nash(payoff: Payoff, *, fill: bool = False) -> Nash:
     """Return an equilibrium of the game and what each member is worth against it.
 
-    It stops when the gap is at most `tolerance` (a share of the tasks), or after `iterations`.
     Members with equal rows get equal weights, so a copy of a member changes nothing for others.
     fill: see `Payoff.matrix`.
     """
     share = payoff.matrix(fill)
-    x, y, used = equilibrium(share, iterations, tolerance)
+    x, y = equilibrium(share)
     return Nash(
         teachers=dict(zip(payoff.teachers, x.tolist(), strict=True)),
         students=dict(zip(payoff.students, y.tolist(), strict=True)),
@@ -54,7 +52,6 @@ def nash(
         student_shares=dict(zip(payoff.students, (x @ share).tolist(), strict=True)),
         value=float(x @ share @ y),
         gap=sum(gains(share, x, y)),
-        iterations=used,
         uniform_gains=gains(share, *(np.full(n, 1.0 / n) for n in share.shape)),
     )
 
@@ -69,8 +66,8 @@ def gains(share: Floats, teachers: Floats, students: Floats) -> tuple[float, flo
     return max(0.0, value - float(by_teacher.min())), max(0.0, float(by_student.max()) - value)
 
 
-def equilibrium(share: Floats, iterations: int, tolerance: float) -> tuple[Floats, Floats, int]:
-    """Return the two average mixtures and the number of iterations used.
+def equilibrium(share: Floats) -> list[Floats]:
+    """Return the two average mixtures, once what both could still gain is tiny.
 
     share: what the column side wants high and the row side wants low, shape [n, m].
     """
@@ -82,8 +79,8 @@ def equilibrium(share: Floats, iterations: int, tolerance: float) -> tuple[Float
     regret = [np.zeros(n) for n in share.shape]
     total = [np.zeros(n) for n in share.shape]
     x, y = (np.full(n, 1.0 / n) for n in share.shape)
-    mean, step = [x, y], 0
-    for step in range(1, iterations + 1):
+    mean = [x, y]
+    for step in range(1, _ITERATIONS + 1):
         against_y = share @ y
         regret[0] = np.maximum(regret[0] + (x @ against_y - against_y), 0.0)
         x = matched(regret[0])
@@ -92,14 +89,14 @@ def equilibrium(share: Floats, iterations: int, tolerance: float) -> tuple[Float
         y = matched(regret[1])
         total[0] += step * x
         total[1] += step * y
-        if step % _CHECK_EVERY == 0 or step == iterations:
+        if step % _CHECK_EVERY == 0:
             mean = [part / part.sum() for part in total]
-            rounds = step // _CHECK_EVERY
-            if rounds & (rounds - 1) == 0 or step == iterations:
+            checks = step // _CHECK_EVERY
+            if checks & (checks - 1) == 0 or step == _ITERATIONS:
                 mean = _sharpened(share, *mean)
-            if sum(gains(share, *mean)) <= tolerance:
+            if sum(gains(share, *mean)) <= _TOLERANCE:
                 break
-    return mean[0], mean[1], step
+    return mean
 
 
 def _sharpened(share: Floats, x: Floats, y: Floats) -> list[Floats]:
