@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
-from lora_evo.model import load_base_model
+from lora_evo.model import TokenPair, load_base_model
 from lora_evo.retained.behaviour import probe
 from lora_evo.retained.rows import PromptRow, encode_row, read_rows
 
@@ -125,7 +125,6 @@ def check(found, kls, scales, losses):
     if losses:
         means = [float(loss.mean()) for loss in losses]
         assert (found.nll_base, found.nll_parent, found.nll_child) == pytest.approx(means, rel=1e-4)
-        assert found.nll_change == pytest.approx(means[2] - means[1], abs=1e-5)
 
 
 @pytest.mark.parametrize("rows", [ROWS, PLAIN], ids=["completions", "prompts"])
@@ -140,7 +139,7 @@ def test_equals_peft(home, rows, merged):
     found = ask(home, rows)["p"]
     assert found.kl > 1e-3
     check(found, *expected(models, rows))
-    assert [row.tokens for row in found.rows] == ([8, 25, 1] if rows is ROWS else [11, 1, 1])
+    assert found.tokens == (34 if rows is ROWS else 13)
     assert (found.nll_base is None) == (rows is PLAIN)
 
 
@@ -152,12 +151,12 @@ def merged_by_hand(home, name):
     return model
 
 
-def test_several_parents_and_any_batch_size(home):
-    both = ask(home, ROWS, parents=("p", "q"), batch_size=3)
+def test_several_parents(home):
+    both = ask(home, ROWS, parents=("p", "q"))
     for name in ("p", "q"):
         models = [load(home), merged_by_hand(home, name), merged_by_hand(home, "c")]
         check(both[name], *expected(models, ROWS))
-        alone = ask(home, ROWS, parents=(name,), batch_size=1)[name]
+        alone = ask(home, ROWS, parents=(name,))[name]
         assert both[name].kl == pytest.approx(alone.kl, rel=1e-5)
         assert both[name].activation_change == pytest.approx(alone.activation_change, rel=1e-5)
     assert both["q"].kl > both["p"].kl
@@ -189,7 +188,8 @@ def test_activation_change_is_the_one_on_the_inputs_seen(home):
 
 def test_an_equal_child_has_no_divergence_at_all(home):
     found = ask(home, ROWS, child="p")["p"]
-    assert (found.kl, found.kl_ratio, found.nll_change, found.activation_change) == (0, 0, 0, 0)
+    assert (found.kl, found.kl_ratio, found.activation_change) == (0, 0, 0)
+    assert found.nll_parent == found.nll_child
     assert found.kl_scale > 1e-3
     save_adapter(mutate(load_adapter(home / "p"), "svd_structured", seed=1, strength=0.0),
                  home / "same")  # fmt: skip
@@ -211,11 +211,11 @@ def test_the_model_is_left_as_it_was(home):
     ids = torch.tensor([[1, 4, 5]])
     before, layers = base.model(ids).logits, [type(m) for m in base.model.modules()]
     seen = []
-    probe(base, {"p": p}, load_adapter(home / "c"), ROWS, batch_size=2,
+    probe(base, {"p": p}, load_adapter(home / "c"), ROWS * 3,
           progress=lambda done, total: seen.append((done, total)))  # fmt: skip
     assert torch.equal(base.model(ids).logits, before)
     assert [type(m) for m in base.model.modules()] == layers
-    assert seen == [(2, 3), (3, 3)]
+    assert seen == [(8, 9), (9, 9)]
 
 
 def test_adapters_of_another_model_are_refused(home, make_adapter):
@@ -258,9 +258,9 @@ def test_rows_that_cannot_be_used_are_named(home, row, reason):
 
 
 def test_prompt_and_completion_become_tokens_apart():
-    row = PromptRow(1, "abc", "de")
-    assert encode_row(row, tokenizer_of_letters(start=True), None) == ((0, 3, 4, 5), (6, 7))
-    assert encode_row(PromptRow(1, "a"), tokenizer_of_letters(start=True), 2) == ((0, 3), ())
+    started = tokenizer_of_letters(start=True)
+    assert encode_row(PromptRow(1, "abc", "de"), started, None) == TokenPair((0, 3, 4, 5), (6, 7))
+    assert encode_row(PromptRow(1, "a"), started, 2) == TokenPair((0, 3), ())
     with pytest.raises(LoraEvoError, match="line 1: the prompt or the completion has no tokens"):
         encode_row(PromptRow(1, "1"), tokenizer_of_letters(), None)
 
@@ -277,11 +277,11 @@ def test_rows_are_read_with_their_lines(tmp_path):
     [
         (b"", "holds no rows"),
         (b'{"prompt": "a"}\n{"prompt": ', "line 2 is not JSON"),
-        (b'{"prompt": "a"}\n["a"]', "line 2: expected an object"),
-        (b'\n{"completion": "a"}', "line 2: expected an object"),
-        (b'{"prompt": ""}', "line 1: expected an object"),
-        (b'{"prompt": "a", "completion": ""}', "line 1: expected an object"),
-        (b'{"prompt": "a", "completion": [1]}', "line 1: completion is"),
+        (b'{"prompt": "a"}\n["a"]', "line 2: expected"),
+        (b'\n{"completion": "a"}', "line 2: expected"),
+        (b'{"prompt": ""}', "line 1: expected"),
+        (b'{"prompt": "a", "completion": ""}', "line 1: expected"),
+        (b'{"prompt": "a", "completion": [1]}', "line 1: expected"),
         (b"\xff\xfe", "cannot read"),
     ],
 )

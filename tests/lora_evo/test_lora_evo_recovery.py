@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -29,8 +28,6 @@ from lora_evo.retained.recovery import (
     Recovery,
     fresh_adapter,
     interval,
-    level,
-    quantile,
     recovery,
     recovery_step,
 )
@@ -61,22 +58,14 @@ def test_planted_curves(curve, step):
 
 def test_a_level_is_no_bar_below_its_noise():
     scores = [0.4, 0.6] * 50
-    found = level(scores)
+    found = Level.of(scores)
     assert found.mean == pytest.approx(0.5)
     assert found.half_width == pytest.approx(0.0196, abs=0.004)
     assert found.bar == found.mean - found.half_width
     assert Level(0.5, 0.001).bar == pytest.approx(0.49)
-    wide, narrow = (interval(np.asarray([0.0, 1.0] * n)) for n in (50, 200))
+    wide, narrow = (interval([0.0, 1.0] * n) for n in (50, 200))
     ratio = (wide[1] - wide[0]) / (narrow[1] - narrow[0])
     assert ratio == pytest.approx(2, rel=0.15)
-    assert interval(np.asarray(scores)) == interval(np.asarray(scores))
-
-
-def test_quantiles_count_the_censored_as_later_than_all():
-    assert quantile([1, 2, None, 4], 0.5) == 2
-    assert quantile([1, None, None], 0.5) is None
-    assert quantile([3], 0.9) == 3
-    assert quantile([1, 2, 3, 4, 5, 6, 7, 8, 9, None], 0.9) == 9
 
 
 def test_a_result_says_who_met_the_claim_and_whether_that_proves_anything():
@@ -94,6 +83,8 @@ def test_a_result_says_who_met_the_claim_and_whether_that_proves_anything():
     assert (weak.passed(), weak.has_power) == (False, False)
     one = Recovery(levels, checks, curves((good, bad), (good,) * 2, (bad,) * 2))
     assert (one.median(), one.passed()) == (20, False)
+    late = Recovery(levels, checks, curves((good, bad, bad), (good,) * 3, (bad,) * 3))
+    assert late.median() is None
 
 
 def test_rows_of_one_prompt_are_on_one_side():
@@ -237,15 +228,15 @@ def test_training_goes_on_from_a_saved_state_with_the_same_bytes(home, tmp_path)
 def test_a_child_recovers_and_a_fresh_adapter_does_not(home):
     base, parent = load(home), load_adapter(home / "p")
     layers, told = [type(m) for m in base.model.modules()], []
-    asked = {"steps": 12, "seeds": 2, "learning_rate": 1e-3}
+    asked = {"steps": 12, "learning_rate": 1e-3}
     found = recovery(
         base, {"p": parent}, load_adapter(home / "c"), ROWS, **asked,
         progress=lambda done, total: told.append((done, total)),
     )  # fmt: skip
     assert found.checks == (0, 1, 2, 4, 6, 8, 10, 12)
     assert (found.passed(), found.has_power) == (True, True)
-    assert found.steps(CONTINUED) == [0, 0]
-    assert told[-1] == (72, 72)
+    assert found.steps(CONTINUED) == [0] * 5
+    assert told[-1] == (180, 180)
     assert [type(m) for m in base.model.modules()] == layers
     again = recovery(base, {"p": parent}, load_adapter(home / "c"), ROWS, **asked)
     assert again == found
@@ -253,7 +244,7 @@ def test_a_child_recovers_and_a_fresh_adapter_does_not(home):
 
 def test_the_command_trains_and_judges(home, monkeypatch):
     monkeypatch.chdir(home)
-    words = "retention c --model base --train rows.jsonl --learning-rate 1e-3 --steps 12 --seeds 2"
+    words = "retention c --model base --train rows.jsonl --learning-rate 1e-3 --steps 12"
     result = CliRunner().invoke(main, [*words.split(), "--limit", "recovery=12"])
     assert result.exit_code == 0, result.output
     assert "in training: at its best parent's level after" in result.stdout
@@ -264,5 +255,3 @@ def test_the_command_trains_and_judges(home, monkeypatch):
     failed = CliRunner().invoke(main, [*words.split(), "--limit", "recovery=12"])
     assert failed.exit_code == 1
     assert "not within 12 steps, the limit is 12" in failed.stderr
-    wrong = CliRunner().invoke(main, [*words.split(), "--batch-size", "99"])
-    assert (wrong.exit_code, "99 in a batch" in wrong.stderr) == (2, True)

@@ -24,7 +24,7 @@ from lora_evo.files.adapter import (
     slot_digest,
     write_adapter,
 )
-from lora_evo.files.config import AdapterConfig
+from lora_evo.files.config import AdapterConfig, check_same_base
 from lora_evo.files.directory import PathLike, Progress, combine
 from lora_evo.linalg.thin import one_thread
 from lora_evo.linalg.updates import check_same_ends, check_same_modules
@@ -262,8 +262,8 @@ def prepare_birth(
     if found.kind == "crossover" and len(parents) < 2:
         raise LoraEvoError(f"{found.name} crosses at least two parents; got {len(parents)}")
     first = parents[0]
-    for number, other in enumerate(parents[1:], start=2):
-        _check_same_base(first.config, other.config, number)
+    check_same_base({f"parent {n}": one.config for n, one in enumerate(parents, start=1)})
+    for other in parents[1:]:
         check_same_modules(set(first.paths), set(other.paths))
     request = Request(
         paths=tuple(first.paths),
@@ -337,18 +337,6 @@ def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...
     if not all(math.isfinite(value) and value >= 0 for value in values) or not sum(values) > 0:
         raise LoraEvoError(f"weights are {values}; expected numbers of at least 0, not all 0")
     return values
-
-
-def _check_same_base(first: AdapterConfig, other: AdapterConfig, number: int) -> None:
-    for name in ("base_model_name_or_path", "revision"):
-        one = getattr(first, name, None) or first.rest.get(name)
-        two = getattr(other, name, None) or other.rest.get(name)
-        if one and two and one != two:
-            raise LoraEvoError(
-                f"parent 1 has {name} {one!r}, parent {number} has {two!r}; an update means "
-                "nothing on another base: choose parents of one base, or, if both names mean the "
-                f"same weights, make {name} in adapter_config.json equal"
-            )
 
 
 def _total_change(modules: Sequence[SlotChild]) -> float | None:

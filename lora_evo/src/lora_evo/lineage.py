@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, Self
 
 from lora_evo.errors import FileDamage, LoraEvoError
-from lora_evo.files.directory import PathLike, content_hash, folders_by_content
+from lora_evo.files.directory import PathLike, folders_by_content
 
 LINEAGE_FILE = "lineage.json"
 
@@ -86,16 +86,6 @@ class Lineage:
         return lineage
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Whether training may continue with the optimiser's moments in a child."""
-
-    valid_at_birth: bool
-    """What the child's lineage says: then each module's moments are those of its source."""
-    trained: bool
-    """The weights have changed since, so the trainer's own moments count."""
-
-
 def read_lineage(directory: PathLike) -> Lineage | None:
     """Return the lineage in an adapter directory, or None for an adapter that is no child."""
     file = Path(directory) / LINEAGE_FILE
@@ -146,11 +136,3 @@ def parents_on_disk(child: PathLike, roots: Sequence[PathLike] | None = None) ->
     if problems:
         raise LoraEvoError(f"{child}: {'; '.join(problems)}")
     return list(dict.fromkeys(found))
-
-
-def moments_of(child: PathLike) -> Moments | None:
-    """Return what a lineage says of optimiser moments; None for an adapter that is no child."""
-    lineage = read_lineage(child)
-    if lineage is None:
-        return None
-    return Moments(lineage.moments_valid, lineage.content_hash != content_hash(child))

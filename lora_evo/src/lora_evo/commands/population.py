@@ -33,7 +33,7 @@ _SHARED = ("relative_change", "cosine", "norm_ratio", "column_overlap", "row_ove
 @json_option
 def inspect(directory: Path, as_json: bool) -> None:
     """Show ranks, norms and dead pairs of every module."""
-    from lora_evo.population.inspection import inspect_directory
+    from lora_evo.retained.weights import inspect_directory
 
     view = inspect_directory(directory)
     if as_json:
@@ -49,11 +49,11 @@ def inspect(directory: Path, as_json: bool) -> None:
     )  # fmt: skip
     rows = [
         (
-            path, module.inputs, module.outputs, module.rank,
-            f"{module.effective_rank:.2f}", module.dead, f"{module.norm_a:.4g}",
-            f"{module.norm_b:.4g}", f"{module.norm_update:.4g}", module.dtype,
+            path, module.inputs, module.outputs, state.rank,
+            f"{state.effective_rank:.2f}", state.dead, f"{state.norm_a:.4g}",
+            f"{state.norm_b:.4g}", f"{state.norm:.4g}", module.dtype,
         )
-        for path, module in view.modules.items()
+        for path, module, state in ((p, m, m.condition) for p, m in view.modules.items())
     ]  # fmt: skip
     print_table(header, rows)
 
@@ -70,10 +70,10 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
     angles between what both write to (columns) and read (rows). `change`: difference over
     the norm of FIRST.
     """
-    from lora_evo.retained.weights import compare_directories, together
+    from lora_evo.retained.weights import retention, together
 
     with counter("comparing") as progress:
-        found = compare_directories(first, second, progress)
+        found = retention(first, second, any_base=True, progress=progress)
     counts = Counter(map(module_type, found.modules))
     types = {
         kind: together(part for path, part in found.modules.items() if module_type(path) == kind)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -116,6 +116,13 @@ def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
     """
     with open_files(directory) as found:
         yield AdapterReader(found.directory, found.config, found.paths, found.files)
+
+
+def opened(adapter: Adapter | PathLike, stack: ExitStack) -> SlotSource:
+    """Return an adapter as it is, a directory as a reader that `stack` closes."""
+    if isinstance(adapter, Adapter):
+        return adapter
+    return stack.enter_context(open_adapter(adapter))
 
 
 def load_adapter(directory: PathLike) -> Adapter:

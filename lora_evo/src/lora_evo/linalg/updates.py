@@ -37,8 +37,8 @@ def effective_rank(values: torch.Tensor) -> float:
 
 
 def numerical_rank(values: torch.Tensor) -> int:
-    """Return how many singular values are more than a millionth of the largest."""
-    return int(((values > 0) & (values > NEGLIGIBLE * values.max())).sum())
+    """Return how many singular values, largest first, are above a millionth of the largest."""
+    return int(((values > 0) & (values > NEGLIGIBLE * values[:1])).sum())
 
 
 def dead_pairs(slot: Slot) -> int:

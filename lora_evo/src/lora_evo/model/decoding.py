@@ -263,7 +263,7 @@ def _try_out(decoder: GeneralDecoder) -> None:
     """Compare the last logits of two short texts, decoded with padding, with those of one pass."""
     model, texts = decoder.model, [(1, 2, 3, 4), (3, 2)]
     try:
-        ids, real = left_pad([text[:-1] for text in texts], decoder.device)
+        ids, real = padded([text[:-1] for text in texts], decoder.device, left=True)
         _, cache = decoder.prefill(ids, real)
         ends = torch.tensor([text[-1] for text in texts], device=decoder.device)
         mask = torch.zeros(real.shape[0], real.shape[1] + 1, device=decoder.device)
@@ -283,12 +283,15 @@ def _try_out(decoder: GeneralDecoder) -> None:
         )
 
 
-def left_pad(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ids [rows, longest] padded on the left with 0, and where they are real."""
-    longest = max(len(p) for p in prompts)
-    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
-    real = torch.zeros(len(prompts), longest, dtype=torch.bool)
-    for i, prompt in enumerate(prompts):
-        ids[i, longest - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
-        real[i, longest - len(prompt) :] = True
+def padded(
+    rows: Sequence[Sequence[int]], device: torch.device, *, left: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return ids [rows, longest], 0 behind (left: before) each row, and where they are real."""
+    longest = max(map(len, rows))
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    real = torch.zeros(len(rows), longest, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        place = slice(longest - len(row), None) if left else slice(len(row))
+        ids[i, place] = torch.tensor(row, dtype=torch.long)
+        real[i, place] = True
     return ids.to(device), real.to(device)

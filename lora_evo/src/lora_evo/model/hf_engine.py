@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.decoding import Decoder, GeneralCache, KVCache, decoder_of, left_pad
+from lora_evo.model.decoding import Decoder, GeneralCache, KVCache, decoder_of, padded
 from lora_evo.model.engine import Engine, check_request, end_tokens, stop_width
 from lora_evo.model.exchange import import_adapter
 from lora_evo.model.requests import Rollout, TokenRequest, stream
@@ -241,7 +241,7 @@ class HFEngine(Engine):
         members, prompts = [member for member, _ in place], [prompt for _, prompt in place]
         shared = _shared_length(members, prompts) if isinstance(self._decoder, Decoder) else 0
         device = self._decoder.device
-        ids, real = left_pad([prompt[shared:] for prompt in prompts], device)
+        ids, real = padded([prompt[shared:] for prompt in prompts], device, left=True)
         before = [self._read_shared(members, prompts[0][:shared])] if shared else []
         with self.adapters.route(members):
             logits, cache = self._decoder.prefill(ids, real, *before)

@@ -164,6 +164,11 @@ class StackedAdapters:
         self.lora_alpha = lora_alpha
         self._routing = routing
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
     def index(self, member: str | None) -> int:
         """Return the member's index; None is the base."""
         if member is None:

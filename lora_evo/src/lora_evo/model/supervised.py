@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from lora_evo.errors import LoraEvoError
+from lora_evo.model.decoding import padded
 from lora_evo.model.requests import derive_seed, stream
 from lora_evo.model.stacked_lora import StackedAdapters
 
@@ -30,8 +31,13 @@ class TokenPair:
     completion_ids: tuple[int, ...]
 
     @property
-    def length(self) -> int:
+    def ids(self) -> tuple[int, ...]:
         """Tokens of both."""
+        return self.prompt_ids + self.completion_ids
+
+    @property
+    def length(self) -> int:
+        """Number of tokens."""
         return len(self.prompt_ids) + len(self.completion_ids)
 
 
@@ -132,17 +138,10 @@ class SupervisedLearner:
     def logprobs(self, member: int, pairs: Sequence[TokenPair]) -> list[Tensor]:
         """Return the log-probabilities [tokens] of each completion under a member."""
         model: Any = self.adapters.model
-        device = model.get_input_embeddings().weight.device
-        longest = max(pair.length for pair in pairs)
-        ids = torch.zeros(len(pairs), longest, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, pair in enumerate(pairs):
-            ids[row, : pair.length] = torch.tensor(pair.prompt_ids + pair.completion_ids)
-            mask[row, : pair.length] = 1
-        ids = ids.to(device)
+        ids, real = padded([pair.ids for pair in pairs], self.adapters.device)
         with self.adapters.route([member] * len(pairs)):
             hidden = model.base_model(
-                input_ids=ids, attention_mask=mask.to(device), use_cache=False
+                input_ids=ids, attention_mask=real.long(), use_cache=False
             ).last_hidden_state
         ends = [(len(pair.prompt_ids), pair.length) for pair in pairs]
         states = torch.cat([hidden[row, a - 1 : b - 1] for row, (a, b) in enumerate(ends)])

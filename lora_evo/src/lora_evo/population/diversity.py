@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, SlotSource, open_adapter
+from lora_evo.files.adapter import Adapter, SlotSource, opened
+from lora_evo.files.config import check_same_base
 from lora_evo.files.directory import PathLike, Progress, module_type, shortest_unique_names
 from lora_evo.linalg.spaces import inner_products, space_overlaps
 from lora_evo.linalg.thin import one_thread
@@ -120,10 +121,7 @@ def diversity(
             "distinct one for each"
         )
     with ExitStack() as stack:
-        sources = [
-            member if isinstance(member, Adapter) else stack.enter_context(open_adapter(member))
-            for member in members
-        ]
+        sources = [opened(member, stack) for member in members]
         return _compare(tuple(names), sources, spaces, progress)
 
 
@@ -143,14 +141,7 @@ def effective_members(cosines: torch.Tensor) -> float:
 def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
-    bases = zip(names, (one.config.base_model_name_or_path for one in members), strict=True)
-    known = [(name, base) for name, base in bases if base]
-    for name, base in known[1:]:
-        if base != known[0][1]:
-            raise LoraEvoError(
-                f"{known[0][0]} was trained on {known[0][1]} and {name} on {base}; "
-                "expected adapters of one base model"
-            )
+    check_same_base({name: one.config for name, one in zip(names, members, strict=True)})
     for name, member in zip(names, members, strict=True):
         try:
             check_same_modules(set(members[0].paths), set(member.paths))

@@ -1,7 +1,7 @@
 """What a child keeps of its parents' behaviour: distributions and inputs on probe prompts."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,30 +13,20 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter
 from lora_evo.linalg.updates import check_same_modules
 from lora_evo.model.base_model import BaseModel
+from lora_evo.model.decoding import padded
 from lora_evo.model.exchange import check_fits, stack_saved
 from lora_evo.model.stacked_lora import BASE, StackedAdapters
+from lora_evo.model.supervised import TokenPair
 from lora_evo.retained.rows import PromptRow, encode_row
 
+BATCH_SIZE = 8
+"""Rows read at a time."""
+_SKIP = 4
+"""Tokens of a prompt without a completion after which distributions are compared."""
 _AT_ONCE = 64
 """Positions whose distributions are compared at a time, in float64 over the whole vocabulary."""
 _CHILD = 0
 """Place of the child in the stack; the parents follow."""
-
-
-@dataclass(frozen=True)
-class RowBehaviour:
-    """One probe row: means over its compared positions, in nats."""
-
-    line: int
-    tokens: int
-    kl: float
-    """KL(parent||child)."""
-    kl_scale: float
-    """KL(base||parent)."""
-    nll_base: float | None
-    nll_parent: float | None
-    nll_child: float | None
-    """All three of the completion's tokens; None without one."""
 
 
 @dataclass(frozen=True)
@@ -55,37 +45,31 @@ class Behaviour:
     nll_base: float | None
     nll_parent: float | None
     nll_child: float | None
-    nll_change: float | None
-    """What the completions lost in the child, per token; None without completions."""
+    """Negative log-likelihood of the completions' tokens; None without completions."""
     activation_change: float | None
     """|D'X - DX| / |DX| (Frobenius) over the inputs X that all modules see in the parent, of all
     real tokens: the relative change weighted by what occurs; None for D X = 0."""
     modules: dict[str, float | None]
     """The same of each module."""
-    rows: tuple[RowBehaviour, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return asdict(self)
 
 
-@dataclass(eq=False)
-class _Tally:
-    """Sums of squares over all real tokens: of D'x - Dx and of Dx."""
-
-    difference: float = 0.0
-    parent: float = 0.0
-
-
-@dataclass(frozen=True)
-class _TokenRow:
-    """A row as token ids; distributions are compared after the positions first to last."""
-
-    line: int
-    ids: tuple[int, ...]
-    first: int
-    last: int
-    targets: tuple[int, ...]
+@contextmanager
+def stacked(
+    base: BaseModel, parents: Mapping[str, Adapter], child: Adapter
+) -> Iterator[StackedAdapters]:
+    """Put the child, at place 0, and its parents on the base inside the block."""
+    named = {"the child": child, **{f"parent {name}": one for name, one in parents.items()}}
+    for name, adapter in named.items():
+        check_fits(base, adapter, name, any_base=True)
+    stack = stack_saved(base.model, named)
+    try:
+        yield stack
+    finally:
+        stack.remove()
 
 
 def probe(
@@ -94,170 +78,129 @@ def probe(
     child: Adapter,
     rows: Sequence[PromptRow],
     *,
-    skip: int = 4,
-    batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Behaviour]:
     """Run the base, the child and every parent over the rows; the answer has the parents' names.
 
     With a completion the distributions that predict its tokens are compared; without one, those
-    after at least `skip` tokens of the prompt (always the one after the whole prompt). `progress`
-    is called with the number of rows done and of all. Nothing is sampled: the same machine,
-    versions and batch size give the same digits. Raises LoraEvoError.
+    after at least 4 tokens of the prompt (always the one after the whole prompt). `progress` is
+    called with the number of rows done and of all. Nothing is sampled: the same machine and
+    versions give the same digits. Raises LoraEvoError.
     """
-    for name, parent in parents.items():
+    for parent in parents.values():
         check_same_modules(set(parent.slots), set(child.slots))
-        check_fits(base, parent, name, any_base=True)
-    check_fits(base, child, "the child", any_base=True)
-    tokens = [_tokens(row, base, skip) for row in rows]
-    tallies = {name: {path: _Tally() for path in child.slots} for name in parents}
-    found: dict[str, list[RowBehaviour]] = {name: [] for name in parents}
+    pairs = [(row.line, encode_row(row, base.tokenizer, base.context)) for row in rows]
     # Rows of like length together, the longest first: so too much memory shows at once.
-    ordered = sorted(tokens, key=lambda row: (-len(row.ids), row.line))
-    named = {f"parent {name}": parent for name, parent in parents.items()}
-    stack = stack_saved(base.model, {"child": child, **named})
-    try:
-        for start in range(0, len(ordered), batch_size):
-            batch = ordered[start : start + batch_size]
-            ids, mask = _padded(batch, base.model.device)
-            plain = _compared(stack, BASE, batch, ids, mask)
-            after = _compared(stack, _CHILD, batch, ids, mask)
+    pairs.sort(key=lambda numbered: -numbered[1].length)
+    sums: dict[str, list[tuple[float, ...]]] = {name: [] for name in parents}
+    changes = {name: {path: [0.0, 0.0] for path in child.slots} for name in parents}
+    with stacked(base, parents, child) as stack:
+        for start in range(0, len(pairs), BATCH_SIZE):
+            lines, batch = zip(*pairs[start : start + BATCH_SIZE], strict=True)
+            plain, after = (_logits(stack, member, batch) for member in (BASE, _CHILD))
             for place, name in enumerate(parents, start=1):
-                with _counted(stack, place, tallies[name], mask):
-                    before = _compared(stack, place, batch, ids, mask)
-                found[name].extend(_row_behaviours(batch, plain, before, after))
+                before = _logits(stack, place, batch, changes[name])
+                for line, pair, *sides in zip(lines, batch, plain, before, after, strict=True):
+                    sums[name].append(_row_sums(line, pair, *sides))
             if progress is not None:
-                progress(start + len(batch), len(tokens))
-    finally:
-        stack.remove()
-    return {name: _behaviour(found[name], tallies[name]) for name in parents}
-
-
-def _tokens(row: PromptRow, base: BaseModel, skip: int) -> _TokenRow:
-    prompt, targets = encode_row(row, base.tokenizer, base.context)
-    if targets:
-        return _TokenRow(
-            row.line, prompt + targets, len(prompt) - 1, len(prompt + targets) - 2, targets
-        )
-    return _TokenRow(row.line, prompt, min(skip, len(prompt)) - 1, len(prompt) - 1, ())
-
-
-def _padded(rows: Sequence[_TokenRow], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and mask [rows, longest]; rows are padded behind, where no token looks."""
-    ids = torch.zeros(len(rows), max(len(row.ids) for row in rows), dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for place, row in enumerate(rows):
-        ids[place, : len(row.ids)] = torch.tensor(row.ids)
-        mask[place, : len(row.ids)] = 1
-    return ids.to(device), mask.to(device)
+                progress(start + len(batch), len(pairs))
+    return {name: _behaviour(sums[name], changes[name]) for name in parents}
 
 
 @torch.no_grad()
-def _compared(
-    stack: StackedAdapters, member: int, batch: Sequence[_TokenRow], ids: Tensor, mask: Tensor
+def _logits(
+    stack: StackedAdapters,
+    member: int,
+    batch: Sequence[TokenPair],
+    changes: Mapping[str, list[float]] | None = None,
 ) -> list[Tensor]:
-    """Of every row, the logits [positions, vocabulary] that are to be compared."""
-    with stack.route([member] * len(batch)):
-        logits = stack.model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-    return [
-        logits[place, row.first : row.last + 1].float().clone() for place, row in enumerate(batch)
-    ]
+    """Of every row, the logits [positions, vocabulary] that are to be compared.
 
+    changes: by module, |D'x - Dx|^2 and |Dx|^2 (D of `member`, D' of the child) are added up here
+    over the inputs x of all real tokens.
+    """
+    ids, real = padded([pair.ids for pair in batch], stack.device)
 
-@contextmanager
-def _counted(
-    stack: StackedAdapters, parent: int, tallies: Mapping[str, _Tally], mask: Tensor
-) -> Iterator[None]:
-    """Count inside what the child's update changes on the inputs that the parent's modules see."""
-    real = mask.bool()
-
-    def count(layer: Any, inputs: tuple[Tensor, ...], tally: _Tally) -> None:
+    def count(layer: Any, inputs: tuple[Tensor, ...], into: list[float]) -> None:
         x = inputs[0][real].float()
-        change, other = (
+        mine, other = (
             layer.scales[m] * ((x @ layer.lora_A[m].T) @ layer.lora_B[m].T)
-            for m in (parent, _CHILD)
+            for m in (member, _CHILD)
         )
-        tally.parent += float(change.double().square().sum())
-        tally.difference += float((other - change).double().square().sum())
+        into[0] += float((other - mine).double().square().sum())
+        into[1] += float(mine.double().square().sum())
 
-    with ExitStack() as hooks:
-        for path, tally in tallies.items():
+    with ExitStack() as hooks, stack.route([member] * len(batch)):
+        for path, into in (changes or {}).items():
             handle = stack.layers[path].register_forward_hook(
-                lambda layer, inputs, output, tally=tally: count(layer, inputs, tally)
+                lambda layer, inputs, output, into=into: count(layer, inputs, into)
             )
             hooks.callback(handle.remove)
-        yield
+        logits = stack.model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
+    found = []
+    for pair, row in zip(batch, logits, strict=True):
+        prompt = len(pair.prompt_ids)
+        end = pair.length - 1 if pair.completion_ids else prompt
+        first = prompt - 1 if pair.completion_ids else min(_SKIP, prompt) - 1
+        found.append(row[first:end].float().clone())
+    return found
 
 
-def _row_behaviours(
-    batch: Sequence[_TokenRow], plain: list[Tensor], before: list[Tensor], after: list[Tensor]
-) -> Iterator[RowBehaviour]:
-    for row, base, parent, child in zip(batch, plain, before, after, strict=True):
-        kl, scale = _divergence(parent, child), _divergence(base, parent)
-        if not (math.isfinite(kl) and math.isfinite(scale)):
-            raise LoraEvoError(
-                f"line {row.line}: the distributions are not finite; load the model as float32, "
-                "or look for values that overflow in the adapters"
-            )
-        losses = (_loss(side, row.targets) for side in (base, parent, child))
-        yield RowBehaviour(row.line, len(parent), kl, scale, *losses)
+def _row_sums(
+    line: int, pair: TokenPair, base: Tensor, parent: Tensor, child: Tensor
+) -> tuple[float, ...]:
+    """Positions, both divergences, and completion tokens with each side's loss on them."""
+    kl, scale = _divergence(parent, child), _divergence(base, parent)
+    if not (math.isfinite(kl) and math.isfinite(scale)):
+        raise LoraEvoError(
+            f"line {line}: the distributions are not finite; load the model as float32, "
+            "or look for values that overflow in the adapters"
+        )
+    answered = len(pair.completion_ids)
+    wanted = torch.tensor(pair.completion_ids, dtype=torch.long, device=base.device)[:, None]
+    losses = (_loss(side[:answered], wanted) for side in (base, parent, child))
+    return len(parent), kl, scale, answered, *losses
 
 
 def _divergence(first: Tensor, second: Tensor) -> float:
-    """Mean over positions of KL(first||second) from logits [positions, vocabulary], in nats."""
+    """Sum over positions of KL(first||second) from logits [positions, vocabulary], in nats."""
     total = 0.0
     for parts in zip(*(torch.split(side, _AT_ONCE) for side in (first, second)), strict=True):
         log_p, log_q = (part.double().log_softmax(-1) for part in parts)
         p = log_p.exp()
         terms = torch.where(p > 0, p * (log_p - log_q), 0.0)
         total += float(terms.sum(-1).clamp(min=0.0).sum())
-    return total / len(first)
+    return total
 
 
-def _loss(logits: Tensor, targets: tuple[int, ...]) -> float | None:
-    """Mean negative log-likelihood of the targets, in nats per token."""
-    if not targets:
-        return None
-    wanted = torch.tensor(targets, device=logits.device)[:, None]
-    total = 0.0
-    for part, chosen in zip(
-        torch.split(logits, _AT_ONCE), torch.split(wanted, _AT_ONCE), strict=True
-    ):
-        total -= float(part.double().log_softmax(-1).gather(1, chosen).sum())
-    return total / len(targets)
+def _loss(logits: Tensor, wanted: Tensor) -> float:
+    """Sum of the negative log-likelihood of the tokens `wanted` [positions, 1], in nats."""
+    parts = zip(*(torch.split(side, _AT_ONCE) for side in (logits, wanted)), strict=True)
+    return -sum(float(p.double().log_softmax(-1).gather(1, at).sum()) for p, at in parts)
 
 
-def _behaviour(found: list[RowBehaviour], tallies: Mapping[str, _Tally]) -> Behaviour:
-    rows = sorted(found, key=lambda row: row.line)
-    answered = [row for row in rows if row.nll_base is not None]
-    kl, scale = _mean(rows, "kl") or 0.0, _mean(rows, "kl_scale") or 0.0
-    before, after = _mean(answered, "nll_parent"), _mean(answered, "nll_child")
+def _behaviour(rows: list[tuple[float, ...]], changes: Mapping[str, list[float]]) -> Behaviour:
+    tokens, kl, scale, answered, *losses = map(math.fsum, zip(*rows, strict=True))
+    base, parent, child = (loss / answered if answered else None for loss in losses)
     return Behaviour(
         prompts=len(rows),
-        tokens=sum(row.tokens for row in rows),
-        kl=kl,
-        kl_scale=scale,
+        tokens=int(tokens),
+        kl=kl / tokens,
+        kl_scale=scale / tokens,
         kl_ratio=_quotient(kl, scale),
-        completion_tokens=sum(row.tokens for row in answered),
-        nll_base=_mean(answered, "nll_base"),
-        nll_parent=before,
-        nll_child=after,
-        nll_change=None if before is None or after is None else after - before,
-        activation_change=_change(tallies.values()),
-        modules={path: _change([tally]) for path, tally in tallies.items()},
-        rows=tuple(rows),
+        completion_tokens=int(answered),
+        nll_base=base,
+        nll_parent=parent,
+        nll_child=child,
+        activation_change=_relative(changes.values()),
+        modules={path: _relative([change]) for path, change in changes.items()},
     )
 
 
-def _mean(rows: list[RowBehaviour], field: str) -> float | None:
-    total = sum(row.tokens for row in rows)
-    return math.fsum(getattr(row, field) * row.tokens for row in rows) / total if total else None
-
-
-def _change(tallies: Collection[_Tally]) -> float | None:
+def _relative(changes: Iterable[Sequence[float]]) -> float | None:
     """|D'X - DX| / |DX| over some modules together."""
-    difference = math.sqrt(math.fsum(tally.difference for tally in tallies))
-    return _quotient(difference, math.sqrt(math.fsum(tally.parent for tally in tallies)))
+    difference, size = map(math.fsum, zip(*changes, strict=True))
+    return _quotient(math.sqrt(difference), math.sqrt(size))
 
 
 def _quotient(part: float, whole: float) -> float | None:

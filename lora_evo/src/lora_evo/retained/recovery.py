@@ -12,18 +12,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, Slot
-from lora_evo.linalg.noise import stream
 from lora_evo.model.base_model import BaseModel
-from lora_evo.model.exchange import check_fits, fill_member, stack_saved
-from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn
+from lora_evo.model.exchange import fill_member
+from lora_evo.model.requests import derive_seed, stream
+from lora_evo.model.supervised import SupervisedLearner, drawn
+from lora_evo.retained.behaviour import BATCH_SIZE, stacked
 from lora_evo.retained.rows import PromptRow, encode_row, split_rows
 
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
@@ -40,8 +39,9 @@ _HOLDS = 3
 """Checks in a row at which the moving average must hold the level."""
 _DELTA = 0.02
 """Loss that counts as none, as a share of the parent's level."""
-Floats = npt.NDArray[np.float64]
 Curve = tuple[float, ...]
+_SEEDS = 5
+"""Orders of the rows; each trains the child and its controls once more."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,12 @@ class Level:
     mean: float
     half_width: float
     """Of the bootstrap interval of the mean."""
+
+    @classmethod
+    def of(cls, scores: Sequence[float]) -> Self:
+        """Return the level of scores, one per held-out row."""
+        low, high = interval(scores)
+        return cls(fmean(scores), (high - low) / 2)
 
     @property
     def bar(self) -> float:
@@ -68,18 +74,20 @@ class Recovery:
     curves: dict[str, tuple[Curve, ...]]
     """Mean fitness at the checks, for each seed, of `child`, `continued` and `reset`."""
 
-    @property
-    def bar(self) -> float:
-        """That of the best parent."""
-        return max(level.bar for level in self.levels.values())
-
     def steps(self, who: str = CHILD) -> list[int | None]:
         """Return the recovery step of each seed; None: not by the last check (censored)."""
-        return [recovery_step(curve, self.bar, self.checks) for curve in self.curves[who]]
+        bar = max(level.bar for level in self.levels.values())
+        return [recovery_step(curve, bar, self.checks) for curve in self.curves[who]]
 
     def median(self, who: str = CHILD) -> float | None:
-        """Return the recovery step of the median seed; None: after the last check."""
-        return quantile(self.steps(who), 0.5)
+        """Return the recovery step of the median seed; None: after the last check.
+
+        A censored seed counts as later than all steps. All are censored at the same, last check,
+        and there this and the estimate of Kaplan and Meier (1958) are the same.
+        """
+        ordered = sorted(math.inf if step is None else step for step in self.steps(who))
+        found = ordered[(len(ordered) - 1) // 2]
+        return None if math.isinf(found) else found
 
     def passed(self, who: str = CHILD) -> bool:
         """Return whether the paper's claim is met: recovered in at most 20 steps."""
@@ -94,18 +102,16 @@ class Recovery:
 
     def gain(self, control: str) -> tuple[float, float, float]:
         """Return the child's mean gain over a control at the last check, and its interval."""
-        found = np.asarray(
-            [a[-1] - b[-1] for a, b in zip(self.curves[CHILD], self.curves[control], strict=True)]
-        )
-        return float(found.mean()), *interval(found)
+        curves = zip(self.curves[CHILD], self.curves[control], strict=True)
+        gains = [child[-1] - other[-1] for child, other in curves]
+        return fmean(gains), *interval(gains)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        who = (CHILD, CONTINUED, RESET)
         return {
             **asdict(self),
-            "steps": {name: self.steps(name) for name in who},
-            "median": {name: self.median(name) for name in who},
+            "steps": {who: self.steps(who) for who in self.curves},
+            "median": {who: self.median(who) for who in self.curves},
             "passed": self.passed(),
             "has_power": self.has_power,
             "over_continued": self.gain(CONTINUED),
@@ -120,45 +126,30 @@ def recovery(
     rows: Sequence[PromptRow],
     *,
     steps: int = 50,
-    seeds: int = 5,
     learning_rate: float = 1e-4,
-    batch_size: int = 8,
     progress: Callable[[int, int], None] | None = None,
 ) -> Recovery:
     """Train a child and its controls on rows with completions, a fifth of which is held out.
 
-    parents: the controls start from the first. seeds: orders of the rows. learning_rate: of AdamW,
-    constant. `progress` is called with the number of steps done and of all. Raises LoraEvoError.
+    parents: the controls start from the first. learning_rate: of AdamW, constant. `progress` is
+    called with the number of steps done and of all. Raises LoraEvoError.
     """
-    if seeds < 1 or steps < 2:
-        raise LoraEvoError(f"{seeds} seeds, {steps} steps; expected at least 1 seed and 2 steps")
     train, held_out = (
-        [TokenPair(*encode_row(row, base.tokenizer, base.context)) for row in part]
-        for part in split_rows(rows)
+        [encode_row(row, base.tokenizer, base.context) for row in part] for part in split_rows(rows)
     )
-    if len(train) < batch_size:
-        raise LoraEvoError(
-            f"there are {len(train)} rows to train on, and {batch_size} in a batch; give more rows "
-            "or a smaller batch size"
-        )
-    for name, parent in parents.items():
-        check_fits(base, parent, name, any_base=True)
-    check_fits(base, child, "the child", any_base=True)
-    first = next(iter(parents.values()))
     checks = (*(check for check in USUAL_CHECKS if check < steps), steps)
+    first = next(iter(parents.values()))
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}
-    named = {f"parent {name}": parent for name, parent in parents.items()}
-    stack = stack_saved(base.model, {CHILD: child, **named})
-    try:
+    done = 0
+    with stacked(base, parents, child) as stack:
         learner = SupervisedLearner(
-            stack, learning_rate=learning_rate, micro_batch_tokens=batch_size * 512
+            stack, learning_rate=learning_rate, micro_batch_tokens=BATCH_SIZE * 512
         )
         levels = {
-            name: level(learner.probabilities(place, held_out))
+            name: Level.of(learner.probabilities(place, held_out))
             for place, name in enumerate(parents, start=1)
         }
-        done = 0
-        for seed in range(seeds):
+        for seed in range(_SEEDS):
             starts = {CHILD: child, CONTINUED: first, RESET: fresh_adapter(first, seed)}
             for who, adapter in starts.items():
                 fill_member(stack, 0, adapter)
@@ -166,45 +157,33 @@ def recovery(
                 curve = []
                 for step in range(steps + 1):
                     if step:
-                        batch = [train[i] for i in drawn(len(train), batch_size, step, seed)]
+                        batch = [train[i] for i in drawn(len(train), BATCH_SIZE, step, seed)]
                         learner.step(0, batch)
                         done += 1
                     if step in checks:
                         curve.append(fmean(learner.probabilities(0, held_out)))
                     if progress is not None:
-                        progress(done, steps * seeds * len(starts))
+                        progress(done, steps * _SEEDS * len(starts))
                 curves[who].append(tuple(curve))
-    finally:
-        stack.remove()
     return Recovery(levels, checks, {who: tuple(found) for who, found in curves.items()})
 
 
 def fresh_adapter(like: Adapter, seed: int) -> Adapter:
-    """Return an adapter that changes nothing yet, in the shapes of another.
-
-    A uniform in +-1/sqrt(in) and B zero, as PEFT starts a LoRA.
-    """
+    """Return an adapter that changes nothing yet, in the shapes of another, as PEFT starts one."""
     slots = {}
     for path, slot in like.slots.items():
-        bound = slot.A[0].numel() ** -0.5
-        values = stream(seed, path, "fresh").uniform(-bound, bound, tuple(slot.A.shape))
-        a = torch.from_numpy(values).to(slot.A.dtype)
+        bound = slot.A.shape[1] ** -0.5
+        noise = stream(derive_seed(seed, "fresh", path))
+        a = torch.from_numpy(noise.uniform(-bound, bound, tuple(slot.A.shape))).to(slot.A.dtype)
         slots[path] = Slot(a, torch.zeros_like(slot.B), slot.scale)
     return Adapter(like.config, slots)
-
-
-def level(scores: Sequence[float]) -> Level:
-    """Return the level of a parent from its scores, one per held-out row."""
-    values = np.asarray(scores, dtype=np.float64)
-    low, high = interval(values)
-    return Level(float(values.mean()), (high - low) / 2)
 
 
 def recovery_step(fitness: Sequence[float], bar: float, checks: Sequence[int]) -> int | None:
     """Return the first check from which the moving average stays at or above `bar`.
 
-    fitness: means at the first checks, as many as were measured. None: not recovered by then
-    (censored); a recovery that begins too late to be seen to hold is none.
+    fitness: means at the checks. None: not recovered by then (censored); a recovery that begins
+    too late to be seen to hold is none.
     """
     means = [fmean(fitness[max(0, end - _WINDOW) : end]) for end in range(1, len(fitness) + 1)]
     above = [mean >= bar for mean in means]
@@ -214,23 +193,11 @@ def recovery_step(fitness: Sequence[float], bar: float, checks: Sequence[int]) -
     return None
 
 
-def quantile(steps: Sequence[float | None], share: float) -> float | None:
-    """Return the smallest step by which at least `share` of the trials recovered; None: never.
-
-    A censored trial counts as later than all steps. All of them are censored at the same, last
-    check, and there this and the estimate of Kaplan and Meier (1958) give the same quantiles.
-    """
-    ordered = sorted(math.inf if step is None else step for step in steps)
-    found = ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
-    return None if math.isinf(found) else found
-
-
-def interval(values: Floats) -> tuple[float, float]:
+def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the percentile bootstrap interval (Efron 1979) of the mean of some values."""
-    picks = stream(0, "bootstrap", str(len(values))).integers(
-        len(values), size=(_RESAMPLES, len(values))
-    )
+    count = len(values)
+    picks = stream(derive_seed(0, "bootstrap")).integers(count, size=(_RESAMPLES, count))
+    means = np.asarray(values)[picks].mean(axis=1)
     tail = (1 - _CONFIDENCE) / 2
-    means = values[picks].mean(axis=1)
     low, high = np.quantile(means, (tail, 1 - tail), method="inverted_cdf")
     return float(low), float(high)

@@ -1,14 +1,15 @@
 """Rows of prompts and completions: a JSON Lines file, what is held out of it, and its tokens."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.linalg.noise import stream
+from lora_evo.files.directory import PathLike
+from lora_evo.model.requests import derive_seed, stream
+from lora_evo.model.supervised import TokenPair, token_pair
 
 HELD_OUT = 0.2
 """Share of the different prompts of a file that is only measured."""
@@ -26,19 +27,33 @@ class PromptRow:
     completion: str | None = None
 
 
-def read_rows(path: str | os.PathLike[str]) -> list[PromptRow]:
+def read_rows(path: PathLike) -> list[PromptRow]:
     """Read rows `{"prompt": text, "completion"?: text}`; other fields are passed over.
 
     Raises LoraEvoError, naming the line, for what is not such a row.
     """
-    file = Path(path)
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise LoraEvoError(f"cannot read {file}: {error}; expected JSON Lines") from error
-    rows = [_row(file, number, text) for number, text in enumerate(lines, 1) if text.strip()]
+        raise LoraEvoError(f"cannot read {path}: {error}; expected JSON Lines") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+        except ValueError as error:
+            raise LoraEvoError(f"{path} line {number} is not JSON: {error}") from error
+        fields = raw if isinstance(raw, dict) else {}
+        texts = fields.get("prompt"), fields.get("completion", "none")
+        if not all(isinstance(text, str) and text for text in texts):
+            raise LoraEvoError(
+                f'{path} line {number}: expected {{"prompt": text, "completion": text}}, of which '
+                "the completion may be left out"
+            )
+        rows.append(PromptRow(number, fields["prompt"], fields.get("completion")))
     if not rows:
-        raise LoraEvoError(f'{file} holds no rows; expected lines like {{"prompt": "..."}}')
+        raise LoraEvoError(f'{path} holds no rows; expected lines like {{"prompt": "..."}}')
     return rows
 
 
@@ -54,7 +69,7 @@ def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptR
             '{"prompt": text, "completion": text} on every line'
         )
     prompts = list(dict.fromkeys(row.prompt for row in rows))
-    order = stream(0, "held out", str(len(prompts))).permutation(len(prompts))
+    order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
     kept = {prompts[place] for place in order[: round(HELD_OUT * len(prompts))]}
     held_out = [row for row in rows if row.prompt in kept]
     if len(held_out) < FEWEST_HELD_OUT:
@@ -64,37 +79,17 @@ def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptR
     return [row for row in rows if row.prompt not in kept], held_out
 
 
-def encode_row(
-    row: PromptRow, tokenizer: Any, context: int | None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the token ids of a prompt, with the tokenizer's special tokens, and its completion.
+def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
+    """Return the tokens of a prompt, with the tokenizer's special ones, and of its completion.
 
-    Both are encoded apart, as when a model is sampled. Raises LoraEvoError for a row without tokens
-    or longer than the context.
+    Raises LoraEvoError for a row without tokens or longer than the context.
     """
-    prompt = tuple(tokenizer.encode(row.prompt, add_special_tokens=True))
-    text = row.completion or ""
-    completion = tuple(tokenizer.encode(text, add_special_tokens=False)) if text else ()
-    if not prompt or (text and not completion):
+    pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
+    if not pair.prompt_ids or (row.completion and not pair.completion_ids):
         raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
-    length = len(prompt) + len(completion)
-    if context is not None and length > context:
+    if context is not None and pair.length > context:
         raise LoraEvoError(
-            f"line {row.line} has {length} tokens, the model reads at most {context}; shorten or "
-            "remove the row"
+            f"line {row.line} has {pair.length} tokens, the model reads at most {context}; shorten "
+            "or remove the row"
         )
-    return prompt, completion
-
-
-def _row(file: Path, number: int, text: str) -> PromptRow:
-    try:
-        raw = json.loads(text)
-    except ValueError as error:
-        raise LoraEvoError(f"{file} line {number} is not JSON: {error}") from error
-    prompt = raw.get("prompt") if isinstance(raw, dict) else None
-    completion = raw.get("completion") if isinstance(raw, dict) else None
-    if not isinstance(prompt, str) or not prompt or completion == "":
-        raise LoraEvoError(f"{file} line {number}: expected an object with a prompt that is a text")
-    if completion is not None and not isinstance(completion, str):
-        raise LoraEvoError(f"{file} line {number}: completion is {completion!r}; expected a text")
-    return PromptRow(number, prompt, completion)
+    return pair

@@ -1,25 +1,27 @@
-"""What a child keeps of a parent, by the weights alone: the proxies before any training."""
+"""What weights alone say of an adapter, and of what a child keeps of a parent."""
 
 import math
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
 
-from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot, SlotSource, open_adapter
-from lora_evo.files.config import AdapterConfig
-from lora_evo.files.directory import PathLike, Progress
-from lora_evo.linalg.spaces import Spaces, spaces
+from lora_evo.files.adapter import Adapter, Slot, SlotSource, open_adapter, opened, slot_digest
+from lora_evo.files.config import AdapterConfig, check_same_base
+from lora_evo.files.directory import PathLike, Progress, combine
+from lora_evo.linalg.spaces import spaces
 from lora_evo.linalg.thin import one_thread
 from lora_evo.linalg.updates import (
     Gap,
     check_same_modules,
     dead_pairs,
     effective_rank,
+    numerical_rank,
+    singular_values,
     slot_gap,
     total_gap,
 )
@@ -28,25 +30,10 @@ _SHOWN = (
     "relative_change", "cosine", "norm_ratio", "spectrum_distance", "column_overlap", "row_overlap",
 )  # fmt: skip
 
-Verdict = Literal["mild", "borderline", "strong"]
-
-# From a study of 41 children of 4-layer MLPs with LoRA of rank 16 on synthetic data, recovery
-# being a loss within 3 % of the parent's. Steps to it, by relative change: up to 14 below 0.2, up
-# to 36 below 0.4, 0 to more than 240 above; by KL ratio: up to 36 below 0.2, 80 and more above
-# 0.35. They rank with the change (Spearman 0.83 and 0.87) and with the KL (0.91 and 0.85).
-_CHANGE = (0.2, 0.4)
-_KL_RATIO = (0.1, 0.2)
-
-HINT = (
-    "mild, borderline and strong are hints from a study of small MLPs with rank-16 adapters: "
-    "there, children with a change below 0.2 were back at their parent's loss within 14 steps, "
-    "with a change below 0.4 or a KL ratio below 0.2 within 36; only training shows the recovery"
-)
-
 
 @dataclass(frozen=True)
 class Condition:
-    """The state of one side; over several modules norms add as squares, the rest is summed.
+    """The state of a module; over several modules norms add as squares, the rest is summed.
 
     A child whose balance of |A| and |B| is another than its parent's learns at another pace.
     """
@@ -56,10 +43,43 @@ class Condition:
     norm_a: float
     norm_b: float
     rank: int
+    """Rank-one pairs."""
     effective_rank: float
     numerical_rank: int
+    """Singular values above a millionth of the largest."""
     dead: int
-    """Rank-one pairs whose A row and B column are both zero, so that no gradient reaches them."""
+    """Pairs whose A row and B column are both zero, so that no gradient reaches them."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of an adapter."""
+
+    inputs: int
+    outputs: int
+    alpha: float
+    scale: float
+    dtype: str
+    condition: Condition
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A whole adapter directory."""
+
+    config: AdapterConfig
+    content_hash: str
+    modules: dict[str, Module]
+    """By path, in sorted order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields, JSON-ready."""
+        modules = {path: asdict(module) for path, module in self.modules.items()}
+        return {
+            "content_hash": self.content_hash,
+            "config": self.config.to_dict(),
+            "modules": {path: row | row.pop("condition") for path, row in modules.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -98,7 +118,7 @@ class Comparison(Gap):
 
 @dataclass(frozen=True)
 class Retention:
-    """A child against one parent. Nothing here depends on the gauge but norm_a, norm_b and dead."""
+    """A child against one parent; only norm_a, norm_b and dead depend on the factorization."""
 
     whole: Comparison
     modules: dict[str, Comparison]
@@ -112,28 +132,42 @@ class Retention:
         }
 
 
-def retention(parent: Adapter, child: Adapter) -> Retention:
+def inspect_directory(directory: PathLike) -> Inspection:
+    """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`."""
+    modules: dict[str, Module] = {}
+    digests: dict[str, str] = {}
+    with open_adapter(directory) as reader, one_thread():
+        for path in reader.paths:
+            slot = reader.slot(path)
+            digests[path] = slot_digest(slot)
+            modules[path] = Module(
+                inputs=int(slot.A.shape[1]),
+                outputs=int(slot.B.shape[0]),
+                alpha=float(reader.config.alpha(path)),
+                scale=slot.scale,
+                dtype=str(slot.A.dtype).removeprefix("torch."),
+                condition=_condition(slot, singular_values(slot)),
+            )
+        return Inspection(reader.config, combine(reader.config, digests), modules)
+
+
+def retention(
+    parent: Adapter | PathLike,
+    child: Adapter | PathLike,
+    *,
+    any_base: bool = False,
+    progress: Progress | None = None,
+) -> Retention:
     """Compare a child with a parent without the base model and without any dense update.
 
-    Ranks and alphas may differ. Raises `LoraEvoError` when the two do not sit on the same modules
-    of the same shapes, name different base models, or hold NaN or infinite weights.
+    Both are adapters or directories, which are read module by module. Ranks and alphas may differ;
+    any_base: so may the names of their base models. Raises `LoraEvoError` when the two do not sit
+    on the same modules of the same shapes, or hold NaN or infinite weights.
     """
-    _check_same_base(parent.config, child.config)
-    return _compare(parent, child, None)
-
-
-def retention_of_directories(parent: PathLike, child: PathLike) -> Retention:
-    """`retention` of two adapter directories, holding one module of each at a time."""
-    with open_adapter(parent) as one, open_adapter(child) as two:
-        _check_same_base(one.config, two.config)
-        return _compare(one, two, None)
-
-
-def compare_directories(
-    first: PathLike, second: PathLike, progress: Progress | None = None
-) -> Retention:
-    """As `retention_of_directories`, of any two adapters, which may name different base models."""
-    with open_adapter(first) as one, open_adapter(second) as two:
+    with ExitStack() as stack:
+        one, two = opened(parent, stack), opened(child, stack)
+        if not any_base:
+            check_same_base({"the parent": one.config, "the child": two.config})
         return _compare(one, two, progress)
 
 
@@ -148,27 +182,6 @@ def together(parts: Iterable[Comparison]) -> Comparison:
         parent=_sum([row.parent for row in rows]),
         child=_sum([row.child for row in rows]),
     )
-
-
-def verdict(relative_change: float | None, kl_ratio: float | None = None) -> Verdict:
-    """Judge by the KL ratio where it is known, which sees the inputs, else by the relative change.
-
-    mild: change below 0.2 or KL ratio below 0.1; strong: change above 0.4 or KL ratio above 0.2,
-    or nothing to compare with (a parent whose update is zero).
-    """
-    value, (low, high) = (relative_change, _CHANGE) if kl_ratio is None else (kl_ratio, _KL_RATIO)
-    if value is None or value > high:
-        return "strong"
-    return "mild" if value < low else "borderline"
-
-
-def _check_same_base(parent: AdapterConfig, child: AdapterConfig) -> None:
-    one, two = parent.base_model_name_or_path, child.base_model_name_or_path
-    if one and two and one != two:
-        raise LoraEvoError(
-            f"the parent was trained on {one}, the child on {two}; expected one base model (or, if "
-            "both names mean the same weights, equal base_model_name_or_path)"
-        )
 
 
 def _compare(parent: SlotSource, child: SlotSource, progress: Progress | None) -> Retention:
@@ -192,8 +205,8 @@ def _module(path: str, parent: Slot, child: Slot) -> Comparison:
         spectra=float(torch.linalg.vector_norm(one - two)),
         column_overlap=_overlap(before.columns, after.columns),
         row_overlap=_overlap(before.rows, after.rows),
-        parent=_condition(parent, before, gap.first),
-        child=_condition(child, after, gap.second),
+        parent=_condition(parent, before.values),
+        child=_condition(child, after.values),
     )
 
 
@@ -205,28 +218,25 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
     return min(1.0, float((first.T @ second).square().sum()) / least)
 
 
-def _condition(slot: Slot, held: Spaces, norm: float) -> Condition:
+def _condition(slot: Slot, values: torch.Tensor) -> Condition:
     return Condition(
-        norm=norm,
+        norm=float(torch.linalg.vector_norm(values)),
         norm_a=float(torch.linalg.matrix_norm(slot.A.detach().double())),
         norm_b=float(torch.linalg.matrix_norm(slot.B.detach().double())),
         rank=slot.rank,
-        effective_rank=effective_rank(held.values),
-        numerical_rank=len(held.values),
+        effective_rank=effective_rank(values),
+        numerical_rank=numerical_rank(values),
         dead=dead_pairs(slot),
     )
 
 
 def _sum(rows: list[Condition]) -> Condition:
-    return Condition(
-        norm=math.hypot(*(row.norm for row in rows)),
-        norm_a=math.hypot(*(row.norm_a for row in rows)),
-        norm_b=math.hypot(*(row.norm_b for row in rows)),
-        rank=sum(row.rank for row in rows),
-        effective_rank=math.fsum(row.effective_rank for row in rows),
-        numerical_rank=sum(row.numerical_rank for row in rows),
-        dead=sum(row.dead for row in rows),
-    )
+    columns = {name: [getattr(row, name) for row in rows] for name in vars(rows[0])}
+    whole: dict[str, Any] = {
+        name: math.hypot(*column) if name.startswith("norm") else sum(column)
+        for name, column in columns.items()
+    }
+    return Condition(**whole)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
