@@ -224,7 +224,6 @@ def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -
         ("is for one of", ("humaneval_plus,mbpp_plus", "--data", functions)),
         ("gsm8k is not asked for", ("mbpp_plus", "--data", f"gsm8k={functions}")),
         ("two files", ("mbpp_plus", "--data", functions, "--data", functions)),
-        ("and the benchmark livecodebench", ("mbpp_plus", "--dates", "2024-01-01:")),
         ("lacks the texts", ("livecodebench", "--data", functions)),
         ("is not one of", ("mbpp_plus", "--recipe", "azt")),
     ):

@@ -123,7 +123,6 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         ("204", r"m+n = 4+200 = 204"),
         (r"I e^{-\frac{t}{R C}}", "I e^{-t/RC}"),
         ("c e^{-2t}", "A e^{-2t}"),
-        ("2x", "f(t) = 2t"),
         (r"(0,9) \cup (9,36)", r"(0,36) \setminus \{9\}"),
         (r"(0,9) \cup (9,36)", r"0 < a < 36, a \neq 9"),
         (
@@ -135,7 +134,6 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         ("40_9", r"40 \text{ base } 9"),
         (r"5.4 \text{ cents}", r"\$0.054"),
         (r"90^\circ", r"\frac{\pi}{2}"),
-        ("160", r"2 \text{ hours and } 40 \text{ minutes}"),
         (r"15\mbox{ cm}^2", r"1500 \text{ mm}^2"),
         ("113", r"\textbf{(113) }"),
         ("1,2,3", "(x,y,z) = (1,2,3)"),
@@ -146,7 +144,6 @@ def test_what_lenient_graders_let_pass_is_wrong(gold: str, answer: str) -> None:
         (r"\text{June 20}", "June 20th"),
         (r"\text{Evelyn}", "Evelyn had the greatest speed"),
         (r"\text{(C)}", "(C) circle"),
-        (r"\log_{10} 2", r"\log 2"),
         ("MR=SRMC", r"\text{SRMC} = \text{MR}"),
         (r"\lfloor 7/2 \rfloor", "3"),
         ("10", r"\binom{5}{2}"),

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import socket
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from evals import EvalsError, sources
-from evals.official import FILES, OFFICIAL, remarks
+from evals import EvalsError
+from evals.official import OFFICIAL, remarks
 from evals.sources import evalplus_cache, load_source, read_file
 
 ROWS = [{"question": "1 + 1?", "answer": "#### 2"}, {"question": "2^70?", "answer": str(2**70)}]
@@ -89,11 +88,7 @@ def test_counts_are_compared_with_the_official_ones(tmp_path: Path) -> None:
     assert load_source("gsm8k", path).notes == (
         "2 rows, which is no official number: 1319 (GSM8K test)",
     )
-    assert remarks("olympiadbench", 675, "")[0].startswith("675 rows: the file of Qwen")
-    assert remarks("livecodebench", 880, "")[0] == "880 rows: release_v5, to January 2025"
-    assert "MBPP+ v0.1.0" in remarks("mbpp_plus", 399, "")[0]
-    known = next(iter(FILES))
-    assert remarks("humaneval_plus", 164, known)[0] == f"the file is {FILES[known]}"
+    assert remarks("livecodebench", 880) == "880 rows: release_v5, to January 2025"
 
 
 def test_unknown_benchmarks_and_releases_are_told(tmp_path: Path) -> None:
@@ -112,7 +107,6 @@ def test_every_benchmark_has_an_official_count_and_an_origin() -> None:
     for known in OFFICIAL.values():
         assert known.counts
         assert (known.hub is None) != (known.cache is None)
-    assert all(len(digest) == 64 for digest in FILES)
 
 
 @pytest.fixture
@@ -141,16 +135,14 @@ def test_evalplus_files_come_from_its_cache_or_its_variable(
 
 
 def test_without_evalplus_it_says_what_to_type(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(EvalsError, match=r"pip install 'populab-evals\[benchmarks\]', or give a"):
+    monkeypatch.setitem(sys.modules, "evalplus", None)
+    with pytest.raises(EvalsError, match=r"pip install 'populab-evals\[benchmarks\]'"):
         load_source("humaneval_plus")
 
 
 def test_evalplus_fetches_the_file_or_says_why_not(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-
     def offline() -> None:
         print("Downloading")
         raise OSError("Name or service not known\nmore")
@@ -177,19 +169,13 @@ class FakeDatasets(ModuleType):
     def __init__(self, answer: Any) -> None:
         super().__init__("datasets")
         self.answer = answer
-        self.config = SimpleNamespace(HF_HUB_OFFLINE=False)
         self.asked: list[tuple[Any, ...]] = []
-        bars = SimpleNamespace(is_progress_bar_enabled=lambda: True)
-        self.utils = SimpleNamespace(logging=bars)
 
     def disable_progress_bars(self) -> None:
         self.bars = False
 
-    def enable_progress_bars(self) -> None:
-        self.bars = True
-
     def load_dataset(self, path: str, config: str | None, split: str) -> Any:
-        self.asked.append((path, config, split, self.config.HF_HUB_OFFLINE))
+        self.asked.append((path, config, split))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -199,36 +185,20 @@ def test_hub_rows_are_plain_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"question_id": "1", "contest_date": datetime(2024, 8, 1), "tests": [{"n": 1}]}]
     fake = FakeDatasets(rows)
     put("datasets", fake, monkeypatch)
-    monkeypatch.setattr(sources, "_resolves", lambda: True)
     found = load_source("livecodebench", release="release_v6")
-    assert fake.asked == [("lighteval/code_generation_lite", "release_v6", "test", False)]
+    assert fake.asked == [("lighteval/code_generation_lite", "release_v6", "test")]
     assert found.rows[0]["contest_date"] == "2024-08-01T00:00:00"
     line = json.dumps(found.rows[0], sort_keys=True) + "\n"
     digest = hashlib.sha256(line.encode()).hexdigest()
     assert found.content_hash == f"sha256 of the rows: {digest}"
-    assert fake.bars
+    assert not fake.bars
 
 
-def test_an_unknown_host_means_cache_only_and_a_clear_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def unknown(*_: object) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    monkeypatch.setattr(sources, "getproxies", dict)
-    fake = FakeDatasets(ConnectionError("Couldn't reach"))
-    put("datasets", fake, monkeypatch)
-    with pytest.raises(EvalsError, match=r"not in the cache.*--data aime25.jsonl$"):
+def test_a_hub_that_gives_nothing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    put("datasets", FakeDatasets(ValueError("Couldn't reach it\ntry another")), monkeypatch)
+    with pytest.raises(EvalsError, match=r"Couldn't reach it; .*--data aime25.jsonl$") as caught:
         load_source("aime25")
-    assert fake.asked[0][-1] is True
-    assert fake.config.HF_HUB_OFFLINE is False
-    fake.answer = ROWS
-    assert load_source("aime25").rows == ROWS
-    monkeypatch.setattr(sources, "getproxies", lambda: {"https": "http://proxy:1"})
-    fake.answer = ValueError("BuilderConfig 'x' not found\ntry another")
-    with pytest.raises(EvalsError, match=r"BuilderConfig 'x' not found; give a file"):
-        load_source("aime25")
+    assert "\n" not in str(caught.value)
 
 
 def test_without_datasets_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import wraps
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -28,7 +28,7 @@ from evals.metrics import Comparison, Verdicts, compare
 from evals.official import OFFICIAL
 from evals.recipes import RECIPES
 from evals.records import verdict_lines
-from evals.results import FinishedRun, base_rate, read_runs, score, score_levels
+from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
 from evals.tables import align, build_table, result_table, to_dict, to_markdown, to_text
 from lora_evo import EngineStopped, LoraEvoError, write_text
 
@@ -102,19 +102,8 @@ _data = click.option(
     help="Data of a benchmark, instead of where it is published; for livecodebench also a release "
     "on the hub, release_v1 to release_v6. May repeat.",
 )
-_dates = click.option(
-    "--dates",
-    metavar="FROM:TO",
-    default=":",
-    help="Only contests of livecodebench between these dates (YYYY-MM-DD).",
-)
 _recipe = click.option(
     "--recipe", type=click.Choice(list(RECIPES)), help="How questions are asked; see `evals list`."
-)
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    help="Programs graded at a time; default: all cores.",
 )
 _allow_weak = click.option(
     "--allow-weak", is_flag=True, help="Grade even where the sandbox has no system-call filter."
@@ -187,7 +176,6 @@ def list_benchmarks(as_json: bool) -> int:
     help="What to ask; see `evals list`.",
 )
 @_data
-@_dates
 @_recipe
 @click.option("--n", type=click.IntRange(min=1), help="Samples of each task; default: 1.")
 @click.option(
@@ -200,7 +188,6 @@ def list_benchmarks(as_json: bool) -> int:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."
 )
-@_workers
 @click.option("--out", type=_PATH, required=True, help="Folder for samples and results.")
 @_allow_weak
 @_json
@@ -215,14 +202,12 @@ def run(
     max_rows: int,
     benchmarks: list[str],
     files: tuple[str, ...],
-    dates: str,
     recipe: str | None,
     n: int | None,
     temperature: float | None,
     max_tokens: int | None,
     limit: int | None,
     seed: int,
-    workers: int | None,
     out: Path,
     allow_weak: bool,
     as_json: bool,
@@ -232,7 +217,7 @@ def run(
         from lora_evo.model import require_vllm
 
         require_vllm()
-    found = _load(benchmarks, files, dates)
+    found = _load(benchmarks, files)
     for benchmark in found:
         chosen = choose_recipe(benchmark, recipe)
         chosen.template(benchmark.name)
@@ -273,7 +258,6 @@ def run(
                     limit=limit,
                     seed=seed,
                     out=out,
-                    workers=workers,
                     allow_weak=allow_weak,
                     progress=progress,
                 )
@@ -286,12 +270,15 @@ def run(
 @click.argument("samples", type=_PATH)
 @click.option("--out", type=_PATH, required=True, help="JSON Lines file for the verdicts.")
 @_data
-@_dates
 @_recipe
 @click.option(
     "--compat", is_flag=True, help="Repeat the known errors of evalplus 0.3.1 and LiveCodeBench."
 )
-@_workers
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Programs graded at a time; default: all cores.",
+)
 @_allow_weak
 @_json
 @clean_exit
@@ -300,7 +287,6 @@ def grade(
     samples: Path,
     out: Path,
     files: tuple[str, ...],
-    dates: str,
     recipe: str | None,
     compat: bool,
     workers: int | None,
@@ -313,7 +299,7 @@ def grade(
     """
     if len(benchmark) > 1:
         raise EvalsError(f"found benchmarks {', '.join(benchmark)}; expected one")
-    (found,) = _load(benchmark, files, dates)
+    (found,) = _load(benchmark, files)
     rows, notes = saved_samples(samples, found)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
@@ -423,25 +409,24 @@ def doctor(as_json: bool) -> int:
 
 def _described(name: str) -> dict[str, Any]:
     """tasks: the sizes that are official, smallest first. data: where it is, unless `--data`."""
-    recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
-    if name in DESCRIPTIONS:
-        known = OFFICIAL[name]
-        data, tasks = "hub" if known.hub else "evalplus", sorted(known.counts)
-    else:
-        entry = added_benchmarks()[name]
-        data, tasks = entry.dist.name if entry.dist else entry.module, []
-    description = DESCRIPTIONS.get(name, "")
-    found = {"name": name, "description": description, "tasks": tasks, "data": data}
-    return found | {"recipes": recipes}
+    known = OFFICIAL.get(name)
+    added = added_benchmarks().get(name)
+    return {
+        "name": name,
+        "description": DESCRIPTIONS.get(name, ""),
+        "tasks": sorted(known.counts) if known else [],
+        "data": ("hub" if known.hub else "evalplus") if known else added and added.module,
+        "recipes": [recipe.name for recipe in RECIPES.values() if name in recipe.templates],
+    }
 
 
-def _load(names: Sequence[str], specs: Sequence[str], dates: str) -> list[Benchmark]:
+def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
     """The benchmarks, and a line on the error stream about the data of each."""
     files: dict[str, str] = {}
     for spec in specs:
         name, equals, file = spec.partition("=")
-        if not equals or not name.replace("_", "").isalnum() or Path(spec).exists():
-            if len(names) != 1:
+        if not equals or name not in benchmark_names():
+            if len(names) > 1:
                 raise EvalsError(f"--data {spec} is for one of {', '.join(names)}; type NAME=FILE")
             name, file = names[0], spec
         if name not in names:
@@ -449,17 +434,11 @@ def _load(names: Sequence[str], specs: Sequence[str], dates: str) -> list[Benchm
         if name in files:
             raise EvalsError(f"--data names two files for {name}")
         files[name] = file
-    since, colon, until = dates.partition(":")
-    if not colon or (dates != ":" and "livecodebench" not in names):
-        raise EvalsError(f"--dates {dates}: expected FROM:TO, and the benchmark livecodebench")
     found = []
     for name in names:
-        data = Data(files.get(name))
-        if name == "livecodebench":
-            released = files.get(name) in OFFICIAL[name].releases
-            data = replace(data, since=since or None, until=until or None)
-            data = replace(data, file=None, release=files[name]) if released else data
-        benchmark = load_benchmark(name, data)
+        given = files.get(name)
+        release = name in OFFICIAL and given in OFFICIAL[name].releases
+        benchmark = load_benchmark(name, Data(release=given) if release else Data(given))
         found.append(benchmark)
         if benchmark.notes:
             notes = "; ".join(benchmark.notes)
@@ -517,7 +496,7 @@ def _members(
                 f"{row} on {benchmark} was found twice, last in {run.folder}; "
                 "name folders with one result each"
             )
-        own[benchmark] = run.by_question
+        own[benchmark] = by_question(run.verdicts)
         if run.result.partial:
             partial.add((row, benchmark))
     return rows, partial

@@ -29,8 +29,6 @@ Verdicts: TypeAlias = Mapping[str, Sequence[bool | None]]
 Floats: TypeAlias = NDArray[np.float64]
 
 DRAWS = 2000
-LEVEL = 0.95
-_ROWS = 256  # replicates drawn at a time, to bound the memory
 
 
 @dataclass(frozen=True)
@@ -125,21 +123,16 @@ def resample(scores: Floats, name: str, seed: int = 0, draws: int = DRAWS) -> Fl
     """
     problems = scores.shape[1]
     present = ~np.isnan(scores)
-    filled = np.where(present, scores, 0.0)
     generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    share = np.full(problems, 1.0 / problems)
-    blocks = []
-    for start in range(0, draws, _ROWS):
-        rows = min(_ROWS, draws - start)
-        weights = generator.multinomial(problems, share, size=rows).astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            blocks.append((weights @ filled.T) / (weights @ present.T))
-    return np.concatenate(blocks)
+    weights = generator.multinomial(problems, [1 / problems] * problems, draws).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means: Floats = (weights @ np.nan_to_num(scores).T) / (weights @ present.T)
+    return means
 
 
 def percentiles(replicates: Floats) -> tuple[float, float]:
     """Return the bounds of the middle 95 % of replicates [draws]; NaN is left out."""
-    low, high = np.nanquantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.nanquantile(replicates, [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -233,8 +226,8 @@ def average(columns: Sequence[Column]) -> Column | None:
     Benchmarks share no problems, so replicate i of the mean is the mean of their replicates i.
     None when no member is in all columns, or there is no column.
     """
-    everywhere = [set(column.members) for column in columns]
-    names = [n for n in (columns[0].members if columns else ()) if all(n in e for e in everywhere)]
+    some = columns[0].members if columns else ()
+    names = [name for name in some if all(name in column.members for column in columns)]
     if not names:
         return None
     taken = [(column, [column.members.index(name) for name in names]) for column in columns]

@@ -18,7 +18,7 @@ cuts answers that have headings.
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from evals.errors import EvalsError, did_you_mean, first_line
 
@@ -95,14 +95,7 @@ class Recipe:
 
 _EVALPLUS = "evalplus 0.3.1"
 _EVALPLUS_TOKENS = 768
-_STOP = (
-    "<|endoftext|>",
-    "<|endofmask|>",
-    "</s>",
-    "\nif __name__",
-    "\ndef main(",
-    "\nprint(",
-)
+_STOP = ("<|endoftext|>", "<|endofmask|>", "</s>", "\nif __name__", "\ndef main(", "\nprint(")
 _EVALPLUS_GRADING: dict[str, float | str] = {"min_time_s": 1.0, "time_factor": 4.0}
 
 _EVALPLUS_CHAT = Template(
@@ -153,20 +146,16 @@ EVALPLUS_COMPLETION = Recipe(
     grading=EVALPLUS.grading,
 )
 
-_WITH = (
+_STARTER = (
     "You will use the following starter code to write the solution to the problem and enclose "
-    "your code within delimiters."
+    "your code within delimiters.\n```python\n{starter_code}\n```\n\n"
 )
-_WITHOUT = (
+_NO_STARTER = (
     "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly "
     "test on the sample inputs). Enclose your code within delimiters as follows. Ensure that when "
     "the python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT."
+    "\n```python\n# YOUR CODE HERE\n```\n\n"
 )
-_STARTER_BLOCK = "\n```python\n{starter_code}\n```\n\n"
-_EMPTY_BLOCK = "\n```python\n# YOUR CODE HERE\n```\n\n"
-
-_LCB_STARTER = _WITH + _STARTER_BLOCK
-_LCB_NO_STARTER = _WITHOUT + _EMPTY_BLOCK
 
 _LCB_GENERIC = Template(
     text=(
@@ -182,8 +171,8 @@ _LCB_GENERIC = Template(
         "specification) and will generate a correct Python program that matches the "
         "specification and passes all tests."
     ),
-    starter=_LCB_STARTER,
-    no_starter=_LCB_NO_STARTER,
+    starter=_STARTER,
+    no_starter=_NO_STARTER,
 )
 
 _AZR = "Absolute-Zero-Reasoner a82124e"
@@ -206,8 +195,8 @@ _AZR_LIVECODEBENCH = Template(
     mode="completion",
     max_tokens=8096,
     source=_AZR,
-    starter=_LCB_STARTER,
-    no_starter=_LCB_NO_STARTER,
+    starter=_STARTER,
+    no_starter=_NO_STARTER,
 )
 
 
@@ -254,7 +243,7 @@ _CHAT_FUNCTION = replace(
     _EVALPLUS_CHAT, response_prefix="", stop=(), max_tokens=4096, source="evalplus 0.3.1, not begun"
 )
 _CHAT_MATH = Template(
-    text=("{question}\nPlease reason step by step, and put your final answer within \\boxed{}."),
+    text="{question}\nPlease reason step by step, and put your final answer within \\boxed{}.",
     mode="chat",
     max_tokens=4096,
     source="Qwen2.5-Math a45202b",
@@ -280,16 +269,6 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _HERE = "\x02the response goes on here\x03"
 
 
-class ChatTokenizer(Protocol):
-    """As much of a transformers tokenizer as prompts need."""
-
-    chat_template: object
-
-    def apply_chat_template(
-        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
-    ) -> str: ...
-
-
 def find_recipe(name: str) -> Recipe:
     """Raises EvalsError for a name that is not known."""
     if name not in RECIPES:
@@ -301,7 +280,7 @@ def render(
     recipe: Recipe,
     benchmark: str,
     fields: Mapping[str, str],
-    tokenizer: ChatTokenizer | None = None,
+    tokenizer: Any = None,
 ) -> str:
     """The prompt of one problem.
 
@@ -319,17 +298,18 @@ def render(
     if tokenizer is None or not tokenizer.chat_template:
         raise EvalsError(
             f"recipe {recipe.name!r} asks {benchmark} in chat mode, and the tokenizer has no chat "
-            f"template; choose a recipe in completion mode{_completing(benchmark)}"
+            "template; choose a recipe in completion mode: evalplus-completion for functions, azr "
+            "for the others"
         )
     return _chat(template, text, tokenizer)
 
 
-def _chat(template: Template, text: str, tokenizer: ChatTokenizer) -> str:
+def _chat(template: Template, text: str, tokenizer: Any) -> str:
     turns = [{"role": "system", "content": template.system}] if template.system else []
     turns.append({"role": "user", "content": text})
     prefix = template.response_prefix
     if prefix:
-        # As evalplus does it: the whole turn is written, and cut where the model goes on.
+        # As evalplus does it: write the whole turn, and cut it where the model goes on.
         turns.append({"role": "assistant", "content": f"{prefix}{_HERE}\n```\n"})
     try:
         whole = tokenizer.apply_chat_template(
@@ -341,7 +321,7 @@ def _chat(template: Template, text: str, tokenizer: ChatTokenizer) -> str:
         ) from None
     if prefix and _HERE not in whole:
         raise EvalsError("the tokenizer's chat template drops the begun answer; use recipe 'chat'")
-    return whole.split(_HERE)[0]
+    return str(whole).split(_HERE)[0]
 
 
 def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
@@ -360,15 +340,6 @@ def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
 
     has_starter = bool(fields.get("starter_code"))
     return _FIELD.sub(value, template.text)
-
-
-def _completing(benchmark: str) -> str:
-    names = [
-        recipe.name
-        for recipe in RECIPES.values()
-        if benchmark in recipe.templates and recipe.templates[benchmark].mode == "completion"
-    ]
-    return f": {', '.join(names)}" if names else ""
 
 
 def plain(benchmark: str, max_tokens: int) -> Recipe:

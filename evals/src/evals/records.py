@@ -17,10 +17,9 @@ _SAMPLE = {"sample": int, "truncated": bool, "tokens": int | None, "solution": s
 
 def sample_lines(samples: Iterable[Sample]) -> str:
     """Return the text of `samples.jsonl`."""
-    rows = (vars(sample) for sample in samples)
     return _lines(
-        row if row["solution"] is not None else {n: row[n] for n in row if n != "solution"}
-        for row in rows
+        {name: value for name, value in vars(s).items() if name != "solution" or value is not None}
+        for s in samples
     )
 
 

@@ -12,9 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evals.benchmark import Verdict
-from evals.errors import EvalsError
 from evals.metrics import problem_scores
-from evals.results import FinishedRun
+from evals.results import FinishedRun, by_question
 from lora_evo import write_text
 
 MOST_BYTES = 4_000_000
@@ -28,19 +27,12 @@ _NAMES = alt.Axis(labelLimit=160, domain=False, ticks=False)
 
 
 def write_page(runs: Sequence[FinishedRun], page: Path) -> None:
-    """Write the page. Raises EvalsError where that is not possible; an old page then stays."""
-    try:
-        write_text(page, page_text(runs))
-    except OSError as error:
-        raise EvalsError(f"cannot write {page}: {error.strerror or error}") from error
+    """Write the page; where that is not possible, an old page stays."""
+    write_text(page, page_text(runs))
 
 
 def page_text(runs: Sequence[FinishedRun]) -> str:
-    """Return the page of these runs, one file that works offline; equal runs give equal bytes.
-
-    Every text is escaped, the charts are data in a script element that cannot be closed from
-    inside, and the policy of the page admits no connection.
-    """
+    """Return the page of these runs, one file that works offline; equal runs give equal bytes."""
     groups: dict[str, list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault(run.result.benchmark, []).append(run)
@@ -111,7 +103,7 @@ def questions_solved(runs: Sequence[FinishedRun]) -> alt.Chart:
     rows = [
         {"adapter": name, "from": at, "to": at + 0.9, "question": question, "solved": rate}
         for name, run in zip(_adapters(runs), runs, strict=True)
-        for rates in [problem_scores(run.by_question)]
+        for rates in [problem_scores(by_question(run.verdicts))]
         for at, question in enumerate(ids)
         for rate in [rates.get(question)]
     ]

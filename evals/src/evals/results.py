@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evals.benchmark import Sample, Verdict
+from evals.benchmark import PASS, Sample, Verdict
 from evals.errors import EvalsError
 from evals.metrics import Verdicts, estimate
 from evals.records import read_prompts, read_samples, read_verdicts
@@ -56,15 +56,6 @@ class Result:
         """Return the object of `result.json`."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, row: Any) -> "Result":
-        """Read the object of a `result.json`. Raises EvalsError when it is not one."""
-        try:
-            levels = {int(level): _score(found) for level, found in row["levels"].items()}
-            return cls(**row | {"overall": _score(row["overall"]), "levels": levels})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise EvalsError(f"it is not a result of `evals run` ({error!r})") from error
-
 
 @dataclass(frozen=True)
 class FinishedRun:
@@ -75,11 +66,6 @@ class FinishedRun:
     samples: Mapping[tuple[str, int], Sample]
     verdicts: tuple[Verdict, ...]
     prompts: Mapping[str, str]
-
-    @property
-    def by_question(self) -> Verdicts:
-        """Verdicts on the samples of every question."""
-        return by_question(self.verdicts)
 
 
 def read_runs(folders: Iterable[Path]) -> list[FinishedRun]:
@@ -103,9 +89,13 @@ def read_runs(folders: Iterable[Path]) -> list[FinishedRun]:
 def read_result(path: Path) -> Result:
     """Read a `result.json`. Raises EvalsError, naming the file, when it is not one."""
     try:
-        return Result.from_dict(json.loads(path.read_bytes()))
-    except (ValueError, RecursionError) as error:
-        raise EvalsError(f"{path} is damaged: {error}") from error
+        row = json.loads(path.read_bytes())
+        levels = {int(level): _score(found) for level, found in row["levels"].items()}
+        return Result(**row | {"overall": _score(row["overall"]), "levels": levels})
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise EvalsError(
+            f"{path} is damaged, or not a result of `evals run` ({error!r})"
+        ) from error
 
 
 def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
@@ -119,8 +109,8 @@ def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
         solved=sum(1 for item in graded if item.correct),
         rate=found.value if found else None,
         interval=(found.low, found.high) if found else None,
-        ill_formed=_share(sum(not item.well_formed for item in verdicts), samples),
-        truncated=_share(sum(item.truncated for item in verdicts), samples),
+        ill_formed=sum(not item.well_formed for item in verdicts) / max(1, samples),
+        truncated=sum(item.truncated for item in verdicts) / max(1, samples),
         ungraded=samples - len(graded),
     )
 
@@ -134,7 +124,7 @@ def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score
 def base_rate(verdicts: Sequence[Verdict]) -> float | None:
     """Return the share of samples that pass the base tests; None where there are no such tests."""
     found = [item.details["base"] for item in verdicts if item.details.get("base") is not None]
-    return _share(found.count("pass"), len(found)) if found else None
+    return found.count(PASS) / len(found) if found else None
 
 
 def by_question(verdicts: Iterable[Verdict]) -> Verdicts:
@@ -156,10 +146,6 @@ def _read_run(folder: Path) -> FinishedRun:
         )
     result = read_result(folder / RESULT_FILE)
     return FinishedRun(folder, result, samples, verdicts, read_prompts(folder / "prompts.jsonl"))
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
 
 
 def _score(row: Any) -> Score:

@@ -34,8 +34,8 @@ class RunFolder:
         except (EvalsError, OSError):
             return None
         graded = result.overall.samples == self._kept == len(self.samples)
-        same = graded and result.versions == versions
-        return result if same and not result.overall.ungraded else None
+        whole = graded and not result.overall.ungraded
+        return result if whole and result.versions == versions else None
 
     def add(self, samples: Sequence[Sample]) -> None:
         """Append samples and sync them. When the disk fails, the file stays as it was."""

@@ -3,22 +3,17 @@
 import contextlib
 import gzip
 import hashlib
-import importlib.util
 import io
 import json
 import os
-import socket
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from evals.errors import EvalsError, first_line, optional
 from evals.official import HubAddress, official, remarks
@@ -78,9 +73,7 @@ def read_file(path: Path, benchmark: str) -> Source:
     if not rows:
         raise EvalsError(f"{path} holds no rows")
     digest = hashlib.sha256(data).hexdigest()
-    return Source(
-        rows, f"sha256 of the file: {digest}", tuple(remarks(benchmark, len(rows), digest))
-    )
+    return Source(rows, f"sha256 of the file: {digest}", (remarks(benchmark, len(rows)),))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -102,26 +95,29 @@ def parse_rows(data: bytes, place: str) -> list[Row]:
     text = _text(data, place)
     if not text.strip():
         raise EvalsError(f"{place} is empty; expected JSON Lines or a JSON array")
-    if text.lstrip().startswith("["):
-        rows = _parse(text, place)
-        for number, row in enumerate(rows, start=1):
-            if not isinstance(row, dict):
-                raise EvalsError(f"{place}, item {number}: found {kind(row)}, expected an object")
-        return list(rows)
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     try:
-        return [parse_object(line, f"{place}, line {number}") for number, line in lines]
-    except EvalsError:
-        with contextlib.suppress(ValueError, RecursionError):
-            whole = json.loads(text)  # one object over several lines
-            if isinstance(whole, dict):
-                return [whole]
-        raise
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if isinstance(whole, list):
+        return [_object(row, f"{place}, item {number}") for number, row in enumerate(whole, 1)]
+    if isinstance(whole, dict):
+        return [whole]
+    lines = enumerate(text.split("\n"), 1)
+    return [parse_object(line, f"{place}, line {n}") for n, line in lines if line.strip()]
 
 
 def parse_object(line: bytes | str, place: str) -> Row:
     """Return the object of one line. place: what errors call it. Raises EvalsError."""
-    row = _parse(line, place)
+    try:
+        return _object(json.loads(line), place)
+    except EvalsError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise EvalsError(f"{place}: not JSON ({first_line(error)})") from None
+
+
+def _object(row: Any, place: str) -> Row:
     if not isinstance(row, dict):
         raise EvalsError(f"{place}: found {kind(row)}, expected an object")
     return row
@@ -142,13 +138,6 @@ def _text(data: bytes, place: str) -> str:
         raise EvalsError(
             f"{place}: neither JSON nor gzip nor parquet (byte {error.start} is not UTF-8)"
         ) from None
-
-
-def _parse(text: bytes | str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise EvalsError(f"{place}: not JSON ({first_line(error)})") from None
 
 
 def _parquet(path: Path) -> list[Row]:
@@ -196,11 +185,6 @@ def evalplus_cache() -> Path:
 
 def _download(benchmark: str, path: Path) -> None:
     hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
-    if importlib.util.find_spec("evalplus") is None:
-        raise EvalsError(
-            f"{benchmark}: there is no {path}, and evalplus, which would fetch it, is not "
-            f"installed; type: pip install 'populab-evals[benchmarks]', or {hint}"
-        )
     data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar of its own
@@ -217,61 +201,17 @@ def _download(benchmark: str, path: Path) -> None:
 def _read_hub(address: HubAddress, benchmark: str) -> Source:
     """Download rows, or take them from the cache of `datasets`."""
     datasets = optional("datasets", f"to get {benchmark} from the hub (or give a file: --data)")
-    offline = not _resolves()
-    hint = f"give a file instead: --data {benchmark}.jsonl"
+    datasets.disable_progress_bars()  # they would mix with our own
     try:
-        with _without_retries(datasets) if offline else _quiet(datasets):
-            table = datasets.load_dataset(address.path, address.config, split=address.split)
-            rows: list[Row] = [_plain(dict(row)) for row in table]
+        table = datasets.load_dataset(address.path, address.config, split=address.split)
+        rows: list[Row] = [_plain(dict(row)) for row in table]
     except Exception as error:  # datasets lets errors of many libraries through
-        if offline or isinstance(error, ConnectionError):
-            raise EvalsError(
-                f"{benchmark}: {address} is not in the cache, and the hub cannot be reached from "
-                f"here; {hint}"
-            ) from None
         raise EvalsError(
-            f"{benchmark}: cannot get {address} from the hub: {first_line(error)}; {hint}"
+            f"{benchmark}: cannot get {address} from the hub or its cache: {first_line(error)}; "
+            f"give a file instead: --data {benchmark}.jsonl"
         ) from None
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
-    notes = remarks(benchmark, len(rows), "")
-    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", tuple(notes))
-
-
-def _resolves() -> bool:
-    """Whether the hub's name is known here; with a proxy only the proxy could tell."""
-    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    if getproxies().get(address.scheme):
-        return True
-    try:
-        socket.getaddrinfo(address.hostname, address.port or 443)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-@contextmanager
-def _quiet(datasets: Any) -> Iterator[None]:
-    """Without progress bars, which would mix with our own."""
-    shown = datasets.utils.logging.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
-
-
-@contextmanager
-def _without_retries(datasets: Any) -> Iterator[None]:
-    """Look into the cache only: five retries of a name that is not known take half a minute."""
-    from huggingface_hub import constants
-
-    kept = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        with _quiet(datasets):
-            yield
-    finally:
-        datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = kept
+    note = remarks(benchmark, len(rows))
+    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", (note,))

@@ -38,28 +38,14 @@ def read_results(*folders: str | os.PathLike[str]) -> Results:
 
 
 def columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> Columns:
-    """Return the columns of a table.
+    """Return the columns of a table, None where a row has nothing.
 
-    A mapping in a row becomes columns of its own, `outer/inner`, all None in rows that have nothing
-    there; a tuple becomes a list. names: columns that come first, and exist without a row too.
-    Where a row has nothing, there is None. Numbers of a column are all whole or all floats, since
-    polars wants one type.
+    names: columns that come first, and exist without a row too. Numbers of a column are all whole
+    or all floats, since polars wants one type.
     """
-    plain = [dict(flattened(row)) for row in rows]
+    plain = list(rows)
     order = dict.fromkeys((*names, *(name for row in plain for name in row)))
-    outer = {name[:end] for name in order for end, mark in enumerate(name) if mark == "/"}
-    return {
-        name: _one_type([row.get(name) for row in plain]) for name in order if name not in outer
-    }
-
-
-def flattened(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value that is no mapping, as `outer/inner`; a tuple as a list."""
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{above}{name}/")
-        else:
-            yield f"{above}{name}", list(value) if isinstance(value, tuple) else value
+    return {name: _one_type([row.get(name) for row in plain]) for name in order}
 
 
 def _one_type(values: list[Any]) -> list[Any]:
@@ -87,10 +73,12 @@ def _result(run: FinishedRun) -> dict[str, Any]:
 def _verdicts(run: FinishedRun) -> Iterator[dict[str, Any]]:
     for verdict in run.verdicts:
         sample = run.samples[verdict.id, verdict.sample]
+        own = {name: value for name, value in vars(verdict).items() if name != "details"}
         yield {
             "adapter": run.result.adapter,
             "benchmark": run.result.benchmark,
-            **vars(verdict),
+            **own,
+            **{f"details/{name}": value for name, value in verdict.details.items()},
             "tokens": sample.tokens,
             "response": sample.response,
             "prompt": run.prompts.get(verdict.id),

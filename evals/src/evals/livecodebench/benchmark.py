@@ -33,7 +33,7 @@ def load(data: Data) -> Benchmark:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         problems = read_problems(path)
         found = f"sha256 of the file: {digest}"
-        notes = remarks(NAME, len(problems), digest)
+        notes: tuple[str, ...] = (remarks(NAME, len(problems)),)
     else:
         source = load_source(NAME, path, data.release)
         problems, found, notes = read_problems(source.rows), source.content_hash, source.notes
@@ -46,10 +46,7 @@ def load(data: Data) -> Benchmark:
         found += f"; {dates}"
     wrong = sum(1 for problem in chosen if erratum(problem))
     if wrong:
-        notes = (
-            *notes,
-            f"{wrong} problems have known faults in their tests, and count",
-        )
+        notes = (*notes, f"{wrong} problems have known faults in their tests, and count")
     return Benchmark(NAME, DESCRIPTION, _questions(chosen), grade, CHAT, found, notes)
 
 

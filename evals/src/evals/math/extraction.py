@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
+from evals.math.notation import closing
+
 TAIL = 20_000
 """Characters at the end of a response in which phrases are looked for."""
 MAX_BOX = 20_000
@@ -36,11 +38,7 @@ _PHRASE = re.compile(
     r"|答案\s*[是为:：]\s*|^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])|^\s*A\s*:\s*",
     re.IGNORECASE | re.MULTILINE,
 )
-_NO_VALUE = re.compile(
-    r"(?:indeed |not |also |now |thus )*(?:correct|incorrect|right|wrong|valid|reasonable|clear"
-    r"|verified|found|consistent|confirmed|unique|obtained|given|as follows)\b",
-    re.IGNORECASE,
-)
+_NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verified|consistent)\b")
 """What follows "the answer is" without being it."""
 MATH = re.compile(
     r"\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\]|\\\((.{1,4000}?)\\\)"
@@ -145,16 +143,8 @@ def _content(body: str, start: int) -> str | None:
     begin = match.end()
     if body[begin : begin + 1] != "{":
         return body[begin : begin + 1].strip("$\\") if match[0].endswith(" ") else None
-    depth, place = 0, begin
-    while place < min(len(body), begin + MAX_BOX):
-        if body[place] == "\\":
-            place += 1
-        else:
-            depth += (body[place] == "{") - (body[place] == "}")
-            if depth == 0:
-                return body[begin + 1 : place]
-        place += 1
-    return None
+    end = closing(body, begin, MAX_BOX)
+    return None if end is None else body[begin + 1 : end - 1]
 
 
 def _hashes(tail: str) -> Extraction | None:
@@ -193,13 +183,11 @@ def _value_of(rest: str) -> str:
 
 
 def _line(tail: str, length: int) -> Extraction | None:
-    """A response that is nothing but its answer: one line, with at most a few words."""
+    """A response that is nothing but its answer: one line, with at most a few words after it."""
     text = re.sub(r"^(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", "", tail.strip().strip("*"))
     value = re.search(r"[\d$]|\\\(", text)
     if length > MAX_LINE or "\n" in text or len(_WORD.findall(text)) > 3 or "**" in text:
         return None
     if value and _WORD.search(text, 0, value.start()):
-        return None
-    if re.search(r"[.!?]\$?\s+[A-Z][a-z]|(?<=\s)(?:is|are|so|has|was)\s", text):
         return None
     return Extraction(trim(text), "whole text")

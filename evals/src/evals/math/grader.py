@@ -46,7 +46,6 @@ _THOUSANDS = re.compile(r"(?<![\d.,/])\d{1,3}(?:(?:,\s?|\\,|\\ |~| )\d{3})+(?![\
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*)(?![^$]*\$)")
 _DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
-_APPLIED = re.compile(r".+\(\\?([A-Za-z]+)\)")
 
 
 @dataclass(frozen=True)
@@ -125,12 +124,7 @@ class _Comparison:
         return False, self.rule
 
     def same(self, gold: Form, answer: Form) -> bool:
-        if isinstance(answer, Several):
-            if isinstance(gold, Ordered):
-                answer = _point(answer) or answer
-            elif isinstance(gold, Quantity):
-                answer = _total(answer, gold.unit or self.gold.unit) or answer
-        elif isinstance(answer, Relation) and not isinstance(gold, Relation | Several):
+        if isinstance(gold, Ordered) and isinstance(answer, Several | Relation):
             answer = _point(answer) or answer
         if any(isinstance(f, Several) or len(self.variants(f)) > 1 for f in (gold, answer)):
             return self.same_values(gold, answer)
@@ -194,16 +188,12 @@ class _Comparison:
             assert isinstance(answer, Relation)
             if isinstance(gold, Words):
                 return gold in answer.sides
-            if isinstance(gold, Quantity):
-                answer = _with_argument(answer, variables(gold.tree))
             return any(self.same(gold, side) for side in self.said(answer))
         self.rule = "equation"
         value = _named_value(gold)
         if not isinstance(answer, Relation):
             return value is not None and any(gold.names) and self.same(value, answer)
-        if found := _APPLIED.fullmatch(gold.names[0]):
-            answer = _with_argument(answer, {found[1]})
-        if self.equivalent(gold, answer):
+        if self.proportional(gold, answer):
             return True
         named = gold.names[0] and any(name[:1] == gold.names[0][0] for name in answer.names[:-1])
         if value is not None and named:
@@ -245,18 +235,11 @@ class _Comparison:
             return True
         return abs(one - other) <= 0.02 * abs(one)
 
-    def equivalent(self, gold: Relation, answer: Relation) -> bool:
-        """Whether two equations are multiples of each other, or linear in one variable with the
-        same solution for it."""
+    def proportional(self, gold: Relation, answer: Relation) -> bool:
+        """Whether two equations are multiples of each other."""
         one, other = _difference(gold), _difference(answer)
         if one is None or other is None:
             return False
-        names = sorted(variables(one) & variables(other))
-        return self.proportional(one, other) or any(
-            self.solves(one, other, name) and self.solves(other, one, name) for name in names
-        )
-
-    def proportional(self, one: Tree, other: Tree) -> bool:
         ratios: list[Value] = []
         for point in points(variables(one) | variables(other), whole=False):
             try:
@@ -265,31 +248,6 @@ class _Comparison:
             except (Undefined, ZeroDivisionError, OverflowError):
                 continue
         return len(ratios) > 1 and all(ratio and close(ratio, ratios[0]) for ratio in ratios)
-
-    def solves(self, one: Tree, other: Tree, name: str) -> bool:
-        """Whether the solution of `one`, linear in a variable, solves `other`, and what is near
-        does not."""
-        seen = 0
-        value = self.evaluator.value
-        for point in points(variables(one) | variables(other), whole=False):
-            try:
-                low, middle, high = (
-                    complex(value(one, {**point, name: Fraction(k)})) for k in range(3)
-                )
-                slope = middle - low
-                if abs(high - middle - slope) > 1e-9 * abs(slope) or not slope or not low:
-                    return False
-                root = -low / slope
-                there, beside = (
-                    abs(complex(value(other, {**point, name: at})))
-                    for at in (root, root * 1.37 + 1 / 7)
-                )
-            except (Undefined, OverflowError):
-                continue
-            if there > 1e-9 * beside or not beside:
-                return False
-            seen += 1
-        return seen >= 2
 
     def same_quantity(self, gold: Quantity, answer: Quantity) -> bool:
         asked, given = gold.unit or self.gold.unit, answer.unit
@@ -313,15 +271,11 @@ class _Comparison:
         return False
 
     def same_tree(self, gold: Tree, answer: Tree) -> bool:
-        """Equal as they are, with other constants, or with a bare logarithm as one to base ten."""
+        """Equal as they are, or with other constants."""
         equal = self.evaluator.equal
         if gold == answer or equal(gold, answer):
             return True
-        if any(equal(gold, other) for other in _respelled(gold, answer)):
-            return True
-        if has(gold, "log") != has(answer, "log"):
-            return bool(equal(_common_log(gold), _common_log(answer)))
-        return False
+        return any(equal(gold, other) for other in _respelled(gold, answer))
 
     def rounds_to_gold(self, answer: Tree) -> bool:
         """Whether a written decimal has more digits than a gold of several, and rounds to it."""
@@ -373,40 +327,11 @@ def _point(form: Several | Relation) -> Ordered | None:
     return Ordered("(", ")", tuple(item.sides[1] for item in items))
 
 
-def _total(several: Several, wanted: str) -> Quantity | None:
-    """The amount that 2 hours and 40 minutes are together."""
-    parts = [item for item in several.items if isinstance(item, Quantity)]
-    if len(several.items) != 2 or len(parts) != 2 or not units_differ(parts[0].unit, parts[1].unit):
-        return None
-    wanted = wanted or parts[1].unit
-    trees = [converted(part.tree, part.unit, wanted) for part in parts]
-    return Quantity(("add", *trees), wanted) if all(trees) else None
-
-
-def _with_argument(relation: Relation, asked: set[str] | frozenset[str]) -> Relation:
-    """f(t) = 2t with the letter of the gold f(x) = 2x or 2x."""
-    found = _APPLIED.fullmatch(relation.names[0])
-    last = relation.sides[-1]
-    if not found or found[1] in asked or not isinstance(last, Quantity):
-        return relation
-    new = set(asked) - variables(last.tree)
-    if len(new) != 1:
-        return relation
-    value = replace(last, tree=renamed(last.tree, {found[1]: new.pop()}))
-    return replace(relation, sides=(*relation.sides[:-1], value))
-
-
 def _difference(relation: Relation) -> Tree | None:
     trees = [side.tree for side in relation.sides if isinstance(side, Quantity)]
     if relation.signs != ("=",) or len(trees) != 2:
         return None
     return ("add", trees[0], ("negate", trees[1]))
-
-
-def _common_log(tree: Tree) -> Tree:
-    """The tree with bare logarithms to base ten."""
-    head = "log10" if tree[0] == "log" else tree[0]
-    return (head, *(_common_log(part) if isinstance(part, tuple) else part for part in tree[1:]))
 
 
 def _respelled(gold: Tree, answer: Tree) -> Iterator[Tree]:

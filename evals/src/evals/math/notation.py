@@ -100,6 +100,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[A-Za-z]+)|(?P<sign>\*\*|<=|>=|!=|=<|==|=>|\S)",
     re.DOTALL,
 )
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SAME = {"**": "^", "=<": "<=", "==": "=", "\\|": "|"}
 _LETTERS = re.compile(
     "arcsin|arccos|arctan|asin|acos|atan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|exp|ln|log|sqrt|pi"
@@ -226,10 +227,15 @@ def _group(text: str, place: int) -> tuple[str, int]:
         place += 1
     if text[place : place + 1] != "{":
         return text[place : place + 1], place + 1
-    depth, start = 0, place
-    while place < len(text):
-        depth += (text[place] == "{") - (text[place] == "}")
-        place += 1 + (text[place] == "\\")
+    end = closing(text, place, len(text)) or len(text) + 1
+    return text[place + 1 : end - 1], end
+
+
+def closing(text: str, place: int, most: int) -> int | None:
+    """The place after the brace that closes the one at `place`, within `most` characters."""
+    depth = 0
+    for mark in _BRACE.finditer(text, place, min(place + most, len(text))):
+        depth += (mark[0] == "{") - (mark[0] == "}")
         if depth == 0:
-            break
-    return text[start + 1 : place - 1], place
+            return mark.end()
+    return None

@@ -34,9 +34,7 @@ class Undefined(ValueError):
 
 _CONSTANTS: dict[str, Value] = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
 _FUNCTIONS: dict[str, Callable[[complex], complex]] = {
-    **{
-        name: getattr(cmath, name) for name in str.split("sin cos tan sinh cosh tanh exp log log10")
-    },
+    **{name: getattr(cmath, name) for name in str.split("sin cos tan sinh cosh tanh exp log")},
     **{f"arc{name}": getattr(cmath, f"a{name}") for name in ("sin", "cos", "tan")},
     "ln": cmath.log,
     "cot": lambda x: 1 / cmath.tan(x),
