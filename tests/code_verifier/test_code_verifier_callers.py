@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import os
 import pickle
 import subprocess
 import sys
@@ -32,19 +31,6 @@ def runs(script: str, folder: Path, *options: str) -> None:
     command = [sys.executable, *options, str(path)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout.split()[-1:]) == (0, ["done"]), done.stdout + done.stderr
-
-
-def children() -> set[str]:
-    """Processes whose parent is this one."""
-    found = set()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if fields[1] == str(os.getpid()):
-            found.add(name)
-    return found
 
 
 @pytest.fixture
@@ -324,12 +310,3 @@ print(*sandbox.pids(), "done", flush=True)
 {how}
 """
     runs(script, tmp_path, "-Werror", "-Xdev")
-
-
-def test_closing_leaves_no_child(sandbox: Sandbox) -> None:
-    before = children()
-    with Sandbox(workers=2) as other:
-        assert other.check(IDENTITY, "1").ok
-        assert children() > before
-    assert children() == before
-    other.close()

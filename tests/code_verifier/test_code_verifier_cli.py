@@ -114,7 +114,7 @@ def test_a_step_that_is_no_number_draws_no_trend(tmp_path: Path, step: object) -
 
 
 def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
     result = call("metrics", rows, "--out", out, "--html", tmp_path / "page")
     assert (result.exit_code, out.exists()) == (2, False)

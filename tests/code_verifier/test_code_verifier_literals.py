@@ -213,18 +213,6 @@ def test_tidy_arguments_keep_the_order_and_drop_comments() -> None:
     assert tidy_arguments("{'b':1,'a':2},\n {8,0} # seven") == "{'b': 1, 'a': 2}, {8, 0}"
 
 
-def test_comparison_by_type_by_python_and_within_tolerance() -> None:
-    assert not Comparison().same(1, True)
-    assert not Comparison().same([1], [1.0])
-    assert Comparison(types=False).same([1], [1.0])
-    assert Comparison().same({1: "a", 2: "b"}, {2: "b", 1: "a"})
-    near = Comparison(tolerance=1e-9)
-    assert near.same({"a": [0.1 + 0.2]}, {"a": [0.3]})
-    assert not near.same([1], [1.0])
-    assert not near.same((1.0,), [1.0])
-    assert Comparison(types=False, tolerance=1e-9).same(1, 1.0)
-
-
 def test_no_method_of_a_class_or_metaclass_is_called() -> None:
     class Liar(type):
         __name__ = property(lambda cls: 1 / 0)  # type: ignore[assignment]
@@ -282,18 +270,34 @@ def test_comparison_never_raises() -> None:
             assert not comparison.same("1", 1)
 
 
-def test_comparison_of_keys_members_and_signs() -> None:
-    exact, near, loose = Comparison(), Comparison(tolerance=1e-6), Comparison(False, 1e-6)
-    assert not exact.same({1: "a"}, {True: "a"})
-    assert not near.same({1: "a"}, {1.0: "a"})
-    assert loose.same({1: 0.5}, {1.0: 0.5 + 1e-9})
-    assert near.same({0.1 + 0.2, "a"}, {"a", 0.3})
-    assert not exact.same({0.1 + 0.2}, {0.3})
-    assert not exact.same(0.0, -0.0)
-    assert not exact.same({0.0}, {-0.0})
-    assert near.same(0.0, -0.0)
-    assert Comparison(types=False).same(0.0, -0.0)
-    assert not near.same(2, 2.0)
+EXACT, NEAR = Comparison(), Comparison(tolerance=1e-6)
+PYTHON, LOOSE = Comparison(types=False), Comparison(types=False, tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (1, True, [PYTHON, LOOSE]),
+        ([1], [1.0], [PYTHON, LOOSE]),
+        ((1.0,), [1.0], []),
+        ({1: "a", 2: "b"}, {2: "b", 1: "a"}, [EXACT, NEAR, PYTHON, LOOSE]),
+        ({"a": [0.1 + 0.2]}, {"a": [0.3]}, [NEAR, LOOSE]),
+        ({1: "a"}, {True: "a"}, [PYTHON, LOOSE]),
+        ({1: 0.5}, {1.0: 0.5 + 1e-9}, [LOOSE]),
+        ({0.1 + 0.2, "a"}, {"a", 0.3}, [NEAR, LOOSE]),
+        (0.0, -0.0, [NEAR, PYTHON, LOOSE]),
+        ({0.0}, {-0.0}, [NEAR, PYTHON, LOOSE]),
+        (1 + 1e-9j, 1 + 0j, [NEAR, LOOSE]),
+        (1, 2, []),
+    ],
+)
+def test_comparison_by_type_by_python_and_within_tolerance(
+    left: object, right: object, same: list[Comparison]
+) -> None:
+    found = [how for how in (EXACT, NEAR, PYTHON, LOOSE) if how.same(left, right)]
+    assert found == same
+
+
+def test_a_tolerance_is_for_floats_alone() -> None:
     assert not Comparison(tolerance=2.0).same(1, 2)
     assert not Comparison(tolerance=2.0).same(True, False)
-    assert near.same(1 + 1e-9j, 1 + 0j)

@@ -43,7 +43,6 @@ def test_a_row_needs_only_what_an_answer_is_judged_by() -> None:
     ("row", "message"),
     [
         ({}, "field 'kind' is missing; found nothing"),
-        (PAIR | {"kind": 3}, "field 'kind' is of type int; expected a text"),
         (PAIR | {"kind": "x"}, "unknown kind 'x'; expected one of code_o, code_i, code_f"),
         (
             {"kind": "code_o", "output": "9"},
@@ -54,15 +53,9 @@ def test_a_row_needs_only_what_an_answer_is_judged_by() -> None:
             "field 'input' is missing; found 'kind', 'program', 'input', 'output'",
         ),
         (PAIR | {"output": 9}, "field 'output' is of type int; expected a text"),
-        (PAIR | {"program": ["a"]}, "field 'program' is of type list; expected a text"),
-        (PAIR | {"id": []}, "field 'id' is []; expected a text or a number"),
         (
             EXAMPLES | {"program": SQUARE, "inputs": ["1", 2]},
             "field 'inputs' has a int as item 2; expected texts",
-        ),
-        (
-            EXAMPLES | {"program": SQUARE, "inputs": "1"},
-            "field 'inputs' is of type str; expected a list of texts",
         ),
         (
             EXAMPLES | {"program": SQUARE, "visible": 1.0},

@@ -1,13 +1,11 @@
 """A fault of the sandbox while grading is no grade: the status says so, all the way out."""
 
-import asyncio
 import json
 import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,21 +16,17 @@ from code_verifier import (
     Grade,
     Limits,
     Sandbox,
-    SandboxUnavailable,
     Status,
     Task,
     Verdict,
-    grade,
 )
 from code_verifier.cli import main
 from code_verifier.grading import grade_answer
 from code_verifier.processes import EXAMINER, Pool, ProcessLost
-from code_verifier.rewards import trl_reward, verifiers_reward
 
 SQUARE = "def f(x):\n    return x * x"
 SPIN_ON_TWO = "def f(x):\n    while x == 2: pass\n    return x"
 EXAMPLES = Task("code_f", "", inputs=("1", "2", "3"), outputs=("1", "2", "3"), visible=1)
-FAULT = Grade(0.0, "sandbox_error: the fork server was lost: killed", status="sandbox_error")
 
 
 def runs_a_program(servers: list[int]) -> bool:
@@ -109,17 +103,6 @@ def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
 
 
 @pytest.mark.usefixtures("broken")
-def test_grades_come_through_every_door(sandbox: Sandbox) -> None:
-    lost, found = Task("code_i", SQUARE, output="9"), Task("code_o", "", output="9")
-    text = "def f(x, seven=7):\n    return x"
-    pairs = [(lost, "3"), (EXAMPLES, text), (found, "9"), (EXAMPLES, text)]
-    grades = list(sandbox.grade_many(pairs))
-    assert [g.status for g in grades] == ["ok", "sandbox_error", "ok", "sandbox_error"]
-    assert grades[1] == grade(EXAMPLES, text, sandbox) == FAULT
-    assert asyncio.run(sandbox.agrade(EXAMPLES, text)) == FAULT
-
-
-@pytest.mark.usefixtures("broken")
 def test_the_command_counts_what_it_could_not_grade(tmp_path: Path) -> None:
     hidden = {"kind": "code_f", "inputs": ["1"], "outputs": ["1"]}
     rows = [
@@ -141,20 +124,3 @@ def test_the_command_counts_what_it_could_not_grade(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 1
     assert "1 of 3 rows could not be graded" in result.stderr
-
-
-@pytest.mark.usefixtures("broken")
-def test_a_fault_is_no_reward(sandbox: Sandbox) -> None:
-    row = {"kind": "code_f", "inputs": ["1"], "outputs": ["1"]}
-    texts = [f"```\ndef f(x, {name}=7):\n    return x\n```" for name in ("seven", "eight")]
-    columns = {name: [value] * 2 for name, value in row.items()}
-    rewards = trl_reward(sandbox, partial_credit=True)(["p"] * 2, texts, **columns)
-    assert rewards == [None, 1.0]
-    reward = verifiers_reward(sandbox, partial_credit=True)
-    for text, expected in zip(texts, rewards, strict=True):
-        asked = reward(SimpleNamespace(row=row), SimpleNamespace(last_reply=text))
-        if expected is None:
-            with pytest.raises(SandboxUnavailable, match="not judged"):
-                asyncio.run(asked)
-        else:
-            assert asyncio.run(asked) == expected

@@ -113,19 +113,3 @@ def test_the_hall_of_fame_freezes_the_best_now_and_then(tmp_path):
         state = league.state.to_dict()
     with League(tmp_path / "l") as league:
         assert league.state.to_dict() == state
-
-
-def test_the_hall_of_fame_takes_the_best_at_a_replacement_once(tmp_path):
-    with make(tmp_path / "l", hall_at_replacement=True) as league:
-        for number in range(4):
-            play(league, number)
-        best = league.leaderboard("teacher")[0].member
-        gone = [m for m in league.members("teacher") if m != best][:2]
-        league.replace(gone[0], "c0", [best], "copy")
-        league.replace(gone[1], "c1", [best], "copy")
-        (anchor,) = league.anchors("teacher")
-        assert (anchor.of, anchor.cause, anchor.rounds) == (best, "replacement", 4)
-        assert league.anchors("student") == []
-        play(league, 4)
-        league.replace("c0", "c2", [anchor.name], "copy")
-        assert len(league.anchors("teacher")) == 2

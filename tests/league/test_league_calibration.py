@@ -59,7 +59,7 @@ def run(*arguments):
 
 def test_forecasts_are_what_the_league_believed_and_move_with_the_settings(tmp_path):
     """Anchors of the hall of fame are frozen with the ratings of the settings under test."""
-    config = LeagueConfig(anchor_share=0.5, hall_every=3, hall_at_replacement=True)
+    config = LeagueConfig(anchor_share=0.5, hall_every=3)
     play(tmp_path / "l", 12, 0.1, config=config, replace_at=7)
     with League(tmp_path / "l") as league:
         league.add_anchor("base", "student", Rating(31.0, 2.0), of="s0")

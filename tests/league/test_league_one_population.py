@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from league import (
     League,
@@ -16,19 +14,6 @@ from league import (
     rate,
     read_league,
 )
-from worlds import founded, play
-
-MATCHERS = ["sampled", "thompson", "uniform"]
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(2, 9), st.sampled_from(MATCHERS), st.integers(0, 2**40))
-def test_everybody_teaches_once_and_solves_once_and_never_plays_itself(size, matcher, seed):
-    state = founded(size, matcher=matcher, seed=seed)
-    for number in range(5):
-        pairs = play(state, number)
-        assert all(teacher != student for teacher, student in pairs)
-        assert sorted(t for t, _ in pairs) == sorted(s for _, s in pairs) == sorted(state.members)
 
 
 def test_a_league_of_one_population_from_beginning_to_end(tmp_path):

@@ -8,7 +8,7 @@ from mortal import changes_until_death
 from league import League, LeagueConfig, Outcome
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT
 
-CONFIG = LeagueConfig(seed=3, snapshot_every=2, hall_at_replacement=True, grace_matches=0)
+CONFIG = LeagueConfig(seed=3, snapshot_every=1, hall_every=2, grace_matches=0)
 AFTER = (1, 2, 3, 4, 6, 7, 8, 11, 11)
 """How many events are in the log after each operation of the series."""
 OUTCOMES = (Outcome(4, 4, 8, 5, 0), Outcome(4, 3, 6, 2, 1))

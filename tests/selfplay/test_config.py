@@ -179,7 +179,7 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "reward.right=.nan",
         "league.explore=2",
         "league.anchor_share=0.05",
-        "league.tournament_size=0",
+        "league.hall_size=0",
         "mode=solo",
         "engine=sglang",
         "template=chatty",

@@ -8,14 +8,11 @@ import json
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
-from types import FrameType
 from typing import Any, ParamSpec
 
 import click
@@ -24,7 +21,6 @@ from code_verifier import __version__
 from code_verifier.canonical import canonical
 from code_verifier.doctor import diagnose
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
-from code_verifier.grading import gold_value
 from code_verifier.jsonl import Row, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import Metrics, measure, summarise
@@ -38,7 +34,6 @@ _Command = Callable[..., Any]
 _WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _CARRIED = ("step", "kind", "teacher", "student", "member")
 """Fields that pass from a row to its metrics."""
-_SHOWN_EVERY_S = 0.2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -59,8 +54,8 @@ class _Stopped(KeyboardInterrupt):
 def _exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
     """Make the command end with the code it returns, or with the one of its error."""
 
-    def stop(number: int, _: FrameType | None) -> None:
-        raise _Stopped(number)
+    def stop(*_: object) -> None:
+        raise _Stopped
 
     @wraps(command)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -194,8 +189,7 @@ def metrics(rows: Path, out: Path, on_error: str, as_json: bool, html: Path | No
     ROWS holds {"id"?, "program"} or Absolute Zero's {"snippet", "imports"}; with a `step`, the page
     also shows how programs change over the steps of a run.
     """
-    if html is not None:
-        _require_charts()
+    save_page = None if html is None else _charts()
     measured: list[Metrics] = []
     steps: list[Any] = []
 
@@ -211,9 +205,7 @@ def metrics(rows: Path, out: Path, on_error: str, as_json: bool, html: Path | No
 
     total = sum(1 for _ in _written(_run(rows, on_error, one), rows, out))
     _print_summary(measured, total - len(measured), as_json, out)
-    if html is not None:
-        from code_verifier.charts import save_page
-
+    if save_page is not None:
         save_page(measured, steps, html)
     return 0
 
@@ -270,33 +262,13 @@ def _run(
 
 def _written(results: Iterable[Row], rows: Path, out: Path) -> Iterator[Row]:
     """Write every row at once, and pass it on; on a terminal, say how many are done."""
-    with open_results(out, rows) as write, _progress() as shown:
+    shown = sys.stderr.isatty()
+    with open_results(out, rows) as write:
         for number, row in enumerate(results, 1):
             write(row)
-            shown(number)
+            if shown:
+                click.echo(f"\r{number} rows\r", err=True, nl=False)
             yield row
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    if not sys.stderr.isatty():
-        yield lambda number: None
-        return
-    started = last = time.monotonic()
-
-    def show(number: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= _SHOWN_EVERY_S:
-            last = now
-            click.echo(
-                f"\r\033[K{number} rows, {number / (now - started):.0f}/s", err=True, nl=False
-            )
-
-    try:
-        yield show
-    finally:
-        click.echo("\r\033[K", err=True, nl=False)
 
 
 def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
@@ -328,10 +300,8 @@ def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdi
 
 
 def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
-    name, task = id_of(row, line), Task.from_row(row)
-    for gold in task.outputs if task.output is None else (task.output,):
-        gold_value(gold)
-    found = sandbox.grade(task, text_field(row, "answer"))
+    name = id_of(row, line)
+    found = sandbox.grade(Task.from_row(row), text_field(row, "answer"))
     score = found.score if found.judged else None
     result: Row = {"id": name, "score": score, "reason": found.reason, "status": found.status}
     if found.total is not None:
@@ -381,12 +351,14 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _require_charts() -> None:
-    """Refuse before any work is done where the extra is missing."""
+def _charts() -> Callable[..., None]:
+    """Load the function that writes the page, before any work is done."""
     try:
-        import altair  # noqa: F401
-        import vl_convert  # noqa: F401
+        import vl_convert  # noqa: F401  saves charts
+
+        from code_verifier.charts import save_page
     except ModuleNotFoundError as error:
         raise CodeVerifierError(
             f"charts need {error.name}; type: pip install 'populab-code-verifier[report]'"
         ) from None
+    return save_page

@@ -11,7 +11,6 @@ import numpy as np
 from league.events import apply, results
 from league.league import League
 from league.probability import stream
-from league.records import Pair
 from league.selection import Standing
 from league.state import State
 from league.store import EVENTS, read_events
@@ -65,7 +64,8 @@ def tables(league: League) -> LeagueTables:
         apply(state, event)
         if paired:
             for pair_id in state.rounds[event["round"]]:
-                uncertainty[pair_id] = _gap_sigma(state, state.pairs[pair_id])
+                names = state.pairs[pair_id].teacher, state.pairs[pair_id].student
+                uncertainty[pair_id] = math.hypot(*(state.members[n].rating.sigma for n in names))
         for pair_id, outcome in results(event):
             pair = state.pairs[pair_id]
             won = outcome.counted * outcome.student_score
@@ -82,11 +82,6 @@ def tables(league: League) -> LeagueTables:
         matches=_columns(matches, _MATCHES),
         ratings=_columns(ratings, _RATINGS),
     )
-
-
-def _gap_sigma(state: State, pair: Pair) -> float:
-    """Return the standard deviation of the two skills' gap, in rating units."""
-    return math.hypot(*(state.members[n].rating.sigma for n in (pair.teacher, pair.student)))
 
 
 def _ratings(state: State) -> list[tuple[Any, ...]]:
@@ -136,14 +131,10 @@ def rank_intervals(
     rows = sorted(board, key=lambda row: row.member)  # so that the order has no effect
     mu = np.array([row.mu for row in rows])
     sigma = np.array([row.sigma for row in rows])
-    rng = stream(seed, "ranks")
-    ranks = np.empty((draws, len(rows)), dtype=np.int32)
-    places = np.arange(1, len(rows) + 1, dtype=np.int32)
-    for draw in range(draws):
-        ranks[draw, np.argsort(-(mu + sigma * rng.standard_normal(mu.size)))] = places
+    drawn = mu + sigma * stream(seed, "ranks").standard_normal((draws, mu.size))
+    ranks = 1 + np.argsort(np.argsort(-drawn, axis=1), axis=1)
     low, high = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf").tolist()
-    own = np.empty(mu.size, dtype=np.int64)
-    own[np.argsort(-mu, kind="stable")] = places
+    own = 1 + np.argsort(np.argsort(-mu, kind="stable"))
     first = (ranks == 1).mean(axis=0).tolist()
     found = zip(own.tolist(), low, high, first, strict=True)
     return {row.member: RankInterval(*values) for row, values in zip(rows, found, strict=True)}

@@ -102,12 +102,16 @@ def board_command(
     directory: Path | None, role: str | None, table: Path | None, as_json: bool
 ) -> None:
     """Print the leaderboard of the league in DIRECTORY, or of a table of results."""
-    if (directory is None) == (table is None):
-        raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
-    if table is not None:
-        _print_rated(table, as_json)
+    if directory is None and table is not None:
+        rated = rate(read_rows(table))
+        if as_json:
+            _print_json([asdict(row) for row in rated])
+            return
+        rows = [(row.member, row.mu, row.sigma, row.conservative, row.matches) for row in rated]
+        click.echo(_table(("member", "mu", "sigma", "lower", "matches"), rows))
         return
-    assert directory is not None
+    if directory is None or table is not None:
+        raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
     league = _opened(directory)
     boards = {r: league.leaderboard(r) for r in ([role] if role else league.state.slots)}
     if as_json:
@@ -270,15 +274,6 @@ def _advice(found: Tuning) -> str:
         f"    LeagueConfig(tau={best.tau:.3g})"
         + ("; it is the largest that was tried, so try larger ones" if largest else "")
     )
-
-
-def _print_rated(path: Path, as_json: bool) -> None:
-    rated = rate(read_rows(path))
-    if as_json:
-        _print_json([asdict(row) for row in rated])
-        return
-    rows = [(row.member, row.mu, row.sigma, row.conservative, row.matches) for row in rated]
-    click.echo(_table(("member", "mu", "sigma", "lower", "matches"), rows))
 
 
 def _with_ranks(league: League, boards: Boards) -> dict[str, list[dict[str, Any]]]:

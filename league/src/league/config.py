@@ -11,14 +11,12 @@ from league.ratings import RatingModel
 
 MATCHERS = ("sampled", "thompson", "uniform")
 FITNESSES = ("rating", "lower_bound", "reward", "blend")
-SELECTIONS = ("worst_k", "tournament")
 
 _LEAST = {
     "seed": 0,
     "coverage_every": 0,
     "hall_every": 0,
     "hall_size": 1,
-    "tournament_size": 1,
     "grace_matches": 0,
     "snapshot_every": 1,
 }
@@ -68,8 +66,6 @@ class LeagueConfig:
     hall_every: int = 0
     """After every so many rounds the best member of each role is frozen as an anchor, 0 for
     never."""
-    hall_at_replacement: bool = False
-    """Freeze the best of a role whenever one of it is replaced."""
     hall_size: int = 16
     """How many anchors of one role are played against; the latest are."""
     fitness: str = "lower_bound"
@@ -78,10 +74,6 @@ class LeagueConfig:
     of the role."""
     blend_reward: float = 0.5
     """The reward's share in `blend`."""
-    selection: str = "worst_k"
-    """`worst_k` (the least fit) or `tournament` (the least fit of tournament_size drawn at random,
-    repeatedly)."""
-    tournament_size: int = 3
     grace_matches: int = 5
     """A child plays so many matches before it can be selected."""
     child_sigma: float = 0.3 * RatingModel.sigma
@@ -92,12 +84,9 @@ class LeagueConfig:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             check_whole(name, getattr(self, name), least)
-        choices = {"matcher": MATCHERS, "fitness": FITNESSES, "selection": SELECTIONS}
-        for name, known in choices.items():
+        for name, known in (("matcher", MATCHERS), ("fitness", FITNESSES)):
             if (value := getattr(self, name)) not in known:
                 raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
-        if not isinstance(frozen := self.hall_at_replacement, bool):
-            raise LeagueError(f"hall_at_replacement is {frozen!r}; expected true or false")
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         for power in self.pfsp:

@@ -27,7 +27,7 @@ from league.records import (
     check_name,
 )
 from league.scoring import close_round, score
-from league.selection import frozen_entry, hall_of_replacement, hall_of_round
+from league.selection import frozen_entry, hall_of_round
 from league.state import State
 
 Event = Mapping[str, Any]
@@ -120,7 +120,7 @@ def replacement_event(
     for name, text in (("operator", operator), ("reason", reason or "-")):
         if not isinstance(text, str) or not _TEXT.fullmatch(text):
             raise LeagueError(f"{name} is {text!r}; expected 1 to 200 printable characters")
-    event = {
+    return {
         "event": "member_replaced",
         "member": member,
         "child": child,
@@ -129,10 +129,6 @@ def replacement_event(
         "operator": operator,
         "reason": reason,
     }
-    frozen = hall_of_replacement(state, old.role)
-    if any(entry["name"] == child for entry in frozen):
-        raise LeagueError(f"the hall of fame needs the name {child!r}; expected another one")
-    return event | ({"frozen": frozen} if frozen else {})
 
 
 def anchor_event(
@@ -208,7 +204,6 @@ def _recorded(state: State, event: Event) -> None:
 
 
 def _member_replaced(state: State, event: Event) -> None:
-    _freeze(state, event.get("frozen", ()), "replacement")
     old, child = state.members[event["member"]], event["child"]
     parents, weights = tuple(event["parents"]), tuple(event["weights"])
     ratings = [state.members[name].rating for name in parents]
@@ -233,10 +228,6 @@ def _member_replaced(state: State, event: Event) -> None:
     close_round(state)
 
 
-def _anchor_added(state: State, event: Event) -> None:
-    _freeze(state, [event], ADDED)
-
-
 def _freeze(state: State, entries: Sequence[Event], cause: str) -> None:
     for entry in entries:
         name, role, of = entry["name"], entry["role"], entry["of"]
@@ -254,7 +245,7 @@ _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "match_recorded": _recorded,
     "matches_recorded": _recorded,
     "member_replaced": _member_replaced,
-    "anchor_added": _anchor_added,
+    "anchor_added": lambda state, event: _freeze(state, [event], ADDED),
 }
 
 

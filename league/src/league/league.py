@@ -136,7 +136,7 @@ class League:
             return leaderboard(self.state, role)
 
     def select(self, role: str, n: int, fitness: Mapping[str, float] | None = None) -> list[str]:
-        """Return the n weakest by `config.selection` and `config.fitness`, or by `fitness`.
+        """Return the n weakest by `config.fitness`, or by `fitness`.
 
         Fewer when newborns are spared, and never a whole role. fitness: a finite number for each
         living member of the role.

@@ -145,8 +145,7 @@ class Anchor:
     rounds: int
     """How many rounds had been paired when it was frozen."""
     cause: str
-    """`added` by the caller, or frozen by the league itself: `round` (hall_every) or `replacement`
-    (hall_at_replacement)."""
+    """`added` by the caller, or `round`: frozen by the league itself (hall_every)."""
 
 
 ADDED = "added"

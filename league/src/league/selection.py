@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
-from league.probability import stream, tie_break
+from league.probability import tie_break
 from league.ratings import Rating, conservative
 from league.records import ADDED, Member
 from league.state import State
@@ -125,7 +125,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
 def select(
     state: State, role: str, count: int, given: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of `count` members to be replaced, in the order of selection.
+    """Return the names of the `count` least fit members, the weakest first.
 
     given: a finite fitness by name for exactly the living members of the role; the config's if
     None. A child that has played fewer than `config.grace_matches` matches is spared,
@@ -142,25 +142,12 @@ def select(
             f"to {len(members) - 1}: a role never dies out"
         )
     weakest = [m for m in members[::-1] if values[m.name] is not None and not is_newborn(state, m)]
-    chosen = SELECTIONS[state.config.selection](state, role, weakest, count)
-    return [member.name for member in chosen]
+    return [member.name for member in weakest[:count]]
 
 
 def is_newborn(state: State, member: Member) -> bool:
     """Return whether a member is a child of fewer than `config.grace_matches` matches."""
     return bool(member.parents) and member.matches < state.config.grace_matches
-
-
-def _tournament(state: State, role: str, weakest: Sequence[Member], count: int) -> list[Member]:
-    """Draw `tournament_size` at random and take the least fit, again without those selected."""
-    key = (len(state.rounds), len(state.replacements))
-    rng = stream(state.config.seed, "tournament", role, *key)
-    left = list(weakest)
-    chosen: list[Member] = []
-    while left and len(chosen) < count:
-        size = min(state.config.tournament_size, len(left))
-        chosen.append(left.pop(int(rng.choice(len(left), size, replace=False).min())))
-    return chosen
 
 
 def _check(state: State, role: str, given: Mapping[str, float]) -> None:
@@ -174,41 +161,27 @@ def _check(state: State, role: str, given: Mapping[str, float]) -> None:
         raise LeagueError(f"fitness lacks {', '.join(lacking[:20])}; expected every living {role}")
 
 
-SELECTIONS: dict[str, Callable[[State, str, Sequence[Member], int], list[Member]]] = {
-    "worst_k": lambda _state, _role, weakest, count: list(weakest[:count]),
-    "tournament": _tournament,
-}
-"""Every selection by the name that `LeagueConfig.selection` gives it."""
-
-
 def hall_of_round(state: State) -> list[dict[str, Any]]:
-    """Return what the pairing of the next round freezes: the best of each role, or nothing."""
+    """Return what the pairing of the next round freezes: nothing, or the fittest of each role but
+    newborns, unless it is in the hall with this rating."""
     every, rounds = state.config.hall_every, len(state.rounds)
-    return _best(state, list(state.slots)) if every and rounds and rounds % every == 0 else []
-
-
-def hall_of_replacement(state: State, role: str) -> list[dict[str, Any]]:
-    """Return what a replacement in a role freezes before it: the role's best, or nothing."""
-    return _best(state, (role,)) if state.config.hall_at_replacement else []
-
-
-def frozen_entry(name: str, role: str, of: str, rating: Rating) -> dict[str, Any]:
-    """Return the part of an event that freezes a member under a new name."""
-    return {"name": name, "role": role, "of": of, "mu": rating.mu, "sigma": rating.sigma}
-
-
-def _best(state: State, roles: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the fittest of each role but newborns, unless it is in the hall with this rating."""
+    if not (every and rounds and rounds % every == 0):
+        return []
     entries = []
-    for role in roles:
+    for role in state.slots:
         member = next((m for m in ranked(state, role)[0] if not is_newborn(state, m)), None)
         if member is None:
             continue
         copies = [a.name for a in state.anchors if a.of == member.name and a.cause != ADDED]
         if copies and state.members[copies[-1]].rating == member.rating:
             continue
-        name = f"hall-{role}-{len(state.rounds)}"
+        name = f"hall-{role}-{rounds}"
         while name in state.members:
             name += "+"
         entries.append(frozen_entry(name, role, member.name, member.rating))
     return entries
+
+
+def frozen_entry(name: str, role: str, of: str, rating: Rating) -> dict[str, Any]:
+    """Return the part of an event that freezes a member under a new name."""
+    return {"name": name, "role": role, "of": of, "mu": rating.mu, "sigma": rating.sigma}

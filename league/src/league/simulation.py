@@ -6,8 +6,8 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, check_number, check_whole
-from league.events import apply
-from league.pairing import expected_scores, propose
+from league.events import apply, round_event
+from league.pairing import expected_scores
 from league.probability import Z95, Floats, log_cdf_pair, stream
 from league.ratings import Skills
 from league.records import TEACHER, Outcome
@@ -98,10 +98,8 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
     sound = [name for name in teachers if name != broken]
     compared = []
     for number in range(simulation.rounds):
-        pairs = propose(state, number)
-        entries = [asdict(pair) for pair in pairs]
-        apply(state, {"event": "round_paired", "round": number, "pairs": entries})
-        for pair in pairs:
+        apply(state, round_event(state, number, None))
+        for pair in [state.pairs[pair_id] for pair_id in state.rounds[number]]:
             gap = skill[pair.student] - skill[pair.teacher]
             outcome = _match(simulation, gap, pair.teacher == broken, rng)
             result = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}

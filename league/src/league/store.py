@@ -34,7 +34,8 @@ def write_new_league(directory: Path, config: LeagueConfig, event: dict[str, Any
     apply(state, event)
     write_atomically(directory / EVENTS, line)
     write_atomically(directory / SNAPSHOT, _snapshot(state, len(line), _hash(line)))
-    write_atomically(directory / SETTINGS, settings_line(config))
+    settings = {"schema": SCHEMA, "config": config.to_dict()}
+    write_atomically(directory / SETTINGS, canonical(settings))
 
 
 def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
@@ -281,8 +282,3 @@ def read_settings(directory: Path) -> LeagueConfig:
         return LeagueConfig.from_dict(settings["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error
-
-
-def settings_line(config: LeagueConfig) -> bytes:
-    """Return the content of a settings file."""
-    return canonical({"schema": SCHEMA, "config": config.to_dict()})

@@ -1,10 +1,7 @@
 """Leagues in memory, for tests of who plays whom."""
 
-from dataclasses import asdict
-
 from league import LeagueConfig
-from league.events import apply
-from league.pairing import propose
+from league.events import apply, round_event
 from league.state import State
 
 
@@ -21,7 +18,6 @@ def founded(teachers: int, students: int | None = None, **settings: object) -> S
 
 def play(state: State, number: int, matches: int | None = None) -> list[tuple[str, str]]:
     """Pair a round and return who meets whom."""
-    pairs = propose(state, number, matches)
-    event = {"event": "round_paired", "round": number, "pairs": [asdict(p) for p in pairs]}
-    apply(state, event | ({} if matches is None else {"matches": matches}))
-    return [(p.teacher, p.student) for p in pairs]
+    apply(state, round_event(state, number, matches))
+    pairs = [state.pairs[pair_id] for pair_id in state.rounds[number]]
+    return [(pair.teacher, pair.student) for pair in pairs]

@@ -39,17 +39,15 @@ def serve_calls(request: dict[str, Any], progress: Any) -> NoReturn:
     request: see `runner`. progress: shared memory; its first eight bytes say which call runs
     (from 1 on), so that the caller knows where a process was killed.
     """
-    report = Report(request["text_chars"])
     sys.stdin = sys.__stdin__ = Nowhere()  # type: ignore[assignment, misc]
     sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = Nowhere()  # type: ignore
     time.sleep = sleep
     try:
         entry = _load(request)
     except BaseException as error:
-        report.end("module", error)
-    inputs = marshal.loads(request["inputs"])
-    draw, full = request["draw"], frozenset(request["full"])
-    for number, (args, limit) in enumerate(zip(inputs, request["limits"], strict=True)):
+        _end("module", error)
+    calls = zip(marshal.loads(request["inputs"]), request["limits"], strict=True)
+    for number, (args, limit) in enumerate(calls):
         progress[:8] = (number + 1).to_bytes(8, "little")
         started = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, limit)
@@ -59,10 +57,13 @@ def serve_calls(request: dict[str, Any], progress: Any) -> NoReturn:
             sys.settrace(None)
             sys.setprofile(None)
             spent = time.process_time() - started
-            report.value(describe_fully(value, draw), spent, number in full)
+            name, digest, text, chars, floats = _described(value, request["draw"])
+            if chars > request["text_chars"] and number not in request["full"]:
+                text = None
+            _send([name, digest, text, chars, floats, spent])
         except BaseException as error:
-            report.end("exception", error)
-    report.end("done", None)
+            _end("exception", error)
+    _end("done", None)
 
 
 def _load(request: dict[str, Any]) -> Any:
@@ -78,7 +79,7 @@ def _load(request: dict[str, Any]) -> Any:
     return names[request["entry"]]
 
 
-def describe_fully(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]:
+def _described(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]:
     """`describe` with room for deep values, whatever limits the program has set."""
     digits, depth = sys.get_int_max_str_digits(), sys.getrecursionlimit()
     sys.set_int_max_str_digits(_DIGITS)
@@ -90,30 +91,17 @@ def describe_fully(value: Any, draw: bool) -> tuple[str, str, str | None, int, b
         sys.setrecursionlimit(depth)
 
 
-class Report:
-    """Lines for the caller, one a value. text_chars: longer texts are left out."""
+def _end(how: str, error: BaseException | None) -> NoReturn:
+    """Send the last line, and leave without finalisers."""
+    gc.disable()
+    _send([how, "" if error is None else _reason(error)])
+    os._exit(0)
 
-    def __init__(self, text_chars: int) -> None:
-        self._most = text_chars
 
-    def value(
-        self, found: tuple[str, str, str | None, int, bool], spent: float, full: bool
-    ) -> None:
-        """One value: its description, and the processor seconds that it took."""
-        name, digest, text, chars, floats = found
-        sent = text if chars <= self._most or full else None
-        self._send([name, digest, sent, chars, floats, spent])
-
-    def end(self, how: str, error: BaseException | None) -> NoReturn:
-        """The last line; then the process leaves without finalisers."""
-        gc.disable()
-        self._send([how, "" if error is None else _reason(error)])
-        os._exit(0)
-
-    def _send(self, line: list[Any]) -> None:
-        view = memoryview(json.dumps(line).encode() + b"\n")
-        while view:
-            view = view[os.write(RESULT_FD, view) :]
+def _send(line: list[Any]) -> None:
+    view = memoryview(json.dumps(line).encode() + b"\n")
+    while view:
+        view = view[os.write(RESULT_FD, view) :]
 
 
 def _reason(error: BaseException) -> str:
