@@ -82,7 +82,7 @@ def test_charts_hold_every_question_and_length_of_every_run(home: Path) -> None:
     assert len(rows) == 36
     assert {row["adapter"] for row in rows} == {"base", NAME, "base (2)"}
     assert [row["solved"] for row in rows[12:18]] == [1.0, 0.0, None, 1.0, 0.0, None]
-    assert sum(row["samples"] for row in response_lengths(shown).data.values) == 36
+    assert len(response_lengths(shown).data.values) == 36
     some, left_out = questions(runs, 4000)
     assert len(some) + left_out == 12
     assert left_out

@@ -93,14 +93,12 @@ def test_every_benchmark_is_read_from_its_columns(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("gsm8k", [], "no rows"),
         ("gsm8k", [{"answer": "#### 7"}], "row 1: no problem or question"),
         ("gsm8k", [{"question": "?", "answer": "seven"}], "ends in #### 18"),
         ("amc23", [{"problem": "?", "answer": 7.0}], "no id"),
-        ("amc23", ROWS["amc23"] * 2, "id '3' is in row 1 too"),
+        ("amc23", ROWS["amc23"] * 2, "id '3' came before"),
         ("minerva_math", [{"idx": 0, "problem": "?", "solution": "7"}], "boxed"),
         ("olympiadbench", [{"id": 1, "question": "?", "final_answer": []}], "list with one text"),
-        ("olympiadbench", [["id"]], "found list, expected an object"),
     ],
 )
 def test_a_wrong_row_is_an_error_of_one_line(name: str, rows: list[object], message: str) -> None:

@@ -235,5 +235,5 @@ def test_long_and_strange_responses() -> None:
     verdicts = [grade(Gold("5"), text) for text in responses]
     assert [v.correct for v in verdicts] == [False, True, True, False, False]
     assert [v.reason for v in verdicts[:4]] == ["empty", "same text", "same text", "only thoughts"]
-    assert (verdicts[1].extracted, verdicts[1].gold) == ("5", "5")
+    assert verdicts[1].extracted == "5"
     assert len(grade(Gold("5"), f"\\boxed{{{'5' * 9_000}}}").extracted or "") == 2_000

@@ -22,7 +22,7 @@ from evals.run_folder import RunFolder, open_run_folder
 from lora_evo.model import Engine, Request
 
 BASE = "base"
-"""Name of the base model without an adapter, in tables and output folders."""
+"""The base model without an adapter, in tables and output folders."""
 _BATCH = 64
 _Key: TypeAlias = tuple[str, int]
 """A question's id and the number of a sample."""
@@ -57,13 +57,12 @@ def evaluate(
 ) -> list[Result]:
     """Sample responses of adapters (None is the base model) to every question and grade them.
 
-    Adapters share batches and seeds, so that they are paired. recipe: how questions are asked, by
-    name or as an object; None is the benchmark's own. n: samples a question; n, temperature and
-    max_tokens: None is the recipe's. limit: ask only so many questions. out: folder that gets
-    ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped resumes there. workers:
-    programs graded at a time; None is one for each processor. allow_weak: grade without a
-    system-call filter, where there is none. progress: called with "ask" or "grade" and the number
-    of samples that are newly done.
+    Adapters share batches and seeds, so that they are paired. recipe, n (samples a question),
+    temperature, max_tokens: None is the benchmark's own. limit: ask only so many questions. out:
+    folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped
+    resumes there. workers: programs graded at a time; None is one for each processor. allow_weak:
+    grade without a system-call filter, where there is none. progress: called with "ask" or "grade"
+    and the number of samples that are newly done.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
     """
@@ -120,11 +119,8 @@ def evaluate(
             kept = folder.samples if folder else []
             known = {(sample.id, sample.sample): sample for sample in kept}
             parts.append(_Part(adapter, settings, requests, folder, known))
-        _ask(engine, parts, lambda count: progress("ask", count))
-        return [
-            _grade(benchmark, questions, part, how, lambda count: progress("grade", count))
-            for part in parts
-        ]
+        _ask(engine, parts, progress)
+        return [_grade(benchmark, questions, part, how, progress) for part in parts]
 
 
 def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
@@ -135,11 +131,7 @@ def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
 
 
 def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
-    """Return the 63-bit seed of one sample of a run (blake2b of its address).
-
-    It is derived from what a sample is, not from when it is drawn; adapters share it, so that their
-    runs are paired.
-    """
+    """Return the 63-bit seed of one sample of a run, the same for every adapter."""
     text = "\x1f".join((str(seed), benchmark, question, str(sample)))
     digest = hashlib.blake2b(text.encode(), digest_size=8, person=b"evals-sample")
     return int.from_bytes(digest.digest(), "big") >> 1
@@ -160,9 +152,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[int], None]) -> None:
+def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[str, int], None]) -> None:
     """Ask what is not known yet; the batches are the same whatever has been done already."""
-    progress(sum(len(part.known) for part in parts))
+    progress("ask", sum(len(part.known) for part in parts))
     places = [(part, key) for part in parts for key in part.requests]
     places.sort(key=lambda place: len(place[0].requests[place[1]].prompt))
     size = int(getattr(engine, "max_rows", _BATCH))
@@ -178,7 +170,7 @@ def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[int], None]
         for part in parts:
             if part.folder is not None and id(part) in new:
                 part.folder.add(new[id(part)])
-        progress(len(missing))
+        progress("ask", len(missing))
 
 
 def _grade(
@@ -186,18 +178,18 @@ def _grade(
     questions: Sequence[Question],
     part: _Part,
     how: Grading,
-    progress: Callable[[int], None],
+    progress: Callable[[str, int], None],
 ) -> Result:
     named = {question.id: question for question in questions}
     ordered = [part.known[key] for key in part.requests]
     earlier = part.folder.finished(versions()) if part.folder else None
     if earlier is not None:
-        progress(len(ordered))
+        progress("grade", len(ordered))
         return earlier
     verdicts: list[Verdict] = []
     for verdict in benchmark.grade([(named[s.id], s) for s in ordered], how):
         verdicts.append(verdict)
-        progress(1)
+        progress("grade", 1)
     result = Result(
         adapter=part.adapter or BASE,
         benchmark=benchmark.name,

@@ -5,11 +5,9 @@ With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:210
     avg@n  = c / n                                       (the same as pass@1)
     pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
 
-Both are averaged over problems. Samples of one problem are not independent, problems are: the
-intervals are those of a bootstrap over problems, each taken with all its samples (Efron and
-Tibshirani 1993, ch. 8; percentile intervals, ch. 13). The same drawn problems serve every member,
-so that differences, means, minima and maxima of members are taken on the same problems. Where all
-problems went the same way the bootstrap has no spread, and the interval no width.
+Both are averaged over problems. Intervals are percentiles of a bootstrap over problems, each taken
+with all its samples (Efron and Tibshirani 1993, ch. 8 and 13). The same drawn problems serve every
+member, so that differences, means, minima and maxima are taken on the same problems.
 """
 
 import math
@@ -244,10 +242,8 @@ def average(columns: Sequence[Column]) -> Column | None:
 def aggregates(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return `code`, `math` and `total` of the benchmarks that there are.
 
-    Absolute Zero's tables (arXiv:2505.03335, table 1), which PopuLoRA's follow: the code average is
-    the plain mean over code benchmarks, the math average that over math benchmarks, and the total
-    the mean of the two averages, so that three code benchmarks weigh as much as seven of math: 61.6
-    and 39.1 of their Coder-7B are a total of 50.4. The total needs both groups.
+    As in table 1 of Absolute Zero (arXiv:2505.03335), which PopuLoRA's follow: the averages are
+    plain means over benchmarks, and the total, which needs both, is the mean of the two averages.
     """
     code = average([columns[name] for name in CODE if name in columns])
     math_ = average([columns[name] for name in MATH if name in columns])
@@ -259,10 +255,8 @@ def aggregates(columns: Mapping[str, Column]) -> dict[str, Column]:
 def population(column: Column, members: Collection[str]) -> dict[str, tuple[Estimate, str | None]]:
     """Return `mean`, `weakest` and `best` of the named members, the last two with whose it is.
 
-    Intervals resample problems, not members: they say what other problems could have shown of
-    these members, not what other populations would score. The weakest and the best are looked for
-    again among the members in every replicate, so their intervals include that the choice was made
-    on these problems. Empty when none of the members was graded.
+    Intervals resample problems, not members; the weakest and the best are chosen again in every
+    replicate. Empty when none of the members was graded.
     """
     at = [place for place, name in enumerate(column.members) if name in members]
     if not at:

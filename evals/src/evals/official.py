@@ -5,20 +5,17 @@ They are those of evalplus 0.3.1, LiveCodeBench's README, lighteval and lm-evalu
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evals.errors import EvalsError, did_you_mean
 
 
-@dataclass(frozen=True)
-class HubAddress:
+class HubAddress(NamedTuple):
     """A data set on the Hugging Face hub."""
 
     path: str
     config: str | None
     split: str
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.config + ', ' if self.config else ''}{self.split})"
 
 
 @dataclass(frozen=True)

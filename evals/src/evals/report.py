@@ -1,6 +1,5 @@
 """The page of results: scores with intervals, questions solved, lengths, and samples to browse."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,15 +13,14 @@ from markupsafe import Markup
 from evals.benchmark import Verdict
 from evals.metrics import problem_scores
 from evals.results import FinishedRun, by_question
+from evals.tables import result_rows
 from lora_evo import write_text
 
 MOST_BYTES = 4_000_000
 """Bytes of all questions with their samples on a page, at most."""
 MOST_TEXT = 4_000
 """Characters shown of a prompt or a response."""
-_BINS = 12
 _WIDTH = 900
-_HEAD = ("benchmark", "adapter", "tasks", "samples", "solved", "interval, 95 %", "ill-formed")
 _NAMES = alt.Axis(labelLimit=160, domain=False, ticks=False)
 
 
@@ -50,10 +48,11 @@ def page_text(runs: Sequence[FinishedRun]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    head, *rows = result_rows([run.result for group in groups.values() for run in group])
     text = environment.get_template("scores.html").render(
         models=len({run.result.adapter for run in runs}),
-        head=_HEAD,
-        rows=[_row(run) for group in groups.values() for run in group],
+        head=head,
+        rows=rows,
         partial=any(run.result.partial for run in runs),
         benchmarks=benchmarks,
         charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},
@@ -127,30 +126,24 @@ def questions_solved(runs: Sequence[FinishedRun]) -> alt.Chart:
 
 
 def response_lengths(runs: Sequence[FinishedRun]) -> alt.Chart:
-    """Chart how many responses of each adapter have how many tokens, in equal bins.
+    """Chart how many responses of each adapter have how many tokens.
 
-    runs: of the same benchmark. A point is at the middle of its bin.
+    runs: of the same benchmark.
     """
-    tokens = {
-        name: [sample.tokens for sample in run.samples.values() if sample.tokens is not None]
-        for name, run in zip(_adapters(runs), runs, strict=True)
-    }
-    longest = max((max(known, default=0) for known in tokens.values()), default=0)
-    width = max(1, math.ceil((longest + 1) / _BINS))
-    counts = {name: Counter(n // width for n in known) for name, known in tokens.items()}
     rows = [
-        {"adapter": name, "tokens": (i + 0.5) * width, "samples": count[i]}
-        for name, count in counts.items()
-        for i in range(longest // width + 1)
+        {"adapter": name, "tokens": sample.tokens}
+        for name, run in zip(_adapters(runs), runs, strict=True)
+        for sample in run.samples.values()
+        if sample.tokens is not None
     ]
     chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(point=True)
         .encode(
-            x=alt.X("tokens:Q", title=f"tokens, in steps of {width}"),
-            y=alt.Y("samples:Q"),
+            x=alt.X("tokens:Q", bin=alt.Bin(maxbins=12), title="tokens"),
+            y=alt.Y("count()", title="samples"),
             color=alt.Color("adapter:N", sort=None, legend=alt.Legend(title=None)),
-            tooltip=["adapter:N", "tokens:Q", "samples:Q"],
+            tooltip=["adapter:N", "count()"],
         )
         .properties(width=_WIDTH, height=160)
     )
@@ -195,20 +188,6 @@ def _word(verdict: Verdict) -> str:
     if not verdict.well_formed and not verdict.correct:
         return "ill-formed"
     return {True: "right", False: "wrong", None: "not graded"}[verdict.correct]
-
-
-def _row(run: FinishedRun) -> list[str]:
-    result, overall = run.result, run.result.overall
-    interval = "{:.1%} to {:.1%}".format(*overall.interval) if overall.interval else "–"
-    return [
-        f"{result.benchmark}{'*' if result.partial else ''}",
-        result.adapter,
-        str(overall.tasks),
-        str(overall.samples),
-        "–" if overall.rate is None else f"{overall.rate:.1%}",
-        interval,
-        f"{overall.ill_formed:.1%}",
-    ]
 
 
 def _adapters(runs: Sequence[FinishedRun]) -> list[str]:

@@ -20,7 +20,7 @@ from lora_evo import sweep, write_text
 
 
 class RunFolder:
-    """Samples kept so far, and where the next ones go. Use `open_run_folder`."""
+    """Samples kept so far, and where the next ones go; made by `open_run_folder`."""
 
     def __init__(self, folder: Path, samples: list[Sample]) -> None:
         self._folder = folder

@@ -9,7 +9,7 @@ import os
 import sys
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,7 +58,7 @@ def load_source(
     if known.cache is not None:
         return _read_evalplus(benchmark, known.cache)
     assert known.hub is not None
-    return _read_hub(replace(known.hub, config=release or known.hub.config), benchmark)
+    return _read_hub(known.hub, release or known.hub.config, benchmark)
 
 
 def read_file(path: Path, benchmark: str) -> Source:
@@ -198,16 +198,17 @@ def _download(benchmark: str, path: Path) -> None:
         raise EvalsError(f"{benchmark}: evalplus keeps no file {path}; {hint}")
 
 
-def _read_hub(address: HubAddress, benchmark: str) -> Source:
+def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source:
     """Download rows, or take them from the cache of `datasets`."""
     datasets = optional("datasets", f"to get {benchmark} from the hub (or give a file: --data)")
     datasets.disable_progress_bars()  # they would mix with our own
     try:
-        table = datasets.load_dataset(address.path, address.config, split=address.split)
+        table = datasets.load_dataset(address.path, config, split=address.split)
         rows: list[Row] = [_plain(dict(row)) for row in table]
     except Exception as error:  # datasets lets errors of many libraries through
         raise EvalsError(
-            f"{benchmark}: cannot get {address} from the hub or its cache: {first_line(error)}; "
+            f"{benchmark}: cannot get {address.path} from the hub or its cache: "
+            f"{first_line(error)}; "
             f"give a file instead: --data {benchmark}.jsonl"
         ) from None
     digest = hashlib.sha256()

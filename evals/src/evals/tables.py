@@ -160,28 +160,36 @@ def to_dict(table: Table) -> dict[str, Any]:
 
 
 def result_table(results: Sequence[Result]) -> str:
-    """Return one line a result: rate with its interval, rate per level, shares of ill form.
+    """Return the lines of `result_rows` in columns."""
+    head, *rows = result_rows(results)
+    partial = any(result.partial for result in results)
+    return align(head, rows) + ("\n* part of the benchmark (--limit)" if partial else "")
+
+
+def result_rows(results: Sequence[Result]) -> list[list[str]]:
+    """Return a heading and one row a result: rate, interval, rate per level, shares of ill form.
 
     `*` marks a result on part of the benchmark.
     """
     levels = sorted({level for result in results for level in result.levels})
     head = ["adapter", "benchmark", "tasks", "rate", "95 %"]
     head += [f"level {level}" for level in levels] + ["ill-formed", "truncated"]
-    rows = [
-        [
-            result.adapter,
-            result.benchmark + ("*" if result.partial else ""),
-            str(result.overall.tasks),
-            _rate(result.overall),
-            "{:.3f}-{:.3f}".format(*result.overall.interval) if result.overall.interval else "-",
-            *(_rate(result.levels.get(level)) for level in levels),
-            f"{result.overall.ill_formed:.3f}",
-            f"{result.overall.truncated:.3f}",
-        ]
-        for result in results
-    ]
-    partial = any(result.partial for result in results)
-    return align(head, rows) + ("\n* part of the benchmark (--limit)" if partial else "")
+    rows = [head]
+    for result in results:
+        overall = result.overall
+        rows.append(
+            [
+                result.adapter,
+                result.benchmark + ("*" if result.partial else ""),
+                str(overall.tasks),
+                _rate(overall),
+                "{:.3f}-{:.3f}".format(*overall.interval) if overall.interval else "-",
+                *(_rate(result.levels.get(level)) for level in levels),
+                f"{overall.ill_formed:.3f}",
+                f"{overall.truncated:.3f}",
+            ]
+        )
+    return rows
 
 
 def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> str:

@@ -22,16 +22,10 @@ from evals.evalplus.problems import HUMANEVAL, Arguments, FunctionProblem
 WHOLE_CHARS = 1 << 20
 """Longer texts are not read: such outputs are equal or wrong."""
 SET_TASKS = frozenset(
-    [
-        "similar_elements",
-        "find_char_long",
-        "common_in_nested_lists",
-        "extract_singly",
-        "larg_nnum",
-        "intersection_array",
-        "find_dissimilar",
-        "Diff",
-    ]
+    str.split(
+        "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum "
+        "intersection_array find_dissimilar Diff"
+    )
 )  # MBPP 2 7 111 140 232 249 579 769
 NOT_NONE_TASKS = frozenset({"check_str", "text_match_three", "text_starta_endb"})
 ROOT_TASK = "find_zero"  # HumanEval/32

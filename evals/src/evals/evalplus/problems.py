@@ -1,10 +1,7 @@
 """The problems of HumanEval+ and MBPP+: a function to write, and inputs to try it on.
 
-Rows are read with `json`, not with `datasets`: the files hold integers of more than 64 bits and
-lists of mixed types, which Arrow cannot hold. JSON has neither tuples nor sets nor complex numbers,
-so the arguments of some MBPP+ tasks are turned into what the functions take. Which arguments of
-which task are meant how is a fact of the data set (MBPP+ v0.2.0), kept here as one shape per task
-number. An argument beyond the shapes of a task is left as it is.
+JSON has neither tuples nor sets nor complex numbers, so the arguments of some MBPP+ tasks become
+what the functions take: a fact of the data set (v0.2.0), kept here as shapes per task number.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -11,24 +11,10 @@ import ast
 from code_verifier import ProgramError, parse_program
 
 RECURSION = 50_000
-_NAMED = [
-    "string",
-    "re",
-    "datetime",
-    "collections",
-    "heapq",
-    "bisect",
-    "copy",
-    "math",
-    "random",
-    "statistics",
-    "itertools",
-    "functools",
-    "operator",
-    "io",
-    "sys",
-    "json",
-]
+_NAMED = str.split(
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json"
+)
 _STARRED = [*_NAMED, "typing"]
 
 PRELUDE = f"""

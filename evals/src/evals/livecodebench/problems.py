@@ -20,32 +20,26 @@ from evals.errors import EvalsError
 from evals.sources import parse_object
 
 STDIN, FUNCTIONAL = "stdin", "functional"
-_TEXTS = ("question_id", "question_content", "platform", "contest_date", "starter_code")
+_TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
 _MOST_BYTES = 1 << 30
 _UNPICKLING = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 
 ERRATA: dict[str, str] = {
-    **dict.fromkeys(
-        [
-            "abc311_c",
-            "abc326_d",
-            "abc327_b",
-            "abc333_e",
-            "abc343_e",
-            "abc362_c",
-            "abc343_a",
-            "arc185_c",
-            "find-words-containing-character",
-            "find-the-peaks",
+    name: fault
+    for fault, names in (
+        (
+            "several outputs are right, and the tests know one",
+            "abc311_c abc326_d abc327_b abc333_e abc343_e abc362_c abc343_a arc185_c "
+            "find-words-containing-character find-the-peaks "
             "generate-binary-strings-without-adjacent-zeros",
-        ],
-        "several outputs are right, and the tests know one",
-    ),
-    **dict.fromkeys(("abc337_e", "abc355_e"), "interactive: nothing can pass"),
-    **dict.fromkeys(
-        ("abc350_c", "apply-operations-to-make-string-empty", "most-frequent-ids", "arc189_a"),
-        "a test is wrong",
-    ),
+        ),
+        ("interactive: nothing can pass", "abc337_e abc355_e"),
+        (
+            "a test is wrong",
+            "abc350_c apply-operations-to-make-string-empty most-frequent-ids arc189_a",
+        ),
+    )
+    for name in names.split()
 }
 """By question id, or title on LeetCode (LiveCodeBench, ERRATA.md). They count like all others, as
 in published results, and are to be named with the result."""
@@ -78,8 +72,6 @@ class Problem:
     question_id: str
     title: str
     content: str
-    platform: str
-    contest_id: str
     contest_date: datetime
     difficulty: str
     starter_code: str
@@ -90,7 +82,11 @@ class Problem:
 
 def read_problems(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Problem]:
     """Return the problems of a JSON Lines file or of rows, in their order. Raises EvalsError."""
-    rows = _stored_rows(Path(source)) if isinstance(source, str | Path) else _rows(source)
+    rows: Iterable[tuple[Mapping[str, Any], str | StoredRow]]
+    if isinstance(source, str | Path):
+        rows = _stored_rows(Path(source))
+    else:
+        rows = ((row, str(row.get("private_test_cases") or "")) for row in source)
     problems: dict[str, Problem] = {}
     for number, (row, private) in enumerate(rows, 1):
         problem = _problem(row, private, f"row {number}")
@@ -98,13 +94,6 @@ def read_problems(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Prob
             raise EvalsError(f"row {number} repeats the problem {problem.question_id!r}")
         problems[problem.question_id] = problem
     return list(problems.values())
-
-
-def _rows(
-    rows: Iterable[Mapping[str, Any]],
-) -> Iterator[tuple[Mapping[str, Any], str | StoredRow]]:
-    for row in rows:
-        yield row, str(row.get("private_test_cases") or "")
 
 
 def _stored_rows(path: Path) -> Iterator[tuple[Mapping[str, Any], str | StoredRow]]:
@@ -125,28 +114,18 @@ def _problem(row: Mapping[str, Any], private: str | StoredRow, place: str) -> Pr
     missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
     if missing:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
-    try:
-        date = datetime.fromisoformat(row["contest_date"])
-    except ValueError:
-        found = row["contest_date"]
-        raise EvalsError(f"{place}: contest_date is {found!r}; expected YYYY-MM-DD") from None
+    public = row.get("public_test_cases")
     return Problem(
         question_id=row["question_id"],
         title=str(row.get("question_title", "")),
         content=row["question_content"],
-        platform=row["platform"],
-        contest_id=str(row.get("contest_id", "")),
-        contest_date=date,
+        contest_date=_date(row["contest_date"], f"{place}: contest_date"),
         difficulty=str(row.get("difficulty", "")),
         starter_code=row["starter_code"],
         function=_function(row.get("metadata"), place),
-        public=_text(row.get("public_test_cases")),
+        public=public if isinstance(public, str) else json.dumps(public or []),
         private=private,
     )
-
-
-def _text(tests: Any) -> str:
-    return tests if isinstance(tests, str) else json.dumps(tests or [])
 
 
 def _function(metadata: Any, place: str) -> str:
@@ -235,17 +214,13 @@ def window(
     Dates are YYYY-MM-DD and mean midnight, so contests later on the day `end` are left out, as
     LiveCodeBench does. Raises EvalsError.
     """
-    first = _date(start) if start is not None else datetime.min
-    last = _date(end) if end is not None else datetime.max
-    return [
-        problem
-        for problem in problems
-        if first <= problem.contest_date.replace(tzinfo=None) <= last
-    ]
+    first = _date(start, "the first date") if start is not None else datetime.min
+    last = _date(end, "the last date") if end is not None else datetime.max
+    return [problem for problem in problems if first <= problem.contest_date <= last]
 
 
-def _date(text: str) -> datetime:
+def _date(text: str, name: str) -> datetime:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=None)
     except ValueError:
-        raise EvalsError(f"found the date {text!r}; expected YYYY-MM-DD") from None
+        raise EvalsError(f"{name} is {text!r}; expected YYYY-MM-DD") from None

@@ -1,6 +1,6 @@
 """The seven math benchmarks: the final answer of a response against a gold."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.errors import EvalsError
@@ -21,28 +21,13 @@ DESCRIPTIONS = {
 }
 
 
-def _boxed(solution: object) -> object:
-    """What the last box of a worked solution holds."""
-    found = extract(str(solution))
-    return found.text if found.rule == "box" else ""
-
-
-def _hashed(solution: object) -> object:
-    _, mark, answer = str(solution).rpartition("####")
-    return answer.strip() if mark else ""
-
-
-def _first(listed: object) -> object:
-    return listed[0] if isinstance(listed, list) and listed else ""
-
-
-_ANSWERS: dict[str, tuple[str, Callable[[object], object], str]] = {
-    "minerva_math": ("solution", _boxed, "a solution with \\boxed{...}"),
-    "gsm8k": ("answer", _hashed, "a solution that ends in #### 18"),
-    "olympiadbench": ("final_answer", _first, "a list with one text"),
+_ANSWERS = {
+    "minerva_math": ("solution", "a solution with \\boxed{...}"),
+    "gsm8k": ("answer", "a solution that ends in #### 18"),
+    "olympiadbench": ("final_answer", "a list with one text"),
 }
-"""Name -> the column of the right answer, what reads it, and what it looks like."""
-_PLAIN = ("answer", lambda answer: answer, "a text or a number")
+"""Name -> the column of the right answer, and what it looks like."""
+_PLAIN = ("answer", "a text or a number")
 
 
 def load(name: str, data: Data) -> Benchmark:
@@ -66,41 +51,46 @@ def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question
     row without a right answer.
     """
     found: dict[str, Question] = {}
-    for number, row in enumerate(rows):
-        place = f"{name}, row {number + 1}"
-        question = _question(name, row, number, place)
+    for number, row in enumerate(rows, 1):
+        question = _question(name, row, number)
         if question.id in found:
-            first = list(found).index(question.id) + 1
-            raise EvalsError(f"{place}: id {question.id!r} is in row {first} too; expected it once")
+            raise EvalsError(f"{name}, row {number}: id {question.id!r} came before")
         found[question.id] = question
-    if not found:
-        raise EvalsError(f"{name}: no rows; expected at least one")
     return tuple(found.values())
 
 
-def _question(name: str, row: Mapping[str, object], number: int, place: str) -> Question:
-    if not isinstance(row, Mapping):
-        raise EvalsError(f"{place}: found {type(row).__name__}, expected an object")
-    column, read, hint = _ANSWERS.get(name, _PLAIN)
+def _question(name: str, row: Mapping[str, object], number: int) -> Question:
+    column, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
-    needed = {
-        "problem or question": row.get("problem") or row.get("question"),
-        "id": str(next(ids, number if name == "gsm8k" else "")),
-        column: str(row.get(column, "")),
-    }
+    asked = str(row.get("problem") or row.get("question") or "")
+    own = str(next(ids, number - 1 if name == "gsm8k" else ""))
+    needed = {"problem or question": asked, "id": own, column: str(row.get(column, ""))}
     if missing := [key for key, there in needed.items() if not there]:
         columns = ", ".join(sorted(map(str, row))) or "none"
-        raise EvalsError(f"{place}: no {', '.join(missing)}; found the columns {columns}")
-    asked, answer = str(needed["problem or question"]), read(row[column])
+        raise EvalsError(
+            f"{name}, row {number}: no {', '.join(missing)}; found the columns {columns}"
+        )
+    answer = _answer(name, row[column])
     if isinstance(answer, bool) or not isinstance(answer, str | int | float) or answer == "":
-        raise EvalsError(f"{place}: no answer in {column}; expected {hint}")
+        raise EvalsError(f"{name}, row {number}: no answer in {column}; expected {hint}")
     level, unit = row.get("level"), row.get("unit")
     gold = canonical_gold(
         answer, asked, unit if isinstance(unit, str) else "", measured=name == "minerva_math"
     )
-    return Question(
-        str(needed["id"]), {"question": asked}, gold, level if isinstance(level, int) else 0
-    )
+    return Question(own, {"question": asked}, gold, level if isinstance(level, int) else 0)
+
+
+def _answer(name: str, value: object) -> object:
+    """What a row's column says is right: the last box, what follows ####, the first of a list."""
+    if name == "minerva_math":
+        found = extract(str(value))
+        return found.text if found.rule == "box" else None
+    if name == "gsm8k":
+        _, mark, answer = str(value).rpartition("####")
+        return answer.strip() if mark else None
+    if name == "olympiadbench":
+        return value[0] if isinstance(value, list) and value else None
+    return value
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
@@ -115,5 +105,5 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             reason=found.reason,
             extracted=found.extracted,
             truncated=sample.truncated,
-            details={"gold": found.gold},
+            details={"gold": question.problem.text},
         )

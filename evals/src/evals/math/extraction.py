@@ -2,8 +2,8 @@
 
 What comes before the last `</think>` is not read. In the rest, in this order: the last `<answer>`
 tag, the last box (adjacent boxes joined by "and" or a comma make one answer), `#### x`, a
-final-answer phrase, and the text itself when it is one line without a sentence. Prose that marks
-no answer has none. A last box that never closes is ill-formed; no earlier box stands in for it. A
+final-answer phrase, and the text itself when it is one line of few words. Prose that marks no
+answer has none. A last box that never closes is ill-formed; no earlier box stands in for it. A
 box or phrase inside an answer tag counts before the tag's other text.
 """
 

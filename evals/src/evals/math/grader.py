@@ -50,14 +50,10 @@ _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 
 @dataclass(frozen=True)
 class MathVerdict:
-    """extracted: the answer that was found; None where there was none.
-
-    gold: what it was compared with. reason: the name of the rule that decided.
-    """
+    """extracted: the answer that was found, if any. reason: the rule that decided."""
 
     correct: bool
     extracted: str | None
-    gold: str
     reason: str
 
 
@@ -65,9 +61,9 @@ def grade(gold: Gold, response: str) -> MathVerdict:
     """Return the verdict on the marked answer of a response."""
     found = extract(response)
     if found.text is None:
-        return MathVerdict(False, None, gold.text, found.rule)
+        return MathVerdict(False, None, found.rule)
     correct, reason = compare(gold, found.text)
-    return MathVerdict(correct, found.text[:SHOWN], gold.text, reason)
+    return MathVerdict(correct, found.text[:SHOWN], reason)
 
 
 def compare(gold: Gold, answer: str) -> tuple[bool, str]:
