@@ -7,17 +7,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 from lora_evo.model.decoding import Decoder
 from lora_evo.model.hf_engine import HFEngine, TokenRequest
 from lora_evo.model.requests import Request
-from lora_evo.model.stacked_lora import stack_adapters
 
 
 @pytest.fixture(scope="module")
@@ -60,28 +55,6 @@ def requests(tiny, count, **changes):
         )
         for i in range(count)
     ]
-
-
-def test_greedy_equals_peft_with_transformers_generate(tiny, stack, engine):
-    base, adapters = stack
-    asked = requests(tiny, 12, temperature=0.0, max_tokens=24)
-    twin = tiny.peft_twin(base, adapters)
-    for request, rollout in zip(asked, engine.rollouts(asked), strict=True):
-        if request.adapter is None:
-            model = base
-        else:
-            twin.set_adapter(request.adapter)
-            model = twin
-        ids = torch.tensor([request.prompt_ids])
-        with torch.no_grad():
-            wanted = model.generate(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                do_sample=False,
-                max_new_tokens=24,
-                pad_token_id=0,
-            )[0, ids.shape[1] :]
-        assert rollout.completion_ids == tuple(wanted.tolist())
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
@@ -205,20 +178,6 @@ def test_requests_and_completions_by_text(tiny, engine):
     engine.close()
 
 
-def test_the_end_token_stops_and_is_not_text(tiny, stack, tokenizer):
-    model = copy.deepcopy(stack[0])
-    adapters = stack_adapters(model, ["a"], r=2, lora_alpha=2, seed=0)
-    engine = HFEngine(adapters, tokenizer)
-    asked = [Request("ab", adapter="a", max_tokens=400, temperature=1.5, seed=s) for s in range(6)]
-    found = engine.generate(asked)
-    assert any(c.finish_reason == "stop" for c in found)
-    for c in found:
-        if c.finish_reason == "stop":
-            assert c.token_ids[-1] == 1
-            assert 1 not in c.token_ids[:-1]
-            assert "<end>" not in c.text
-
-
 def test_stop_texts_end_the_text_before_them(engine):
     asked = [Request("abc", "t1", 40, 1.5, seed) for seed in range(8)]
     place, free = max(enumerate(engine.generate(asked)), key=lambda found: len(found[1].text))
@@ -231,54 +190,6 @@ def test_stop_texts_end_the_text_before_them(engine):
     assert cut.token_ids == free.token_ids[: at + 3]
     assert cut.finish_reason == "stop"
     assert other.token_ids == free.token_ids
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"prompt_ids": ()}, "a prompt is empty"),
-        ({"max_tokens": 0}, "max_tokens is 0"),
-        ({"temperature": -1.0}, "temperature is -1.0"),
-        ({"stop": ("",)}, "a stop text is empty"),
-    ],
-)
-def test_wrong_requests(engine, change, message):
-    arguments = {"adapter": "t0", "prompt_ids": (3,), "max_tokens": 2} | change
-    with pytest.raises(ValueError, match=message):
-        engine.rollouts([TokenRequest(**arguments)])
-
-
-def test_no_requests_give_no_rollouts(engine):
-    assert engine.rollouts([]) == []
-
-
-@pytest.mark.parametrize(
-    ("config", "kind"), [(LlamaConfig, LlamaForCausalLM), (Qwen3Config, Qwen3ForCausalLM)]
-)
-def test_the_rest_of_the_family(tiny, tokenizer, config, kind):
-    with torch.random.fork_rng():
-        model = kind(
-            config(
-                vocab_size=tiny.vocabulary,
-                hidden_size=32,
-                intermediate_size=48,
-                head_dim=16,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                eos_token_id=1,
-                bos_token_id=None,
-                pad_token_id=0,
-            )
-        ).eval()
-    adapters = stack_adapters(model, tiny.members, r=4, lora_alpha=8, seed=0)
-    tiny.shake(adapters)
-    for rollout in HFEngine(adapters, tokenizer).rollouts(requests(tiny, 6, max_tokens=8)):
-        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
-        with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
-            logits = model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
-        wanted = torch.log_softmax(logits, -1).gather(1, whole[0, len(rollout.prompt_ids) :, None])
-        assert torch.tensor(rollout.logprobs) == pytest.approx(wanted[:, 0], abs=2e-5)
 
 
 def test_models_of_other_families_draw_the_same_through_transformers(

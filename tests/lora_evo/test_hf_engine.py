@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import LoraEvoError
-from lora_evo.model import Engine, Request, open_engine
+from lora_evo.model import Engine, Request
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
 
@@ -36,40 +36,6 @@ def test_greedy_equals_generate_of_transformers_and_peft(
     assert len({token for completion in got for token in completion.token_ids}) > 8
 
 
-def test_a_model_with_sliding_windows_is_read_by_transformers_itself(
-    tmp_path: Path, model_folder: Path, adapter_folders: dict[str, Path]
-) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    config = MistralConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        intermediate_size=64,
-        sliding_window=6,
-        initializer_range=0.3,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    torch.manual_seed(0)
-    model = MistralForCausalLM(config)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    engine = open_engine(
-        "hf", str(tmp_path), {"one": adapter_folders["one"]}, device="cpu", any_base=True
-    )
-    peft = pytest.importorskip("peft").PeftModel.from_pretrained(model, str(adapter_folders["one"]))
-    requests = [Request(p, name, 16) for p in PROMPTS for name in (None, "one")]
-    for request, completion in zip(requests, engine.generate(requests), strict=True):
-        if request.adapter:
-            expected = _greedy(peft, tokenizer, request.prompt, 16)
-        else:
-            with peft.disable_adapter():
-                expected = _greedy(peft, tokenizer, request.prompt, 16)
-        assert list(completion.token_ids) == expected
-
-
 def test_adapters_in_one_call_give_what_each_gives_alone(engine: Engine) -> None:
     requests = [Request(p, a, 20) for p in PROMPTS for a in (None, "one", "two")]
     mixed = engine.generate(requests)
@@ -77,22 +43,6 @@ def test_adapters_in_one_call_give_what_each_gives_alone(engine: Engine) -> None
         assert completion.token_ids == engine.generate([request])[0].token_ids
     texts = {r.adapter: c.text for r, c in zip(requests, mixed, strict=True) if r.prompt == "x"}
     assert len(set(texts.values())) == 3
-
-
-def test_samples_depend_on_the_seed_and_not_on_the_batch(
-    model_folder: Path, engine: Engine
-) -> None:
-    requests = [
-        Request(PROMPTS[i % 4], None, 5 + i % 7 * 6, 1.0 if i % 3 else 0.0, seed=i // 2)
-        for i in range(24)
-    ]
-    whole = [c.token_ids for c in engine.generate(requests)]
-    backwards = [c.token_ids for c in engine.generate(requests[::-1])][::-1]
-    small = open_engine("hf", str(model_folder), device="cpu", max_rows=3)
-    assert whole == backwards == [c.token_ids for c in small.generate(requests)]
-    same = [Request("x", None, 12, 1.0, seed=s) for s in (7, 7, 8)]
-    one, two, three = (c.token_ids for c in engine.generate(same))
-    assert one == two != three
 
 
 def test_a_longer_limit_only_adds_tokens(engine: Engine) -> None:
@@ -122,19 +72,7 @@ def test_frequencies_follow_the_softmax_under_the_temperature(
         )
 
 
-def test_greedy_logprobs_are_those_of_temperature_one(engine: Engine, model_folder: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    (completion,) = engine.generate([Request("ab", None, 8)])
-    prompt = tokenizer("ab")["input_ids"]
-    ids = torch.tensor([[*prompt, *completion.token_ids]])
-    with torch.no_grad():
-        logprobs = model(ids).logits[0].log_softmax(-1)
-    expected = [float(logprobs[len(prompt) - 1 + i, t]) for i, t in enumerate(completion.token_ids)]
-    assert list(completion.logprobs) == pytest.approx(expected, abs=1e-4)
-
-
-def test_text_keeps_markers_drops_the_end_token_and_stops(engine: Engine) -> None:
+def test_text_keeps_markers_and_drops_the_end_token(engine: Engine) -> None:
     requests = [Request(PROMPTS[i % 4], None, 200, 3.0, seed=i) for i in range(32)]
     drawn = engine.generate(requests)
     ended = [c for c in drawn if c.finish_reason == "stop"]
@@ -143,13 +81,6 @@ def test_text_keeps_markers_drops_the_end_token_and_stops(engine: Engine) -> Non
     assert all(1 not in c.token_ids for c in drawn if c.finish_reason == "length")
     assert any("<|answer|>" in c.text for c in drawn)
     assert all(len(c.token_ids) == len(c.logprobs) for c in drawn)
-    whole = engine.generate([Request("x", None, 40, 1.0, seed=5)])[0]
-    stop = whole.text[3:5]
-    cut = engine.generate([Request("x", None, 40, 1.0, seed=5, stop=("never-seen", stop))])[0]
-    assert cut.text == whole.text[: whole.text.index(stop)]
-    assert cut.finish_reason == "stop"
-    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
-    assert len(cut.token_ids) < len(whole.token_ids)
 
 
 def test_the_context_window_bounds_a_completion(engine: Engine) -> None:

@@ -82,13 +82,13 @@ def test_json_everywhere(home):
         ("cross slot_swap p1 --out c --seed 1", "at least two parents"),
         ("cross slot_swap p1 p2 --out c --seed 1 --weights 1", "1 weight"),
         ("cross slot_swap p1 p2 --out c --seed 1 --weights a,b", "joined by commas"),
-        ("mutate svd_structured p1 --out p1/c --seed 1", "lies inside the parent"),
-        ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is a parent"),
-        ("mutate svd_structured p1 --out p1/adapter_config.json/c --seed 1", "inside the parent"),
+        ("mutate svd_structured p1 --out p1/c --seed 1", "or lies inside it"),
+        ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is the parent"),
+        ("mutate svd_structured p1 --out p1/adapter_config.json/c --seed 1", "or lies inside it"),
         ("mutate svd_structured p1 --out p2/adapter_config.json/c --seed 1", "is not a folder"),
         ("cross slot_swap p1 p2/../p1 --out c --seed 1", "given twice"),
         ("cross average p1 p2 --out c --seed 1 --weights nan,1", "at least 0"),
-        ("cross average p1 p2 --out p2/c --seed 1", "lies inside the parent"),
+        ("cross average p1 p2 --out p2/c --seed 1", "or lies inside it"),
         ("inspect nowhere", "not a folder"),
         ("distance p1 nowhere", "not a folder"),
         ("verify p1", "its parents are not known"),
@@ -112,16 +112,6 @@ def test_a_child_that_is_not_its_recipe_is_code_1(home):
     assert "NOT verified" in out
     assert "modules differ" in out
     assert json.loads(call("verify", "c", "--json", code=1).stdout)["identical"] is False
-
-
-def test_a_full_disk_is_code_1(home, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("lora_evo.files.tensor_file.TensorWriter.write", full)
-    result = call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1, code=1)
-    assert "No space left" in result.stderr
-    assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
 
 
 def test_an_interrupted_command_is_code_130(home, monkeypatch):

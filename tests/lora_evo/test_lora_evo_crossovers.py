@@ -20,7 +20,7 @@ from lora_evo import (
     verify,
 )
 from lora_evo.children import make_child
-from lora_evo.linalg.noise import stream
+from lora_evo.operators.operator import stream
 
 ON_UPDATES = {
     "average": {},

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from lora_evo import Adapter, LoraEvoError, Slot, mutate
 from lora_evo.children import make_child
-from lora_evo.linalg.noise import stream
 from lora_evo.linalg.updates import dead_pairs, numerical_rank, relative_change, singular_values
 from lora_evo.operators.catalogue import OPERATORS
 from lora_evo.operators.factor_noise import choose
+from lora_evo.operators.operator import stream
 from lora_evo.operators.spectral import cayley, masked_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]

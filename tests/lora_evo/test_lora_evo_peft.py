@@ -5,9 +5,6 @@ import torch
 
 from lora_evo import (
     OPERATORS,
-    Adapter,
-    AdapterConfig,
-    Slot,
     content_hash,
     cross_directory,
     load_adapter,
@@ -104,40 +101,3 @@ def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved
         found = forward_in_peft(home / name, x)
         assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
         assert not torch.allclose(found, parent, atol=1e-3)
-
-
-def test_a_qwen2_adapter_made_here_loads_and_generates_the_same(tmp_path):
-    peft = pytest.importorskip("peft")
-    transformers = pytest.importorskip("transformers")
-    config = transformers.Qwen2Config(
-        vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.Qwen2ForCausalLM(config).eval()
-    model.save_pretrained(tmp_path / "base")
-    targets = ["q_proj", "down_proj"]
-    made = AdapterConfig.new(
-        r=2, lora_alpha=4, target_modules=targets, base_model_name_or_path="base"
-    )
-    slots = {}
-    for path, module in model.named_modules():
-        if path.endswith(tuple(targets)):
-            slots[path] = Slot(
-                torch.randn(2, module.in_features) / 4,
-                torch.randn(module.out_features, 2) / 4,
-                made.scale(path),
-            )
-    adapter = Adapter(made, slots)
-    save_adapter(adapter, tmp_path / "p")
-    mutate_directory("svd_structured", tmp_path / "p", tmp_path / "c", seed=1, strength=0.3)
-    ids = torch.arange(10)[None]
-    for name in ("p", "c"):
-        merged = transformers.Qwen2ForCausalLM.from_pretrained(tmp_path / "base").eval()
-        with torch.no_grad():
-            for path, slot in load_adapter(tmp_path / name).slots.items():
-                merged.get_submodule(path).weight += slot.scale * slot.B @ slot.A
-            loaded = peft.PeftModel.from_pretrained(
-                transformers.Qwen2ForCausalLM.from_pretrained(tmp_path / "base"), tmp_path / name
-            ).eval()
-            assert torch.allclose(merged(ids).logits, loaded(ids).logits, atol=1e-5)

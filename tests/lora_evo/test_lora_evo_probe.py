@@ -220,21 +220,11 @@ def test_the_model_is_left_as_it_was(home):
 
 def test_adapters_of_another_model_are_refused(home, make_adapter):
     base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
-    p = load_adapter(home / "p")
-    far, wide = make_adapter(1, inputs=16, outputs=16, layers=3), make_adapter(1)
-    far = Adapter(far.config, {path: far.slots[path] for path in far.paths if "q_proj" in path})
-    for adapter, reason in (
-        (far, "no linear module .*layers.2"),
-        (wide, "map 24 to 32 features, base has 16 to"),
-    ):
-        with pytest.raises(LoraEvoError, match=reason):
-            probe(base, {"p": adapter}, adapter, ROWS)
+    wide = make_adapter(1)
+    with pytest.raises(LoraEvoError, match="map 24 to 32 features, base has 16 to"):
+        probe(base, {"p": wide}, wide, ROWS)
     with pytest.raises(LoraEvoError, match="different modules"):
-        probe(base, {"p": p}, wide, ROWS)
-    norm = AdapterConfig.new(r=1, lora_alpha=1, target_modules=["norm"])
-    on_norm = Adapter(norm, {"model.norm": Slot(torch.ones(1, 16), torch.ones(16, 1), 1.0)})
-    with pytest.raises(LoraEvoError, match=r"no linear module model\.norm"):
-        probe(base, {"p": on_norm}, on_norm, ROWS)
+        probe(base, {"p": load_adapter(home / "p")}, wide, ROWS)
 
 
 def test_values_that_overflow_are_named(home):

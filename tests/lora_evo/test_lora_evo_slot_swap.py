@@ -90,9 +90,6 @@ def test_other_alpha_is_carried_over_exactly_in_the_update(make_adapter):
     ("other", "settings_", "words"),
     [
         ({"r": 8}, {}, "rank 4 in parent 1 and 8 in parent 2"),
-        ({"base": "another"}, {}, "another"),
-        ({"layers": 3}, {}, "different modules"),
-        ({"inputs": 16}, {}, "maps 24 to 32"),
         ({}, {"level": "tensor"}, "module, block, layer"),
         ({}, {"weights": [1]}, "1 weight"),
         ({}, {"weights": [1, -1]}, "at least 0"),

@@ -25,17 +25,6 @@ def test_uniforms_of_a_row_depend_on_its_seed_only():
     assert ((table >= 0) & (table < 1)).all()
 
 
-def test_frequencies_follow_the_temperature():
-    n, temperature = 20000, 0.5
-    logits = torch.tensor([0.0, 1.0, 2.0, -1.0])
-    uniforms = torch.from_numpy(row_uniforms([3], n)[0])
-    tokens, logprobs = choose(logits.expand(n, 4), uniforms, torch.full((n,), temperature))
-    expected = torch.softmax(logits / temperature, 0)
-    counts = torch.bincount(tokens, minlength=4) / n
-    assert torch.allclose(counts, expected, atol=0.015)
-    assert torch.allclose(logprobs, expected.log()[tokens], atol=1e-6)
-
-
 def test_temperature_0_takes_the_best_token_and_reports_temperature_1():
     logits = torch.tensor([[0.0, 3.0, 1.0]])
     token, logprob = choose(logits, torch.tensor([0.999], dtype=torch.float64), torch.zeros(1))

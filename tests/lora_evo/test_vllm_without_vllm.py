@@ -48,23 +48,12 @@ def test_known_versions_pass(found):
     installed.check_version(found)
 
 
-@pytest.mark.parametrize(
-    ("found", "close"), [("0.29.4", "0.30"), ("0.34.0", "0.33"), ("1.0", "0.33"), ("?", "0.30")]
-)
-def test_another_version_is_refused_with_the_nearest(found, close):
+@pytest.mark.parametrize("found", ["0.29.4", "0.34.0", "1.0", "?"])
+def test_another_version_is_refused_with_what_to_type(found):
     with pytest.raises(LoraEvoError) as refused:
         installed.check_version(found)
     assert f"vLLM {found} is installed, expected 0.30 to 0.33" in str(refused.value)
-    assert f"pip install 'vllm=={close}.*'" in str(refused.value)
-
-
-def test_a_version_without_a_needed_call_is_refused():
-    llm = SimpleNamespace(generate=0, sleep=0, wake_up=0)
-    engine = SimpleNamespace(add_lora=0, remove_lora=0)
-    installed.check_calls(llm, engine, "0.32.0")
-    del engine.remove_lora
-    with pytest.raises(LoraEvoError, match=r"vLLM 0\.30\.9 has no LLM\.llm_engine\.remove_lora"):
-        installed.check_calls(llm, engine, "0.30.9")
+    assert "pip install 'vllm==0.32.*'" in str(refused.value)
 
 
 # What vLLM is built with --------------------------------------------------------------------------
@@ -98,11 +87,9 @@ def test_ranks_are_rounded_up():
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
-        (adapter(inputs=5), r"maps 5 to 4 features .*, the base has 6 to 4"),
-        (adapter(value=float("nan")), "is not finite"),
-        (adapter(value=float("inf")), "is not finite"),
+        (adapter(inputs=5), r"map 5 to 4 features, the base has 6 to 4"),
         (adapter(r=4), "has rank 4 .* opened for 2"),
-        (adapter(path="model.layers.9.q_proj"), "which the base has not"),
+        (adapter(path="model.layers.9.q_proj"), "the base has no linear module"),
         (adapter(path="lm_head", outputs=9), "which vLLM does not serve"),
     ],
 )
@@ -126,6 +113,8 @@ def test_versions_are_peft_folders_that_go_with_the_engine(tmp_path):
     folder = AdapterFolder([tmp_path], said.append)
     one, two = (folder.write(f"t0@v{n}", adapter(value=n)) for n in (1.0, 2.0))
     assert load_adapter(two).slots[PATH].A[0, 0] == 2.0
+    with pytest.raises(LoraEvoError, match="holds 12 NaN or infinite"):
+        folder.write("t0@v3", adapter(value=float("inf")))
     folder.remove(one)
     assert not one.exists()
     assert two.exists()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy
 import torch
@@ -25,13 +25,17 @@ from lora_evo.files.adapter import (
     write_adapter,
 )
 from lora_evo.files.config import AdapterConfig, check_same_base
-from lora_evo.files.directory import PathLike, Progress, combine
+from lora_evo.files.directory import PathLike, Progress, combine, shortest_unique_names
 from lora_evo.linalg.thin import one_thread
-from lora_evo.linalg.updates import check_same_ends, check_same_modules
+from lora_evo.linalg.updates import (
+    check_same_ends,
+    check_same_modules,
+    effective_rank,
+    numerical_rank,
+)
 from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
 from lora_evo.operators.catalogue import did_you_mean, find_operator
-from lora_evo.operators.measured import SlotChild
-from lora_evo.operators.operator import Operator, Recipe, Request
+from lora_evo.operators.operator import Operator, Request
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +117,7 @@ def cross_directory(
     """
     found = find_operator(operator, "crossover")
     folders = [Path(parent) for parent in parents]
-    places = [folder.resolve() for folder in folders]
-    twice = next((at for at, place in enumerate(places) if place in places[:at]), None)
-    if twice is not None:
-        raise LoraEvoError(
-            f"{folders[twice]} is given twice as a parent; name two different adapters, or "
-            "use weights to favour one"
-        )
+    shortest_unique_names(folders)  # refuses a folder given twice
     settings = {"seed": seed, "strength": None, "weights": weights, "parameters": parameters}
     return _write_child(folders, found, settings, Path(out), overwrite, progress)
 
@@ -134,96 +132,98 @@ def make_child(
     **parameters: Any,
 ) -> Child:
     """Return a child of adapters in memory with its lineage; see `mutate` and `cross`."""
-    birth = prepare_birth(
+    birth = Birth(
         parents, operator, seed=seed, strength=strength, weights=weights, parameters=parameters
     )
     slots: dict[str, Slot] = {}
-    grown = list(birth.grow())
-    for growth in grown:
+    for path, slot, _ in birth.grow():
         # In memory of its own: factors that no operator touched are the parent's.
-        slot, theirs = growth.child.slot, [parent.slots[growth.path] for parent in parents]
+        theirs = [parent.slots[path] for parent in parents]
         taken = {_memory(factor) for their in theirs for factor in (their.A, their.B)}
         a, b = (
             factor.clone() if _memory(factor) in taken else factor
             for factor in (slot.A.detach(), slot.B.detach())
         )
-        slots[growth.path] = replace(slot, A=a, B=b)
-    return Child(Adapter(birth.config, slots), birth.lineage(grown, (0,) * len(parents)))
+        slots[path] = replace(slot, A=a, B=b)
+    return Child(Adapter(birth.config, slots), birth.lineage())
 
 
-@dataclass(frozen=True, eq=False)
-class Growth:
-    """One finished module of a child, with the digests of everything that went into it."""
-
-    path: str
-    child: SlotChild
-    digest: str
-    parent_digests: tuple[str, ...]
-
-    def without_tensors(self) -> Self:
-        """Return the same without the weights."""
-        slot = self.child.slot
-        empty = replace(slot, A=slot.A.new_empty(0), B=slot.B.new_empty(0))
-        return replace(self, child=replace(self.child, slot=empty))
-
-
-@dataclass(frozen=True, eq=False)
 class Birth:
-    """A child about to be made: parents that fit together, and what is made of their modules."""
+    """A child about to be made of parents that fit together; `grow` makes its modules."""
 
-    parents: Sequence[SlotSource]
-    operator: Operator
-    request: Request
-    recipe: Recipe
+    def __init__(
+        self,
+        parents: Sequence[SlotSource],
+        operator: str | Operator,
+        *,
+        seed: int,
+        strength: float | None,
+        weights: Sequence[float] | None,
+        parameters: Mapping[str, Any],
+    ) -> None:
+        """Check an operator's settings and its parents, and fill in defaults."""
+        found = find_operator(operator)
+        for name in parameters:
+            if name not in found.defaults:
+                raise LoraEvoError(
+                    f"{found.name} has no parameter {name!r}{did_you_mean(name, found.defaults)}; "
+                    f"it has: {', '.join(found.defaults) or 'none'}"
+                )
+        if found.default_strength is None and strength is not None:
+            raise LoraEvoError(f"{found.name} takes no strength; leave it out")
+        if strength is None:
+            strength = found.default_strength
+        if found.kind == "crossover" and len(parents) < 2:
+            raise LoraEvoError(f"{found.name} crosses at least two parents; got {len(parents)}")
+        check_same_base({f"parent {n}": one.config for n, one in enumerate(parents, start=1)})
+        for other in parents[1:]:
+            check_same_modules(set(parents[0].paths), set(other.paths))
+        self.parents, self.operator = parents, found
+        self.config: AdapterConfig = parents[0].config
+        """The child's: that of the first parent."""
+        self.request = Request(
+            paths=tuple(parents[0].paths),
+            configs=tuple(parent.config for parent in parents),
+            seed=checked_count("seed", seed, 0),
+            strength=None if strength is None else float(strength),
+            weights=None if weights is None else _checked_weights(weights, len(parents)),
+            parameters={**found.defaults, **parameters},
+        )
+        self._recipe = found.recipe(self.request)
+        self._traces: dict[str, ModuleTrace] = {}
+        self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
+        self._changes: list[tuple[float, float | None]] = []
+        self._moments_valid = True
 
-    @property
-    def config(self) -> AdapterConfig:
-        """The child's configuration: that of the first parent."""
-        return self.parents[0].config
-
-    def grow(self) -> Iterator[Growth]:
-        """Yield the modules in sorted order, one in memory at a time.
+    def grow(self) -> Iterator[tuple[str, Slot, str]]:
+        """Yield every module's path, slot and digest in sorted order, one in memory at a time.
 
         Torch's own threading is off meanwhile, so that the child's bytes do not depend on it.
         """
         with one_thread():
             for path in self.request.paths:
-                yield self._grow_one(path)
+                yield path, *self._grow_one(path)
 
-    def lineage(self, grown: Sequence[Growth], generations: Sequence[int]) -> Lineage:
-        """Return the child's record from its finished modules, without their tensors.
-
-        `generations` are the parents'. Numbers are kept to 9 digits.
-        """
+    def lineage(self, generation: int = 1) -> Lineage:
+        """Return the record of a child that is grown. Numbers are kept to 9 digits."""
         from lora_evo import __version__
 
+        configs = self.config, *self.request.configs
+        content, *parents = map(combine, configs, self._digests)
         request = self.request
-        modules = {}
-        for growth in grown:
-            child = growth.child
-            modules[growth.path] = ModuleTrace(
-                relative_change=_digits(child.relative_change),
-                effective_rank=_digits(child.effective_rank) or 0.0,
-                rank=child.rank,
-                truncation_loss=_digits(child.truncation_loss) or 0.0,
-                source=child.source,
-            )
         return Lineage(
             operator=self.operator.name,
             seed=request.seed,
             strength=request.strength,
             weights=request.weights,
             parameters=request.parameters,
-            parents=tuple(
-                combine(parent.config, {one.path: one.parent_digests[index] for one in grown})
-                for index, parent in enumerate(self.parents)
-            ),
-            generation=1 + max(generations),
-            content_hash=combine(self.config, {growth.path: growth.digest for growth in grown}),
-            moments_valid=all(growth.child.moments_valid for growth in grown),
-            relative_change=_digits(_total_change([growth.child for growth in grown])),
-            truncation_loss=max(trace.truncation_loss for trace in modules.values()),
-            modules=modules,
+            parents=tuple(parents),
+            generation=generation,
+            content_hash=content,
+            moments_valid=self._moments_valid,
+            relative_change=_digits(_total_change(self._changes)),
+            truncation_loss=max(trace.truncation_loss for trace in self._traces.values()),
+            modules=self._traces,
             versions={
                 "lora_evo": __version__,
                 "numpy": numpy.__version__,
@@ -231,60 +231,27 @@ class Birth:
             },
         )
 
-    def _grow_one(self, path: str) -> Growth:
+    def _grow_one(self, path: str) -> tuple[Slot, str]:
         slots = [parent.slot(path) for parent in self.parents]
         for other in slots[1:]:
             check_same_ends(path, slots[0], other)
-        digests = tuple(slot_digest(slot) for slot in slots)
-        child = self.recipe(path, slots)
+        digests = [slot_digest(slot) for slot in slots]
+        child = self._recipe(path, slots)
         stored = _stored_like(path, slots, child.slot)
         moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
         digest = digests[moved[0]] if moved else slot_digest(stored)
-        return Growth(path, replace(child, slot=stored), digest, digests)
-
-
-def prepare_birth(
-    parents: Sequence[SlotSource],
-    operator: str | Operator,
-    *,
-    seed: int,
-    strength: float | None,
-    weights: Sequence[float] | None,
-    parameters: Mapping[str, Any],
-) -> Birth:
-    """Check an operator's settings, fill in its defaults, and bring it and the parents together."""
-    found = find_operator(operator)
-    check_parameters(found, parameters)
-    if found.default_strength is None and strength is not None:
-        raise LoraEvoError(f"{found.name} takes no strength; leave it out")
-    if strength is None:
-        strength = found.default_strength
-    if found.kind == "crossover" and len(parents) < 2:
-        raise LoraEvoError(f"{found.name} crosses at least two parents; got {len(parents)}")
-    first = parents[0]
-    check_same_base({f"parent {n}": one.config for n, one in enumerate(parents, start=1)})
-    for other in parents[1:]:
-        check_same_modules(set(first.paths), set(other.paths))
-    request = Request(
-        paths=tuple(first.paths),
-        configs=tuple(parent.config for parent in parents),
-        seed=checked_count("seed", seed, 0),
-        strength=None if strength is None else float(strength),
-        weights=None if weights is None else _checked_weights(weights, len(parents)),
-        parameters={**found.defaults, **parameters},
-    )
-    return Birth(parents, found, request, found.recipe(request))
-
-
-def check_parameters(operator: Operator, parameters: Mapping[str, Any]) -> None:
-    """Refuse parameters that the operator does not have."""
-    for name in parameters:
-        if name not in operator.defaults:
-            known = ", ".join(operator.defaults) or "none"
-            raise LoraEvoError(
-                f"{operator.name} has no parameter {name!r}"
-                f"{did_you_mean(name, operator.defaults)}; it has: {known}"
-            )
+        for held, found in zip(self._digests, (digest, *digests), strict=True):
+            held[path] = found
+        self._changes.append((child.parent_norm, child.relative_change))
+        self._moments_valid &= child.moments_valid
+        self._traces[path] = ModuleTrace(
+            relative_change=_digits(child.relative_change),
+            effective_rank=_digits(effective_rank(child.spectrum)) or 0.0,
+            rank=numerical_rank(child.spectrum),
+            truncation_loss=_digits(child.truncation_loss) or 0.0,
+            source=child.source,
+        )
+        return stored, digest
 
 
 def _write_child(
@@ -295,39 +262,31 @@ def _write_child(
     overwrite: bool,
     progress: Progress | None,
 ) -> Lineage:
-    _check_output(out, parents)
+    place = out.resolve()
+    for parent in parents:
+        if parent.resolve() in (place, *place.parents):
+            raise LoraEvoError(
+                f"{out} is the parent {parent} or lies inside it; write the child next to it "
+                "instead"
+            )
     refuse_existing(out, overwrite=overwrite)
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
         known = [read_lineage(parent) for parent in parents]
-        birth = prepare_birth(readers, operator, **settings)
+        birth = Birth(readers, operator, **settings)
         draft = stack.enter_context(appearing_directory(out, overwrite=overwrite))
-        grown: list[Growth] = []
 
         def slots() -> Iterator[tuple[str, Slot]]:
-            for growth in birth.grow():
-                grown.append(growth.without_tensors())
-                yield growth.path, growth.child.slot
+            for done, (path, slot, _) in enumerate(birth.grow(), start=1):
+                yield path, slot
                 if progress is not None:
-                    progress(len(grown), len(birth.request.paths))
+                    progress(done, len(birth.request.paths))
 
         write_adapter(draft, birth.config, readers[0].layout(), slots())
-        generations = [0 if lineage is None else lineage.generation for lineage in known]
-        lineage = birth.lineage(grown, generations)
+        before = max(0 if lineage is None else lineage.generation for lineage in known)
+        lineage = birth.lineage(1 + before)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
     return lineage
-
-
-def _check_output(out: Path, parents: Sequence[Path]) -> None:
-    """Refuse a child's folder that is a parent, or lies inside one: it would be lost with it."""
-    place = out.resolve()
-    for parent in parents:
-        if place == parent.resolve():
-            raise LoraEvoError(f"{out} is a parent of this child; write the child somewhere else")
-        if parent.resolve() in place.parents:
-            raise LoraEvoError(
-                f"{out} lies inside the parent {parent}; write the child next to it instead"
-            )
 
 
 def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:
@@ -339,13 +298,15 @@ def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...
     return values
 
 
-def _total_change(modules: Sequence[SlotChild]) -> float | None:
-    """Return the change of the whole adapter from its modules' changes and the parent's norms."""
-    if any(module.relative_change is None for module in modules):
-        return None
-    total = math.hypot(*(module.parent_norm for module in modules))
-    change = math.hypot(*((m.relative_change or 0.0) * m.parent_norm for m in modules))
-    return change / total if total else 0.0
+def _total_change(changes: Sequence[tuple[float, float | None]]) -> float | None:
+    """Return the change of the whole adapter from its modules' norms in the parent and changes."""
+    parts = []
+    for norm, change in changes:
+        if change is None:
+            return None
+        parts.append(norm * change)
+    total = math.hypot(*(norm for norm, _ in changes))
+    return math.hypot(*parts) / total if total else 0.0
 
 
 def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:

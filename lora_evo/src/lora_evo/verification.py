@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lora_evo.children import Growth, prepare_birth
+from lora_evo.children import Birth
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import open_adapter, slot_digest
 from lora_evo.files.directory import PathLike, Progress, content_hash
@@ -91,23 +91,21 @@ def _remake(
     with ExitStack() as stack:
         *readers, reader = (stack.enter_context(open_adapter(at)) for at in (*folders, child))
         try:
-            again = prepare_birth(readers, operator or lineage.operator, **settings)
+            again = Birth(readers, operator or lineage.operator, **settings)
         except LoraEvoError as error:
             raise LoraEvoError(f"{child} cannot be made again: {error}") from error
         if reader.paths != readers[0].paths:
             raise LoraEvoError(f"{child} sits on other modules than its first parent")
         gaps: dict[str, Gap] = {}
-        grown: list[Growth] = []
         differing: list[str] = []
-        for growth in again.grow():
-            there = reader.slot(growth.path)
-            gaps[growth.path] = slot_gap(growth.path, growth.child.slot, there)
-            if slot_digest(there) != growth.digest:
-                differing.append(growth.path)
-            grown.append(growth.without_tensors())
+        for path, slot, digest in again.grow():
+            there = reader.slot(path)
+            gaps[path] = slot_gap(path, slot, there)
+            if slot_digest(there) != digest:
+                differing.append(path)
             if progress is not None:
-                progress(len(grown), len(reader.paths))
-        return again.lineage(grown, (0,) * len(readers)), gaps, differing
+                progress(len(gaps), len(reader.paths))
+        return again.lineage(), gaps, differing
 
 
 def _versions(lineage: Lineage) -> str:

@@ -69,42 +69,27 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
 
 
 @contextmanager
-def status_line() -> Iterator[Callable[[str], None] | None]:
-    """Yield a function that shows a text in place of the last one on stderr.
+def counter(label: str, unit: str = "modules") -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function of (units done, units in all) that shows every percent on stderr.
 
     Yields None where stderr is no terminal. The line is wiped at the end.
     """
     if not sys.stderr.isatty():
         yield None
         return
+    shown = -1
 
-    def show(text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+    def count(done: int, total: int) -> None:
+        nonlocal shown
+        percent = 100 * done // total
+        if percent != shown:
+            shown = percent
+            print(f"\r\x1b[K{label}: {done} of {total} {unit}", end="", file=sys.stderr, flush=True)
 
     try:
-        yield show
-    finally:
-        show("")
-
-
-@contextmanager
-def counter(label: str, unit: str = "modules") -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function of (units done, units in all) that shows them at most every percent."""
-    with status_line() as show:
-        if show is None:
-            yield None
-            return
-        shown = -1
-
-        def count(done: int, total: int) -> None:
-            nonlocal shown
-            percent = 100 * done // total
-            if percent != shown:
-                shown = percent
-                show(f"{label}: {done} of {total} {unit}")
-
         yield count
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> None:

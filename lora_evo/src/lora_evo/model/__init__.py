@@ -34,33 +34,20 @@ if TYPE_CHECKING:
     from lora_evo.model.vllm_options import Serving, VLLMOptions, require_vllm
 
 _HOMES = {
-    "BASE": "stacked_lora",
-    "BaseModel": "base_model",
-    "HFEngine": "hf_engine",
-    "Serving": "vllm_options",
-    "StackedAdapters": "stacked_lora",
-    "SupervisedLearner": "supervised",
-    "TARGET_MODULES": "stacked_lora",
-    "TokenPair": "supervised",
-    "VLLMEngine": "vllm_engine",
-    "VLLMOptions": "vllm_options",
-    "choose_device": "base_model",
-    "drawn": "supervised",
-    "export_adapter": "exchange",
-    "import_adapter": "exchange",
-    "linear_shapes": "base_model",
-    "load_base_model": "base_model",
-    "members_of": "exchange",
-    "merge_adapter": "exchange",
-    "name_adapters": "exchange",
-    "open_engine": "opening",
-    "public_name": "base_model",
-    "require_vllm": "vllm_options",
-    "resolve": "base_model",
-    "same_base": "base_model",
-    "stack_adapters": "stacked_lora",
-    "token_pair": "supervised",
-}
+    "base_model": (
+        "BaseModel", "choose_device", "linear_shapes", "load_base_model", "public_name", "resolve",
+        "same_base",
+    ),
+    "exchange": (
+        "export_adapter", "import_adapter", "members_of", "merge_adapter", "name_adapters",
+    ),
+    "hf_engine": ("HFEngine",),
+    "opening": ("open_engine",),
+    "stacked_lora": ("BASE", "TARGET_MODULES", "StackedAdapters", "stack_adapters"),
+    "supervised": ("SupervisedLearner", "TokenPair", "drawn", "token_pair"),
+    "vllm_engine": ("VLLMEngine",),
+    "vllm_options": ("Serving", "VLLMOptions", "require_vllm"),
+}  # fmt: skip
 
 __all__ = [
     "BASE",
@@ -101,6 +88,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import what brings torch and transformers when it is asked for."""
-    if name in _HOMES:
-        return getattr(import_module(f"lora_evo.model.{_HOMES[name]}"), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"lora_evo.model.{module}"), name)
     raise AttributeError(f"module 'lora_evo.model' has no attribute {name!r}")

@@ -4,17 +4,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from torch import nn
 
 from lora_evo import Adapter, AdapterConfig, Slot, content_hash, load_adapter
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.base_model import BaseModel, same_base
+from lora_evo.model.base_model import BaseModel, linear_shapes, same_base
 from lora_evo.model.requests import Folders
 from lora_evo.model.stacked_lora import StackedAdapters, put_on
 
+Shapes: TypeAlias = Mapping[str, tuple[int, int]]
+"""(inputs, outputs) of a base's linear layers by path."""
 _BASE_NAME = "base"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 
@@ -104,22 +105,11 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: Path | str, any_base: 
             f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
             "name the right --model, or accept it with --any-base"
         )
-    linears = {path: m for path, m in base.model.named_modules() if isinstance(m, nn.Linear)}
-    for path, slot in adapter.slots.items():
-        if path not in linears:
-            raise LoraEvoError(
-                f"{folder} is of another base model: {base.name} has no linear module {path}"
-            )
-        found = (slot.A.shape[1], slot.B.shape[0])
-        expected = (linears[path].in_features, linears[path].out_features)
-        if found != expected:
-            raise LoraEvoError(
-                f"{folder} is of another base model: its factors of {path} map {found[0]} to "
-                f"{found[1]} features, {base.name} has {expected[0]} to {expected[1]} there"
-            )
+    shapes = linear_shapes(base.model)
+    check_shapes(str(folder), adapter, shapes, base.name)
     if config.target_modules == "all-linear" or config.rest.get("layers_to_transform"):
         return  # what they leave out looks like what is lost
-    targets = {path for path in linears if config.targets(path)}
+    targets = {path for path in shapes if config.targets(path)}
     odd = sorted(targets ^ adapter.slots.keys())
     if odd:
         raise LoraEvoError(
@@ -127,6 +117,21 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: Path | str, any_base: 
             f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
             f"{base.name}; they differ in {odd[0]}"
         )
+
+
+def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
+    """Raise LoraEvoError for factors that fit no linear layer of the base."""
+    for path, slot in adapter.slots.items():
+        if path not in shapes:
+            raise LoraEvoError(
+                f"{who} is of another base model: {base} has no linear module {path}"
+            )
+        found = (slot.A.shape[1], slot.B.shape[0])
+        if found != shapes[path]:
+            raise LoraEvoError(
+                f"{who} is of another base model: its factors of {path} map {found[0]} to "
+                f"{found[1]} features, {base} has {shapes[path][0]} to {shapes[path][1]} there"
+            )
 
 
 @torch.no_grad()

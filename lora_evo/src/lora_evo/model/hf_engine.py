@@ -63,8 +63,6 @@ class SampleTable:
         Finished rows among them are drawn too, to no effect.
         """
         step = self.drawn
-        if step == self.tokens.shape[1]:
-            raise LoraEvoError(f"the table holds {step} tokens a row, all drawn")
         tokens, logprobs = choose(logits, self._uniforms[live, step], self._temperatures[live])
         self.tokens[live, step] = tokens
         self._logprobs[live, step] = logprobs

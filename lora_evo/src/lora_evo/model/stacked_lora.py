@@ -101,9 +101,11 @@ class StackedLoRALinear(nn.Module):
         pairs = [self._pair(member, x) for member, _, _ in route.runs]
         down = torch.stack([a for a, _ in pairs])
         up = torch.stack([b for _, b in pairs])
-        return grouped_linear(
-            x, base.weight, base.bias, down, up, [(start, stop) for _, start, stop in route.runs]
+        runs = tuple((start, stop) for _, start, stop in route.runs)
+        y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
+            x.contiguous(), base.weight, base.bias, down, up, runs
         )
+        return cast(Tensor, y)
 
     def forget_gathered(self) -> None:
         """Drop the matrices kept for the route in force."""
@@ -300,34 +302,19 @@ def _keep_soft_caps(model: Any) -> None:
         model.set_attn_implementation("eager")
 
 
-def grouped_linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    down: Tensor,
-    up: Tensor,
-    runs: Sequence[tuple[int, int]],
-) -> Tensor:
-    """Return x W^T + bias, plus x_i A_i^T B_i^T on the rows of each run i.
-
-    One autograd function: forward and backward add the updates in place into the dense product,
-    which saves three passes over the activations.
-
-    x [rows, T, in], weight [out, in] (frozen), down [runs, r, in], up [runs, out, r]; runs[i] =
-    (first row, row after the last). Rows in no run get no update. Gradients: x, down, up.
-    """
-    y: Tensor = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-        x.contiguous(), weight, bias, down, up, tuple(runs)
-    )
-    return y
-
-
 def _even(runs: Sequence[tuple[int, int]], rows: int) -> bool:
     """All runs have one length and together cover every row."""
     return len({stop - start for start, stop in runs}) == 1 and sum(b - a for a, b in runs) == rows
 
 
 class _GroupedLinear(torch.autograd.Function):
+    """x W^T + bias, plus x_i A_i^T B_i^T on the rows of each run i; gradients of x, down and up.
+
+    Forward and backward add the updates in place into the dense product, which saves three passes
+    over the activations. x [rows, T, in], weight [out, in] (frozen), down [runs, r, in], up [runs,
+    out, r]; runs[i] = (first row, row after the last). Rows in no run get no update.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,

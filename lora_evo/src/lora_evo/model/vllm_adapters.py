@@ -8,49 +8,39 @@ import fcntl
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO
 
 import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 from lora_evo.errors import EngineStopped, LoraEvoError
+from lora_evo.model.exchange import Shapes, check_shapes
 
-Shapes: TypeAlias = Mapping[str, tuple[int, int]]
-"""(inputs, outputs) of the base's linear layers by path."""
 _PREFIX = "populab-adapters-"
 _LOCK = "lock"
 _UNSERVED = ("lm_head", "embed_tokens")
 
 
 def check_adapter(name: str, adapter: Adapter, shapes: Shapes, max_rank: int) -> None:
-    """Raise LoraEvoError for an adapter that vLLM cannot serve truly."""
+    """Raise LoraEvoError for an adapter that vLLM cannot serve truly.
+
+    That its values are finite is checked where it is written.
+    """
     for path, slot in adapter.slots.items():
         if path.rpartition(".")[2] in _UNSERVED:
             raise LoraEvoError(
                 f"adapter {name!r} changes {path}, which vLLM does not serve; use --engine hf, or "
                 "train without it in target_modules"
             )
-        if path not in shapes:
-            raise LoraEvoError(f"adapter {name!r} has factors of {path}, which the base has not")
-        found = (slot.A.shape[1], slot.B.shape[0])
-        if found != shapes[path]:
-            raise LoraEvoError(
-                f"adapter {name!r} maps {found[0]} to {found[1]} features in {path}, the base has "
-                f"{shapes[path][0]} to {shapes[path][1]} there"
-            )
         if len(slot.A) > max_rank:
             raise LoraEvoError(
                 f"adapter {name!r} has rank {len(slot.A)} in {path}, the engine was opened for "
                 f"{max_rank} at most"
             )
-        if not bool(torch.isfinite(slot.A).all() and torch.isfinite(slot.B).all()):
-            raise LoraEvoError(
-                f"adapter {name!r} is not finite in {path}: it has diverged; go back to an earlier "
-                "version, with a lower learning rate"
-            )
+    check_shapes(f"adapter {name!r}", adapter, shapes, "the base")
 
 
 def zero_adapter(shapes: Shapes) -> Adapter:
@@ -89,8 +79,8 @@ class AdapterFolder:
         self._places = list(memory_first() if places is None else places)
         self._note = note
         self._homes: list[tuple[Path, IO[str]]] = []
-        self._in_use = False
-        """Whether the last home is where new versions go."""
+        self._home: Path | None = None
+        """Where new versions go."""
 
     def write(self, label: str, adapter: Adapter) -> Path:
         """Save an adapter in a folder of its own and return it.
@@ -99,16 +89,14 @@ class AdapterFolder:
         are. Raises EngineStopped when there is no next.
         """
         while True:
-            folder = None
             try:
-                folder = self._home() / label
-                save_adapter(adapter, folder)
+                if self._home is None:
+                    self._home = self._open(self._places[0])
+                save_adapter(adapter, self._home / label)
             except OSError as error:
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
                 self._next_place(error)
             else:
-                return folder
+                return self._home / label
 
     def remove(self, folder: Path) -> None:
         """Delete a version that is no longer read."""
@@ -119,18 +107,15 @@ class AdapterFolder:
         for home, lock in self._homes:
             shutil.rmtree(home, ignore_errors=True)
             lock.close()
-        self._homes, self._in_use = [], False
+        self._homes, self._home = [], None
 
-    def _home(self) -> Path:
-        if not self._in_use:
-            place = self._places[0]
-            sweep_dead(place)
-            home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-            lock = (home / _LOCK).open("w")
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._homes.append((home, lock))
-            self._in_use = True
-        return self._homes[-1][0]
+    def _open(self, place: Path) -> Path:
+        sweep_dead(place)
+        home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        lock = (home / _LOCK).open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._homes.append((home, lock))
+        return home
 
     def _next_place(self, error: OSError) -> None:
         place, why = self._places[0], error.strerror or str(error)
@@ -140,7 +125,7 @@ class AdapterFolder:
                 "another folder with TMPDIR"
             ) from error
         self._places.pop(0)
-        self._in_use = False
+        self._home = None
         self._note(f"adapters for vLLM go to {self._places[0]}: {place} cannot be used ({why})")
 
 

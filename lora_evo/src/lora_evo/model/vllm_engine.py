@@ -21,8 +21,9 @@ from lora_evo import Adapter
 from lora_evo.errors import EngineStopped, LoraEvoError, first_line
 from lora_evo.model.base_model import BaseModel
 from lora_evo.model.engine import Engine, check_request, end_tokens, stop_width, unknown_adapter
+from lora_evo.model.exchange import Shapes
 from lora_evo.model.requests import Rollout, TokenRequest
-from lora_evo.model.vllm_adapters import AdapterFolder, Shapes, check_adapter, say, zero_adapter
+from lora_evo.model.vllm_adapters import AdapterFolder, check_adapter, say, zero_adapter
 from lora_evo.model.vllm_options import Serving, VLLMOptions, import_vllm
 from lora_evo.model.vllm_process import EngineDied, ServedModel
 
@@ -49,8 +50,8 @@ class VLLMEngine(Engine):
 
     base: only its settings and tokenizer are read. serving, options: what is served, and how.
     shapes: the base's linear layers by path, for checking adapters. threads: torch's, on a CPU; 0
-    leaves them. folder: where adapters are written. multiprocess: whether the engine gets a process
-    of its own; None: on a GPU, where an engine that dies would take this process's memory along.
+    leaves them. On a GPU the engine gets a process of its own: one that dies in this process would
+    take its memory along.
     """
 
     def __init__(
@@ -61,21 +62,18 @@ class VLLMEngine(Engine):
         shapes: Shapes,
         *,
         threads: int = 0,
-        folder: AdapterFolder | None = None,
-        multiprocess: bool | None = None,
     ) -> None:
         self.tokenizer = base.tokenizer
         self.end_tokens = end_tokens(base.model, base.tokenizer)
         self.context = serving.length(options)
         self.max_rows = options.max_rows
         self._serving, self._shapes = serving, shapes
-        on_cpu = serving.device.type == "cpu"
-        self._vllm = import_vllm(not on_cpu if multiprocess is None else multiprocess)
+        self._vllm = import_vllm(serving.device.type != "cpu")
         self._start = partial(ServedModel, self._vllm.LLM, serving, options, threads)
         self._held: dict[str, _Held] = {}
         self._labels: set[str] = set()
         self._count = 0
-        self._folder = AdapterFolder() if folder is None else folder
+        self._folder = AdapterFolder()
         self._served = self._start()
         self._zero: _Held | None = None
         if serving.max_adapters:

@@ -29,10 +29,17 @@ from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.noise import stream, uniform
 from lora_evo.linalg.thin import Span, prepared, span
-from lora_evo.operators.measured import SlotChild, finished, unchanged
-from lora_evo.operators.operator import Recipe, Request, checked_fitness, checked_number, shares
+from lora_evo.operators.measured import SlotChild, unchanged
+from lora_evo.operators.operator import (
+    Recipe,
+    Request,
+    checked_fitness,
+    checked_number,
+    shares,
+    stream,
+    uniform,
+)
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0
@@ -214,7 +221,7 @@ class JointCore:
         # Zeros where the module is narrower than its rank: there are no more directions.
         a = pad(a, (0, 0, 0, slot.rank - len(a)))
         b = pad(b, (0, slot.rank - kept))
-        return finished(
+        return SlotChild(
             Slot(a, b, slot.scale),
             values[:kept],
             change / norm if norm else (None if change else 0.0),

@@ -25,11 +25,18 @@ import torch
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.noise import stream, uniform
 from lora_evo.linalg.thin import prepared
 from lora_evo.linalg.updates import singular_values
-from lora_evo.operators.measured import SlotChild, finished, unchanged
-from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength, units_of
+from lora_evo.operators.measured import SlotChild, unchanged
+from lora_evo.operators.operator import (
+    Recipe,
+    Request,
+    checked_number,
+    checked_strength,
+    stream,
+    uniform,
+    units_of,
+)
 from lora_evo.operators.step import solve_step
 
 
@@ -139,7 +146,7 @@ def with_noise(
     step = solve_step(change, target)
     b = slot.B if f is None else torch.add(b, f, alpha=step)
     grown = Slot(torch.add(a, e, alpha=step), b, slot.scale)
-    return finished(grown, singular_values(grown), change(step), norm)
+    return SlotChild(grown, singular_values(grown), change(step), norm)
 
 
 def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tensor) -> list[float]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import torch
 
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.noise import stream
 from lora_evo.linalg.thin import prepared
 from lora_evo.operators.crossovers import MOST_DROPPED, beyond, stepped
 from lora_evo.operators.measured import SlotChild, measured
@@ -23,6 +22,7 @@ from lora_evo.operators.operator import (
     check_equal_ranks,
     checked_number,
     shares,
+    stream,
 )
 
 Keep = Callable[[torch.Tensor, tuple[str, ...]], torch.Tensor]

@@ -1,11 +1,11 @@
-"""Finished modules of a child, with the numbers about them that a lineage records."""
+"""Modules of a child, with the numbers about them that a lineage records."""
 
 from dataclasses import dataclass
 
 import torch
 
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.updates import effective_rank, numerical_rank, singular_values, slot_gap
+from lora_evo.linalg.updates import singular_values, slot_gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,43 +13,19 @@ class SlotChild:
     """One module of a child, in the first parent's rank and scale."""
 
     slot: Slot
-    source: int
-    """The parent, counted from 0, that the optimiser moments would come from."""
+    spectrum: torch.Tensor
+    """The singular values of its update [k], largest first."""
     relative_change: float | None
     """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None when
     D = 0 and D' is not."""
-    effective_rank: float
-    rank: int
-    """The child's numerical rank."""
-    moments_valid: bool
-    """Whether the optimiser moments of `source` still fit these factors."""
     parent_norm: float
     """|D|."""
+    source: int = 0
+    """The parent, counted from 0, that the optimiser moments would come from."""
+    moments_valid: bool = False
+    """Whether the optimiser moments of `source` still fit these factors."""
     truncation_loss: float = 0.0
     """Frobenius norm of what the rank cut off over that of the whole."""
-
-
-def finished(
-    slot: Slot,
-    spectrum: torch.Tensor,
-    change: float | None,
-    parent_norm: float,
-    *,
-    source: int = 0,
-    moments_valid: bool = False,
-    truncation_loss: float = 0.0,
-) -> SlotChild:
-    """Return the module `slot`, whose update has the singular values `spectrum` [k]."""
-    return SlotChild(
-        slot=slot,
-        source=source,
-        relative_change=change,
-        effective_rank=effective_rank(spectrum),
-        rank=numerical_rank(spectrum),
-        moments_valid=moments_valid,
-        parent_norm=parent_norm,
-        truncation_loss=truncation_loss,
-    )
 
 
 def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
@@ -59,10 +35,10 @@ def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
     factorisations); optimiser moments count as lost.
     """
     gap = slot_gap(path, parent, child)
-    return finished(child, singular_values(child), gap.relative_change, gap.first)
+    return SlotChild(child, singular_values(child), gap.relative_change, gap.first)
 
 
 def unchanged(slot: Slot) -> SlotChild:
     """Return the first parent's slot as it is, its optimiser moments still valid."""
     values = singular_values(slot)
-    return finished(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)
+    return SlotChild(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)

@@ -1,5 +1,6 @@
 """What an operator is, the request that it gets, and checks of the parameters in a request."""
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +9,10 @@ from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy
+import numpy as np
 
 from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.files.config import AdapterConfig
-from lora_evo.linalg.noise import stream
 
 if TYPE_CHECKING:  # they bring torch, which a list of operators does without
     from lora_evo.files.adapter import Slot
@@ -49,7 +49,7 @@ class Request:
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
 
-    def noise(self, *key: str) -> numpy.random.Generator:
+    def noise(self, *key: str) -> np.random.Generator:
         """Return a random stream for the seed and a key, such as a module's path and a name."""
         return stream(self.seed, *key)
 
@@ -170,3 +170,20 @@ def check_equal_ranks(request: Request, advice: str) -> None:
                     f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} in "
                     f"parent {number}; {advice}"
                 )
+
+
+def stream(seed: int, *key: str) -> np.random.Generator:
+    """An independent random stream for (seed, module, tensor, ...).
+
+    Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by a BLAKE2b
+    digest of the key, so that modules may be visited in any order, by any number of threads, or
+    one alone, and still see the same numbers.
+    """
+    text = "\x1f".join((str(seed), *key))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+
+
+def uniform(seed: int, *key: str) -> float:
+    """One number from [0, 1) for a key."""
+    return float(stream(seed, *key).random())

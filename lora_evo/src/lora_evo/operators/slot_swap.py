@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.noise import uniform
 from lora_evo.linalg.thin import prepared, thin
 from lora_evo.linalg.updates import Gap, slot_gap
-from lora_evo.operators.measured import SlotChild, finished
-from lora_evo.operators.operator import Recipe, Request, check_equal_ranks, units_of
+from lora_evo.operators.measured import SlotChild
+from lora_evo.operators.operator import Recipe, Request, check_equal_ranks, uniform, units_of
 
 # Below this share of the squared norms, their difference loses digits in single precision.
 _CLOSE = 1e-2
@@ -51,7 +50,7 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
         gap = _gap(path, first, taken, own)
         change, norm = gap.relative_change, gap.first
     slot = Slot(taken.A, b, first.scale)
-    return finished(slot, values, change, norm, source=source, moments_valid=same_scale)
+    return SlotChild(slot, values, change, norm, source=source, moments_valid=same_scale)
 
 
 class _Grams:

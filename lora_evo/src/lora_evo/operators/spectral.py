@@ -12,11 +12,10 @@ from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.noise import stream
 from lora_evo.linalg.thin import Thin, prepared, thin
 from lora_evo.linalg.updates import NEGLIGIBLE
-from lora_evo.operators.measured import SlotChild, finished, unchanged
-from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength
+from lora_evo.operators.measured import SlotChild, unchanged
+from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength, stream
 from lora_evo.operators.step import solve_step
 
 # Draws of one seed that are tried until one of them can change a module enough.
@@ -134,7 +133,7 @@ class Components:
         """Return the finished module `slot`, whose B A has the singular values `values` (any
         order)."""
         spectrum = torch.sort(values, descending=True).values * self.scale
-        return finished(slot, spectrum, change, self.size * self.scale)
+        return SlotChild(slot, spectrum, change, self.size * self.scale)
 
 
 def components(slot: Slot, seed: int, path: str) -> Components:
