@@ -13,7 +13,7 @@ from lora_evo.linalg.updates import dead_pairs, numerical_rank, relative_change,
 from lora_evo.operators.catalogue import OPERATORS
 from lora_evo.operators.factor_noise import choose
 from lora_evo.operators.operator import stream
-from lora_evo.operators.spectral import cayley, masked_values
+from lora_evo.operators.spectral import masked_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"
@@ -169,9 +169,11 @@ def test_turns_keep_the_spaces_of_an_update_short_of_rank(make_adapter, operator
     )
     child = mutate(parent, operator, 5, 0.4)
     for path, slot in child.slots.items():
-        q = torch.linalg.qr(parent.slots[path].B[:, :3]).Q
         update = dense(slot)
-        assert torch.allclose(q @ (q.T @ update), update, atol=1e-14)
+        for side in (parent.slots[path].B[:, :3], parent.slots[path].A[:3].T):
+            q = torch.linalg.qr(side).Q
+            assert torch.allclose(q @ (q.T @ update), update, atol=1e-14)
+            update = update.T
         assert dead_pairs(slot) == 0
 
 
@@ -331,19 +333,9 @@ def test_any_seed_reaches_any_strength(make_adapter, name, seed, strength, rank,
     assert all(dead_pairs(slot) == 0 for slot in child.slots.values())
 
 
-def test_rotations_are_orthogonal():
-    noise = torch.randn(9, 9, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
-    turned = cayley(noise - noise.T)
-    assert torch.allclose(turned.T @ turned, torch.eye(9, dtype=DOUBLE), atol=1e-13)
-
-
-def test_subspaces_are_kept_and_without_rotation_singular_vectors_too(make_adapter):
+def test_without_rotation_singular_vectors_are_kept(make_adapter):
     parent = make_adapter(2, dtype=DOUBLE)
-    slot, child = parent.slots[PATH], mutate(parent, "svd_structured", 5, 0.4).slots[PATH]
-    q = torch.linalg.qr(slot.B).Q
-    assert torch.allclose(q @ (q.T @ child.B), child.B, atol=1e-14)
-    q = torch.linalg.qr(slot.A.T).Q
-    assert torch.allclose(q @ (q.T @ child.A.T), child.A.T, atol=1e-14)
+    slot = parent.slots[PATH]
     spectral = mutate(parent, "svd_structured", 5, 0.4, rotation=0).slots[PATH]
     u, _, vt = torch.linalg.svd(dense(slot), full_matrices=False)
     inner = u[:, :4].T @ dense(spectral) @ vt[:4].T

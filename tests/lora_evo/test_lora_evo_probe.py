@@ -1,7 +1,5 @@
 """Behaviour on probe prompts, with PEFT and merged dense weights as judges."""
 
-import math
-
 import pytest
 import torch
 
@@ -158,37 +156,12 @@ def test_several_parents(home):
         check(both[name], *expected(models, ROWS))
         alone = ask(home, ROWS, parents=(name,))[name]
         assert both[name].kl == pytest.approx(alone.kl, rel=1e-5)
-        assert both[name].activation_change == pytest.approx(alone.activation_change, rel=1e-5)
     assert both["q"].kl > both["p"].kl
-
-
-def test_activation_change_is_the_one_on_the_inputs_seen(home):
-    """X gathered by pre-hooks of this test from the merged parent, every row alone."""
-    parent, child = load_adapter(home / "p"), load_adapter(home / "c")
-    model, seen = merged_by_hand(home, "p"), {path: [] for path in parent.slots}
-    for path, inputs in seen.items():
-        model.get_submodule(path).register_forward_pre_hook(
-            lambda _, args, inputs=inputs: inputs.append(args[0][0].detach().double())
-        )
-    for row in ROWS:
-        distributions(model, row)
-    found = ask(home, ROWS)["p"]
-    changes, sizes = [], []
-    for path, inputs in seen.items():
-        x = torch.cat(inputs).T
-        d, e = (a.slots[path].scale * a.slots[path].B.double() @ a.slots[path].A.double() @ x
-                for a in (parent, child))  # fmt: skip
-        changes.append(float((e - d).norm()))
-        sizes.append(float(d.norm()))
-        assert found.modules[path] == pytest.approx(changes[-1] / sizes[-1], rel=1e-4)
-    assert found.activation_change == pytest.approx(
-        math.hypot(*changes) / math.hypot(*sizes), rel=1e-4
-    )
 
 
 def test_an_equal_child_has_no_divergence_at_all(home):
     found = ask(home, ROWS, child="p")["p"]
-    assert (found.kl, found.kl_ratio, found.activation_change) == (0, 0, 0)
+    assert (found.kl, found.kl_ratio) == (0, 0)
     assert found.nll_parent == found.nll_child
     assert found.kl_scale > 1e-3
     save_adapter(mutate(load_adapter(home / "p"), "svd_structured", seed=1, strength=0.0),
@@ -201,7 +174,7 @@ def test_a_parent_that_does_nothing(home):
     idle = {path: Slot(s.A, torch.zeros_like(s.B), s.scale) for path, s in parent.slots.items()}
     base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     found = probe(base, {"idle": Adapter(parent.config, idle)}, parent, ROWS)["idle"]
-    assert (found.kl_scale, found.kl_ratio, found.activation_change) == (0, None, None)
+    assert (found.kl_scale, found.kl_ratio) == (0, None)
     assert found.kl > 1e-3
 
 

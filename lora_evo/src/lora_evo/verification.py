@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,6 @@ class Verification:
     modules_differing: tuple[str, ...]
     problems: tuple[str, ...]
     """Sentences about what is not as it should be."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, JSON-ready."""
-        return asdict(self)
 
 
 def verify(

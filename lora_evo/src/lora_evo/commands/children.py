@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
     with counter("verifying") as progress:
         result = verify_child(child, list(parents) or None, progress=progress)
     if as_json:
-        print_json(result.to_dict())
+        print_json(asdict(result))
     elif result.identical:
         click.echo(f"{child}: identical to the child made again from its parents")
     else:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +55,8 @@ def retention(
 
     Parents are those named with --parent, else the adapters next to CHILD that its lineage names.
     From weights alone in seconds; with a base model and --probes also KL(parent||child) per token,
-    its ratio to KL(base||parent) (the limit `kl`), the loss on the completions, and the change of
-    each module on the inputs that occur. Limits apply to the closest parent.
+    its ratio to KL(base||parent) (the limit `kl`), and the loss on the completions. Limits apply to
+    the closest parent.
 
     With --train the child is trained on worked examples in five orders, and so are two controls,
     the first parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the
@@ -84,7 +85,7 @@ def retention(
         rows = {
             name: {
                 **found.to_dict(),
-                "probe": behaviour[name].to_dict() if name in behaviour else None,
+                "probe": asdict(behaviour[name]) if name in behaviour else None,
             }
             for name, found in weights.items()
         }
@@ -191,8 +192,6 @@ def _parent_lines(
         f"{whole.parent.numerical_rank} to {whole.child.numerical_rank} of {whole.child.rank}, "
         f"dead pairs {whole.parent.dead} to {whole.child.dead}"
     )
-    rows = [(path, *_cells(part)) for path, part in (*weights.modules.items(), ("all", whole))]
-    header: tuple[str, ...] = _HEADER
     if seen is not None:
         yield (
             f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
@@ -203,10 +202,8 @@ def _parent_lines(
                 f"  loss on completions {_number(seen.nll_parent)} to {_number(seen.nll_child)} "
                 f"nats/token (base {_number(seen.nll_base)}; {seen.completion_tokens} tokens)"
             )
-        header = (*header, "on inputs")
-        inputs = [seen.modules[path] for path in weights.modules] + [seen.activation_change]
-        rows = [(*cells, _number(value)) for cells, value in zip(rows, inputs, strict=True)]
-    yield text_table(header, rows)
+    parts = (*weights.modules.items(), ("all", whole))
+    yield text_table(_HEADER, [(path, *_cells(part)) for path, part in parts])
 
 
 def _cells(part: "Comparison") -> tuple[str, ...]:

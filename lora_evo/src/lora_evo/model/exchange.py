@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from lora_evo import Adapter, AdapterConfig, Slot, content_hash, load_adapter
+from lora_evo import Adapter, AdapterConfig, Slot, load_adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base_model import BaseModel, linear_shapes, same_base
-from lora_evo.model.requests import Folders
 from lora_evo.model.stacked_lora import StackedAdapters, put_on
 
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
@@ -80,23 +79,7 @@ def _replaced(run: Path) -> set[str]:
     return names
 
 
-def load_saved(
-    base: BaseModel, folders: Folders, any_base: bool
-) -> tuple[dict[str, Adapter], dict[str, str]]:
-    """Load adapters and their content hashes, and check them against the base's layers.
-
-    any_base: accept an adapter whose configuration names another base model. Raises LoraEvoError
-    when one is damaged or belongs to another base.
-    """
-    adapters, hashes = {}, {}
-    for name, folder in ((name, Path(place)) for name, place in folders.items()):
-        adapters[name] = load_adapter(folder)
-        hashes[name] = content_hash(folder)
-        check_fits(base, adapters[name], folder, any_base)
-    return adapters, hashes
-
-
-def check_fits(base: BaseModel, adapter: Adapter, folder: Path | str, any_base: bool) -> None:
+def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -> None:
     """The adapter names this base and has factors of the right shape for all that it targets."""
     config = adapter.config
     named = config.base_model_name_or_path
@@ -106,7 +89,7 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: Path | str, any_base: 
             "name the right --model, or accept it with --any-base"
         )
     shapes = linear_shapes(base.model)
-    check_shapes(str(folder), adapter, shapes, base.name)
+    check_shapes(folder, adapter, shapes, base.name)
     if config.target_modules == "all-linear" or config.rest.get("layers_to_transform"):
         return  # what they leave out looks like what is lost
     targets = {path for path in shapes if config.targets(path)}

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from lora_evo import Adapter
+from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base_model import choose_device, linear_shapes, load_base_model, resolve
 from lora_evo.model.engine import Engine
-from lora_evo.model.exchange import load_saved, stack_saved
+from lora_evo.model.exchange import check_fits, stack_saved
 from lora_evo.model.hf_engine import HFEngine
 from lora_evo.model.requests import Folders, TokenRequest
 from lora_evo.model.vllm_engine import VLLMEngine
@@ -50,7 +50,9 @@ def open_engine(
         base.model.to("meta")
     else:
         base = load_base_model(model, place, dtype)
-    saved, hashes = load_saved(base, adapters or {}, any_base)
+    saved = {name: load_adapter(folder) for name, folder in (adapters or {}).items()}
+    for name, folder in (adapters or {}).items():
+        check_fits(base, saved[name], str(folder), any_base)
     engine: Engine
     if kind == "vllm":
         ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
@@ -69,7 +71,7 @@ def open_engine(
         merge_rows = _MERGE_ROWS if small and base.dtype == "float32" else 0
         stack = stack_saved(base.model, saved)
         engine = HFEngine(stack, base.tokenizer, max_rows=max_rows, merge_rows=merge_rows)
-    engine.hashes = hashes
+    engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
     engine.about = {
         "engine": kind,
         "model": base.name,

@@ -83,13 +83,15 @@ class StackedLoRALinear(nn.Module):
         self.lora_B = matrices(base.out_features, r)
         self.scales = [scale] * n_members
         self._routing = routing
-        self._gathered: tuple[Route, Tensor, Tensor] | None = None
-        self._merged: Tensor | None = None
+        self.gathered: tuple[Route, Tensor, Tensor] | None = None
+        """The matrices of the rows of a route in force."""
+        self.merged: Tensor | None = None
+        """The weights to use whatever the route; None follows it."""
 
     def forward(self, x: Tensor) -> Tensor:
         route, base = self._routing.current, self.base
-        if self._merged is not None:
-            return F.linear(x, self._merged, base.bias)
+        if self.merged is not None:
+            return F.linear(x, self.merged, base.bias)
         if route is None or not route.runs:
             return F.linear(x, base.weight, base.bias)
         if len(route.rows) != x.shape[0]:
@@ -107,27 +109,21 @@ class StackedLoRALinear(nn.Module):
         )
         return cast(Tensor, y)
 
-    def forget_gathered(self) -> None:
-        """Drop the matrices kept for the route in force."""
-        self._gathered = None
-
     def merge(self, member: int) -> None:
-        """Use W + scale * B A of one member, whatever the route, until `unmerge`."""
+        """Use W + scale * B A of one member, whatever the route."""
         weight = self.base.weight
         down, up = self._pair(member, weight)
-        self._merged = torch.addmm(weight, up, down)
-
-    def unmerge(self) -> None:
-        """Follow the route again."""
-        self._merged = None
+        self.merged = torch.addmm(weight, up, down)
 
     def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
         """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
         up = self.lora_B[member] * self.scales[member]
         return self.lora_A[member].to(x.dtype), up.to(x.dtype)
 
-    def _gather(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A^T [rows, in, r] and scale * B^T [rows, r, out], zeros for the base."""
+    def _by_row(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A^T [rows, in, r] and scale * B^T [rows, r, out], zeros for the base; kept by route."""
+        if self.gathered is not None and self.gathered[0] is route:
+            return self.gathered[1], self.gathered[2]
         members = sorted(set(route.rows) - {BASE})
         pairs = [self._pair(member, x) for member in members]
         place = {member: i for i, member in enumerate(members)}
@@ -136,15 +132,12 @@ class StackedLoRALinear(nn.Module):
             pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape)))
             place[BASE] = len(members)
         index = torch.tensor([place[member] for member in route.rows], device=x.device)
-        down = torch.stack([a for a, _ in pairs]).transpose(1, 2).index_select(0, index)
-        up = torch.stack([b for _, b in pairs]).transpose(1, 2).index_select(0, index)
+        down, up = (
+            torch.stack(side).transpose(1, 2).index_select(0, index).contiguous()
+            for side in zip(*pairs, strict=True)
+        )
+        self.gathered = (route, down, up)
         return down, up
-
-    def _by_row(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self._gathered is None or self._gathered[0] is not route:
-            down, up = self._gather(route, x)
-            self._gathered = (route, down.contiguous(), up.contiguous())
-        return self._gathered[1], self._gathered[2]
 
 
 class StackedAdapters:
@@ -188,7 +181,7 @@ class StackedAdapters:
                 yield
         finally:
             for layer in self.layers.values():
-                layer.forget_gathered()
+                layer.gathered = None
 
     def same_route(self) -> AbstractContextManager[None]:
         """Return a block in which the route in force at this call is in force once more."""
@@ -209,7 +202,7 @@ class StackedAdapters:
             yield
         finally:
             for layer in self.layers.values():
-                layer.unmerge()
+                layer.merged = None
 
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""

@@ -1,10 +1,9 @@
-"""What a child keeps of its parents' behaviour: distributions and inputs on probe prompts."""
+"""What a child keeps of its parents' behaviour: next-token distributions on probe prompts."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -46,15 +45,6 @@ class Behaviour:
     nll_parent: float | None
     nll_child: float | None
     """Negative log-likelihood of the completions' tokens; None without completions."""
-    activation_change: float | None
-    """|D'X - DX| / |DX| (Frobenius) over the inputs X that all modules see in the parent, of all
-    real tokens: the relative change weighted by what occurs; None for D X = 0."""
-    modules: dict[str, float | None]
-    """The same of each module."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
 
 
 @contextmanager
@@ -93,49 +83,24 @@ def probe(
     # Rows of like length together, the longest first: so too much memory shows at once.
     pairs.sort(key=lambda numbered: -numbered[1].length)
     sums: dict[str, list[tuple[float, ...]]] = {name: [] for name in parents}
-    changes = {name: {path: [0.0, 0.0] for path in child.slots} for name in parents}
     with stacked(base, parents, child) as stack:
         for start in range(0, len(pairs), BATCH_SIZE):
             lines, batch = zip(*pairs[start : start + BATCH_SIZE], strict=True)
             plain, after = (_logits(stack, member, batch) for member in (BASE, _CHILD))
             for place, name in enumerate(parents, start=1):
-                before = _logits(stack, place, batch, changes[name])
+                before = _logits(stack, place, batch)
                 for line, pair, *sides in zip(lines, batch, plain, before, after, strict=True):
                     sums[name].append(_row_sums(line, pair, *sides))
             if progress is not None:
                 progress(start + len(batch), len(pairs))
-    return {name: _behaviour(sums[name], changes[name]) for name in parents}
+    return {name: _behaviour(found) for name, found in sums.items()}
 
 
 @torch.no_grad()
-def _logits(
-    stack: StackedAdapters,
-    member: int,
-    batch: Sequence[TokenPair],
-    changes: Mapping[str, list[float]] | None = None,
-) -> list[Tensor]:
-    """Of every row, the logits [positions, vocabulary] that are to be compared.
-
-    changes: by module, |D'x - Dx|^2 and |Dx|^2 (D of `member`, D' of the child) are added up here
-    over the inputs x of all real tokens.
-    """
+def _logits(stack: StackedAdapters, member: int, batch: Sequence[TokenPair]) -> list[Tensor]:
+    """Of every row, the logits [positions, vocabulary] that are to be compared."""
     ids, real = padded([pair.ids for pair in batch], stack.device)
-
-    def count(layer: Any, inputs: tuple[Tensor, ...], into: list[float]) -> None:
-        x = inputs[0][real].float()
-        mine, other = (
-            layer.scales[m] * ((x @ layer.lora_A[m].T) @ layer.lora_B[m].T)
-            for m in (member, _CHILD)
-        )
-        into[0] += float((other - mine).double().square().sum())
-        into[1] += float(mine.double().square().sum())
-
-    with ExitStack() as hooks, stack.route([member] * len(batch)):
-        for path, into in (changes or {}).items():
-            handle = stack.layers[path].register_forward_hook(
-                lambda layer, inputs, output, into=into: count(layer, inputs, into)
-            )
-            hooks.callback(handle.remove)
+    with stack.route([member] * len(batch)):
         logits = stack.model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
     found = []
     for pair, row in zip(batch, logits, strict=True):
@@ -179,7 +144,7 @@ def _loss(logits: Tensor, wanted: Tensor) -> float:
     return -sum(float(p.double().log_softmax(-1).gather(1, at).sum()) for p, at in parts)
 
 
-def _behaviour(rows: list[tuple[float, ...]], changes: Mapping[str, list[float]]) -> Behaviour:
+def _behaviour(rows: list[tuple[float, ...]]) -> Behaviour:
     tokens, kl, scale, answered, *losses = map(math.fsum, zip(*rows, strict=True))
     base, parent, child = (loss / answered if answered else None for loss in losses)
     return Behaviour(
@@ -187,23 +152,9 @@ def _behaviour(rows: list[tuple[float, ...]], changes: Mapping[str, list[float]]
         tokens=int(tokens),
         kl=kl / tokens,
         kl_scale=scale / tokens,
-        kl_ratio=_quotient(kl, scale),
+        kl_ratio=kl / scale if scale else (None if kl else 0.0),
         completion_tokens=int(answered),
         nll_base=base,
         nll_parent=parent,
         nll_child=child,
-        activation_change=_relative(changes.values()),
-        modules={path: _relative([change]) for path, change in changes.items()},
     )
-
-
-def _relative(changes: Iterable[Sequence[float]]) -> float | None:
-    """|D'X - DX| / |DX| over some modules together."""
-    difference, size = map(math.fsum, zip(*changes, strict=True))
-    return _quotient(math.sqrt(difference), math.sqrt(size))
-
-
-def _quotient(part: float, whole: float) -> float | None:
-    if whole:
-        return part / whole
-    return None if part else 0.0
