@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from lora_evo.retained.weights import Comparison
 
 _MATRIX_UP_TO = 16
-_SHARED = ("relative_change", "cosine", "norm_ratio", "column_overlap", "row_overlap")
 
 
 @click.command()
@@ -80,16 +79,11 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
         for kind in sorted(counts)
     }
     if as_json:
-        print_json(
-            {
-                **_pair_dict(found.whole),
-                "module_types": {
-                    kind: {"modules": counts[kind], **_pair_dict(part)}
-                    for kind, part in types.items()
-                },
-                "modules": {path: _pair_dict(part) for path, part in found.modules.items()},
-            }
-        )
+        rows_by_type = {
+            kind: {"modules": counts[kind], **part.to_dict()} for kind, part in types.items()
+        }
+        parts = {path: part.to_dict() for path, part in found.modules.items()}
+        print_json({**found.whole.to_dict(), "module_types": rows_by_type, "modules": parts})
         return
     shown = found.modules if modules else types
     rows = [_pair_row(name, counts.get(name, 1), part) for name, part in shown.items()]
@@ -190,10 +184,6 @@ def _print_population(found: "Diversity") -> None:
         f"mean distance {found.mean_distance:.4g}; closest: {names[one]} and "
         f"{names[two]} at {found.distances[one][two]:.4g}"
     )
-
-
-def _pair_dict(part: "Comparison") -> dict[str, float | None]:
-    return {"distance": part.distance, **{name: getattr(part, name) for name in _SHARED}}
 
 
 def _pair_row(name: str, modules: int, part: "Comparison") -> tuple[object, ...]:

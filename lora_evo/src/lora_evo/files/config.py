@@ -86,18 +86,16 @@ class AdapterConfig:
         rank_pattern: Mapping[str, int] | None = None,
         alpha_pattern: Mapping[str, float] | None = None,
         use_rslora: bool = False,
-        lora_dropout: float = 0.0,
-        task_type: str | None = "CAUSAL_LM",
     ) -> Self:
         """Return a fresh configuration with the fields that PEFT and vLLM expect."""
         rest = {
             "peft_type": "LORA",
-            "task_type": task_type,
+            "task_type": "CAUSAL_LM",
             "bias": "none",
             "fan_in_fan_out": False,
             "inference_mode": True,
             "init_lora_weights": True,
-            "lora_dropout": lora_dropout,
+            "lora_dropout": 0.0,
             "modules_to_save": None,
             "use_dora": False,
         }

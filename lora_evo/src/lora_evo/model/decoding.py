@@ -7,6 +7,7 @@ models decode as transformers does; those that no test knows are tried on a shor
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,16 +25,16 @@ _TOLERANCE = 0.05
 """Relative difference of logits that rounding in half precision may make on a short text."""
 
 
+@dataclass(eq=False)
 class KVCache:
     """Keys and values of all layers in buffers that grow by doubling and shrink by rows.
 
     Per layer two buffers [rows, key-value heads, capacity, head dim]; positions < length are used.
     """
 
-    def __init__(self, keys: list[Tensor], values: list[Tensor], length: int):
-        self.keys = keys
-        self.values = values
-        self.length = length
+    keys: list[Tensor]
+    values: list[Tensor]
+    length: int
 
     @property
     def capacity(self) -> int:
@@ -69,12 +70,6 @@ class Decoder:
         self.inner = model.model
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        found: torch.device = self.inner.embed_tokens.weight.device
-        return found
 
     def prefill(
         self, ids: Tensor, real: Tensor, before: KVCache | None = None
@@ -167,12 +162,12 @@ class Decoder:
         return attention.o_proj(y.transpose(1, 2).reshape(rows, T, -1))  # type: ignore[no-any-return]
 
 
+@dataclass(eq=False)
 class GeneralCache:
     """The cache of transformers, and how many positions it holds."""
 
-    def __init__(self, cache: Any, length: int):
-        self.cache = cache
-        self.length = length
+    cache: Any
+    length: int
 
     def select(self, rows: Tensor, capacity: int | None = None) -> None:
         """Keep these rows, in this order; a row may occur more than once."""
@@ -184,12 +179,6 @@ class GeneralDecoder:
 
     def __init__(self, model: Any):
         self.model = model
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model lives."""
-        found: torch.device = self.model.get_input_embeddings().weight.device
-        return found
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
         """Read left-padded prompts: ids and real [rows, T], real False on padding.
@@ -262,14 +251,15 @@ def _has_windows(config: Any) -> bool:
 def _try_out(decoder: GeneralDecoder) -> None:
     """Compare the last logits of two short texts, decoded with padding, with those of one pass."""
     model, texts = decoder.model, [(1, 2, 3, 4), (3, 2)]
+    device = model.get_input_embeddings().weight.device
     try:
-        ids, real = padded([text[:-1] for text in texts], decoder.device, left=True)
+        ids, real = padded([text[:-1] for text in texts], device, left=True)
         _, cache = decoder.prefill(ids, real)
-        ends = torch.tensor([text[-1] for text in texts], device=decoder.device)
-        mask = torch.zeros(real.shape[0], real.shape[1] + 1, device=decoder.device)
+        ends = torch.tensor([text[-1] for text in texts], device=device)
+        mask = torch.zeros(real.shape[0], real.shape[1] + 1, device=device)
         mask[:, :-1].masked_fill_(~real, float("-inf"))
         found = decoder.step(ends, real.sum(1), mask, cache).float()
-        inputs = [torch.tensor([text], device=decoder.device) for text in texts]
+        inputs = [torch.tensor([text], device=device) for text in texts]
         wanted = torch.cat([model(input_ids=one).logits[:, -1] for one in inputs]).float()
         error = float((found - wanted).abs().max() / wanted.abs().max())
         fault = f"its logits are off by {error:.0%}" if not error < _TOLERANCE else ""

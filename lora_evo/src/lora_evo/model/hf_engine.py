@@ -238,7 +238,7 @@ class HFEngine(Engine):
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         members, prompts = [member for member, _ in place], [prompt for _, prompt in place]
         shared = _shared_length(members, prompts) if isinstance(self._decoder, Decoder) else 0
-        device = self._decoder.device
+        device = self.adapters.device
         ids, real = padded([prompt[shared:] for prompt in prompts], device, left=True)
         before = [self._read_shared(members, prompts[0][:shared])] if shared else []
         with self.adapters.route(members):
@@ -255,7 +255,7 @@ class HFEngine(Engine):
     def _read_shared(self, members: Sequence[int], text: Sequence[int]) -> KVCache:
         """Read a text once for each different member; the cache has a row for each of `members`."""
         each = sorted(set(members))
-        ids = torch.tensor([text] * len(each), device=self._decoder.device)
+        ids = torch.tensor([text] * len(each), device=self.adapters.device)
         cache: KVCache
         with self.adapters.route(each):
             _, cache = self._decoder.prefill(ids, torch.ones_like(ids, dtype=torch.bool))

@@ -140,24 +140,16 @@ class StackedLoRALinear(nn.Module):
         return down, up
 
 
+@dataclass(eq=False)
 class StackedAdapters:
     """Handle on all adapters of one model: names, routing, and the parameters of each member."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        layers: dict[str, StackedLoRALinear],
-        members: Sequence[str],
-        r: int,
-        lora_alpha: float,
-        routing: Routing,
-    ):
-        self.model = model
-        self.layers = layers
-        self.members = list(members)
-        self.r = r
-        self.lora_alpha = lora_alpha
-        self._routing = routing
+    model: nn.Module
+    layers: dict[str, StackedLoRALinear]
+    members: list[str]
+    r: int
+    lora_alpha: float
+    routing: Routing
 
     @property
     def device(self) -> torch.device:
@@ -177,7 +169,7 @@ class StackedAdapters:
     def route(self, rows: Sequence[int]) -> Iterator[None]:
         """Send row i of every batch inside the block through member rows[i]."""
         try:
-            with self._routing.fixed(Route.of(rows)):
+            with self.routing.fixed(Route.of(rows)):
                 yield
         finally:
             for layer in self.layers.values():
@@ -185,7 +177,7 @@ class StackedAdapters:
 
     def same_route(self) -> AbstractContextManager[None]:
         """Return a block in which the route in force at this call is in force once more."""
-        return self._routing.fixed(self._routing.current)
+        return self.routing.fixed(self.routing.current)
 
     @contextmanager
     @torch.no_grad()
@@ -282,7 +274,7 @@ def put_on(
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, layer)
         layers[path] = layer
-    return StackedAdapters(model, layers, members, r, lora_alpha, routing)
+    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing)
 
 
 def _keep_soft_caps(model: Any) -> None:

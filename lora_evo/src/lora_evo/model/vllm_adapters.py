@@ -56,11 +56,6 @@ def zero_adapter(shapes: Shapes) -> Adapter:
     return Adapter(config, {path: slot})
 
 
-def memory_first() -> tuple[Path, ...]:
-    """Where adapters are written: memory, then the temporary folder."""
-    return Path("/dev/shm"), Path(tempfile.gettempdir())
-
-
 def say(line: str) -> None:
     """Tell the user on the error stream."""
     print(line, file=sys.stderr, flush=True)
@@ -69,14 +64,15 @@ def say(line: str) -> None:
 class AdapterFolder:
     """Adapters as PEFT folders, one for every version; other processes have theirs beside it.
 
-    places: where to write, the first that works. A process that was killed leaves its folder; the
-    next one that comes by removes it. note: called with a line when a place cannot be used.
+    places: where to write, the first that works; None: memory, then the temporary folder. A process
+    that was killed leaves its folder; the next one that comes by removes it. note: called with a
+    line when a place cannot be used.
     """
 
     def __init__(
         self, places: Sequence[Path] | None = None, note: Callable[[str], None] = say
     ) -> None:
-        self._places = list(memory_first() if places is None else places)
+        self._places = list(places or (Path("/dev/shm"), Path(tempfile.gettempdir())))
         self._note = note
         self._homes: list[tuple[Path, IO[str]]] = []
         self._home: Path | None = None

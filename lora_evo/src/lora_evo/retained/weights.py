@@ -27,7 +27,8 @@ from lora_evo.linalg.updates import (
 )
 
 _SHOWN = (
-    "relative_change", "cosine", "norm_ratio", "spectrum_distance", "column_overlap", "row_overlap",
+    "distance", "relative_change", "cosine", "norm_ratio", "spectrum_distance", "column_overlap",
+    "row_overlap",
 )  # fmt: skip
 
 
