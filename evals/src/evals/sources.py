@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import logging
 import os
 import sys
 import zlib
@@ -201,7 +202,8 @@ def _download(benchmark: str, path: Path) -> None:
 def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source:
     """Download rows, or take them from the cache of `datasets`."""
     datasets = optional("datasets", f"to get {benchmark} from the hub (or give a file: --data)")
-    datasets.disable_progress_bars()  # they would mix with our own
+    datasets.disable_progress_bars()  # they would mix with our own, and so would its retries
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         table = datasets.load_dataset(address.path, config, split=address.split)
         rows: list[Row] = [_plain(dict(row)) for row in table]
