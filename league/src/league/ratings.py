@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import trueskill
@@ -73,19 +72,12 @@ class RatingModel:
         return math.sqrt(2.0) * self.beta
 
 
-def environment(model: RatingModel) -> Any:
-    """Return a `trueskill.TrueSkill` of exactly these constants, without draws.
+def conservative(rating: Rating, model: RatingModel) -> float:
+    """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, which is mu - 3 sigma by default.
 
     The package's global environment is neither read nor changed.
     """
-    return trueskill.TrueSkill(
-        mu=model.mu, sigma=model.sigma, beta=model.beta, tau=model.tau, draw_probability=0.0
-    )
-
-
-def conservative(rating: Rating, model: RatingModel) -> float:
-    """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, which is mu - 3 sigma by default."""
-    env = environment(model)
+    env = trueskill.TrueSkill(model.mu, model.sigma, model.beta, model.tau, draw_probability=0.0)
     return float(env.expose(env.create_rating(rating.mu, rating.sigma)))
 
 
