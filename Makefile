@@ -24,7 +24,7 @@ help:
 	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
-	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and bred adapters: hours"
+	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
 
@@ -44,7 +44,7 @@ demo: env
 	$(BIN)/selfplay train --preset nano --seed 1 --out $(DEMO)
 	@$(BIN)/selfplay report $(DEMO) --html $(DEMO)/report.html
 
-# Six tiny runs and their comparison; the same command goes on where it was stopped.
+# Six tiny runs and their comparison; the same command resumes where it was stopped.
 experiment-smoke: env
 	$(BIN)/selfplay experiment nano-smoke --out runs/experiment-smoke
 	@$(BIN)/selfplay compare runs/experiment-smoke --html runs/experiment-smoke/page.html
@@ -105,8 +105,8 @@ test-trackers: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/selfplay/test_tracking.py
 
 # Those that need no file of the user's; tests/benchmarks has more, each with a line on what it needs.
-BENCHMARKS := startup sandbox_throughput sandbox_soak lora_children league_ratings league_scale \
-	joint_learner evals_engine training_step workers fixed_tasks math_grading
+BENCHMARKS := sandbox_throughput sandbox_soak lora_children league_ratings league_scale \
+	joint_learner evals_engine training_step workers math_grading
 bench: env
 	for name in $(BENCHMARKS); do $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
 

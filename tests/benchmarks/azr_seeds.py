@@ -3,28 +3,26 @@
     python tests/benchmarks/azr_seeds.py FOLDER [--workers 2] [--show REASON]
 
 FOLDER holds files of the folder `data` of LeapLabTHU/Absolute-Zero-Reasoner (commit a82124e):
-`*_seed_io.jsonl`. Each file goes through `code-verifier check` as it is; of a code_f file every
-pair goes through on its own as well. Published outputs are compared by value with those found.
-A pair has one reason, the first that holds; a code_f row has every reason that holds for
-it or for one of its pairs. --show prints the rows with a reason.
+`*_seed_io.jsonl`. Every pair of a row goes through the sandbox's check, and published outputs are
+compared by value with those found. A pair has one reason, the first that holds; a code_f row has
+every reason that holds for it or for one of its pairs. --show prints the rows with a reason.
 """
 
 import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarking import Row, parser, show
 
 from code_verifier import (
     Comparison,
+    Limits,
     LiteralError,
     Proposal,
     Sandbox,
     Status,
+    Verdict,
     canonical,
     parse_arguments,
     parse_literal,
@@ -50,81 +48,55 @@ REFUSED = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Found:
     """Reasons of each row of a file, and how many pairs it has."""
 
     name: str
     rows: list[set[str]]
-    pairs: int
-    wrong_pairs: int
+    pairs: int = 0
+    wrong: int = 0
+    lines: list[str] = field(default_factory=list)
 
 
-def checked(rows: Iterable[Row], workers: int) -> list[Row]:
-    """The verdicts of `code-verifier check` on the rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, out = Path(folder) / "rows.jsonl", Path(folder) / "verdicts.jsonl"
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        command = [sys.executable, "-m", "code_verifier", "check", str(source), "--out", str(out)]
-        done = subprocess.run(
-            [*command, "--workers", str(workers), "--wall-s", "10"], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            raise SystemExit(f"check ended with {done.returncode}: {done.stderr}")
-        return [json.loads(line) for line in out.read_text().splitlines()]
-
-
-def literal(text: str) -> bool:
+def value(text: str, arguments: bool = False) -> str | None:
+    """Return the text in canonical form; None when it holds no literals."""
     try:
-        parse_literal(text)
+        if not arguments:
+            return canonical(parse_literal(text))
+        args, kwargs = parse_arguments(text)
+        return canonical([list(args), kwargs])
     except LiteralError:
-        return False
-    return True
+        return None
 
 
-def reason(verdict: Row, given: str, published: str) -> str:
-    """Why the pair is in error or refused; empty when it is right."""
+def reason(verdict: Verdict, given: str, published: str) -> str:
+    """Return why the pair is in error or refused; empty when it is right."""
     if not published.strip():
         return "empty output"
     if len(published) == AZR_TRUNCATED and published[200:203] == "...":
         return "truncated output"
-    status = verdict["status"]
-    if status == "banned":
-        return "banned"
-    if status == "not_literal":
-        try:
-            parse_arguments(given)
-        except LiteralError:
+    unreadable = value(published) is None
+    if verdict.status == "not_literal":
+        if value(given, arguments=True) is None:
             return "input not a literal"
-        return "result not a literal" if literal(published) else "output not a literal"
-    if status in ("nondeterministic", "exception"):
-        return str(status)
-    if status != "ok":
+        return "output not a literal" if unreadable else "result not a literal"
+    if verdict.status in ("banned", "nondeterministic", "exception"):
+        return str(verdict.status)
+    if verdict.output is None:
         return "fails otherwise"
-    if not literal(published):
+    if unreadable:
         return "output not a literal"
-    same = Comparison().same(parse_literal(verdict["output"]), parse_literal(published))
+    same = Comparison().same(parse_literal(verdict.output), parse_literal(published))
     return "" if same else "other output"
 
 
-def value(text: str, arguments: bool) -> str:
-    """The text in canonical form, or as it is when it holds no literals."""
-    try:
-        if arguments:
-            args, kwargs = parse_arguments(text)
-            return canonical([list(args), kwargs])
-        return canonical(parse_literal(text))
-    except LiteralError:
-        return text
-
-
-def of_the_row(row: Row, sandbox: Sandbox) -> set[str]:
-    """Reasons that concern a code_f row as a whole."""
-    found = set()
-    if len({value(text, False) for text in row["outputs"]}) == 1:
+def of_the_row(row: dict[str, Any], sandbox: Sandbox) -> set[str]:
+    """Return the reasons that concern a code_f row as a whole."""
+    found, half = set(), len(row["inputs"]) // 2
+    if len({value(text) or text for text in row["outputs"]}) == 1:
         found.add("outputs all equal")
-    half = len(row["inputs"]) // 2
-    inputs = [value(text, True) for text in row["inputs"]]
+    inputs = [value(text, arguments=True) or text for text in row["inputs"]]
     if set(inputs[:half]) & set(inputs[half:]):
         found.add("input repeated")
     proposal = Proposal("code_f", row["snippet"], inputs=("0", "1"), message=row["message"])
@@ -133,56 +105,47 @@ def of_the_row(row: Row, sandbox: Sandbox) -> set[str]:
     return found
 
 
-def examine(path: Path, workers: int) -> Found:
-    """One seed file."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    verdicts = checked(rows, workers)
-    if "inputs" not in rows[0]:
-        found = [
-            {why} if (why := reason(verdict, row["input"], row["output"])) else set()
-            for row, verdict in zip(rows, verdicts, strict=True)
-        ]
-        return Found(path.stem, found, len(rows), sum(map(bool, found)))
-    pairs = [
-        {"snippet": row["snippet"], "imports": row["imports"], "input": given, "at": number}
-        for number, row in enumerate(rows)
-        for given in row["inputs"]
-    ]
-    published = [output for row in rows for output in row["outputs"]]
-    with Sandbox(workers=1) as sandbox:
-        found = [of_the_row(row, sandbox) for row in rows]
-    wrong = 0
-    for pair, verdict, output in zip(pairs, checked(pairs, workers), published, strict=True):
-        why = reason(verdict, pair["input"], output)
-        if why:
-            wrong += 1
-            found[pair["at"]].add(why)
-    return Found(path.stem, found, len(pairs), wrong)
+def examine(path: Path, sandbox: Sandbox) -> Found:
+    """Check one seed file."""
+    lines = path.read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    reasons = [of_the_row(row, sandbox) if "inputs" in row else set() for row in rows]
+    found = Found(path.stem.removesuffix("_seed_io"), reasons, lines=lines)
+    pairs = []
+    for row, why in zip(rows, reasons, strict=True):
+        imports = [line for line in row["imports"] if line not in row["snippet"]]
+        program = "\n".join([*imports, row["snippet"]])
+        given = row["inputs"] if "inputs" in row else [row["input"]]
+        published = row["outputs"] if "outputs" in row else [row["output"]]
+        pairs += [(program, i, o, why) for i, o in zip(given, published, strict=True)]
+    verdicts = sandbox.check_many((program, given) for program, given, *_ in pairs)
+    for (_, given, published, why), verdict in zip(pairs, verdicts, strict=True):
+        found.pairs += 1
+        if wrong := reason(verdict, given, published):
+            found.wrong += 1
+            why.add(wrong)
+    return found
 
 
 def table(results: list[Found]) -> list[Row]:
-    """A column for each file."""
-    rows: list[Row] = []
+    """Return a column for each file."""
 
-    def line(title: str, count: Callable[[Found], object]) -> None:
-        cells = {each.name.removesuffix("_seed_io"): count(each) for each in results}
-        rows.append({"": title, **cells})
+    def line(title: str, counts: list[object]) -> Row:
+        return {"": title, **dict(zip([each.name for each in results], counts, strict=True))}
 
-    def having(name: str) -> Callable[[Found], object]:
-        return lambda each: sum(name in row for row in each.rows) or ""
+    def having(name: str) -> Row:
+        return line(name, [sum(name in row for row in each.rows) or "" for each in results])
 
-    line("rows", lambda each: len(each.rows))
-    line("published in error", lambda each: sum(bool(row & REASONS.keys()) for row in each.rows))
-    for name in REASONS:
-        line(name, having(name))
-    line(
-        "only refused by us",
-        lambda each: sum(bool(row) and not row & REASONS.keys() for row in each.rows),
-    )
-    for name in REFUSED:
-        line(name, having(name))
-    line("pairs not right, of all pairs", lambda each: f"{each.wrong_pairs}/{each.pairs}")
-    return rows
+    bad = [sum(bool(row & REASONS.keys()) for row in each.rows) for each in results]
+    some = [sum(map(bool, each.rows)) for each in results]
+    return [
+        line("rows", [len(each.rows) for each in results]),
+        line("published in error", [*bad]),
+        *map(having, REASONS),
+        line("only refused by us", [a - b for a, b in zip(some, bad, strict=True)]),
+        *map(having, REFUSED),
+        line("pairs not right, of all pairs", [f"{each.wrong}/{each.pairs}" for each in results]),
+    ]
 
 
 def main() -> None:
@@ -192,13 +155,12 @@ def main() -> None:
     options.add_argument("--workers", type=int, default=2)
     options.add_argument("--show", choices=[*REASONS, *REFUSED])
     given = options.parse_args()
-    results = []
-    for path in sorted(given.folder.glob("*_seed_io.jsonl")):
-        found = examine(path, given.workers)
-        results.append(found)
-        for line, reasons in zip(path.read_text().splitlines(), found.rows, strict=True):
+    with Sandbox(given.workers, Limits(wall_s=10.0)) as sandbox:
+        results = [examine(path, sandbox) for path in sorted(given.folder.glob("*_seed_io.jsonl"))]
+    for each in results:
+        for text, reasons in zip(each.lines, each.rows, strict=True):
             if given.show in reasons:
-                print(f"{path.name}: {line}")
+                print(f"{each.name}: {text}")
     show(table(results))
 
 

@@ -22,12 +22,12 @@ def parser(text: str | None) -> argparse.ArgumentParser:
 
 
 def alone(*words: object, env: Mapping[str, str] | None = None) -> Any:
-    """Run Python on `words` in a process of its own; return the JSON that it printed last."""
+    """Run Python on `words` in a process of its own; return the JSON that it printed."""
     command = [sys.executable, *map(str, words)]
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | (env or {})
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout)
 
 
 def best_of(

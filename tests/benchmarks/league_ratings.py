@@ -16,13 +16,14 @@ from league.posterior import rate_columns
 from league.ratings import RatingModel, Skills
 
 
-def per_second(once: Callable[[], int], seconds: float) -> float:
+def per_second(work: Callable[[], object], matches: int, seconds: float) -> float:
     """Return matches per second: the best of three runs."""
     best = 0.0
     for _ in range(3):
         done, start = 0, time.perf_counter()
         while (spent := time.perf_counter() - start) < seconds / 3 or not done:
-            done += once()
+            work()
+            done += matches
         best = max(best, done / spent)
     return best
 
@@ -35,32 +36,23 @@ def sides(matches: int) -> tuple[Skills, Skills]:
     return first, second
 
 
-def ours(matches: int, tasks: int) -> Callable[[], int]:
+def ours(matches: int, tasks: int) -> Callable[[], object]:
     teachers, students = sides(matches)
     score = np.random.default_rng(1).integers(0, tasks + 1, matches) / tasks
     weight = np.full(matches, float(tasks))
-
-    def once() -> int:
-        rate_columns(teachers, students, score, weight, RatingModel())
-        return matches
-
-    return once
+    return lambda: rate_columns(teachers, students, score, weight, RatingModel())
 
 
-def theirs(tasks: int) -> Callable[[], int]:
+def theirs(matches: int, tasks: int) -> Callable[[], object]:
     environment = trueskill.TrueSkill(draw_probability=0.0)
-    teachers, students = (
-        [environment.create_rating(r.mu, r.sigma) for r in s.ratings()] for s in sides(8)
-    )
+    both = [[environment.create_rating(r.mu, r.sigma) for r in s.ratings()] for s in sides(matches)]
 
-    def once() -> int:
-        for teacher, student in zip(teachers, students, strict=True):
+    def work() -> None:
+        for pair in zip(*both, strict=True):
             for game in range(tasks):
-                winner, loser = (teacher, student) if game % 2 else (student, teacher)
-                trueskill.rate_1vs1(winner, loser, env=environment)
-        return len(teachers)
+                trueskill.rate_1vs1(*pair[:: 1 if game % 2 else -1], env=environment)
 
-    return once
+    return work
 
 
 def main() -> None:
@@ -71,12 +63,12 @@ def main() -> None:
     given = options.parse_args()
     rows = []
     for tasks in (1, given.tasks):
-        peer = per_second(theirs(tasks), given.seconds)
-        speeds = {n: per_second(ours(n, tasks), given.seconds) for n in (1, 4, 64, 5000)}
-        for name, speed in ({"trueskill": peer} | speeds).items():
-            rows.append(
-                {"tasks": tasks, "at once": name, "matches/s": speed, "times": speed / peer}
-            )
+        speeds = {"trueskill": per_second(theirs(8, tasks), 8, given.seconds)}
+        for n in (1, 4, 64, 5000):
+            speeds[str(n)] = per_second(ours(n, tasks), n, given.seconds)
+        for name, speed in speeds.items():
+            row = {"tasks": tasks, "at once": name, "matches/s": speed}
+            rows.append(row | {"times": speed / speeds["trueskill"]})
     show(rows)
 
 

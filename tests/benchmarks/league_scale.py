@@ -1,10 +1,11 @@
 """What a league of many members costs: founding, a round of pairing and recording, reopening.
 
-    python tests/benchmarks/league_scale.py --members 10000 --rounds 5
+    python tests/benchmarks/league_scale.py [--members 10000] [--rounds 5]
 
 Each part runs in a process of its own, so that its peak memory (ru_maxrss, the interpreter and
 NumPy included) is its own. Times are CPU times of that process, files and fsync included but not
-waited for; the wall times are beside them.
+waited for; the wall times are next to them. Of several rounds the dearest counts; `record` is up to
+1,000 matches one by one.
 """
 
 import argparse
@@ -14,11 +15,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from benchmarking import alone, parser, show
+from benchmarking import Row, alone, parser, show
 
-PARTS = ("import", "found", "round", "single", "reopen", "replay")
+PARTS = ("found", "pair and record_many", "record", "open", "open without a snapshot")
+SINGLE = 1000
+"""Matches recorded one by one."""
 
 
 def main() -> None:
@@ -26,80 +28,51 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--members", type=int, default=10_000, help="both sides together")
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--matcher", default="thompson")
     options.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
-    options.add_argument("--directory", help=argparse.SUPPRESS)
+    options.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.part:
-        print(json.dumps(_part(given)))
+        print(json.dumps(measured(given.part, given.directory, given.members, given.rounds)))
         return
     with tempfile.TemporaryDirectory() as home:
-        words = (__file__, *sys.argv[1:], "--directory", home)
+        words = (__file__, *sys.argv[1:], "--directory", Path(home) / "league")
         show([alone(*words, "--part", part) for part in PARTS])
 
 
-def _part(options: argparse.Namespace) -> dict[str, Any]:
+def measured(part: str, directory: Path, members: int, rounds: int) -> Row:
+    """Do a part of the work in this process, and return its row."""
     from league import League, LeagueConfig, Outcome
     from league.store import EVENTS, SNAPSHOT
 
-    directory = Path(options.directory) / "league"
-    half = options.members // 2
     outcomes = [Outcome(64, 60, 480, 8 * k, 60 - k) for k in range(1, 60)]
+    names = [[f"{side}{i}" for i in range(members // 2)] for side in "ts"]
     timings: list[tuple[float, float]] = []
-
-    def timed(action: Any) -> Any:
-        cpu, wall = time.process_time(), time.perf_counter()
-        result = action()
-        timings.append((time.process_time() - cpu, time.perf_counter() - wall))
-        return result
-
-    what = "nothing but the import"
-    if options.part == "import":
-        timings.append((0.0, 0.0))
-    elif options.part == "found":
-        names = [[f"{side}{i}" for i in range(half)] for side in "ts"]
-        timed(
-            lambda: League(directory, *names, config=LeagueConfig(matcher=options.matcher)).close()
-        )
-        what = f"{half} + {half} members"
-    elif options.part == "round":
-        with League(directory) as league:
-            for number in range(options.rounds):
-
-                def play(number: int = number) -> None:
-                    pairs = league.pair(number)
-                    results = [(p, outcomes[(i * 7) % 59]) for i, p in enumerate(pairs)]
-                    league.record_many(results)
-
-                timed(play)
-        what = f"pair + record_many, dearest of {options.rounds} rounds"
-    elif options.part == "single":
-        with League(directory) as league:
-            pairs = league.pair(options.rounds)
-
-            def record() -> None:
-                for i, pair in enumerate(pairs[:1000]):
-                    league.record(pair, outcomes[i % 59])
-
-            timed(record)
-        what = f"record, {min(1000, len(pairs))} times"
-    elif options.part == "reopen":
-        timed(lambda: League(directory).close())
-        what = f"open after {options.rounds + 1} rounds"
-    else:
+    if part == "open without a snapshot":
         (directory / SNAPSHOT).unlink()
-        timed(lambda: League(directory).close())
-        what = f"open after {options.rounds + 1} rounds without a snapshot"
-    cpu, wall = max(timings)
+    given = {} if directory.exists() else {"config": LeagueConfig(matcher="thompson")}
+    cpu, wall = time.process_time(), time.perf_counter()
+    with League(directory, *(names if given else ()), **given) as league:
+        timings.append((time.process_time() - cpu, time.perf_counter() - wall))
+        if part == "record":
+            singles = league.pair(rounds)[:SINGLE]
+        for number in range({"record": 1, "pair and record_many": rounds}.get(part, 0)):
+            cpu, wall = time.process_time(), time.perf_counter()
+            if part == "record":
+                for i, pair in enumerate(singles):
+                    league.record(pair, outcomes[i % 59])
+            else:
+                pairs = league.pair(number)
+                league.record_many([(p, outcomes[(i * 7) % 59]) for i, p in enumerate(pairs)])
+            timings.append((time.process_time() - cpu, time.perf_counter() - wall))
+    cpu, wall = max(timings[1:] or timings)
     log = directory / EVENTS
     return {
-        "part": options.part,
-        "what": what,
-        "members": options.members,
-        "cpu": cpu,
-        "wall": wall,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "log_mb": log.stat().st_size / 1e6 if log.exists() else 0.0,
+        "part": part,
+        "members": members,
+        "CPU s": cpu,
+        "wall s": wall,
+        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "log MB": log.stat().st_size / 1e6 if log.exists() else 0.0,
     }
 
 

@@ -25,14 +25,14 @@ def main() -> None:
     options.add_argument("--layers", type=int, help="instead of the shape's own")
     a = options.parse_args()
     config = model_config(a.shape)
-    if a.layers:
-        config.num_hidden_layers = a.layers
+    config.num_hidden_layers = a.layers or config.num_hidden_layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[: config.num_hidden_layers]
     config.max_position_embeddings = 32768
     config.dtype = torch.bfloat16
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_default_dtype(torch.bfloat16)
     torch.manual_seed(0)
-    with torch.device(device):
-        torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         model = AutoModelForCausalLM.from_config(config)
     model.save_pretrained(a.out, max_shard_size="4GB")
     for file in a.tokenizer.glob("*token*"):

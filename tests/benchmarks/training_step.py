@@ -2,12 +2,10 @@
 
     python tests/benchmarks/training_step.py [--steps 6]
 
-Every population trains for a few steps in a fresh process; the first step is
-left out as warm-up, and nothing is evaluated.
-The single agent does the work of one teacher and one student.
+Every population trains for a few steps in a fresh process; the first step is left out as warm-up,
+and nothing is evaluated. The single agent does the work of one teacher and one student.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -15,6 +13,8 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarking import Row, parser, show
+
+from selfplay import read_run
 
 POPULATIONS = {
     "azr (1 agent)": ["--mode", "azr"],
@@ -33,16 +33,14 @@ def measure(options: list[str], steps: int) -> Row:
         run = Path(home) / "run"
         words = [*TRAIN, "--steps", str(steps), "--out", str(run), *options]
         subprocess.run([sys.executable, *words], check=True, capture_output=True)
-        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
-        memory = (run / "resources.jsonl").read_text().splitlines()[-1]
-    seconds = {phase: fmean(row["seconds"][phase] for row in rows) for phase in PHASES}
-    sampled = fmean(row["tokens"]["sampled"] for row in rows)
-    trained = fmean(row["tokens"]["trained"] for row in rows)
+        rows = read_run(run).steps[1:]
+    seconds = {phase: fmean(row.seconds[phase] for row in rows) for phase in PHASES}
     return seconds | {
         "step": sum(seconds.values()),
-        "sampled tokens/s": sampled / (seconds["propose"] + seconds["solve"]),
-        "trained tokens/s": trained / seconds["update"],
-        "peak MB": json.loads(memory)["memory_mb"],
+        "sampled tokens/s": fmean(row.tokens.sampled for row in rows)
+        / (seconds["propose"] + seconds["solve"]),
+        "trained tokens/s": fmean(row.tokens.trained for row in rows) / seconds["update"],
+        "peak MB": rows[-1].memory_mb,
     }
 
 

@@ -8,6 +8,7 @@ the tasks on which they differ. Then `evals run` with the same recipe makes text
 those that differ from transformers' are counted. What OUT holds already is not made again.
 """
 
+import argparse
 import gzip
 import json
 import os
@@ -27,9 +28,12 @@ NAME = "humaneval_plus"
 
 def main() -> None:
     """Generate, grade twice, run, compare."""
-    if len(sys.argv) != 4:
-        sys.exit("usage: python tests/real/against_evalplus.py BASE HumanEvalPlus.jsonl.gz OUT")
-    base, data, out = (Path(text) for text in sys.argv[1:])
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    for name in ("base", "data", "out"):
+        parser.add_argument(name, type=Path)
+    given = parser.parse_args()
+    base, data, out = given.base, given.data, given.out
     out.mkdir(parents=True, exist_ok=True)
     tasks = [json.loads(line) for line in gzip.decompress(data.read_bytes()).splitlines()]
     samples = out / "samples.jsonl"
@@ -113,7 +117,7 @@ class Stops(StoppingCriteria):
 
 
 def unzipped(data: Path, out: Path) -> Path:
-    """evalplus reads a plain file when it is told where it is."""
+    """Write the plain file that evalplus reads from a given place."""
     place = out / "HumanEvalPlus.jsonl"
     place.write_bytes(gzip.decompress(data.read_bytes()))
     return place

@@ -5,7 +5,7 @@
 Makes, in OUT: the small model (`small_model.py`), a supervised warm start on real tasks
 (`selfplay sft`), and a run of the preset `smol` from it, as many steps as the minutes give. The
 run is killed once by SIGKILL, in the step after `--kill-at`, and resumed. What is done is kept:
-stopped anywhere, the same command goes on, and the minutes count from there. TASKS: rows
+stopped anywhere, the same command resumes, and the minutes count from there. TASKS: rows
 {"snippet", "input", "output"}, such as the seed tasks of Absolute Zero's public repository. Printed
 at the end: what `selfplay report` says (held-out rates, memory, how far trainer and sampler are
 apart), verdicts of proposals and attempts, and the seconds of each phase.
@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Prepare, train with one sudden death, and tell."""
+    """Prepare, train with one sudden death, and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--tasks", type=Path, required=True)
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--steps", type=int, default=1000, help="most steps of the run")
     parser.add_argument("--kill-at", type=int, default=2)
-    parser.add_argument("--warmup-steps", type=int, default=60)
+    parser.add_argument("--sft-steps", type=int, default=60)
     parser.add_argument("--held-out", type=int, default=24, help="programs of the warm start")
     parser.add_argument("--set", action="append", default=[], help="of warm start and run")
     a = parser.parse_args()
@@ -51,7 +51,7 @@ def main() -> None:
     base, warm, run = a.out / "smollm2-135m-instruct", a.out / "warm", a.out / a.engine
     settings = [word for text in (f"base={base}", *a.set) for word in ("--set", text)]
     do(sys.executable, HERE / "small_model.py", base)
-    lessons = ("--data", a.tasks, "--steps", a.warmup_steps, "--held-out", a.held_out)
+    lessons = ("--data", a.tasks, "--steps", a.sft_steps, "--held-out", a.held_out)
     do(*SELFPLAY, "sft", "--preset", "smol", *lessons, *settings, "--out", warm)
     settings += ["--set", f"warm_start={warm}", "--engine", a.engine, "--seed", "1"]
     train = [*SELFPLAY, "train", "--preset", "smol", *settings, "--steps", str(a.steps)]
@@ -67,7 +67,7 @@ def main() -> None:
     killed = int(death.read_text())
     print(f"killed in the step after {killed}", flush=True)
     until(resume, signal.SIGINT, lambda: time.monotonic() > end and written(run) > killed)
-    tell(run)
+    report(run)
 
 
 def do(*command: object) -> None:
@@ -78,12 +78,12 @@ def do(*command: object) -> None:
 
 
 def until(command: list[str], ending: signal.Signals, enough: Callable[[], bool]) -> None:
-    """Let a run go on until it is enough, then end it: a SIGKILL with all that it started."""
+    """Let a run work until it is enough, then end it: a SIGKILL with all that it started."""
     process = subprocess.Popen(command, start_new_session=True)
     try:
         while process.poll() is None and not enough():
             time.sleep(POLL_S)
-    except BaseException:  # nobody else could end it
+    except BaseException:  # nothing else would end it
         process.send_signal(signal.SIGINT)
         process.wait()
         raise
@@ -111,7 +111,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def tell(run: Path) -> None:
+def report(run: Path) -> None:
     """Print what the run's own files say."""
     do(*SELFPLAY, "report", run, "--html", run.with_suffix(".html"))
     steps, tasks = rows(run / "metrics.jsonl"), rows(run / "tasks.jsonl")

@@ -1,10 +1,10 @@
-"""The benchmarks on a real model and two bred adapters: `make real TASKS=FILE [DATA=FOLDER]`.
+"""The benchmarks on a real model and two child adapters: `make real TASKS=FILE [DATA=FOLDER]`.
 
     python tests/real/run.py OUT --tasks TASKS.jsonl [--data FOLDER]
 
 Makes, in OUT: the small model (`small_model.py`), a LoRA on it (`selfplay sft`), two children
 by `lora-evo mutate`, HumanEval+ and MBPP+ greedy, the first 100 questions of GSM8K and of MATH-500,
-and the report. What is done already is kept, so that the same command goes on. TASKS: rows
+and the report. What is done already is kept, so that the same command resumes. TASKS: rows
 {"snippet", "input", "output"}, such as the seed tasks of Absolute Zero's public repository. DATA: a
 folder with a file of each benchmark, `humaneval_plus/*.jsonl.gz` and so on; without it they are
 fetched. Printed at the end are minutes and the largest memory of each part.
@@ -54,35 +54,17 @@ def main() -> None:
 
     python, tool = sys.executable, Path(sys.executable).parent
     part("model", python, HERE / "small_model.py", base)
-    warm = (
-        "--base",
-        base,
-        "--set",
-        "template=azr-chat",
-        "--data",
-        arguments.tasks,
-        "--out",
-        parent,
-    )
-    warm = (
-        *warm,
-        "--steps",
-        "20",
-        "--set",
-        "learner.r=8",
-        "--set",
-        "learner.lora_alpha=16",
-        "--seed",
-        "1",
-    )
+    warm = ["--base", base, "--set", "template=azr-chat", "--data", arguments.tasks]
+    warm += ["--set", "learner.r=8", "--set", "learner.lora_alpha=16"]
+    warm += ["--steps", 20, "--seed", 1, "--out", parent]
     part("warm start", tool / "selfplay", "sft", *warm)
     adapters: list[object] = []
     for name, (operator, strength) in CHILDREN.items():
         child = out / "adapters" / name
         adapters += ["--adapter", child]
         if not child.exists():
-            bred = ("--strength", strength, "--seed", "1", "--out", child)
-            part(f"breed {name}", tool / "lora-evo", "mutate", operator, parent, *bred)
+            made = ("--strength", strength, "--seed", "1", "--out", child)
+            part(f"make {name}", tool / "lora-evo", "mutate", operator, parent, *made)
     for name, options in PARTS.items():
         data = ["--data", arguments.data / name / FILES[name]] if arguments.data else []
         asked = ("--model", base, "--base", *adapters, "--any-base", "--benchmark", name)

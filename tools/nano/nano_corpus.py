@@ -28,20 +28,16 @@ from nano_language import LEVELS, Program, random_program
 from selfplay.prompts.nano import END, NUM_INPUTS, propose_prompt, solve_prompt
 
 ROLES = ("solve_o", "solve_i", "solve_f", "propose_o", "propose_i", "propose_f")
-SHORT_SHARE = 0.55
-"""Probability of the short way that the model is taught."""
-SHORT_DRAWN = 0.15
-"""Share of the short way among the examples: skill goes where the examples are, and the weight of
-the first token makes up for the difference."""
-GUESSES = 3
-"""Wrong guesses after which a solver of code_i answers without a check."""
-LONG_THOUGHT = 120
-"""Characters of thought after which a solver of code_i makes no new guess."""
+# The short way: its probability as taught, and its share among the examples. Skill goes
+# where the examples are, and the weight of the first token makes up for the difference.
+SHORT_SHARE, SHORT_DRAWN = 0.55, 0.15
+# Of code_i: wrong guesses, or characters of thought, after which a solver makes no new guess; and
+# the probability of 0, 1, ... wrong guesses in an example.
+GUESSES, LONG_THOUGHT = 3, 120
 WRONG_GUESSES = (0.4, 0.3, 0.2, 0.1)
-"""Probability of 0, 1, ... wrong guesses in an example."""
 PLANNED_WORDS = 3
+# Share of code_f solutions that see the whole message; others see some of its words.
 FULL_MESSAGES = 0.5
-"""Share of code_f solutions that see the whole message; others see some of its words."""
 
 
 class Segment(NamedTuple):
@@ -153,7 +149,7 @@ def _function_task(program: str, runs: Sequence[Run], message: str) -> Task:
 
 
 def _ascending(runs: Sequence[Run]) -> list[Run]:
-    """Sort by length, then value: whoever writes inputs in this order repeats none."""
+    """Sort by length, then value: inputs written in this order do not repeat."""
     return sorted(runs[:NUM_INPUTS], key=lambda r: (len(r.input), r.input))
 
 
@@ -191,7 +187,7 @@ CURRICULUM = (
     Stage(0.65, (0.26, 0.28, 0.27, 0.19), _SOLVING),
     Stage(1.0, (0.26, 0.28, 0.27, 0.19), _SOLVING),
 )
-"""Easy first, then everything, then back to basics while the learning rate falls."""
+"""Easy first, then everything, then the basics again while the learning rate falls."""
 CHUNK = 2000
 
 

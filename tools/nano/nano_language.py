@@ -300,15 +300,14 @@ def _update(s: Scope, depth: int, name: str, kind: Kind) -> Line:
     return Line(depth, f"{name} = {value}", (name,))
 
 
-LEVELS = (1, 2, 3, 4)
-LONG = 5
-"""The level of programs longer than any that the model is taught: they measure generalisation."""
+# `LONG` programs are longer than any that the model is taught: they measure generalisation.
+LEVELS, LONG = (1, 2, 3, 4), 5
 INPUTS_PER_PROGRAM = 6
+# Share of programs beyond level 1 whose result comes from the variable that changed last; in the
+# others it may come from any, so that some statements are there in vain.
 USED_SHARE = 0.8
-"""Share of programs beyond level 1 whose result comes from the variable that changed last; in the
-others it may come from any, so that some statements are there in vain."""
+# One program text in this many is held out of pretraining, chosen by the hash of the text.
 HELD_OUT_SHARE = 16
-"""One program text in this many is held out of pretraining, chosen by the hash of the text."""
 
 
 @dataclass(frozen=True)

@@ -26,24 +26,23 @@ from nano_tokenizer import train_tokenizer
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """What a pretraining run depends on."""
+    """What a pretraining run depends on.
+
+    examples: those of a step, which is cut into `micro_batches` passes, rows of similar length in
+    one. programs: labelled ones in the corpus. warmup: steps over which the learning rate rises;
+    decay: share of the steps, at the end, over which it falls to zero.
+    """
 
     steps: int = 4500
-    """Optimiser steps in all."""
     examples: int = 160
-    """Examples in a step."""
     micro_batches: int = 5
-    """Passes a step is cut into; rows of similar length share one."""
     hidden_size: int = 128
     layers: int = 5
     programs: int = 120_000
-    """Labelled programs in the corpus."""
     muon_lr: float = 0.02
     adam_lr: float = 2e-3
     warmup: int = 100
-    """Steps of linear warm-up."""
     decay: float = 0.3
-    """Share of the steps, at the end, over which the learning rate falls to zero."""
     seed: int = 0
 
 
