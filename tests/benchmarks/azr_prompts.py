@@ -105,8 +105,8 @@ def main() -> None:
                     counts[f"{role.__name__} {task.kind} {outcome}"] += 1
                     if outcome == "LOST":
                         print(f"{path.name}, line {number}: {role.__name__} {task.kind} lost")
-        told = "; ".join(f"{what}: {count}" for what, count in sorted(counts.items()))
-        print(f"{path.stem}, {len(rows)} rows: {told}")
+        outcomes = "; ".join(f"{what}: {count}" for what, count in sorted(counts.items()))
+        print(f"{path.stem}, {len(rows)} rows: {outcomes}")
     if arguments.completions:
         print(completions(arguments.completions, template))
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,6 @@ def references(name: str, options: argparse.Namespace) -> bool:
 
 def speed(name: str, options: argparse.Namespace) -> list[Row]:
     """Measure both graders on the same reference solutions, one after the other."""
-    file, short, override = FILES[name]
     tasks = problems(options.data, name, options.limit)
     own: list[object] = [sys.executable, __file__, options.data, "--benchmark", name]
     own += ["--cache", options.cache, "--workers", options.workers]
@@ -87,16 +87,29 @@ def speed(name: str, options: argparse.Namespace) -> list[Row]:
     rows.append({"grader": f"programs {name}", "wall s": None, "CPU s": alone, "peak MiB": None})
     if options.peer_python is not None:
         with tempfile.TemporaryDirectory() as folder:
-            path, data = Path(folder) / "samples.jsonl", Path(folder) / "data.jsonl"
-            answers = ({"task_id": task.task_id, "solution": task.reference} for task in tasks)
-            path.write_text("".join(json.dumps(row) + "\n" for row in answers))
-            asked = read_rows(options.data / file)[: options.limit]
-            data.write_text("".join(json.dumps(row) + "\n" for row in asked))
-            peer = [options.peer_python, "-m", "evalplus.evaluate", "--dataset", short]
-            peer += ["--samples", path, "--parallel", options.workers]
-            environment = {f"{override}_OVERRIDE_PATH": str(data)}
+            answers = [(task, task.reference) for task in tasks]
+            peer, environment = evalplus_command(name, answers, options, Path(folder))
             rows.append({"grader": f"evalplus {name}", **measured(peer, environment)})
     return rows
+
+
+def evalplus_command(
+    name: str,
+    samples: Sequence[tuple[FunctionProblem, str]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> tuple[list[object], dict[str, str]]:
+    """Write the files of `evalplus.evaluate`; return its command and environment."""
+    file, short, override = FILES[name]
+    tasks = {task.task_id for task, _ in samples}
+    data, path = folder / "data.jsonl", folder / "samples.jsonl"
+    asked = [row for row in read_rows(options.data / file) if row["task_id"] in tasks]
+    answers = [{"task_id": task.task_id, "solution": program} for task, program in samples]
+    for place, rows in ((data, asked), (path, answers)):
+        place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [options.peer_python, "-m", "evalplus.evaluate", "--dataset", short]
+    command += ["--samples", path, "--parallel", options.workers]
+    return command, {f"{override}_OVERRIDE_PATH": str(data)}
 
 
 def measured(command: list[object], environment: dict[str, str] | None = None) -> Row:

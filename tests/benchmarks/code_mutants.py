@@ -18,26 +18,17 @@ import os
 import random
 import subprocess
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 from benchmarking import parser
-from code_grading import FILES, problems, read_rows
+from code_grading import FILES, evalplus_command, problems
 
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import FunctionProblem
 
-_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
+_PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn))
+_COMPARISONS = {
+    a: b for one, two in (*_PAIRS, (ast.Is, ast.IsNot)) for a, b in ((one, two), (two, one))
 }
 _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -115,30 +106,14 @@ def theirs(
     name: str, samples: list[tuple[FunctionProblem, str]], options: argparse.Namespace
 ) -> list[tuple[str, str]]:
     """Verdicts of `evalplus.evaluate`, in the order of the samples. Raises CalledProcessError."""
-    source, dataset, override = FILES[name]
-    tasks = {task.task_id for task, _ in samples}
     with tempfile.TemporaryDirectory() as folder:
-        data, path = Path(folder) / "data.jsonl", Path(folder) / "samples.jsonl"
-        rows = [row for row in read_rows(options.data / source) if row["task_id"] in tasks]
-        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        lines = ({"task_id": task.task_id, "solution": program} for task, program in samples)
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        command = [options.peer_python, "-m", "evalplus.evaluate", "--dataset", dataset]
-        command += ["--samples", str(path), "--parallel", str(options.workers)]
-        subprocess.run(
-            command,
-            env=os.environ | {f"{override}_OVERRIDE_PATH": str(data)},
-            check=True,
-            capture_output=True,
-        )
+        command, environment = evalplus_command(name, samples, options, Path(folder))
+        words = [str(word) for word in command]
+        subprocess.run(words, env=os.environ | environment, check=True, capture_output=True)
         judged = json.loads((Path(folder) / "samples_eval_results.json").read_text())["eval"]
-    places: Counter[str] = Counter()
-    found = []
-    for task, _ in samples:
-        row = judged[task.task_id][places[task.task_id]]
-        places[task.task_id] += 1
-        found.append((row["base_status"], row["plus_status"]))
-    return found
+    rows = {task: iter(found) for task, found in judged.items()}
+    verdicts = (next(rows[task.task_id]) for task, _ in samples)
+    return [(row["base_status"], row["plus_status"]) for row in verdicts]
 
 
 def compare(name: str, options: argparse.Namespace) -> None:

@@ -53,7 +53,7 @@ def adapter(
 
 
 def relative(parent: Adapter, kind: str, seed: int = 2) -> Adapter:
-    """A second parent that stands to `parent` as `kind` says."""
+    """A second parent, related to `parent` as `kind` says."""
     noise = torch.Generator().manual_seed(seed)
     slots = {}
     for path, slot in parent.slots.items():

