@@ -16,7 +16,7 @@ from benchmarking import parser, show
 
 from selfplay import load_preset, match, new_run, propose, solve, training_samples, verify
 from selfplay.learning.batch import batch_rows
-from selfplay.learning.statistics import StatsSum
+from selfplay.learning.statistics import StatsSum, gradient_noise
 
 GROUPS = 20
 SETTINGS = ("seed=1", "teachers=1", "students=1", "eval.eval_every=0", "eval.same_tasks=0")
@@ -55,10 +55,10 @@ def main() -> None:
         found = learner.backward([row for row in rows if row.has_signal], sums)
         for (member, role), gradients in sorted(found.items()):
             mine = [r for r in rows if r.member == member and r.sample.role == role]
-            noise = gradients.noise(mine)
+            noise = gradient_noise(gradients, mine)
             scale = noise.variance / noise.signal if noise.signal > 0 else float("inf")
             row = {"role": role, "samples": len(mine), "noise scale": scale}
-            table.append(row | {"standard errors above 0": signal(gradients.gradients)})
+            table.append(row | {"standard errors above 0": signal([gradients[group] for group in sorted(gradients)])})
     show(table)
 
 

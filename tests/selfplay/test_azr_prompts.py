@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
 from selfplay.prompts.azr import NUM_INPUTS, AzrTemplate, chat_frame, plain_frame
-from selfplay.prompts.template import TEMPLATES, template_named
+from selfplay.prompts.template import template_named
 
 AZR = AzrTemplate(plain_frame)
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
@@ -41,11 +41,6 @@ def proposal(text, kind="code_o", references=(OUTPUT,)):
 
 
 # prompts ----------------------------------------------------------------------------------------
-
-
-def test_names():
-    assert set(TEMPLATES) == {"nano", "azr", "azr-chat"}
-    assert template_named("azr", "nano") == AZR
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
@@ -222,17 +217,13 @@ def test_no_output_is_made_up(text):
         ("g(3)", PROGRAM, "g(3)"),
         ("3)", PROGRAM, "3)"),
         ("x = 3", PROGRAM, "x = 3"),
+        ("3  # three", PROGRAM, "3  # three"),
         ("(" * 500, PROGRAM, "(" * 500),
     ],
 )
 def test_an_input_is_brought_between_the_parentheses(written, program, read):
     task = Task("code_i", program, "3", "4")
     assert AZR.parse_answer(task, answer(block("input", written))) == read
-
-
-def test_a_comment_behind_an_input_is_left_to_the_judge():
-    found = AZR.parse_answer(INPUT, answer(block("input", "3  # three")))
-    assert found == "3  # three"
 
 
 @pytest.mark.parametrize(
@@ -345,30 +336,12 @@ def test_a_code_f_proposal_needs_ten_inputs_and_one_message(body):
     assert proposal(answer(body), "code_f") is None
 
 
-PIECES = st.lists(
-    st.sampled_from(
-        (
-            *("</think>", "<think>", "<answer>", "</answer>", "```", "```output\n", "~~~", "f("),
-            *(
-                "```python\n",
-                "```input\n",
-                "```message\n",
-                "\n",
-                "\r\n",
-                "4",
-                "é",
-                "<|",
-                ")",
-                "    ",
-            ),
-            *(PROGRAM, "(1, 2)", "input:", "\x00"),
-        )
-    ),
-    max_size=14,
-).map("".join)
+TAGS = ("</think>", "<think>", "<answer>", "</answer>", "```", "~~~", "<|", "f(", ")", "input:")
+FENCES = ("```output\n", "```python\n", "```input\n", "```message\n", "\n", "\r\n")
+PIECES = (*TAGS, *FENCES, "4", "é", "    ", "(1, 2)", "\x00", PROGRAM)
 
 
-@given(PIECES)
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_no_text_makes_a_parser_raise(text):
     for task in TASKS:
         found = AZR.parse_answer(task, text)

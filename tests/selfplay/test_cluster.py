@@ -37,9 +37,9 @@ class Loss(Progress):
         super().__init__(quiet=True)
         self.cluster, self.at, self.lost = cluster, at, False
 
-    def phase(self, step, phase):
-        super().phase(step, phase)
-        if (step, phase) == (2, self.at) and not self.lost:
+    def phase(self, phase):
+        super().phase(phase)
+        if (self.done + 1, phase) == (2, self.at) and not self.lost:
             self.lost = True
             (node,) = self.cluster.worker_nodes
             Timer(0.1, self.cluster.remove_node, [node], {"allow_graceful": False}).start()

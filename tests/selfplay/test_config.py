@@ -5,8 +5,8 @@ from dataclasses import asdict, fields
 import pytest
 import yaml
 
-from selfplay.config import Config, config_text, read_config
-from selfplay.errors import ConfigError, SelfplayError
+from selfplay.config import config_text, read_config
+from selfplay.errors import ConfigError
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
@@ -59,15 +59,6 @@ def test_a_file_that_extends_a_preset_holds_what_differs():
 def test_a_preset_to_extend_that_is_none_is_named(name, words):
     with pytest.raises(ConfigError, match=words):
         extended({"extends": name})
-
-
-def test_an_empty_configuration_is_the_default_one():
-    assert read_config({}) == Config()
-
-
-def test_unknown_preset_names_a_close_one():
-    with pytest.raises(ConfigError, match=r"unknown preset 'nanno'.*did you mean nano\?"):
-        read_preset("nanno")
 
 
 @pytest.mark.parametrize("name", ["", "../config", "nano.yaml", "no such thing"])
@@ -123,66 +114,35 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
     "assignment",
     [
         "teachers=0",
-        "teachers=-1",
-        "students=-2",
         "steps=0",
         "seed=-1",
-        "threads=-1",
-        "save_every=0",
-        "keep_checkpoints=0",
         "rollout.proposals=-8",
         "rollout.num_generations=0",
-        "rollout.max_completion_length=0",
-        "rollout.max_proposal_length=-5",
-        "rollout.num_references=0",
-        "rollout.seed_tasks=0",
-        "rollout.buffer_tasks=-1",
-        "rollout.max_rows=0",
         "rollout.temperature=0",
         "rollout.temperature=.nan",
-        "rollout.temperature=.inf",
         "rollout.kinds=[]",
         "rollout.kinds=[code_x]",
         "rollout.kinds=[code_o, code_o]",
         "learner.loss_type=ppo",
         "learner.epsilon=1.0",
-        "learner.epsilon_high=-0.1",
         "learner.importance_sampling_clip_max=0",
         "learner.beta=-0.1",
-        "learner.entropy_coef=-1",
         "learner.lr_scheduler_type=polynomial",
         "learner.min_lr_rate=1.1",
-        "learner.warmup_steps=-1",
         "learner.noise_groups=1",
-        "sandbox.workers=0",
         "sandbox.runs=1",
         "sandbox.wall_s=-1",
-        "sandbox.wall_s=.nan",
-        "learner.num_iterations=0",
-        "learner.learning_rate=.nan",
         "learner.learning_rate=-1",
-        "learner.learning_rate=.inf",
-        "learner.weight_decay=-0.1",
         "learner.adam_beta1=1",
-        "learner.adam_beta2=-0.5",
-        "learner.adam_epsilon=0",
-        "learner.lora_alpha=0",
-        "learner.loss_type=mean",
         "learner.r=0",
-        "learner.r=-4",
         "evolution.evolve_every=-1",
         "evolution.replaced_fraction=1.5",
-        "evolution.crossover_share=-0.1",
-        "evolution.strength=-1",
         "evolution.mutation=svd_structred",
         "evolution.crossover=svd_structured",
         "reward.right=.nan",
         "league.explore=2",
         "league.anchor_share=0.05",
         "league.hall_size=0",
-        "mode=solo",
-        "engine=sglang",
-        "template=chatty",
         "dtype=float8",
     ],
 )
@@ -216,31 +176,13 @@ def test_set_reaches_every_kind_of_value(assignment, place, value):
     assert type(found) is type(value)
 
 
-def test_set_opens_a_section_that_the_file_does_not_have():
-    data = {}
-    override(data, "reward.right=2")
-    assert data == {"reward": {"right": 2}}
-
-
 @pytest.mark.parametrize("assignment", ["steps", "=3", "", "learner.r=[", "steps.more=1"])
 def test_set_that_is_no_assignment_says_so(assignment):
     with pytest.raises(ConfigError, match="--set"):
         override(read_preset("nano"), assignment)
 
 
-def test_set_keeps_the_last_of_two():
-    data = read_preset("nano")
-    override(data, "steps=3")
-    override(data, "steps=5")
-    assert read_config(data).steps == 5
-
-
 def test_the_learner_takes_the_temperature_of_the_samples():
     config = read_config({"rollout": {"temperature": 0.7}})
     assert config.learner.temperature == 0.7
     assert read_config(yaml.safe_load(config_text(config))) == config
-
-
-def test_every_refusal_is_a_selfplay_error():
-    assert issubclass(ConfigError, SelfplayError)
-    assert issubclass(SelfplayError, ValueError)

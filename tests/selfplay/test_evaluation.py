@@ -1,17 +1,14 @@
 """What stands still while a run's own tasks change."""
 
 import json
-import shutil
 from collections import Counter
 
 import pytest
 
 from code_verifier import Task
-from selfplay import training
 from selfplay.config import NANO
 from selfplay.errors import ConfigError
 from selfplay.evaluation import solving_row
-from selfplay.progress import Progress
 from selfplay.rollout import Attempt
 from selfplay.run_record import read_run
 from selfplay.run_report import conclusion, summary
@@ -117,23 +114,6 @@ def test_the_base_attempts_a_sample_of_the_steps_own_tasks(runs, home):
             assert row["same_tasks"]["difference"] == pytest.approx(students - base)
 
 
-def test_a_resumed_run_measures_the_same(runs, home, tmp_path):
-    other = tmp_path / "run"
-    with pytest.MonkeyPatch.context() as patch:
-
-        def stop(run, progress):
-            if run.step == 3:
-                raise KeyboardInterrupt
-            return step(run, progress)
-
-        step = training.train_step
-        patch.setattr(training, "train_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            runs.train(other)
-    training.resume(other, Progress(quiet=True))
-    assert (other / "eval.jsonl").read_bytes() == (home / "eval.jsonl").read_bytes()
-
-
 def test_switched_off_it_leaves_nothing(runs, tmp_path):
     home = runs.train(tmp_path / "run", "steps=1", "eval.eval_every=0", "eval.same_tasks=0")
     assert not (home / "eval.jsonl").exists()
@@ -200,11 +180,3 @@ def test_seed_tasks_hold_their_share_of_the_references():
     assert share == pytest.approx(0.3, abs=0.07)
     assert drawn == [buffer.draw(1, seed, 0.3)[0].id for seed in range(400)]
     assert {buffer.draw(1, seed)[0].id for seed in range(100)} == {"5", "6", "7", "8"}
-
-
-def test_a_damaged_row_is_told_by_its_line(home, tmp_path):
-    other = shutil.copytree(home, tmp_path / "run")
-    with (other / "eval.jsonl").open("a") as file:
-        file.write("[1]\n")
-    with pytest.raises(ValueError, match=r"eval.jsonl, line \d+: expected `object`, got `array`"):
-        summary(other)

@@ -5,14 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from league import League
 from lora_evo import content_hash, load_adapter, read_lineage, verify
-from lora_evo.model import HFEngine, Request
 from selfplay import evolution, step, training
-from selfplay.learning.learner import Learner
-from selfplay.nano import WEIGHTS
 from selfplay.progress import Progress
 
 
@@ -194,21 +190,6 @@ def test_azr_resumed_equals_azr_uninterrupted(runs, agent, tmp_path):
         assert (whole / name).read_bytes() == (agent / name).read_bytes()
 
 
-def test_azr_rewards_follow_its_own_table(runs, agent):
-    rewards = set()
-    for row in runs.rows(agent / "tasks.jsonl"):
-        assert (row["teacher"], row["student"]) == ("a0", "a0")
-        rate = row["solve_rate"]
-        if row["status"] != "ok":
-            assert row["reward"] == -1.0
-        elif rate in (0.0, 1.0):
-            assert row["reward"] == -0.5
-        else:
-            assert row["reward"] == 1.0 - rate
-        rewards.add(row["reward"])
-    assert len(rewards) > 1
-
-
 def test_azr_costs_as_much_per_adapter_as_one_teacher_and_one_student(runs, agent, three_students):
     """Proposals by proposer, and attempts by task, are those of one match of a population."""
 
@@ -219,41 +200,3 @@ def test_azr_costs_as_much_per_adapter_as_one_teacher_and_one_student(runs, agen
         return set(proposals.values()), attempts
 
     assert counts(agent) == counts(three_students.home) == ({2}, {3})
-
-
-# What PEFT makes of the files -------------------------------------------------------------------
-
-
-def test_members_generate_the_same_text_in_peft(runs, three_teachers):
-    peft = pytest.importorskip("peft")
-    home = three_teachers.home
-    config = runs.config("teachers=3", "students=2")
-    tokenizer = AutoTokenizer.from_pretrained(WEIGHTS)
-    base = AutoModelForCausalLM.from_pretrained(WEIGHTS).eval()
-    base.requires_grad_(False)
-    names = [b.child for b in three_teachers.births] + ["s0", "s1"]
-    names = [n for n in dict.fromkeys(names) if n in three_teachers.after]
-    stacked = AutoModelForCausalLM.from_pretrained(WEIGHTS).eval().requires_grad_(False)
-    learner = Learner(stacked, 0, names, config.learner, seed=0)
-    for name in names:
-        learner.replace(name, load_adapter(home / "members" / name), name)
-    engine = HFEngine(learner.adapters, tokenizer)
-    prompts = [
-        "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>",
-        "<|propose_o|>def f(x):\n    return x[0]<|input|>[3, 4]<|program|>",
-    ]
-    requests = [Request(p, name, 24, 0.0, 0) for name in names for p in prompts]
-    ours = [c.text for c in engine.generate(requests)]
-
-    twin = peft.PeftModel.from_pretrained(base, home / "members" / names[0], names[0]).eval()
-    for name in names[1:]:
-        twin.load_adapter(home / "members" / name, name)
-    theirs = []
-    for request in requests:
-        twin.set_adapter(request.adapter)
-        ids = tokenizer(request.prompt, return_tensors="pt")
-        out = twin.generate(**ids, max_new_tokens=24, do_sample=False)[0]
-        new = out[ids["input_ids"].shape[1] :].tolist()
-        ended = new.index(tokenizer.eos_token_id) if tokenizer.eos_token_id in new else len(new)
-        theirs.append(tokenizer.decode(new[:ended], clean_up_tokenization_spaces=False))
-    assert ours == theirs

@@ -7,7 +7,7 @@ from code_verifier import Grade, Proposal, Status, Task, Verdict
 from league import League
 from selfplay.recording import metrics_row
 from selfplay.rewards import training_samples
-from selfplay.rollout import Attempt, Match, Proposed
+from selfplay.rollout import Attempt, Proposed
 from selfplay.step import match, propose, record_outcomes, solve, verify
 from selfplay.training import new_run
 
@@ -31,7 +31,7 @@ def test_an_infra_error_is_not_an_invalid_task(tmp_path):
             solved(Status.SANDBOX_ERROR),
             solved(Status.SANDBOX_ERROR),
         ]
-        record_outcomes(SimpleNamespace(league=league), [Match("t0", "s0", pair)], done)
+        record_outcomes(SimpleNamespace(league=league), [pair], done)
         outcome = league.state.outcomes[pair.id]
         assert (outcome.tasks, outcome.valid, outcome.invalid, outcome.infra_errors) == (2, 1, 1, 2)
         assert (outcome.attempts, outcome.solved) == (2, 1)
@@ -100,5 +100,5 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     assert learned[0] == learned[1]
     broken = [p for p in faulty if p.infra_error]
     at_validation = [p for p in broken if p.status == Status.SANDBOX_ERROR]
-    assert row.infra_errors.proposals == len(at_validation) > 0
-    assert row.infra_errors.attempts >= sum(len(p.attempts) for p in broken) > 0
+    assert row.infra_errors["proposals"] == len(at_validation) > 0
+    assert row.infra_errors["attempts"] >= sum(len(p.attempts) for p in broken) > 0

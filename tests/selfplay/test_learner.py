@@ -232,29 +232,6 @@ def test_replace_starts_a_child_afresh(tiny):
         one.replace("t0", one.export("s0"), "s0")
 
 
-def test_policy_gradient_teaches_one_member_a_token_and_leaves_the_others(tiny):
-    one = learner(tiny, learning_rate=5e-3)
-    prompt, wanted = (5, 6, 7), 11
-    before = {m: weights(one, m) for m in one.members}
-
-    def probability():
-        return float(logprobs_of(one, 1, prompt, (wanted,)).exp())
-
-    start = probability()
-    for _ in range(15):
-        good = logprobs_of(one, 1, prompt, (wanted,)).tolist()
-        bad = logprobs_of(one, 1, prompt, (12,)).tolist()
-        one.update(
-            [
-                TrainingSample("t1", prompt, (wanted,), tuple(good), 1.0),
-                TrainingSample("t1", prompt, (12,), tuple(bad), -1.0),
-            ]
-        )
-    assert probability() > 0.9 > 0.3 > start
-    assert same(weights(one, "t0"), before["t0"])
-    assert same(weights(one, "s0"), before["s0"])
-
-
 def test_wrong_samples(tiny):
     one = learner(tiny)
     good = TrainingSample("t0", (3,), (4, 5), (-1.0, -1.0), 1.0)

@@ -22,11 +22,6 @@ def test_weights_average_per_member():
     )
 
 
-def test_the_other_member_changes_nothing():
-    alone = token_weights([0, 0], [2, 6], [False, True], LearnerConfig())
-    assert weights()[:2] == alone
-
-
 def test_masked_completions_weigh_nothing():
     found = weights(loss_type="grpo", mask_truncated_completions=True)
     assert found == pytest.approx([1 / 4, 0, 1 / 12, 0, 1 / 3])

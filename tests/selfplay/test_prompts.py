@@ -4,7 +4,6 @@ import pytest
 
 from code_verifier import Proposal, Task
 from selfplay.prompts import nano
-from selfplay.prompts.template import template_named
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"
@@ -27,10 +26,6 @@ def task(kind, template):
 
 def nano_solution(answer, thought="b=4;"):
     return f"{thought}<|answer|>{answer}"
-
-
-def test_the_template_has_its_name():
-    assert template_named("nano", "nano") is nano
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])

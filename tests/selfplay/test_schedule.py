@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from selfplay.config import LearnerConfig, read_config
+from selfplay.config import LearnerConfig
 from selfplay.learning.learner import Learner, TrainingSample
 
 
@@ -45,13 +45,6 @@ def test_teachers_have_a_rate_of_their_own():
     assert LearnerConfig(learning_rate=1.0, teacher_learning_rate=0.0).learning_rate_of(
         "teacher"
     ) == pytest.approx(0.0)
-
-
-def test_the_rate_reads_from_yaml_with_and_without_a_value():
-    rate = {"learner": {"teacher_learning_rate": None}}
-    assert read_config(rate).learner.teacher_learning_rate is None
-    rate = {"learner": {"teacher_learning_rate": 1}}
-    assert read_config(rate).learner.teacher_learning_rate == 1.0
 
 
 def test_role_and_factor_scale_the_step(tiny):

@@ -147,9 +147,9 @@ def test_resume_needs_a_run(tmp_path):
     refused(command("resume", tmp_path), "no checkpoint to continue from")
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
     (tmp_path / "config.yaml").write_text("")
-    refused(command("resume", tmp_path), "config.yaml is empty")
+    refused(command("resume", tmp_path), "config.yaml is not a mapping")
     (tmp_path / "config.yaml").write_text("a: [")
-    refused(command("resume", tmp_path), "config.yaml is not readable YAML")
+    refused(command("resume", tmp_path), "config.yaml as YAML")
     (tmp_path / "config.yaml").write_text("stepz: 3")
     refused(command("resume", tmp_path), "did you mean steps?")
 

@@ -21,9 +21,9 @@ from selfplay.training import resume, train
 class Stop(Progress):
     """Interrupts the fourth step."""
 
-    def phase(self, step, phase):
-        super().phase(step, phase)
-        if (step, phase) == (4, "solve"):
+    def phase(self, phase):
+        super().phase(phase)
+        if (self.done + 1, phase) == (4, "solve"):
             raise KeyboardInterrupt
 
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from lora_evo import atomic
 from selfplay import directory as run_directory
 from selfplay import step
 from selfplay.cli import main
@@ -134,67 +133,6 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
 
 
-PHASES = (
-    "match",
-    "propose",
-    "verify",
-    "solve",
-    "training_samples",
-    "record_outcomes",
-    "evolve",
-    "append_rows",
-    "save_checkpoint",
-)
-
-
-def test_ctrl_c_in_any_phase_loses_nothing(runs, whole, tmp_path, monkeypatch):
-    home = tmp_path / "run"
-    arguments = runs.arguments(home)
-    for phase in PHASES:
-
-        def is_second_step(*args, **kwargs):
-            return (home / "checkpoints" / "step-1").exists()
-
-        once(monkeypatch, step, phase, KeyboardInterrupt(), is_second_step)
-        stopped(command(*arguments), "interrupted", code=130)
-        assert not (home / "checkpoints" / "step-2").exists()
-        arguments = ["resume", "--workers", "1", home, "--quiet"]
-    once(monkeypatch, atomic.os, "replace", KeyboardInterrupt(), _into_checkpoints)
-    stopped(command(*arguments), "interrupted", code=130)
-    assert command(*arguments).exit_code == 0
-    assert runs.outcome(home) == whole.outcome
-
-
-def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monkeypatch):
-    home = tmp_path / "run"
-    going_on = ("resume", "--workers", "1", home, "--quiet")
-
-    def interrupt(module, name, when):
-        real = getattr(module, name)
-
-        def interrupted(*args):
-            if (home / "checkpoints" / "step-0").exists() and when(*args):
-                os.kill(os.getpid(), signal.SIGINT)
-            return real(*args)
-
-        patch.setattr(module, name, interrupted)
-
-    with monkeypatch.context() as patch:
-        interrupt(step, "append_rows", lambda path, _: path.name == "metrics.jsonl")
-        stopped(command(*runs.arguments(home)), "interrupted", code=130)
-    assert (home / "checkpoints" / "step-1").exists()
-    with monkeypatch.context() as patch:
-        interrupt(atomic.os, "replace", _into_checkpoints)
-        stopped(command(*going_on), "interrupted", code=130)
-    assert (home / "checkpoints" / "step-2").exists()
-    assert command(*going_on).exit_code == 0
-    assert runs.outcome(home) == whole.outcome
-
-
-def _into_checkpoints(source, target, **_):
-    return os.path.basename(os.path.dirname(target)) == "checkpoints"
-
-
 def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     home = tmp_path / "run"
@@ -273,20 +211,14 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
     assert runs.outcome(copy) == whole.outcome
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"step": 4}', '{"format": 9}', "\x00"])
-def test_a_damaged_state_says_what_to_do(copy, text):
-    (copy / "checkpoints" / "step-4" / "state.json").write_text(text)
-    refused(command("resume", "--workers", "1", copy), "step-4")
-
-
-def test_a_state_with_odd_values_is_damaged_too(copy):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("{", ""), ('"format": 2', '"format": 9'), ('"step": 4', '"step": "4"'), ("}", "\x00")],
+)
+def test_a_damaged_state_says_what_to_do(copy, old, new):
     path = copy / "checkpoints" / "step-4" / "state.json"
-    for old, new in (('"step": 4', '"step": "4"'), ('"teacher": 3', '"teacher": null')):
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
-        refused(command("resume", "--workers", "1", copy), "state.json is damaged")
-        path.write_text(text)
+    path.write_text(path.read_text().replace(old, new))
+    refused(command("resume", "--workers", "1", copy), "state.json is damaged")
 
 
 def test_rows_lost_from_before_the_checkpoint_are_told(copy):

@@ -22,9 +22,8 @@ from selfplay.errors import SelfplayError
 from selfplay.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
-from selfplay.workers import actors, session
-from selfplay.workers.actors import Share, _check_equal
-from selfplay.workers.pool import WorkerPool, spread
+from selfplay.workers import session
+from selfplay.workers.pool import Share, WorkerPool, check_equal, spread
 from selfplay.workers.population import base_batches
 from selfplay.workers.session import check_room, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
@@ -40,9 +39,9 @@ class Killer(Progress):
         super().__init__(quiet=True)
         self.pools, self.at, self.after, self.killed = pools, phase, after, []
 
-    def phase(self, step, phase):
-        super().phase(step, phase)
-        if (step, phase) == (2, self.at) and not self.killed:
+    def phase(self, phase):
+        super().phase(phase)
+        if (self.done + 1, phase) == (2, self.at) and not self.killed:
             share = self.pools[-1].shares[-1]
             self.killed.append(share.name)
             Timer(self.after, os.kill, [share.process, signal.SIGKILL]).start()
@@ -100,7 +99,7 @@ def test_without_room_the_living_take_over_and_later_there_is_room(
     alone, runs, pools, tmp_path, monkeypatch, capfd
 ):
     config, expected = alone
-    monkeypatch.setattr(actors.Actors, "has_room", lambda self, count: False)
+    monkeypatch.setattr(WorkerPool, "has_room", lambda self, count: False)
     train(config, tmp_path / "run", Killer(pools, "propose"), workers=2)
     assert runs.outcome(tmp_path / "run") == expected
     said = capfd.readouterr().err
@@ -114,9 +113,9 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
     home = tmp_path / "run"
 
     class Stop(Progress):
-        def phase(self, step, phase):
-            super().phase(step, phase)
-            if (step, phase) == (3, "solve"):
+        def phase(self, phase):
+            super().phase(phase)
+            if (self.done + 1, phase) == (3, "solve"):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -226,12 +225,12 @@ def about(**changes):
 
 def test_workers_of_other_versions_or_another_base_are_refused():
     shares = [Share("worker-0", None, (0,), "a"), Share("worker-1", None, (1,), "b")]
-    _check_equal(shares, [about(), about()])
+    check_equal(shares, [about(), about()])
     other = versions() | {"torch": "1.0"}
     with pytest.raises(SelfplayError, match=r"worker-1 on b has other versions: torch 1\.0 \(here"):
-        _check_equal(shares, [about(), about(versions=other)])
+        check_equal(shares, [about(), about(versions=other)])
     with pytest.raises(SelfplayError, match="worker-1 on b has another base model than worker-0"):
-        _check_equal(shares, [about(), about(base="xyz")])
+        check_equal(shares, [about(), about(base="xyz")])
 
 
 def test_a_base_is_told_by_its_weights():

@@ -63,41 +63,7 @@ _LAZY = {
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
 
-__all__ = [
-    "Config",
-    "ConfigError",
-    "Learner",
-    "Progress",
-    "Run",
-    "RunRecord",
-    "SelfplayError",
-    "TrainingSample",
-    "__version__",
-    "azr_proposer_reward",
-    "evaluate_members",
-    "evolve",
-    "export_member",
-    "load_preset",
-    "match",
-    "new_run",
-    "open_run",
-    "propose",
-    "read_run",
-    "record_outcomes",
-    "report",
-    "resume",
-    "seed_tasks",
-    "solve",
-    "student_advantages",
-    "student_reward",
-    "teacher_advantages",
-    "teacher_reward",
-    "template_named",
-    "train",
-    "train_step",
-    "training_samples",
-    "verify",
-]
+__all__ = ["ConfigError", "SelfplayError", "__version__", *_MODULE_OF]
 
 
 def __getattr__(name: str) -> object:

@@ -8,8 +8,10 @@ temporary name and renamed, so what has the final name is whole.
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
+from msgspec import Struct
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -21,7 +23,6 @@ from selfplay.population import role_of
 from selfplay.rows import TaskRow, read_rows
 from selfplay.run import Run
 
-FORMAT = 2
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
 
@@ -35,7 +36,7 @@ def save_checkpoint(run: Run) -> None:
     target.parent.mkdir(exist_ok=True)
     tensors, values = run.population.state_dict()
     state = {
-        "format": FORMAT,
+        "format": 2,
         "step": run.step,
         "born": run.born,
         "learner": values,
@@ -65,21 +66,20 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return home / f"step-{steps[-1]}" if steps else None
 
 
-def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
+def restore_files(directory: Path, checkpoint: Path) -> "_State":
     """Bring the run's files back to the checkpoint's moment; return its plain state."""
     state = _read_state(checkpoint)
-    step, born = state["step"], state["born"]
-    for name, length in state["lengths"].items():
+    for name, length in state.lengths.items():
         truncate(directory / name, length)
     league = checkpoint / "league"
     if league.is_dir():
         shutil.rmtree(directory / "league", ignore_errors=True)
         shutil.copytree(league, directory / "league")
     for path in _children(directory / "members"):
-        if path.name[1:].isdigit() and int(path.name[1:]) >= born.get(role_of(path.name), 1):
+        if path.name[1:].isdigit() and int(path.name[1:]) >= state.born.get(role_of(path.name), 1):
             shutil.rmtree(path)
     for path in _children(directory / "ancestors"):
-        if path.name[0] != "." and int(path.name.partition("@")[2]) > step:
+        if path.name[0] != "." and int(path.name.partition("@")[2]) > state.step:
             shutil.rmtree(path)
     for folder in (directory, *(directory / n for n in ("members", "ancestors", "checkpoints"))):
         sweep(folder)
@@ -88,18 +88,17 @@ def restore_files(directory: Path, checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
+def restore_run(run: Run, checkpoint: Path, state: "_State") -> None:
     """Bring the open run to the checkpoint's moment."""
     try:
         tensors = load_file(checkpoint / _LEARNER)
-        run.population.load_state_dict(tensors, state["learner"])
+        run.population.load_state_dict(tensors, state.learner)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise RunDirectoryError(
             f"{checkpoint / _LEARNER} is damaged or of another run ({error}); remove {checkpoint} "
             "to continue from the one before it"
         ) from error
-    run.step = state["step"]
-    run.born = dict(state["born"])
+    run.step, run.born = state.step, state.born
     for member in run.population.members:
         write_member(run, member)
     _drop_oldest(run)
@@ -111,24 +110,27 @@ def restore_run(run: Run, checkpoint: Path, state: dict[str, Any]) -> None:
                 run.buffer.add(row.task())
 
 
-def _read_state(checkpoint: Path) -> dict[str, Any]:
+class _State(Struct):
+    """What state.json holds."""
+
+    format: Literal[2]
+    step: int
+    born: dict[str, int]
+    """Members ever born of each role."""
+    learner: dict[str, Any]
+    """The plain part of the population's state."""
+    lengths: dict[str, int]
+    """Bytes of the row files."""
+
+
+def _read_state(checkpoint: Path) -> _State:
+    path = checkpoint / _STATE
     try:
-        state: dict[str, Any] = json.loads((checkpoint / _STATE).read_text())
-        found = state["format"]
-        plain = {"step": state["step"], **state["lengths"], **state["born"]}
-        for name, value in plain.items():
-            if type(value) is not int or value < 0:
-                raise ValueError(f"{name} is {value!r}; expected a whole number")
-        if not isinstance(state["learner"], dict):
-            raise TypeError("learner is not a section")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return msgspec.json.decode(path.read_bytes(), type=_State)
+    except (OSError, msgspec.DecodeError) as error:
         raise RunDirectoryError(
-            f"{checkpoint / _STATE} is damaged ({error}); remove {checkpoint} to go on from the "
-            "one before it"
+            f"{path} is damaged ({error}); remove {checkpoint} to continue from the one before it"
         ) from error
-    if found != FORMAT:
-        raise RunDirectoryError(f"{checkpoint} has format {found}, this version reads {FORMAT}")
-    return state
 
 
 def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:

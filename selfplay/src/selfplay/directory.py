@@ -8,11 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-import yaml
-
 from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config
 from selfplay.errors import RunDirectoryError
+from selfplay.settings import read_yaml
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK = "run.lock"
@@ -46,13 +45,7 @@ def open_config(directory: Path) -> Config:
             f"{directory} is not a run directory: it has no {CONFIG}; "
             "expected a directory that `selfplay train --out` made"
         )
-    try:
-        data = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunDirectoryError(f"{path} is not readable YAML: {error}") from error
-    if not isinstance(data, dict):
-        raise RunDirectoryError(f"{path} is empty or not a mapping")
-    return read_config(data)
+    return read_config(read_yaml(path))
 
 
 def lock(directory: Path) -> IO[str]:

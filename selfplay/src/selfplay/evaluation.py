@@ -1,24 +1,24 @@
 """Evaluation of a run: members against the frozen base on tasks that never change.
 
-Students attempt held-out tasks, teachers write after references that never change, and in every
-step the base attempts a sample of the students' tasks. Equal seeds at every measurement.
+Students attempt held-out tasks, teachers write after references that never change. Equal seeds at
+every measurement.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice, product
 from math import comb, sqrt
 from statistics import fmean, stdev
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
 from selfplay.config import Config
 from selfplay.population import role_of
 from selfplay.rewards import teacher_reward
-from selfplay.rollout import Attempt, Proposed, share_solved
-from selfplay.rows import BASE, EvalRow, RateRow, SameTasksRow, SolvingRow, TeachingRow
+from selfplay.rollout import Attempt, Proposed
+from selfplay.rows import BASE, EvalRow, RateRow, SolvingRow, TeachingRow
 from selfplay.run import Run
 from selfplay.verifier import graded, validated
 
@@ -41,31 +41,27 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
     members: list[str | None] = [None] if step == 0 else []
     if step > 0 or run.config.warm_start is not None:
         members += run.population.members
+    roles = {m: BASE if m is None else role_of(m) for m in members}
     if run.base_attempts is None:
         (run.base_attempts,) = solve_held_out(run, [None])
-    roles = {m: BASE if m is None else role_of(m) for m in members}
-    students = [m for m in members if roles[m] != "teacher"] if run.held_out else []
+    students = [m for m in members if m is not None and roles[m] != "teacher"]
+    solved: dict[str | None, list[list[Attempt]]] = {None: run.base_attempts}
+    solved |= zip(students, solve_held_out(run, students), strict=True)
     teachers = [m for m in members if roles[m] != "student"]
-    sampled = [m for m in students if m is not None]
-    solved = dict(zip(sampled, solve_held_out(run, sampled), strict=True))
-    kinds = [held_out.task.kind for held_out in run.held_out]
     taught = dict(zip(teachers, teaching_rows(run, teachers), strict=True))
-    rows = []
-    for member in members:
-        solving: SolvingRow | UnsetType = UNSET
-        if member in students:
-            attempts = run.base_attempts if member is None else solved[member]
-            solving = solving_row(kinds, attempts, run.base_attempts)
-        rows.append(
-            EvalRow(
-                step=step,
-                member=member or BASE,
-                role=roles[member],
-                solving=solving,
-                teaching=taught.get(member, UNSET),
-            )
+    kinds = [held_out.task.kind for held_out in run.held_out]
+    return [
+        EvalRow(
+            step=step,
+            member=m or BASE,
+            role=roles[m],
+            solving=solving_row(kinds, solved[m], run.base_attempts)
+            if kinds and m in solved
+            else UNSET,
+            teaching=taught.get(m, UNSET),
         )
-    return rows
+        for m in members
+    ]
 
 
 def solve_held_out(run: Run, members: Sequence[str | None]) -> list[list[list[Attempt]]]:
@@ -90,19 +86,16 @@ def solving_row(
     kinds, attempts, base: one for each held-out task. pass_at_k is the unbiased estimate (Chen et
     al. 2021) at k = all samples of a task.
     """
-    judged = [_judged(tries) for tries in attempts]
-    rates = [share_solved(tries) if tries else None for tries in judged]
-    of_base = [share_solved(j) if (j := _judged(tries)) else None for tries in base]
+    judged = [[a for a in tries if not a.infra_error] for tries in attempts]
+    rates, of_base = [_rate(tries) for tries in attempts], [_rate(tries) for tries in base]
     every = [a for tries in attempts for a in tries]
-    of_kind: dict[str, list[int]] = defaultdict(list)
-    for i, kind in enumerate(kinds):
-        of_kind[kind].append(i)
+
+    def of(kind: str, values: Sequence[float | None]) -> list[float | None]:
+        return [value for value, own in zip(values, kinds, strict=True) if own == kind]
+
     return SolvingRow(
         **_paired(rates, of_base),
-        kinds={
-            kind: RateRow(**_paired([rates[i] for i in chosen], [of_base[i] for i in chosen]))
-            for kind, chosen in sorted(of_kind.items())
-        },
+        kinds={k: RateRow(**_paired(of(k, rates), of(k, of_base))) for k in sorted(set(kinds))},
         pass_at_k=_mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
         well_formed=_mean([float(a.answer is not None) for a in every]),
         tokens=_mean([float(len(a.rollout.completion_ids)) for a in every]),
@@ -118,9 +111,7 @@ def teaching_rows(run: Run, members: Sequence[str | None]) -> list[TeachingRow]:
     proposal's in `rewards`; new_structures: program structures that the run has not seen; means of
     structural measures.
     """
-    e = run.config.eval
-    places = [(kind, i) for kind in run.config.rollout.kinds for i in range(e.proposals)]
-    asked = [(member, *place) for member in members for place in places]
+    e, r = run.config.eval, run.config.rollout
     drafts = [
         Proposed(
             number,
@@ -131,35 +122,28 @@ def teaching_rows(run: Run, members: Sequence[str | None]) -> list[TeachingRow]:
             _drawn(run, kind, i),
             run.seed("yardstick", kind, i, "propose"),
         )
-        for number, (member, kind, i) in enumerate(asked)
+        for number, (member, kind, i) in enumerate(product(members, r.kinds, range(e.proposals)))
     ]
-    proposed = iter(
-        validated(run.population.propose(drafts), run.verifier, run.population.prompts.excess)
-    )
-    judged = [
-        [p for p in islice(proposed, len(places)) if p.status != Status.SANDBOX_ERROR]
-        for _ in members
-    ]
-    tasks = [
-        (p.task, run.seed("yardstick", p.kind, int(p.id.rpartition("-")[2]), i))
-        for written in judged
-        for p in written
-        if p.task is not None
-        for i in range(e.attempts)
-    ]
-    attempts = [
-        Attempt(number, None, task, seed, run.config.rollout.temperature)
-        for number, (task, seed) in enumerate(tasks)
-    ]
+    written = validated(run.population.propose(drafts), run.verifier, run.population.prompts.excess)
+    attempts: list[Attempt] = []
+    for p in written:
+        if p.task is not None:
+            for i in range(e.attempts):
+                seed = run.seed("yardstick", p.kind, int(p.id.rpartition("-")[2]), i)
+                attempts.append(Attempt(len(attempts), None, p.task, seed, r.temperature))
     done = iter(graded(run.population.solve(attempts), run.verifier))
-    return [_teaching_row(run, written, done) for written in judged]
+    tried = [
+        replace(p, attempts=tuple(islice(done, e.attempts if p.task is not None else 0)))
+        for p in written
+    ]
+    each = len(r.kinds) * e.proposals
+    return [_teaching_row(run, tried[i : i + each]) for i in range(0, len(tried), each)]
 
 
-def _teaching_row(run: Run, judged: Sequence[Proposed], done: Iterator[Attempt]) -> TeachingRow:
-    """Return one member's row; takes the base's attempts at its tasks from those done."""
+def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
+    judged = [p for p in tried if p.status != Status.SANDBOX_ERROR]
     valid = [p for p in judged if p.task is not None]
-    tried = [_judged(list(islice(done, run.config.eval.attempts))) for _ in valid]
-    rates = [share_solved(tries) for tries in tried if tries]
+    rates = [p.solve_rate for p in valid if p.judged]
     rewards = [-1.0] * (len(judged) - len(valid)) + [teacher_reward(True, r) for r in rates]
     programs = [p.metrics for p in judged if p.metrics is not None]
     return TeachingRow(
@@ -183,34 +167,8 @@ def _drawn(run: Run, kind: str, i: int) -> tuple[Task, ...]:
     return tuple(run.seeds[int(k)] for k in picked)
 
 
-def chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
-    """Draw the ids of the accepted tasks, up to `same_tasks` a match, that the base attempts too.
-
-    On equal tasks harder ones cannot hide learning. The base's attempts train no member.
-    """
-    of_match: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for p in proposed:
-        if p.task is not None:
-            of_match[p.teacher or BASE, p.student or BASE].append(p.id)
-    chosen: set[str] = set()
-    for match, ids in of_match.items():
-        rng = stream(run.seed(step, *match, "same-tasks"))
-        count = min(run.config.eval.same_tasks, len(ids))
-        chosen |= {ids[int(i)] for i in rng.choice(len(ids), count, replace=False)}
-    return chosen
-
-
-def same_tasks_row(solved: Sequence[Proposed]) -> SameTasksRow:
-    """Return the solve rates of students and base on the tasks that both attempted."""
-    both = [p for p in solved if p.judged and p.base_judged]
-    if not both:
-        return SameTasksRow()
-    students, base = fmean(p.solve_rate for p in both), fmean(p.base_solve_rate for p in both)
-    return SameTasksRow(len(both), students, base, students - base)
-
-
-def _judged(attempts: Sequence[Attempt]) -> list[Attempt]:
-    return [a for a in attempts if not a.infra_error]
+def _rate(tries: Sequence[Attempt]) -> float | None:
+    return _mean([float(a.score >= 1.0) for a in tries if not a.infra_error])
 
 
 def _paired(rates: Sequence[float | None], base: Sequence[float | None]) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,15 +183,8 @@ def open_vllm(
         max_adapters=members,
         max_rank=config.learner.r,
     )
-    v = config.vllm
-    options = VLLMOptions(
-        gpu_memory_utilization=v.gpu_memory_utilization,
-        max_model_len=v.max_model_len or config.longest_sample,
-        enforce_eager=v.enforce_eager,
-        kv_cache_memory_bytes=v.kv_cache_memory_bytes,
-        sleep=v.sleep,
-        max_rows=config.rollout.max_rows,
-    )
+    options = VLLMOptions(**asdict(config.vllm), max_rows=config.rollout.max_rows)
+    options = replace(options, max_model_len=options.max_model_len or config.longest_sample)
     return VLLMEngine(base, serving, options, shapes, threads=config.threads)
 
 
@@ -204,24 +198,15 @@ def warm_start(population: "Population | RemotePopulation", config: Config) -> N
     place = Path(config.warm_start)
     try:
         adapter = load_adapter(place)
-    except (LoraEvoError, OSError) as error:
-        raise ConfigError(
-            f"warm_start: cannot read {place}: {error}; expected a PEFT adapter, such as "
-            "`selfplay sft` makes"
-        ) from error
-    named = adapter.config.base_model_name_or_path
-    if named is None or not same_base(named, config.base):
-        raise ConfigError(
-            f"warm_start: {place} is an adapter of {named}, and base is {config.base}; give one "
-            "made with `selfplay sft --base` for this base"
-        )
-    try:
+        named = adapter.config.base_model_name_or_path
+        if named is None or not same_base(named, config.base):
+            raise LoraEvoError(f"it is an adapter of {named}, and base is {config.base}")
         for member in population.members:
             population.replace(member, adapter, member)
-    except LoraEvoError as error:
+    except (LoraEvoError, OSError) as error:
         raise ConfigError(
-            f"warm_start: {place} does not fit learner.r={config.learner.r} and "
-            f"learner.target_modules: {error}"
+            f"warm_start: {place}: {error}; expected a PEFT adapter of this base with learner.r="
+            f"{config.learner.r} and learner.target_modules, such as `selfplay sft --base` makes"
         ) from error
 
 

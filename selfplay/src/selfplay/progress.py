@@ -19,6 +19,8 @@ class Progress:
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self._console = console or Console(stderr=True)
         self._quiet = quiet
+        self.done = 0
+        """Steps that are finished."""
         self._live: Live | None = None
         self._row: StepRow | None = None
         self._measured: Sequence[EvalRow] = ()
@@ -34,7 +36,8 @@ class Progress:
 
     @contextmanager
     def showing(self, config: Config, done: int) -> Iterator[None]:
-        """Show the run until the block ends."""
+        """Show the run until the block ends; done: steps that it has."""
+        self.done = done
         self._task = self._bar.add_task(
             config.mode, total=config.steps, completed=done, phase="starting"
         )
@@ -48,9 +51,9 @@ class Progress:
             finally:
                 self._live = None
 
-    def phase(self, step: int, phase: str) -> None:
-        """Say which phase of which step begins."""
-        self._bar.update(self._task, completed=step - 1, phase=phase)
+    def phase(self, phase: str) -> None:
+        """Say which phase of the next step begins."""
+        self._bar.update(self._task, phase=phase)
         if self._live is not None:
             self._live.update(self._view())
 
@@ -61,7 +64,7 @@ class Progress:
         workers: Mapping[str, WorkerRow] | None = None,
     ) -> None:
         """Say what a finished step brought."""
-        self._row, self._workers = row, workers or {}
+        self._row, self._workers, self.done = row, workers or {}, row.step
         self._measured = measured or self._measured
         self._bar.update(self._task, completed=row.step)
         if self._live is not None:

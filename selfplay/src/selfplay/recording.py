@@ -3,45 +3,36 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import isnan
 from statistics import fmean
 from typing import Any
 
 import msgspec
 
 from code_verifier import Status
-from selfplay.evaluation import COMPLEXITY, same_tasks_row
+from league import Pair
+from selfplay import rows
+from selfplay.evaluation import COMPLEXITY
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
-from selfplay.rewards import frac_reward_zero_std
-from selfplay.rollout import Attempt, Match, Proposed
-from selfplay.rows import (
-    AttemptRow,
-    BirthRow,
-    CoverageRow,
-    InfraErrorRow,
-    KindRow,
-    MatchRow,
-    MemberRow,
-    StepRow,
-    TaskRow,
-    TokensRow,
-)
+from selfplay.rewards import ZERO_STD
+from selfplay.rollout import Attempt, Proposed
 from selfplay.run import Run
 
 
 def task_rows(
     solved: Sequence[Proposed], samples: Sequence[TrainingSample], step: int
-) -> list[TaskRow]:
+) -> list[rows.TaskRow]:
     """Return the rows of tasks.jsonl: every proposal with its verdict, metrics and attempts."""
     of_task = {s.task: s for s in samples if s.role == "propose"}
     of_attempts = defaultdict(list)
     for s in samples:
         if s.role == "solve":
             of_attempts[s.task].append(s)
-    rows = []
+    found = []
     for p in solved:
         source, task, sample = p.task or p.proposal, p.task, of_task.get(p.id)
-        row = TaskRow(
+        row = rows.TaskRow(
             id=p.id,
             step=step,
             teacher=p.teacher or "",
@@ -65,20 +56,20 @@ def task_rows(
             attempts=_attempt_rows(p, of_attempts[p.id]),
             text=p.text if p.proposal is None else msgspec.UNSET,
         )
-        rows.append(row)
-    return rows
+        found.append(row)
+    return found
 
 
 def metrics_row(
     run: Run,
     step: int,
-    matches: Sequence[Match],
+    matches: Sequence[Pair],
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
     stats: Mapping[str, UpdateStats],
-    births: Sequence[BirthRow],
+    births: Sequence[rows.BirthRow],
     new_structures: int,
-) -> StepRow:
+) -> rows.StepRow:
     """Return the row of metrics.jsonl, all but its `seconds`."""
     valid = [p for p in solved if p.task is not None]
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
@@ -86,19 +77,19 @@ def metrics_row(
     rollouts = [p.rollout for p in solved]
     rollouts += [a.rollout for p in solved for a in (*p.attempts, *p.base_attempts)]
     refused = Counter(p.status for p in solved if p.task is None)
-    return StepRow(
+    return rows.StepRow(
         step=step,
         teacher_reward=_mean([s.reward for s in samples if s.role == "propose"]),
         student_reward=_mean([s.reward for s in samples if s.role == "solve"]),
         valid_share=len(valid) / max(1, len(judged)),
         solve_rate=_solve_rate(valid),
-        same_tasks=same_tasks_row(solved),
-        infra_errors=InfraErrorRow(
-            proposals=len(solved) - len(judged),
-            attempts=sum(a.infra_error for p in solved for a in p.attempts),
-        ),
+        same_tasks=_same_tasks_row(solved),
+        infra_errors={
+            "proposals": len(solved) - len(judged),
+            "attempts": sum(a.infra_error for p in solved for a in p.attempts),
+        },
         kinds={
-            kind: KindRow(
+            kind: rows.KindRow(
                 proposed=len(mine := [p for p in judged if p.kind == kind]),
                 valid_share=_valid_share(mine),
                 solve_rate=_solve_rate(mine),
@@ -109,53 +100,71 @@ def metrics_row(
         complexity={name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
         if programs
         else None,
-        coverage=CoverageRow(structures=len(run.structures), new=new_structures),
+        coverage=rows.CoverageRow(structures=len(run.structures), new=new_structures),
         solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
         members=_member_rows(solved, samples, stats),
         ratings=_ratings(run),
         matches=tuple(_match_row(m, solved) for m in matches),
         evolution=tuple(births),
         frac_reward_zero_std=frac_reward_zero_std(samples),
-        tokens=TokensRow(
+        tokens=rows.TokensRow(
             sampled=sum(len(r.completion_ids) for r in rollouts),
             trained=sum(s.tokens for s in stats.values()),
         ),
     )
 
 
-def _attempt_rows(p: Proposed, samples: Sequence[TrainingSample]) -> tuple[AttemptRow, ...]:
+def _same_tasks_row(solved: Sequence[Proposed]) -> rows.SameTasksRow:
+    """Return the solve rates of students and base on the tasks that both attempted."""
+    both = [p for p in solved if p.judged and p.base_judged]
+    if not both:
+        return rows.SameTasksRow()
+    students, base = fmean(p.solve_rate for p in both), fmean(p.base_solve_rate for p in both)
+    return rows.SameTasksRow(len(both), students, base, students - base)
+
+
+def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
+    """Return the share of tasks all of whose attempts earned the same; 0 without attempts."""
+    rewards: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for s in samples:
+        if s.role == "solve":
+            rewards[s.member, s.task].append(s.reward)
+    return _mean([float(max(r) - min(r) <= ZERO_STD) for r in rewards.values()]) or 0.0
+
+
+def _attempt_rows(p: Proposed, samples: Sequence[TrainingSample]) -> tuple[rows.AttemptRow, ...]:
     """Group equal answers; samples: one for each judged attempt, none if none was learned from."""
     groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
     for a in p.attempts:
         groups[a.answer, a.score].append(a)
     learned = {a.number: s for a, s in zip(p.judged, samples, strict=False)}
-    rows = []
+    found = []
     for (answer, score), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
         s = next((learned[a.number] for a in group if a.number in learned), None)
         earned = (None, None) if s is None else (s.reward, s.advantage)
-        rows.append(AttemptRow(thought, answer, score, len(group), *earned))
-    return tuple(rows)
+        found.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
+    return tuple(found)
 
 
 def _member_rows(
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
     stats: Mapping[str, UpdateStats],
-) -> dict[str, MemberRow]:
-    rows: dict[str, dict[str, Any]] = {}
+) -> dict[str, rows.MemberRow]:
+    found: dict[str, dict[str, Any]] = {}
     # A student whose teacher wrote nothing valid has no attempts, but it played.
     for role, names, done in (
         ("teacher", [p.teacher for p in solved], "propose"),
         ("student", [p.student for p in solved], "solve"),
     ):
         for name in dict.fromkeys(name for name in names if name is not None):
-            row = rows.setdefault(name, {"role": role})
+            row = found.setdefault(name, {"role": role})
             key = "reward" if row["role"] == role else f"{role}_reward"
             row[key] = _mean([s.reward for s in samples if (s.member, s.role) == (name, done)])
             row["role"] = row["role"] if row["role"] == role else "agent"
-    for name, row in rows.items():
+    for name, row in found.items():
         taught = [p for p in solved if p.teacher == name]
         faced = [p for p in solved if p.student == name]
         attempts = [a for p in faced for a in p.judged]
@@ -173,12 +182,13 @@ def _member_rows(
             if numbers["kl"] is None:
                 del numbers["kl"]
             row |= numbers | {f"noise_scale_{what}": scale for what, scale in scales.items()}
-    return {name: MemberRow(**row) for name, row in rows.items()}
+    return {name: rows.MemberRow(**row) for name, row in found.items()}
 
 
-def _match_row(m: Match, solved: Sequence[Proposed]) -> MatchRow:
+def _match_row(m: Pair, solved: Sequence[Proposed]) -> rows.MatchRow:
     mine = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
-    return MatchRow(m.teacher, m.student, predicted=m.predicted, observed=_solve_rate(mine))
+    predicted = None if isnan(m.predicted) else m.predicted
+    return rows.MatchRow(m.teacher, m.student, predicted, observed=_solve_rate(mine))
 
 
 def _ratings(run: Run) -> dict[str, tuple[float, float]]:

@@ -118,7 +118,7 @@ def student_advantages(
     A task with one attempt has no baseline and stays uncentred (as verl does).
     """
     centred = _rewards(samples)
-    for rows in _attempts_by_task(samples):
+    for rows in _indices((s.member, s.role, s.kind, s.task) for s in samples):
         if len(rows) > 1:
             centred[rows] -= centred[rows].mean()
     return _whiten_strata(samples, centred, token_weighted)
@@ -129,14 +129,6 @@ def teacher_advantages(
 ) -> list[float]:
     """Whiten over each stratum (AZR's TRR++: one baseline per role and task kind)."""
     return _whiten_strata(samples, _rewards(samples), token_weighted)
-
-
-def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
-    """Return the share of tasks all of whose attempts earned the same; 0 without attempts."""
-    attempts = [s for s in samples if s.role == "solve"]
-    rewards, tasks = _rewards(attempts), _attempts_by_task(attempts)
-    flat = sum(float(np.ptp(rewards[rows])) <= ZERO_STD for rows in tasks)
-    return flat / len(tasks) if tasks else 0.0
 
 
 def whiten(values: Floats, weights: Floats | None = None) -> Floats:
@@ -161,10 +153,6 @@ def _rewards(samples: Sequence[TrainingSample]) -> Floats:
     if not np.isfinite(rewards).all():
         raise SelfplayError("a reward is no finite number")
     return rewards
-
-
-def _attempts_by_task(samples: Sequence[TrainingSample]) -> list[list[int]]:
-    return _indices((s.member, s.role, s.kind, s.task) for s in samples)
 
 
 def _indices(keys: Iterable[Hashable]) -> list[list[int]]:

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 from code_verifier import CodeVerifierError, Metrics, Proposal, Status, Task, strip_comments
-from league import Pair
 from lora_evo.model import Rollout, TokenRequest
 from selfplay.config import Config
 from selfplay.errors import ConfigError
@@ -21,18 +20,6 @@ FORM = "form"
 NOT_SAMPLED = Rollout(None, (), (), (), "length")
 """The rollout of what has not been written yet."""
 _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
-
-
-@dataclass(frozen=True)
-class Match:
-    """Who writes tasks for whom in a step."""
-
-    teacher: str
-    student: str
-    pair: Pair | None = None
-    """The league's record of it; None without a league."""
-    predicted: float | None = None
-    """Expected solve rate before the match."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +163,7 @@ class Prompts:
         """
         if self._longest is None:
             return ""
-        longest = max(self._tokens(prompt) for prompt in self._prompts_of(task))
+        longest = max(map(len, map(self._encoder(), self._prompts_of(task))))
         if longest <= self._longest:
             return ""
         return (
@@ -190,12 +177,6 @@ class Prompts:
             for kind in self._rollout.kinds:
                 shown = 1 if kind == "code_f" else self._rollout.num_references
                 yield self._template.propose_prompt(kind, (task,) * shown)
-
-    def _tokens(self, prompt: str) -> int:
-        """Return the tokens of a prompt; 0 where its length alone shows that it fits."""
-        if self._longest is not None and prompt.isascii() and len(prompt) < self._longest:
-            return 0  # a token holds at least one character
-        return len(self._tokenizer.encode(prompt, add_special_tokens=False))
 
     def _encoder(self) -> Callable[[str], tuple[int, ...]]:
         """Return what gives a prompt's ids; equal prompts are read once, and are one object."""

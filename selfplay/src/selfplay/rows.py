@@ -101,13 +101,6 @@ class SameTasksRow(Struct, frozen=True):
     """Solve rate of the students minus the base's."""
 
 
-class InfraErrorRow(Struct, frozen=True):
-    """What got no verdict because the sandbox failed, and counts nowhere."""
-
-    proposals: int = 0
-    attempts: int = 0
-
-
 class KindRow(Struct, frozen=True):
     """One kind of task."""
 
@@ -192,7 +185,8 @@ class StepRow(Struct, frozen=True, kw_only=True):
     valid_share: float | None = None
     solve_rate: float | None = None
     same_tasks: SameTasksRow = SameTasksRow()
-    infra_errors: InfraErrorRow = InfraErrorRow()
+    infra_errors: dict[str, int] = {}
+    """Proposals and attempts without a verdict, as the sandbox failed: they count nowhere."""
     kinds: dict[str, KindRow] = {}
     rejected: dict[str, int] = {}
     """Refused proposals by status."""
@@ -323,20 +317,11 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
                 if not line.strip():
                     continue
                 try:
-                    row = msgspec.convert(json.loads(line, parse_constant=_unknown), kind)
-                except msgspec.ValidationError as error:
+                    row = msgspec.json.decode(line, type=kind)
+                except (msgspec.DecodeError, RecursionError) as error:
                     if line.endswith(b"\n"):
-                        raise RunDirectoryError(
-                            f"{path}, line {number}: {_explained(error)}"
-                        ) from error
-                except (ValueError, RecursionError) as error:
-                    if line.endswith(b"\n"):
-                        shown = line.strip()[:40].decode("utf-8", "replace")
-                        raise RunDirectoryError(
-                            f"{path}, line {number}: expected one JSON object a line, found "
-                            f"{shown!r}; the file is damaged: restore it from a copy, or cut it "
-                            "off before this line"
-                        ) from error
+                        what = _explained(error)
+                        raise RunDirectoryError(f"{path}, line {number}: {what}") from error
                 else:
                     yield row
     except FileNotFoundError:
@@ -345,12 +330,13 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
         raise RunDirectoryError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _unknown(constant: str) -> None:
-    """Read NaN and infinities, which JSON does not know, as no number."""
-
-
-def _explained(error: msgspec.ValidationError) -> str:
+def _explained(error: Exception) -> str:
     """Turn `Expected int, got str - at $.id` into `field id: expected int, got str`."""
+    if not isinstance(error, msgspec.ValidationError):
+        return (
+            f"expected one JSON object a line ({error}); restore the file from a copy, or cut it "
+            "off before this line"
+        )
     what, _, path = str(error).partition(" - at ")
     field = path.strip("`").removeprefix("$").removeprefix(".")
     return f"{f'field {field}: ' if field else ''}{what[:1].lower()}{what[1:]}"

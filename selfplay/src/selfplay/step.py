@@ -3,28 +3,27 @@
 Read `train_step` first. Each phase is a function of its own that a loop of yours may call, too.
 """
 
-import signal
-import threading
+import math
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
 from typing import TypeVar
 
 import msgspec
 
-from league import Outcome
+from league import Outcome, Pair
+from lora_evo.model import stream
 from selfplay.checkpoint import save_checkpoint
 from selfplay.directory import EVALS, METRICS, RESOURCES, TASKS
-from selfplay.evaluation import chosen_for_base, evaluate_members, is_due
+from selfplay.evaluation import evaluate_members, is_due
 from selfplay.evolution import evolve
 from selfplay.population import founders, memory_mb
 from selfplay.progress import Progress
 from selfplay.recording import metrics_row, task_rows
 from selfplay.rewards import training_samples
-from selfplay.rollout import Attempt, Match, Proposed
-from selfplay.rows import ResourceRow, append_rows
+from selfplay.rollout import Attempt, Proposed
+from selfplay.rows import BASE, ResourceRow, append_rows
 from selfplay.run import Run
 from selfplay.tracking import step_metrics
 from selfplay.verifier import graded, validated
@@ -35,7 +34,7 @@ T = TypeVar("T")
 def train_step(run: Run, progress: Progress) -> None:
     """Do one step of the run and write down what happened."""
     step, config = run.step + 1, run.config
-    clock = _Clock(progress, step)
+    clock = _Clock(progress)
 
     clock.phase("match")
     matches = match(run, step)
@@ -60,33 +59,36 @@ def train_step(run: Run, progress: Progress) -> None:
     clock.phase("save")
     new_structures = remember(run, solved)
     row = metrics_row(run, step, matches, solved, samples, stats, births, new_structures)
-    append_rows(run.directory / TASKS, task_rows(solved, samples, step))
+    proposals = task_rows(solved, samples, step)
+    append_rows(run.directory / TASKS, proposals)
     measured = []
     if is_due(config, step):
         clock.phase("eval")
         measured = evaluate_members(run, step)
         append_rows(run.directory / EVALS, measured)
-    with _interrupt_deferred():  # a step that is done and nearly kept is not thrown away
-        row = msgspec.structs.replace(row, seconds=clock.stop())
-        append_rows(run.directory / METRICS, [row])
-        resources = ResourceRow(step, memory_mb(), run.population.end_step())
-        append_rows(run.directory / RESOURCES, [resources])
-        run.step = step
-        if step % config.save_every == 0 or step == config.steps:
-            save_checkpoint(run)
+    row = msgspec.structs.replace(row, seconds=clock.stop())
+    append_rows(run.directory / METRICS, [row])
+    resources = ResourceRow(step, memory_mb(), run.population.end_step())
+    append_rows(run.directory / RESOURCES, [resources])
+    run.step = step
+    if step % config.save_every == 0 or step == config.steps:
+        save_checkpoint(run)
     progress.step(row, measured, resources.workers)
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
 
 
-def match(run: Run, step: int) -> list[Match]:
-    """Pair teachers with students by prioritised fictitious self-play over their ratings."""
+def match(run: Run, step: int) -> list[Pair]:
+    """Pair teachers with students by prioritised fictitious self-play over their ratings.
+
+    In mode azr the one agent is paired with itself, and nothing is predicted.
+    """
     if run.league is None:
         (teacher,), (student,) = founders(run.config)
-        return [Match(teacher, student)]
-    return [Match(p.teacher, p.student, p, p.predicted) for p in run.league.pair(step)]
+        return [Pair("", step, teacher, student, math.nan)]
+    return run.league.pair(step)
 
 
-def propose(run: Run, matches: Sequence[Match], step: int) -> Iterator[Proposed]:
+def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
     """Let every teacher write its batch of tasks of each kind; yield them as they are written."""
     r = run.config.rollout
     drafts: list[Proposed] = []
@@ -114,7 +116,7 @@ def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
     The frozen base attempts a sample of the same tasks with the same seeds.
     """
     r = run.config.rollout
-    also_base = chosen_for_base(run, verified, step)
+    also_base = _chosen_for_base(run, verified, step)
     attempts: list[Attempt] = []
     for p in verified:
         if p.task is not None:
@@ -132,7 +134,24 @@ def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
     return solved
 
 
-def record_outcomes(run: Run, matches: Sequence[Match], solved: Sequence[Proposed]) -> None:
+def _chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
+    """Draw the ids of the accepted tasks, up to `same_tasks` a match, that the base attempts too.
+
+    On equal tasks harder ones cannot hide learning. The base's attempts train no member.
+    """
+    of_match: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for p in proposed:
+        if p.task is not None:
+            of_match[p.teacher or BASE, p.student or BASE].append(p.id)
+    chosen: set[str] = set()
+    for match, ids in of_match.items():
+        rng = stream(run.seed(step, *match, "same-tasks"))
+        count = min(run.config.eval.same_tasks, len(ids))
+        chosen |= {ids[int(i)] for i in rng.choice(len(ids), count, replace=False)}
+    return chosen
+
+
+def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed]) -> None:
     """Tell the league what came of every match; what the sandbox failed at is left out."""
     if run.league is None:
         return
@@ -141,16 +160,15 @@ def record_outcomes(run: Run, matches: Sequence[Match], solved: Sequence[Propose
         valid = [p for p in mine if p.task is not None and not p.infra_error]
         attempts = [a for p in valid for a in p.judged]
         infra_errors = sum(p.infra_error for p in mine)
-        if m.pair is not None:
-            outcome = Outcome(
-                tasks=len(mine) - infra_errors,
-                valid=len(valid),
-                attempts=len(attempts),
-                solved=sum(a.score >= 1.0 for a in attempts),
-                unsolved=sum(p.solve_rate == 0.0 for p in valid),
-                infra_errors=infra_errors,
-            )
-            run.league.record(m.pair, outcome)
+        outcome = Outcome(
+            tasks=len(mine) - infra_errors,
+            valid=len(valid),
+            attempts=len(attempts),
+            solved=sum(a.score >= 1.0 for a in attempts),
+            unsolved=sum(p.solve_rate == 0.0 for p in valid),
+            infra_errors=infra_errors,
+        )
+        run.league.record(m, outcome)
 
 
 def remember(run: Run, solved: Sequence[Proposed]) -> int:
@@ -172,16 +190,16 @@ def _evolves(run: Run, step: int) -> bool:
 class _Clock:
     """Times the phases of a step and shows which one it is in."""
 
-    def __init__(self, progress: Progress, step: int) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._seconds: dict[str, float] = {}
-        self._progress, self._step = progress, step
+        self._progress = progress
         self._now, self._since = "", 0.0
 
     def phase(self, name: str) -> None:
         """End the phase before and begin this one."""
         self.stop()
         self._now, self._since = name, time.perf_counter()
-        self._progress.phase(self._step, name)
+        self._progress.phase(name)
 
     def then(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """Yield the items; when there are no more, begin this phase."""
@@ -194,20 +212,3 @@ class _Clock:
             self._seconds[self._now] = round(time.perf_counter() - self._since, 4)
         self._now = ""
         return self._seconds
-
-
-@contextmanager
-def _interrupt_deferred() -> Iterator[None]:
-    """Let a Ctrl-C that comes within the block take effect at its end."""
-    listener = signal.getsignal(signal.SIGINT)
-    if not callable(listener) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[FrameType | None] = []
-    signal.signal(signal.SIGINT, lambda _, frame: came.append(frame))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, listener)
-        if came:
-            listener(signal.SIGINT, came[0])

@@ -14,11 +14,9 @@ class Verifier(Protocol):
 
     def validate_many(self, proposals: Iterable[Proposal], /) -> Iterator[Verdict]:
         """Validate proposals as they come."""
-        ...
 
     def grade_many(self, answers: Iterable[tuple[Task, str]], /) -> Iterator[Grade]:
         """Grade answers as they come."""
-        ...
 
 
 def open_sandbox(config: Config) -> Sandbox:

@@ -2,9 +2,8 @@
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from torch import Tensor
 
@@ -13,17 +12,6 @@ from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.policy_loss import token_weights
 
-
-class Sized(Protocol):
-    """What takes up tokens of a batch."""
-
-    @property
-    def length(self) -> int:
-        """Tokens of prompt and completion."""
-        ...
-
-
-S = TypeVar("S", bound=Sized)
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
 
@@ -104,30 +92,23 @@ def batch_rows(
     return [row for row in rows if row.sample.completion_ids]
 
 
-def within_budget(rows: Iterable[S], tokens: int) -> Iterator[list[S]]:
-    """Cut rows, given longest first, so that rows times longest stays within the token budget.
-
-    A row longer than the budget is a batch.
-    """
-    batch: list[S] = []
-    for row in rows:
-        if batch and (len(batch) + 1) * batch[0].length > tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
 def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterator[list[Row]]:
-    """Cut rows within the token budget; members: most of them in a batch, 0 for any number."""
+    """Cut rows so that rows times longest stays within the token budget; a longer one is alone.
+
+    members: most of them in a batch, 0 for any number.
+    """
     places = sorted({row.member for row in rows})
     width = members or max(1, len(places))
     for start in range(0, len(places), width):
         share = set(places[start : start + width])
-        mine = [row for row in rows if row.member in share]
-        for batch in within_budget(sorted(mine, key=lambda r: (-r.length, r.member)), tokens):
-            yield sorted(batch, key=lambda r: r.member)
+        batch: list[Row] = []
+        mine = (row for row in rows if row.member in share)
+        for row in sorted(mine, key=lambda r: (-r.length, r.member)):
+            if batch and (len(batch) + 1) * batch[0].length > tokens:
+                yield sorted(batch, key=lambda r: r.member)
+                batch = []
+            batch.append(row)
+        yield sorted(batch, key=lambda r: r.member)
 
 
 def smaller_budget(rows: Sequence[Row], tokens: int, members: int = 0) -> int:

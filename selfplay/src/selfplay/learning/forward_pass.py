@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -60,9 +60,14 @@ def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iter
 
 
 def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Callable[..., Any]:
+    @contextmanager
+    def again(recomputing: Any) -> Iterator[None]:
+        with adapters.same_route(), recomputing:
+            yield
+
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        kept, again = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
-        return kept, _both(adapters.same_route(), again)
+        kept, recomputing = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
+        return kept, again(recomputing)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(
@@ -77,26 +82,16 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
     return run
 
 
-@contextmanager
-def _both(one: AbstractContextManager[None], other: Any) -> Iterator[None]:
-    with ExitStack() as stack:
-        stack.enter_context(one)
-        stack.enter_context(other)
-        yield
-
-
 class Tokens(Protocol):
     """A prompt and its completion by token ids."""
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
         """What is given."""
-        ...
 
     @property
     def completion_ids(self) -> tuple[int, ...]:
         """What is learned from."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

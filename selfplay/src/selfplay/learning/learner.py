@@ -9,6 +9,7 @@ again in smaller micro-batches.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,17 +21,15 @@ from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches, smaller_budget
 from selfplay.learning.forward_pass import ForwardPass
-from selfplay.learning.member_state import (
-    MemberState,
-    NamedState,
-    check_shapes,
-    joined,
-    parted,
-)
+from selfplay.learning.member_state import MemberState, NamedState, check_shapes, joined, parted
 from selfplay.learning.optimizer import MemberAdamW
-from selfplay.learning.statistics import GroupGradients, NoiseAverage, StatsSum, UpdateStats
+from selfplay.learning.statistics import NoiseAverage, StatsSum, UpdateStats, gradient_noise
 
 __all__ = ["Learner", "LearnerConfig", "TrainingSample", "UpdateStats"]
+
+
+Groups = dict[int, list[Tensor]]
+"""Gradients of one member in one role, by group."""
 
 
 class Learner:
@@ -67,7 +66,6 @@ class Learner:
             [self.adapters.parameters_of(m) for m in range(len(members))],
             config,
             [config.learning_rate_of(role) for role in roles or [""] * len(members)],
-            offload=config.optimizer_offload,
         )
         self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
         self.micro_batch_tokens = config.micro_batch_tokens
@@ -117,7 +115,7 @@ class Learner:
 
     def _backward_that_fits(
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
-    ) -> dict[tuple[int, str], GroupGradients]:
+    ) -> dict[tuple[int, str], Groups]:
         """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
         before, olds = deepcopy(sums), [row.old for row in rows]
         while True:
@@ -136,7 +134,7 @@ class Learner:
 
     def backward(
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
-    ) -> dict[tuple[int, str], GroupGradients]:
+    ) -> dict[tuple[int, str], Groups]:
         """Leave the loss's gradient on the parameters; return it by group as well."""
         cut: dict[tuple[str, int], list[Row]] = defaultdict(list)
         for row in rows:
@@ -145,7 +143,7 @@ class Learner:
         if not groups:
             self._accumulate(rows, sums)
             return {}
-        found: dict[tuple[int, str], GroupGradients] = defaultdict(GroupGradients)
+        found: dict[tuple[int, str], Groups] = defaultdict(dict)
         totals: dict[int, list[Tensor]] = {}
         for role, group in groups:
             chosen = cut[role, group]
@@ -154,7 +152,7 @@ class Learner:
                 own = list(self.adapters.parameters_of(member).values())
                 gradient = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
                 offload = self.config.optimizer_offload
-                found[member, role].add(group, [g.cpu() for g in gradient] if offload else gradient)
+                found[member, role][group] = [g.cpu() for g in gradient] if offload else gradient
                 if member in totals:
                     torch._foreach_add_(totals[member], gradient)
                 else:
@@ -172,13 +170,13 @@ class Learner:
             self.forward_pass.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
 
     def _measure_noise(
-        self, rows: Sequence[Row], gradients: Mapping[tuple[int, str], GroupGradients]
+        self, rows: Sequence[Row], gradients: Mapping[tuple[int, str], Groups]
     ) -> dict[int, dict[str, float | None]]:
         """Return the noise scale of each member by role, averaged over its updates."""
         scales: dict[int, dict[str, float | None]] = defaultdict(dict)
         for (member, role), found in gradients.items():
             mine = [row for row in rows if row.member == member and row.sample.role == role]
-            noise = found.noise(mine)
+            noise = gradient_noise(found, mine)
             if noise is not None:
                 average = self._noise[member].setdefault(role, NoiseAverage())
                 average.add(noise)
@@ -206,7 +204,7 @@ class Learner:
             member,
             {k: t.detach().to("cpu", copy=True) for k, t in self._tensors(place).items()},
             self.optimizer.scalars(place),
-            {role: average.to_dict() for role, average in self._noise[place].items()},
+            {role: asdict(average) for role, average in self._noise[place].items()},
         )
 
     def state_dict(self) -> NamedState:

@@ -33,16 +33,15 @@ class MemberAdamW:
         parameters: Sequence[Mapping[str, nn.Parameter]],
         config: LearnerConfig,
         learning_rates: Sequence[float] | None = None,
-        *,
-        offload: bool = False,
     ):
         """parameters[m] are the member's matrices by name, the same names for all members.
 
         learning_rates[m] is the member's step size; without them it is that of the config.
-        offload: keep the moments in main memory, and on the parameters' device during a step only.
+        With optimizer_offload moments are in main memory, and on the parameters' device during a
+        step only.
         """
         self.config = config
-        self._offload = offload
+        self._offload = config.optimizer_offload
         self._rates = learning_rates or [config.learning_rate] * len(parameters)
         self._names = [list(p) for p in parameters]
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]

@@ -156,50 +156,34 @@ class NoiseAverage:
         """The noise scale in samples; None while no signal stands out."""
         return self.variance / self.signal if self.signal > 0.0 else None
 
-    def to_dict(self) -> dict[str, float]:
-        """Return plain values that `NoiseAverage(**values)` takes back."""
-        return {"variance": self.variance, "signal": self.signal, "weight": self.weight}
 
+def gradient_noise(
+    gradients: Mapping[int, list[Tensor]], rows: Sequence[Row]
+) -> GradientNoise | None:
+    """Return the estimates for one member in one role; None with fewer than two groups.
 
-class GroupGradients:
-    """The gradients of one member in one role, group by group."""
-
-    def __init__(self) -> None:
-        self._groups: dict[int, list[Tensor]] = {}
-
-    def add(self, group: int, gradient: list[Tensor]) -> None:
-        """Take one group's part of the gradient of the member's loss."""
-        self._groups[group] = gradient
-
-    @property
-    def gradients(self) -> list[list[Tensor]]:
-        """Each group's part of the gradient, by group."""
-        return [self._groups[group] for group in sorted(self._groups)]
-
-    def noise(self, rows: Sequence[Row]) -> GradientNoise | None:
-        """Return the estimates; rows: all of this member and role, those without gradient too.
-
-        None with fewer than two groups.
-        """
-        shares: dict[int, float] = defaultdict(float)
-        for row in rows:
-            shares[row.group] += row.share
-        whole = sum(shares.values())
-        groups = {k: share / whole for k, share in shares.items() if share > 0.0}
-        if len(groups) < 2 or not self._groups:
-            return None
-        like = next(iter(self._groups.values()))
-        nothing = [torch.zeros_like(p) for p in like]
-        total = [torch.zeros_like(p) for p in like]
-        for gradient in self._groups.values():
-            torch._foreach_add_(total, gradient)
-        mean = list(torch._foreach_div(total, whole))
-        spread = 0.0
-        for group, share in groups.items():
-            own = torch._foreach_div(self._groups.get(group, nothing), share * whole)
-            spread += share * _squared_norm(list(torch._foreach_sub(own, mean)))
-        variance = len(rows) * spread / (len(groups) - 1)
-        return GradientNoise(variance, _squared_norm(mean) - variance / len(rows))
+    gradients: each group's part of the gradient of the member's loss. rows: all of this member and
+    role, those without gradient too.
+    """
+    shares: dict[int, float] = defaultdict(float)
+    for row in rows:
+        shares[row.group] += row.share
+    whole = sum(shares.values())
+    groups = {k: share / whole for k, share in shares.items() if share > 0.0}
+    if len(groups) < 2 or not gradients:
+        return None
+    like = next(iter(gradients.values()))
+    nothing = [torch.zeros_like(p) for p in like]
+    total = [torch.zeros_like(p) for p in like]
+    for gradient in gradients.values():
+        torch._foreach_add_(total, gradient)
+    mean = list(torch._foreach_div(total, whole))
+    spread = 0.0
+    for group, share in groups.items():
+        own = torch._foreach_div(gradients.get(group, nothing), share * whole)
+        spread += share * _squared_norm(list(torch._foreach_sub(own, mean)))
+    variance = len(rows) * spread / (len(groups) - 1)
+    return GradientNoise(variance, _squared_norm(mean) - variance / len(rows))
 
 
 def _squared_norm(tensors: list[Tensor]) -> float:

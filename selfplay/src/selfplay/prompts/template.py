@@ -8,39 +8,27 @@ from selfplay.errors import ConfigError
 from selfplay.prompts import nano
 from selfplay.prompts.azr import AzrTemplate, chat_frame, plain_frame
 
-TEMPLATES = {
-    "nano": "the compact tokens of the built-in model",
-    "azr": "Absolute Zero's prompts in a plain frame, for base models",
-    "azr-chat": "the same requests in the chat template of the model's tokenizer",
-}
-
 
 class Template(Protocol):
     """Writes the prompts of both roles and reads what comes back. A module may be one."""
 
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind."""
-        ...
 
     def parse_proposal(self, kind: str, references: Sequence[Task], text: str) -> Proposal | None:
         """Read a proposal; None when the text does not have the form."""
-        ...
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
         """Write the completion that proposes a task, for supervised steps."""
-        ...
 
     def solve_prompt(self, task: Task) -> str:
         """Return the prompt that asks for a solution."""
-        ...
 
     def parse_answer(self, task: Task, text: str) -> str | None:
         """Return the answer in a solution of the task; None when it is not well formed."""
-        ...
 
     def answer_text(self, task: Task, thought: str = "") -> str:
         """Write the completion that solves a task, for supervised steps."""
-        ...
 
 
 def template_named(name: str, base: str) -> Template:

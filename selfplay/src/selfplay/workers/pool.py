@@ -1,42 +1,85 @@
-"""The workers of a run: asked, replaced when they die, added when there is room.
+"""The workers of a run: started, asked, replaced when they die, added when there is room.
 
 Every question is a function of the members' states and of what is sent, and the driver holds the
 states as of the last answer. So a worker that dies in the middle is started again with them, where
 there is room, and only what it had not answered is asked once more, with the same result.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from lora_evo import EngineStopped
-from selfplay.errors import SelfplayError
+from selfplay.config import Config
+from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.member_state import MemberState
 from selfplay.rows import WorkerRow
-from selfplay.workers.actors import Actors, Ask, Share, why
+from selfplay.workers.worker import About, Done, Worker, versions
 
 _DEATHS_IN_A_ROW = 5
+_ROOM_S = 10.0
+"""How long to wait for room that a dead worker may leave."""
+_PATIENCE_S = 30.0
+"""After how many seconds a line says what is waited for."""
+
+
+@dataclass
+class Share:
+    """A worker and the places of its members."""
+
+    name: str
+    actor: Any
+    places: tuple[int, ...]
+    host: str = ""
+    process: int = 0
+    busy: float = 0.0
+    """Seconds that it has worked since they were last counted."""
+    memory_mb: float = 0.0
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Send the worker a question; return the reference of the answer."""
+        return self.actor.do.remote(method, *arguments)
+
+
+Ask = Callable[[Share, list[int]], Any]
+"""Sends a worker a question about some pieces of work; returns the reference of the answer."""
 
 
 class WorkerPool:
     """Asks workers and keeps the members' states.
 
-    places: of members. wanted: workers; there are fewer while there is no room.
+    ray: the module, connected. founders: the first members by place. gpus: of each worker, 0 or 1.
+    wanted: workers; there are fewer while there is no room.
     """
 
-    def __init__(self, actors: Actors, places: int, wanted: int) -> None:
-        self._actors, self._wanted = actors, wanted
+    def __init__(
+        self, ray: Any, config: Config, founders: Sequence[str], gpus: int, wanted: int
+    ) -> None:
+        self._ray, self._config, self._founders, self._wanted = ray, config, founders, wanted
+        needs = {"num_cpus": 1, "num_gpus": gpus}
+        self._class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
+        self._resource = "GPU" if gpus else "CPU"
+        self._count = 0
+        errors = ray.exceptions
+        self._deaths: tuple[type[Exception], ...] = (
+            errors.RayActorError,
+            errors.ObjectLostError,
+            errors.NodeDiedError,
+            errors.WorkerCrashedError,
+            errors.OutOfMemoryError,
+        )
         self.step = 0
         """As of which step members are published."""
-        self.shares, self.about = actors.start(spread(places, wanted))
-        born: dict[int, MemberState] = {}
-        asked = [(share, share.actor.states.remote()) for share in self.shares]
-        for share, ref in asked:
-            states = actors.answer(ref, share)
-            born |= dict(zip(share.places, states, strict=True))
-        self.states = [born[place] for place in range(places)]
+        self.states: list[MemberState] = []
         """Of all members, by place."""
+        self.shares = self._start(spread(len(founders), wanted))
+        born: dict[int, MemberState] = {}
+        for share, ref in [(share, share.ask("states")) for share in self.shares]:
+            born |= dict(zip(share.places, self._answer(ref, share), strict=True))
+        self.states = [born[place] for place in range(len(founders))]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,29 +97,27 @@ class WorkerPool:
                 f"no member named {error.args[0]!r}; there are {', '.join(self.names)}"
             ) from error
 
-    def scatter(
-        self, owners: Sequence[int | None], ask: Callable[[Any, list[int]], Any]
-    ) -> Iterator[tuple[list[int], Any]]:
+    def scatter(self, owners: Sequence[int | None], ask: Ask) -> Iterator[tuple[list[int], Any]]:
         """Ask every worker for its pieces of work; yield pieces and answer as they come.
 
         owners: the place that each piece belongs to; None where any worker may do it, a question
-        of its own to one that has least to do. ask sends an actor the question for some pieces.
+        of its own to one that has least to do.
         """
         left = list(range(len(owners)))
         for _ in range(_DEATHS_IN_A_ROW):
             asked = {
-                ask(share.actor, pieces): (share, pieces)
+                ask(share, pieces): (share, pieces)
                 for share, pieces in self._questions(left, owners)
             }
             dead: dict[str, str] = {}
             left = []
             while asked:
-                ref = self._actors.first(list(asked))
+                (ref,), _ = self._ray.wait(list(asked), num_returns=1)
                 share, pieces = asked.pop(ref)
                 try:
-                    answer = self._actors.answer(ref, share)
-                except self._actors.deaths as error:
-                    dead[share.name] = why(error)
+                    answer = self._answer(ref, share)
+                except self._deaths as error:
+                    dead[share.name] = first_line(error)
                     left += pieces
                 else:
                     yield pieces, answer
@@ -85,20 +126,10 @@ class WorkerPool:
             self._recover(dead)
         raise EngineStopped(f"workers died {_DEATHS_IN_A_ROW} times over the same work")
 
-    def everywhere(self, ask: Ask) -> None:
+    def everywhere(self, ask: Callable[[Share], Any]) -> None:
         """Ask every worker, those that replace the dead too."""
-        done: set[str] = set()
-        while rest := [share for share in self.shares if share.name not in done]:
-            asked = [(share, ask(share)) for share in rest]
-            dead: dict[str, str] = {}
-            for share, ref in asked:
-                try:
-                    self._actors.answer(ref, share)
-                    done.add(share.name)
-                except self._actors.deaths as error:
-                    dead[share.name] = why(error)
-            if dead:
-                self._recover(dead)
+        for _ in self.scatter(range(len(self.states)), lambda share, _: ask(share)):
+            pass
 
     def load(self, states: Sequence[MemberState]) -> None:
         """Let all members continue from these states."""
@@ -112,34 +143,90 @@ class WorkerPool:
             members = tuple(self.names[place] for place in share.places)
             busy, share.busy = round(share.busy, 4), 0.0
             found[share.name] = WorkerRow(share.host, members, busy, share.memory_mb)
-        more = self._wanted - len(self.shares)
-        if more > 0 and (room := self._actors.room()) > 0:
-            count = len(self.shares) + min(more, room)
+        more = min(self._wanted - len(self.shares), self._room())
+        if more > 0:
+            count = len(self.shares) + more
             click.echo(f"there is room for more workers: members are spread over {count}", err=True)
             self._spread(count)
         return found
 
     def close(self) -> None:
         """End all workers."""
-        self._actors.end(self.shares)
+        self._end(self.shares)
         self.shares = []
+
+    def has_room(self, count: int) -> bool:
+        """Whether there is, within seconds, room for so many more workers."""
+        end = time.monotonic() + _ROOM_S
+        while self._room() < count:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _room(self) -> int:
+        return int(self._ray.available_resources().get(self._resource, 0.0))
+
+    def _start(self, parts: Sequence[tuple[int, ...]]) -> list[Share]:
+        """Start a worker for each tuple of places, with the members as they are now.
+
+        Raises SelfplayError when workers have other versions or another base than each other.
+        """
+        shares = []
+        for places in parts:
+            shares.append(Share(f"worker-{self._count}", self._class.remote(), places))
+            self._count += 1
+        try:
+            asked = [
+                s.ask("open", self._config, [self._founders[p] for p in s.places]) for s in shares
+            ]
+            if self._ray.wait(asked, num_returns=len(asked), timeout=_PATIENCE_S)[1]:
+                line = f"{len(asked)} workers load the base model, or wait for room in Ray ..."
+                click.echo(line, err=True)
+            found: list[About] = [self._answer(*pair) for pair in zip(asked, shares, strict=True)]
+            for share, about in zip(shares, found, strict=True):
+                share.host, share.process = about.host, about.process
+            check_equal(shares, found)
+            self.about = found[0]
+            for share, ref in [(s, self._load(s)) for s in shares] if self.states else ():
+                self._answer(ref, share)
+        except self._deaths as error:
+            self._end(shares)
+            raise EngineStopped(f"a worker died while it started: {first_line(error)}") from error
+        except BaseException:
+            self._end(shares)
+            raise
+        return shares
+
+    def _answer(self, ref: Any, share: Share) -> Any:
+        """Wait for an answer; what a worker raised for the user is raised here."""
+        try:
+            done: Done = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ValueError | OSError):
+                raise error.cause from None
+            raise
+        share.busy += done.seconds
+        share.memory_mb = done.memory_mb
+        return done.result
 
     def _questions(
         self, pieces: Sequence[int], owners: Sequence[int | None]
     ) -> list[tuple[Share, list[int]]]:
-        home = {place: share.name for share in self.shares for place in share.places}
         mine: dict[str, list[int]] = {share.name: [] for share in self.shares}
-        anywhere: dict[str, list[int]] = {share.name: [] for share in self.shares}
+        home = {place: mine[share.name] for share in self.shares for place in share.places}
         for piece in pieces:
             owner = owners[piece]
             if owner is not None:
-                mine[home[owner]].append(piece)
+                home[owner].append(piece)
+        questions = [(share, mine[share.name]) for share in self.shares if mine[share.name]]
+        load = {name: len(own) for name, own in mine.items()}
         for piece in pieces:
             if owners[piece] is None:
-                least = min(mine, key=lambda name: len(mine[name]) + len(anywhere[name]))
-                anywhere[least].append(piece)
-        questions = [(share, mine[share.name]) for share in self.shares if mine[share.name]]
-        return questions + [(s, [piece]) for s in self.shares for piece in anywhere[s.name]]
+                least = min(self.shares, key=lambda share: load[share.name])
+                load[least.name] += 1
+                questions.append((least, [piece]))
+        return questions
 
     def _recover(self, dead: dict[str, str]) -> None:
         """Replace dead workers where there is room; else spread their members over the living."""
@@ -147,36 +234,45 @@ class WorkerPool:
         for share in lost:
             line = f"{share.name} on {share.host} died ({dead[share.name]}); its members continue"
             click.echo(line, err=True)
-        self._actors.end(lost)
+        self._end(lost)
         self.shares = [share for share in self.shares if share.name not in dead]
-        if self._actors.has_room(len(lost)):
-            new, _ = self._actors.start([share.places for share in lost])
-            self.shares = [*self.shares, *new]
-            self._give_states(new)
+        if self.has_room(len(lost)):
+            self.shares += self._start([share.places for share in lost])
         elif self.shares:
             self._spread(len(self.shares))
         else:
             raise EngineStopped("all workers died, and there is no room for others")
 
     def _spread(self, count: int) -> None:
-        """Start so many new workers with all members' states, in place of those there are."""
+        """Start so many new workers with all members, in place of those there are."""
         self.close()
-        self.shares, _ = self._actors.start(spread(len(self.states), count))
-        self._give_states(self.shares)
-
-    def _give_states(self, shares: Sequence[Share]) -> None:
-        asked = [(share, self._load(share)) for share in shares]
-        try:
-            for share, ref in asked:
-                self._actors.answer(ref, share)
-        except self._actors.deaths as error:
-            raise EngineStopped(f"a worker died while it started: {why(error)}") from error
+        self.shares = self._start(spread(len(self.states), count))
 
     def _load(self, share: Share) -> Any:
-        states = [self.states[place] for place in share.places]
-        return share.actor.load.remote(states, self.step)
+        return share.ask("load", [self.states[place] for place in share.places], self.step)
+
+    def _end(self, shares: Sequence[Share]) -> None:
+        for share in shares:
+            self._ray.kill(share.actor)
 
 
 def spread(places: int, workers: int) -> list[tuple[int, ...]]:
     """Give places to workers in turn, so that each gets as many of every role."""
     return [tuple(range(first, places, workers)) for first in range(workers)]
+
+
+def check_equal(shares: Sequence[Share], found: Sequence[About]) -> None:
+    """Raise SelfplayError where a worker has other versions, or another base than the first."""
+    own = versions()
+    for share, about in zip(shares, found, strict=True):
+        odd = [f"{k} {v} (here {own[k]})" for k, v in about.versions.items() if v != own[k]]
+        if odd:
+            raise SelfplayError(
+                f"{share.name} on {share.host} has other versions: {', '.join(odd)}; install the "
+                "same on all machines"
+            )
+        if about.base != found[0].base:
+            raise SelfplayError(
+                f"{share.name} on {share.host} has another base model than {shares[0].name} on "
+                f"{shares[0].host} under the same name; put the same files on all machines"
+            )

@@ -43,19 +43,17 @@ class RemotePopulation:
 
     def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
         members = [draft.teacher for draft in drafts]
-        ask, requests = lambda actor: actor.propose.remote, self.prompts.of_proposals
-        return self._written(drafts, members, ask, requests)
+        return self._written("propose", drafts, members, self.prompts.of_proposals)
 
     def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
         members = [attempt.member for attempt in attempts]
-        ask, requests = lambda actor: actor.solve.remote, self.prompts.of_attempts
-        return self._written(attempts, members, ask, requests)
+        return self._written("solve", attempts, members, self.prompts.of_attempts)
 
     def _written(
         self,
+        method: str,
         asked: Sequence[W],
         members: Sequence[str | None],
-        ask: Callable[[Any], Callable[[bytes], Any]],
         requests: Callable[[Sequence[W]], list[TokenRequest]],
     ) -> Iterator[W]:
         """Ask workers; what the base is asked goes in batches, cut as one process cuts them."""
@@ -64,25 +62,24 @@ class RemotePopulation:
         batches = base_batches(requests([asked[i] for i in base]), self._pool.about.max_rows)
         pieces += [[base[k] for k in batch] for batch in batches]
 
-        def of(chosen: Sequence[int]) -> list[W]:
-            return [asked[i] for i in sorted(i for piece in chosen for i in pieces[piece])]
+        def of(chosen: Sequence[int]) -> bytes:
+            return pickle.dumps([asked[i] for i in sorted(i for p in chosen for i in pieces[p])])
 
-        answers = self._pool.scatter(
-            self._pool.places(members[first] for first, *_ in pieces),
-            lambda actor, chosen: ask(actor)(pickle.dumps(of(chosen))),
-        )
+        owners = self._pool.places(members[first] for first, *_ in pieces)
+        answers = self._pool.scatter(owners, lambda share, mine: share.ask(method, of(mine)))
         for _, packed in answers:
             yield from pickle.loads(packed)
 
     def update(
         self, samples: Sequence[TrainingSample], lr_factor: float = 1.0
     ) -> dict[str, UpdateStats]:
+        def of(chosen: Sequence[int]) -> bytes:
+            return pickle.dumps([samples[i] for i in chosen])
+
         found: dict[str, UpdateStats] = {}
+        owners = self._pool.places(sample.member for sample in samples)
         answers = self._pool.scatter(
-            self._pool.places(sample.member for sample in samples),
-            lambda actor, mine: actor.update.remote(
-                pickle.dumps([samples[i] for i in mine]), lr_factor
-            ),
+            owners, lambda share, mine: share.ask("update", of(mine), lr_factor)
         )
         for _, (stats, states) in answers:
             found |= stats
@@ -93,16 +90,16 @@ class RemotePopulation:
     def sync(self, step: int) -> None:
         self._pool.step = step
         if not self.shares_parameters:
-            self._pool.everywhere(lambda share: share.actor.sync.remote(step))
+            self._pool.everywhere(lambda share: share.ask("sync", step))
 
     def export(self, member: str) -> Adapter:
-        adapter: Adapter = self._ask(member, lambda actor: actor.export.remote(member))
+        adapter: Adapter = self._ask(member, "export", member)
         return adapter
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         if new_name != member and new_name in self.members:
             raise SelfplayError(f"there is already a member named {new_name!r}")
-        state = self._ask(member, lambda actor: actor.replace.remote(member, adapter, new_name))
+        state = self._ask(member, "replace", member, adapter, new_name)
         self._keep(member, state)
 
     def state_dict(self) -> NamedState:
@@ -119,9 +116,9 @@ class RemotePopulation:
     def end_step(self) -> dict[str, WorkerRow]:
         return self._pool.end_step()
 
-    def _ask(self, member: str, ask: Callable[[Any], Any]) -> Any:
+    def _ask(self, member: str, method: str, *arguments: Any) -> Any:
         owners = self._pool.places([member])
-        ((_, answer),) = self._pool.scatter(owners, lambda actor, _: ask(actor))
+        ((_, answer),) = self._pool.scatter(owners, lambda share, _: share.ask(method, *arguments))
         return answer
 
     def _keep(self, member: str, state: MemberState) -> None:

@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 from lora_evo import EngineStopped
@@ -13,7 +12,6 @@ from selfplay.config import Config
 from selfplay.errors import SelfplayError
 from selfplay.population import all_founders
 from selfplay.verifier import Verifier, open_sandbox
-from selfplay.workers.actors import Actors
 from selfplay.workers.pool import WorkerPool
 from selfplay.workers.population import RemotePopulation
 from selfplay.workers.verifiers import RemoteVerifier
@@ -49,29 +47,19 @@ def open_workers(
             verifier = stack.enter_context(open_sandbox(config))
         else:
             verifier = stack.enter_context(closing(RemoteVerifier(ray, config)))
-        actors = Actors(ray, config, names, gpus)
-        pool = stack.enter_context(closing(WorkerPool(actors, len(names), count)))
+        pool = stack.enter_context(closing(WorkerPool(ray, config, names, gpus, count)))
         yield RemotePopulation(pool, config), verifier
 
 
 def check_room(total: Mapping[str, float], gpus: int, count: int) -> None:
     """Raise SelfplayError where Ray has too few processors or GPUs for so many workers."""
-    for resource, each in (("GPU", gpus), ("CPU", 1)):
+    for resource in ("GPU", "CPU") if gpus else ("CPU",):
         there = int(total.get(resource, 0))
-        if count * each > there:
+        if count > there:
             raise SelfplayError(
-                f"{count} workers need {count * each} {resource}s, Ray has {there}; give at most "
-                f"--workers {max(1, there // each)}, or add machines with `ray start`"
+                f"{count} workers need {count} {resource}s, Ray has {there}; give at most "
+                f"--workers {max(1, there)}, or add machines with `ray start`"
             )
-
-
-def require_ray() -> None:
-    """Raise SelfplayError, with what to type, when there is no Ray."""
-    if find_spec("ray") is None:
-        raise SelfplayError(
-            "several workers need Ray, which is not installed; type: pip install "
-            "'populab-selfplay[ray]', or leave out --workers and --ray"
-        )
 
 
 @contextmanager
@@ -87,17 +75,17 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    require_ray()
-    import ray
-
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    try:
+        import ray
+    except ImportError as error:
+        raise SelfplayError(
+            "several workers need Ray; type: pip install 'populab-selfplay[ray]'"
+        ) from error
     if address is not None:
         _check_answers(address)
+    options = {"address": address} if address else {"num_cpus": cpus, "include_dashboard": False}
     try:
-        if address is None:
-            ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
-        else:
-            ray.init(address=address, **quiet)
+        ray.init(**{"address": "local"} | options, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
         raise SelfplayError(
@@ -130,10 +118,10 @@ def ray_errors(ray: Any) -> Iterator[None]:
 
 def _check_answers(address: str) -> None:
     """Ask before Ray does, which would wait for minutes."""
-    host, colon, port = address.rpartition(":")
     if address == "auto" or "://" in address:
         return
-    if not colon or not port.isdigit():
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
         raise SelfplayError(
             f"--ray is {address!r}; expected HOST:PORT of the cluster's head, such as "
             "10.0.0.1:6379, or auto"

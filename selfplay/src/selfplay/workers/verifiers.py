@@ -1,5 +1,6 @@
 """The sandboxes of all machines of a cluster, as one verifier."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -14,8 +15,8 @@ from selfplay.verifier import open_sandbox
 T = TypeVar("T")
 _CHUNK = 8
 """Programs in one question: few, so that machines finish together."""
-_AHEAD = 2
-"""Questions that wait at each sandbox."""
+_AHEAD = 4
+"""Questions that wait for each sandbox."""
 _TRIES = 3
 
 
@@ -58,42 +59,33 @@ class RemoteVerifier:
         self._actors = {}
 
     def _verdicts(self, items: Iterable[T], ask: Callable[[Any, list[T]], Any]) -> Iterator[Any]:
-        """Give chunks to whoever has least to do; verdicts in order, chunks of the dead again."""
+        """Give chunks to the actor that has least to do; yield verdicts in order."""
         self._start_missing()
         source = iter(items)
-        rest = enumerate(iter(lambda: list(islice(source, _CHUNK)), []))
-        again: list[tuple[int, list[T]]] = []
-        tries: dict[int, int] = {}
-        asked: dict[Any, tuple[int, list[T], str]] = {}
-        verdicts: dict[int, list[Any]] = {}
-        given, more = 0, True
-        while more or asked:
-            while more and len(asked) < _AHEAD * len(self._actors):
-                chunk = again.pop() if again else next(rest, None)
-                if chunk is None:
-                    more = False
-                    break
-                load = [node for _, _, node in asked.values()]
-                node = min(self._actors, key=load.count)
-                asked[ask(self._actors[node], chunk[1])] = (*chunk, node)
-            if not asked:
-                continue
-            (ref,), _ = self._ray.wait(list(asked), num_returns=1)
-            number, items_of, node = asked.pop(ref)
-            try:
-                verdicts[number] = self._ray.get(ref)
-            except self._deaths as error:
-                tries[number] = tries.get(number, 0) + 1
-                if tries[number] == _TRIES:
-                    raise EngineStopped(
-                        f"{_TRIES} verifiers died over the same programs: {error}"
-                    ) from error
-                again.append((number, items_of))
-                more = True
-                self._bury(node)
-            while given in verdicts:
-                yield from verdicts.pop(given)
-                given += 1
+        asked: deque[tuple[Any, str, list[T]]] = deque()
+
+        def send(chunk: list[T]) -> tuple[Any, str, list[T]]:
+            load = [node for _, node, _ in asked]
+            node = min(self._actors, key=load.count)
+            return ask(self._actors[node], chunk), node, chunk
+
+        def first() -> list[Any]:
+            ref, node, chunk = asked.popleft()
+            for _ in range(_TRIES):
+                try:
+                    found: list[Any] = self._ray.get(ref)
+                    return found
+                except self._deaths:
+                    self._bury(node)
+                    ref, node, _ = send(chunk)
+            raise EngineStopped(f"{_TRIES} verifiers died over the same programs")
+
+        while chunk := list(islice(source, _CHUNK)):
+            if len(asked) >= _AHEAD * len(self._actors):
+                yield from first()
+            asked.append(send(chunk))
+        while asked:
+            yield from first()
 
     def _start_missing(self) -> None:
         """Start an actor on every machine that has none."""

@@ -7,33 +7,32 @@ import platform
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any
 
 import torch
+import transformers
 from torch import nn
 
 from lora_evo import Adapter
+from selfplay import __version__
 from selfplay.config import Config
 from selfplay.errors import silence_transformers
+from selfplay.learning.batch import TrainingSample
 from selfplay.learning.member_state import MemberState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.population import Population, memory_mb, open_learner
 
-T = TypeVar("T")
-P = ParamSpec("P")
-_PACKAGES = ("lora_evo", "code_verifier", "league", "selfplay", "torch", "transformers")
 _PROBE = 64
 """Numbers of every tensor that identify a base."""
 
 
 @dataclass(frozen=True)
-class Done(Generic[T]):
+class Done:
     """What a worker returns."""
 
-    result: T
+    result: Any
     seconds: float
     memory_mb: float
 
@@ -54,25 +53,22 @@ class About:
     shares_parameters: bool
 
 
-def _timed(
-    method: Callable[Concatenate["Worker", P], T],
-) -> Callable[Concatenate["Worker", P], Done[T]]:
-    def done(self: "Worker", /, *args: P.args, **kwargs: P.kwargs) -> Done[T]:
-        start = time.perf_counter()
-        result = method(self, *args, **kwargs)
-        return Done(result, time.perf_counter() - start, memory_mb())
-
-    return done
-
-
 class Worker:
     """An actor of Ray, asked one thing at a time: a population of some of the members.
 
-    Of proposals, attempts and samples there are thousands, and Ray pickles every one by way of
-    Python: they come and go pickled.
+    Lists of proposals, attempts and samples come and go pickled: Ray itself pickles each of their
+    thousands by way of Python.
     """
 
-    @_timed
+    def do(self, method: str, *arguments: Any) -> Done:
+        """Call a method of this worker, or of its population where the worker has none."""
+        start = time.perf_counter()
+        called = getattr(self, method, None) or getattr(self._population, method)
+        result = called(*(pickle.loads(a) if isinstance(a, bytes) else a for a in arguments))
+        if isinstance(result, Iterator):
+            result = pickle.dumps(list(result))
+        return Done(result, time.perf_counter() - start, memory_mb())
+
     def open(self, config: Config, members: Sequence[str]) -> About:
         """Load the base with these members, as they are born; return what the driver needs."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -90,66 +86,40 @@ class Worker:
             engine.shares_parameters,
         )
 
-    @_timed
     def states(self) -> list[MemberState]:
         """Return the states of all members."""
         return self._states(self._population.members)
 
-    @_timed
     def load(self, states: Sequence[MemberState], step: int) -> None:
         """Continue from these states, one for each place, as of this step."""
         self._population.learner.load_members([read_state(state) for state in states])
         self._population.sync(step)
 
-    @_timed
-    def propose(self, drafts: bytes) -> bytes:
-        """Let members, or the base, write proposals."""
-        return pickle.dumps(list(self._population.propose(pickle.loads(drafts))))
-
-    @_timed
-    def solve(self, attempts: bytes) -> bytes:
-        """Let members, or the base, attempt tasks."""
-        return pickle.dumps(list(self._population.solve(pickle.loads(attempts))))
-
-    @_timed
     def update(
-        self, samples: bytes, lr_factor: float
+        self, samples: Sequence[TrainingSample], lr_factor: float
     ) -> tuple[dict[str, UpdateStats], list[MemberState]]:
         """Learn; return the statistics and the new states of the members that had samples."""
-        stats = self._population.update(pickle.loads(samples), lr_factor)
+        stats = self._population.update(samples, lr_factor)
         return stats, self._states(stats)
 
-    @_timed
     def replace(self, member: str, adapter: Adapter, new_name: str) -> MemberState:
         """Put an adapter in a member's place; return the new state."""
         self._population.replace(member, adapter, new_name)
         (state,) = self._states([new_name])
         return state
 
-    @_timed
-    def export(self, member: str) -> Adapter:
-        """Return a copy of a member's adapter."""
-        return self._population.export(member)
-
-    @_timed
-    def sync(self, step: int) -> None:
-        """Let an engine with adapters of its own sample from the members as they are."""
-        self._population.sync(step)
-
     def _states(self, members: Iterable[str]) -> list[MemberState]:
         return [pack_state(self._population.learner.member_state(member)) for member in members]
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must agree between processes."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for name in _PACKAGES:
-        ours = name not in ("torch", "transformers")
-        try:
-            found[name] = version(f"populab-{name.replace('_', '-')}" if ours else name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    """Return the versions that must agree between processes; our packages have one together."""
+    return {
+        "python": platform.python_version().rpartition(".")[0],
+        "selfplay": __version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
 
 
 @torch.no_grad()
