@@ -8,14 +8,14 @@ import torch
 
 from league import League
 from lora_evo import content_hash, load_adapter, read_lineage, verify
-from selfplay import evolution, step, training
+from selfplay import step, training
 from selfplay.progress import Progress
 
 
 def evolving(runs, directory, *assignments):
     """A run that evolves after its first step; returns what was alive when, and the births."""
     seen = SimpleNamespace(before=None, after=None, births=[], moments=[], at_birth={})
-    real = evolution.evolve
+    real = step.evolve
 
     def watched(run, league, step):
         seen.before = run.population.members

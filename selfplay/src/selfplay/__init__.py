@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from selfplay.config import Config as Config
     from selfplay.config import load_preset as load_preset
     from selfplay.evaluation import evaluate_members as evaluate_members
-    from selfplay.evolution import evolve as evolve
     from selfplay.export import export_member as export_member
     from selfplay.learning.batch import TrainingSample as TrainingSample
     from selfplay.learning.learner import Learner as Learner
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from selfplay.run_record import RunRecord as RunRecord
     from selfplay.run_record import read_run as read_run
     from selfplay.run_report import report as report
+    from selfplay.step import evolve as evolve
     from selfplay.step import match as match
     from selfplay.step import propose as propose
     from selfplay.step import record_outcomes as record_outcomes
@@ -42,7 +42,6 @@ __version__ = "0.1.0"
 _LAZY = {
     "config": ("Config", "load_preset"),
     "evaluation": ("evaluate_members",),
-    "evolution": ("evolve",),
     "export": ("export_member",),
     "learning.batch": ("TrainingSample",),
     "learning.learner": ("Learner",),
@@ -56,7 +55,7 @@ _LAZY = {
     "run_record": ("RunRecord", "read_run"),
     "run_report": ("report",),
     "step": (
-        "match", "propose", "record_outcomes", "solve", "train_step", "verify",
+        "evolve", "match", "propose", "record_outcomes", "solve", "train_step", "verify",
     ),
     "tasks": ("seed_tasks",),
     "training": ("new_run", "open_run", "resume", "train"),

@@ -317,8 +317,9 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
                 if not line.strip():
                     continue
                 try:
-                    row = msgspec.json.decode(line, type=kind)
-                except (msgspec.DecodeError, RecursionError) as error:
+                    # msgspec's own reader refuses lone surrogates, which programs may hold
+                    row = msgspec.convert(json.loads(line), kind)
+                except (ValueError, RecursionError, msgspec.ValidationError) as error:
                     if line.endswith(b"\n"):
                         what = _explained(error)
                         raise RunDirectoryError(f"{path}, line {number}: {what}") from error
