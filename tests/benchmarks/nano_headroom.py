@@ -58,7 +58,14 @@ def main() -> None:
             noise = gradient_noise(gradients, mine)
             scale = noise.variance / noise.signal if noise.signal > 0 else float("inf")
             row = {"role": role, "samples": len(mine), "noise scale": scale}
-            table.append(row | {"standard errors above 0": signal([gradients[group] for group in sorted(gradients)])})
+            table.append(
+                row
+                | {
+                    "standard errors above 0": signal(
+                        [gradients[group] for group in sorted(gradients)]
+                    )
+                }
+            )
     show(table)
 
 
