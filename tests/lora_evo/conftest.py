@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lora_evo import Adapter, AdapterConfig, Slot
+from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 
 if find_spec("transformers"):
     from tiny_models import adapter_folders, engine, make_model, model_folder
@@ -71,3 +71,12 @@ def build_adapter(
 @pytest.fixture(scope="session")
 def make_adapter() -> MakeAdapter:
     return build_adapter
+
+
+@pytest.fixture
+def home(tmp_path: Path, make_adapter: MakeAdapter, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two adapters, p1 and p2, to work in."""
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2):
+        save_adapter(make_adapter(seed), tmp_path / f"p{seed}")
+    return tmp_path

@@ -134,7 +134,7 @@ def test_nano_is_found_without_importing_selfplay(
         resolve("nano")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    with pytest.raises(LoraEvoError, match="no nano weights"):
+    with pytest.raises(LoraEvoError, match="not installed here with its weights"):
         resolve("nano")
     weights = tmp_path / "data" / "nano"
     weights.mkdir(parents=True)

@@ -18,14 +18,6 @@ MUTATE = "mutate svd_structured p1 --out c --seed 1"
 CROSS = "cross average p2 p1 --out c --seed 1"
 
 
-@pytest.fixture
-def home(tmp_path, make_adapter, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save_adapter(make_adapter(1), tmp_path / "p1")
-    save_adapter(make_adapter(2), tmp_path / "p2")
-    return tmp_path
-
-
 def refused(words, reason, code=2):
     """Run a command that must end in one line of stderr with no output and nothing on disk."""
     before = sorted(os.listdir("."))

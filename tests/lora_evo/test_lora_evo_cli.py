@@ -6,26 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
+from lora_evo_command import call
 
 import lora_evo
-from lora_evo import OPERATORS, Lineage, __version__, content_hash, save_adapter
-from lora_evo.cli import main
-
-
-@pytest.fixture
-def home(tmp_path, make_adapter, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save_adapter(make_adapter(1), tmp_path / "p1")
-    save_adapter(make_adapter(2), tmp_path / "p2")
-    return tmp_path
-
-
-def call(*words, code=0):
-    result = CliRunner().invoke(main, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
+from lora_evo import OPERATORS, Lineage, __version__, content_hash
 
 
 def test_a_family_from_start_to_end(home):
@@ -128,7 +112,6 @@ HEAVY = """
 import sys
 import lora_evo
 from lora_evo import LoraEvoError, OPERATORS, family, read_lineage, write_text
-from lora_evo.cli import main
 for words in ("--help", "-h", "operators", "lineage .", "mutate --help"):
     try:
         main(words.split())

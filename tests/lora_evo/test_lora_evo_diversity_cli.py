@@ -5,7 +5,7 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
-from click.testing import CliRunner
+from lora_evo_command import call
 
 from lora_evo import (
     cross_directory,
@@ -16,7 +16,6 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.cli import main
 from lora_evo.commands.terminal import counter
 
 
@@ -26,13 +25,6 @@ def home(tmp_path, make_adapter, monkeypatch):
     for seed in (1, 2, 3):
         save_adapter(make_adapter(seed, r=seed + 1), tmp_path / "pop" / f"m{seed}")
     return tmp_path
-
-
-def call(*words, code=0):
-    result = CliRunner().invoke(main, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
 
 
 def test_a_folder_and_its_members_named_one_by_one_are_the_same(home):

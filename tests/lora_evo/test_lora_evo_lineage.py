@@ -23,13 +23,6 @@ from lora_evo.population.family import Member, pedigree, tree
 FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
 
 
-@pytest.fixture
-def home(tmp_path, make_adapter):
-    save_adapter(make_adapter(1), tmp_path / "p1")
-    save_adapter(make_adapter(2), tmp_path / "p2")
-    return tmp_path
-
-
 def contents(folder):
     return {name: (folder / name).read_bytes() for name in FILES}
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
+from lora_evo_command import call
 
 from lora_evo import (
     Adapter,
@@ -15,7 +15,6 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.cli import main
 from lora_evo.model import load_base_model
 from lora_evo.model.exchange import export_adapter, fill_member, stack_saved
 from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn
@@ -245,13 +244,11 @@ def test_a_child_recovers_and_a_fresh_adapter_does_not(home):
 def test_the_command_trains_and_judges(home, monkeypatch):
     monkeypatch.chdir(home)
     words = "retention c --model base --train rows.jsonl --learning-rate 1e-3 --steps 12"
-    result = CliRunner().invoke(main, [*words.split(), "--limit", "recovery=12"])
-    assert result.exit_code == 0, result.output
+    result = call(*words.split(), "--limit", "recovery=12")
     assert "in training: at its best parent's level after" in result.stdout
-    hard = CliRunner().invoke(main, [*words.replace("1e-3", "1e-9").split(), "--json"])
+    hard = call(*words.replace("1e-3", "1e-9").split(), "--json")
     assert json.loads(hard.stdout)["recovery"]["checks"][-1] == 12
     mutate_directory("svd_structured", "p", "far", seed=1, strength=0.95)
     words = words.replace(" c ", " far ").replace("1e-3", "1e-9")
-    failed = CliRunner().invoke(main, [*words.split(), "--limit", "recovery=12"])
-    assert failed.exit_code == 1
+    failed = call(*words.split(), "--limit", "recovery=12", code=1)
     assert "not within 12 steps, the limit is 12" in failed.stderr

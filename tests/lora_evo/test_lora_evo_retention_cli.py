@@ -3,29 +3,22 @@
 import json
 
 import pytest
-from click.testing import CliRunner
+from lora_evo_command import call as command
 
 from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
-from lora_evo.cli import main
 
 
 @pytest.fixture
-def home(tmp_path, make_adapter, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save_adapter(make_adapter(1), tmp_path / "p1")
-    save_adapter(make_adapter(2), tmp_path / "p2")
-    save_adapter(make_adapter(3, zero=True), tmp_path / "zero")
+def home(home, make_adapter):
+    save_adapter(make_adapter(3, zero=True), home / "zero")
     mutate_directory("svd_structured", "p1", "c", seed=1, strength=0.25)
     cross_directory("slot_swap", ["c", "p2"], "d", seed=2)
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "ab"}\n')
-    return tmp_path
+    (home / "rows.jsonl").write_text('{"prompt": "ab"}\n')
+    return home
 
 
 def call(*words, code=0):
-    result = CliRunner().invoke(main, ["retention", *(str(word) for word in words)])
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
+    return command("retention", *words, code=code)
 
 
 def test_the_parents_come_from_the_lineage(home):

@@ -17,7 +17,7 @@ from lora_evo.commands.terminal import (
     print_table,
 )
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.directory import CONFIG_FILE, adapter_folders, module_type
+from lora_evo.files.directory import adapter_folders, module_type
 from lora_evo.population.family import family, tree
 
 if TYPE_CHECKING:
@@ -112,10 +112,7 @@ def diversity(
 
     if html is not None:
         from lora_evo.population.charts import diversity_chart, save_page
-    folders: list[Path] = []
-    for directory in directories:
-        alone = (directory / CONFIG_FILE).is_file()
-        folders += [directory] if alone else adapter_folders([directory])
+    folders = [folder for directory in directories for folder in adapter_folders([directory])]
     with counter("comparing") as progress:
         found = compare_all(folders, spaces=spaces, progress=progress)
     if html is not None:

@@ -97,10 +97,11 @@ def space_overlaps(slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:
     It is |Q_i^T Q_j|^2 / min(k_i, k_j) for orthonormal bases; NaN where a space is empty.
     """
     bases = [spaces(slot) for slot in slots]
-    return _overlaps([one.columns for one in bases]), _overlaps([one.rows for one in bases])
+    return overlaps([one.columns for one in bases]), overlaps([one.rows for one in bases])
 
 
-def _overlaps(bases: Sequence[torch.Tensor]) -> torch.Tensor:
+def overlaps(bases: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return mean cos^2 of the angles between the spans of orthonormal bases [width, k_i]."""
     widths = [basis.shape[1] for basis in bases]
     together = torch.cat(list(bases), dim=1)
     sizes = torch.tensor(widths, dtype=torch.float64)

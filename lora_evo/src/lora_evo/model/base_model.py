@@ -147,19 +147,13 @@ def choose_device(device: str) -> torch.device:
 
 def _nano_folder() -> Path:
     spec = importlib.util.find_spec("selfplay")  # finds the package without importing it
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    if not places:
-        raise LoraEvoError(
-            "the model `nano` is part of selfplay, which is not installed; "
-            "type: pip install populab-selfplay (or name a model folder)"
-        )
-    for place in places:
+    for place in (spec and spec.submodule_search_locations) or ():
         folder = Path(place) / "data" / "nano"
         if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
             return folder
     raise LoraEvoError(
-        "the installed selfplay has no nano weights (selfplay/data/nano); "
-        "train them with `python tools/nano/pretrain.py` and give that folder as the model"
+        "the model `nano` is part of selfplay, which is not installed here with its weights; "
+        "type: pip install populab-selfplay (or name a model folder)"
     )
 
 

@@ -31,14 +31,12 @@ def open_engine(
     dtype: str = "auto",
     max_rows: int = 64,
     any_base: bool = False,
-    options: VLLMOptions | None = None,
 ) -> Engine:
     """Open an engine on saved adapters of one base model.
 
     kind: `hf` or `vllm`. model: folder or hub name, or `nano`. adapters: name -> PEFT folder.
     device: auto, cpu or cuda. dtype: auto, float32, bfloat16 or float16. max_rows: sequences in one
-    batch. any_base: accept adapters whose configuration names another base model. options: of vLLM,
-    instead of max_rows.
+    batch. any_base: accept adapters whose configuration names another base model.
 
     Raises LoraEvoError when vLLM, the model or an adapter cannot be used, or an adapter does not
     change what the model says.
@@ -64,8 +62,8 @@ def open_engine(
             max_adapters=len(saved),
             max_rank=max(ranks, default=1),
         )
-        chosen = options or VLLMOptions(max_rows=max_rows)
-        engine = VLLMEngine(base, serving, chosen, linear_shapes(base.model))
+        options = VLLMOptions(max_rows=max_rows)
+        engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:
         small = sum(p.numel() for p in base.model.parameters()) <= _MERGE_PARAMETERS
         merge_rows = _MERGE_ROWS if small and base.dtype == "float32" else 0

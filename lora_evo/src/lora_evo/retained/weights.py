@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from lora_evo.files.adapter import Adapter, Slot, SlotSource, open_adapter, opened, slot_digest
 from lora_evo.files.config import AdapterConfig, check_same_base
 from lora_evo.files.directory import PathLike, Progress, combine
-from lora_evo.linalg.spaces import spaces
+from lora_evo.linalg.spaces import overlaps, spaces
 from lora_evo.linalg.thin import one_thread
 from lora_evo.linalg.updates import (
     Gap,
@@ -212,11 +212,8 @@ def _module(path: str, parent: Slot, child: Slot) -> Comparison:
 
 
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
-    """Mean cos^2 between the spans of orthonormal [n, k1] and [n, k2]: |Q1^T Q2|^2 / min(k)."""
-    least = min(first.shape[1], second.shape[1])
-    if not least:
-        return None
-    return min(1.0, float((first.T @ second).square().sum()) / least)
+    found = float(overlaps([first, second])[0, 1])
+    return None if math.isnan(found) else found
 
 
 def _condition(slot: Slot, values: torch.Tensor) -> Condition:
