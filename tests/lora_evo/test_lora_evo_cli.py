@@ -112,6 +112,7 @@ HEAVY = """
 import sys
 import lora_evo
 from lora_evo import LoraEvoError, OPERATORS, family, read_lineage, write_text
+from lora_evo.cli import main
 for words in ("--help", "-h", "operators", "lineage .", "mutate --help"):
     try:
         main(words.split())
