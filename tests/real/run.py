@@ -54,10 +54,10 @@ def main() -> None:
 
     python, tool = sys.executable, Path(sys.executable).parent
     part("model", python, HERE / "small_model.py", base)
-    warm = ["--base", base, "--set", "template=azr-chat", "--data", arguments.tasks]
-    warm += ["--set", "learner.r=8", "--set", "learner.lora_alpha=16"]
-    warm += ["--steps", 20, "--seed", 1, "--out", parent]
-    part("warm start", tool / "selfplay", "sft", *warm)
+    settings = (f"base={base}", "template=azr-chat", "learner.r=8", "learner.lora_alpha=16")
+    warm = [word for setting in settings for word in ("--set", setting)]
+    warm += ["--data", arguments.tasks, "--out", parent, "--steps", "20", "--seed", "1"]
+    part("warm start", tool / "selfplay", "sft", "--preset", "smol", *warm)
     adapters: list[object] = []
     for name, (operator, strength) in CHILDREN.items():
         child = out / "adapters" / name

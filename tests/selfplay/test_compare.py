@@ -193,7 +193,7 @@ def test_findings_say_what_was_planted(home):
 )
 def test_a_verdict_follows_from_the_interval(predicted, low, high, seeds, verdict):
     made = Claim("?", (), ("a",), predicted=predicted)
-    found = Finding(made, Column("a", ()), MEASURES["seconds"], Estimate(0.0, low, high, seeds))
+    found = Finding(made, Column("a", []), MEASURES["seconds"], Estimate(0.0, low, high, seeds))
     assert found.verdict == verdict
 
 

@@ -201,7 +201,7 @@ def test_one_of_several_workers_takes_its_members_alone():
         (("nano", "--gpu", "H10"), ("did you mean H100",)),
         (("nano", "--set", "base=a/b"), ("the shape of a/b is not known",)),
         (("nano", "--set", "learner.q=1"), ("learner.q",)),
-        (("nano", "--config", "/no/file.yaml"), ("/no/file.yaml",)),
+        (("/no/file.yaml",), ("no preset or file ", "/no/file.yaml")),
     ],
 )
 def test_plan_refuses_in_one_line(flags, words):
@@ -248,7 +248,7 @@ def test_changes_make_it_fit_and_the_cheapest_come_first():
 
 
 def test_json_has_every_number():
-    result = command("plan", "7b-4t4s", "--memory-gb", 80, "--json")
+    result = command("plan", "7b-4t4s", "--gpu", "80", "--json")
     found = json.loads(result.stdout)
     assert found["parameters"] == 7_615_616_512
     assert found["adapter_parameters"] == 80_740_352

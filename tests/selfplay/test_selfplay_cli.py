@@ -71,7 +71,7 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
     assert yaml.safe_load(text) == json.loads(command("presets", "nano", "--json").output)
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    refused(command("train", "--config", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
+    refused(command("train", "--preset", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
 
 
 # What is refused --------------------------------------------------------------------------------
@@ -91,7 +91,8 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
         (("--set", "learner"), ("--set", "KEY=VALUE")),
         (("--set", "base=/no/such/model"), ("/no/such/model",)),
         (("--set", "rollout.kinds=[1]"), ("rollout.kinds",)),
-        (("--config", "/no/such/file.yaml"), ("/no/such/file.yaml",)),
+        (("--preset", "/no/such/file.yaml"), ("/no/such/file.yaml",)),
+        (("--preset", "nanno"), ("did you mean nano?",)),
     ],
 )
 def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
@@ -112,13 +113,11 @@ def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
 def test_train_refuses_a_file_that_is_no_configuration(tmp_path, text):
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    result = command("train", "--config", path, "--out", tmp_path / "run")
+    result = command("train", "--preset", path, "--out", tmp_path / "run")
     refused(result)
 
 
-@pytest.mark.parametrize(
-    "flags", [("--steps", "many"), ("--preset", "nanno"), ("--mode", "solo"), ("--workers", 0)]
-)
+@pytest.mark.parametrize("flags", [("--steps", "many"), ("--mode", "solo"), ("--workers", 0)])
 def test_a_value_that_an_option_does_not_take_is_refused(flags):
     result = command("train", *flags)
     assert result.exit_code == 2
@@ -159,7 +158,7 @@ def test_resume_needs_a_run(tmp_path):
 
 def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
     home = tmp_path / "again"
-    result = command("train", "--config", run / "config.yaml", "--workers", 1, "--out", home)
+    result = command("train", "--preset", run / "config.yaml", "--workers", 1, "--out", home)
     assert result.exit_code == 0, result.output
     assert runs.outcome(home) == runs.outcome(run)
     # Without --quiet, and without a terminal, there is a line per step.

@@ -17,9 +17,10 @@ from selfplay.prompts.template import template_named
 from selfplay.run_record import read_run
 from selfplay.run_report import conclusion, report_charts
 from selfplay.settings import read_preset
-from selfplay.sft import RECORD, SftSettings, WorkedTask, fine_tune, make_examples, read_tasks
+from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 
-SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1")
+SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")
+FEW = {"batch_size": 4, "learning_rate": 3e-3, "held_out": 3}
 
 
 def program(n):
@@ -46,20 +47,22 @@ def judge():
         yield sandbox
 
 
-def settings(data, **more):
-    plain = {"steps": 6, "batch_size": 4, "held_out": 3, "eval_every": 3, "save_every": 2}
-    return SftSettings(data=data, learning_rate=3e-3, **plain | more)
-
-
 def quiet(text):
     pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _checkpoints_often():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("selfplay.sft.SAVE_EVERY", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
 def finished(runs, data, tmp_path_factory):
     out = tmp_path_factory.mktemp("finished") / "warm"
     said = []
-    losses = fine_tune(runs.config(*SMALL), settings(data), out, said.append)
+    losses = fine_tune(runs.config(*SMALL), data, out, said.append, **FEW)
     return out, losses, said
 
 
@@ -79,17 +82,18 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     found = read_tasks(
         write(tmp_path / "t", rows), ("code_o", "code_i", "code_f"), judge, said.append
     )
-    assert said == ["6 rows give 8 tasks; refused: 1 banned"]
-    assert [w.task.kind for w in found] == ["code_o", "code_i"] * 2 + [
+    (line,) = said
+    assert line.endswith("give 8 tasks of code_o, code_i, code_f, 1 refused: banned")
+    assert [task.kind for task, _ in found] == ["code_o", "code_i"] * 2 + [
         *("code_i", "code_f", "code_o", "code_i")
     ]
-    first = found[0]
-    assert (first.task.input, first.task.output, first.thought) == ("2", "7", "two")
-    assert found[2].task.program.startswith("import math\n")
-    assert found[5].task.visible == 2
-    assert "#" not in found[6].task.program
-    only = read_tasks(tmp_path / "t", ("code_f",), judge)
-    assert [w.task.kind for w in only] == ["code_f"]
+    task, thought = found[0]
+    assert (task.input, task.output, thought) == ("2", "7", "two")
+    assert found[2][0].program.startswith("import math\n")
+    assert found[5][0].visible == 2
+    assert "#" not in found[6][0].program
+    only = read_tasks(tmp_path / "t", ("code_f",), judge, quiet)
+    assert [task.kind for task, _ in only] == ["code_f"]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +102,15 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
         ("{", "line 1: not JSON"),
         ('{"program": "x"}\n', "line 1: field 'input' is missing"),
         ('{"snippet": "def f(x): return x", "input": 3}\n', "line 1: field 'input' is of type int"),
-        ('{"program": "x", "input": "1"}\n', "no row of .* 1 rows, 1"),
-        ("", "no row of .* is a task of code_o: 0 rows"),
+        ('{"program": "x", "input": "1"}\n', "1 rows of .* give 0 tasks of code_o, 1 refused"),
+        ("", "0 rows of .* give 0 tasks of code_o; expected rows as"),
     ],
 )
 def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge, text, words):
     path = tmp_path / "tasks.jsonl"
     path.write_text(text)
-    with pytest.raises(SelfplayError, match=words) as caught:
-        read_tasks(path, ("code_o",), judge)
+    with pytest.raises(ValueError, match=words) as caught:
+        read_tasks(path, ("code_o",), judge, quiet)
     assert "\n" not in str(caught.value)
 
 
@@ -128,68 +132,54 @@ def texts(pair):
 
 
 def worked(count):
-    tasks = []
-    for n in range(count):
-        for kind in ("code_o", "code_i"):
-            tasks.append(WorkedTask(Task(kind, program(n), f"{n}", f"{n * n + n + 1}"), "hm"))
-    return tasks
+    return [
+        (Task(kind, program(n), f"{n}", f"{n * n + n + 1}"), "hm")
+        for n in range(count)
+        for kind in ("code_o", "code_i")
+    ]
 
 
-def examples(tasks, template="azr", **more):
-    plain = {"held_out": 2, "max_length": 10_000, "seed": 1}
-    chosen = SftSettings(data=None, **plain | more)
-    return make_examples(tasks, template_named(template, "nano"), Letters(), 2, chosen)
+def examples(runs, tasks, *assignments, said=None, **more):
+    """Pairs to learn from, and held-out ones."""
+    plain = {"held_out": 2, "max_length": 10_000} | more
+    config = runs.config("template=azr", "rollout.num_references=2", *assignments)
+    return make_examples(tasks, config, Letters(), (said or []).append, **plain)
 
 
 @pytest.mark.parametrize("name", ["azr", "nano"])
-def test_each_task_is_written_in_both_roles_and_reads_back(name):
+def test_each_task_is_written_in_both_roles_and_reads_back(runs, name):
     tasks = worked(6)
-    found = examples(tasks, name)
-    assert (found.too_long, found.unspoken) == (0, 0)
-    assert len(found.training) + len(found.held_out) == 2 * len(tasks)
+    training, held_out = examples(runs, tasks, f"template={name}")
+    assert len(training) + len(held_out) == 2 * len(tasks)
     template = template_named(name, "nano")
     answered = 0
-    for pair in found.training:
+    for pair in training:
         prompt, completion = texts(pair)
         assert completion.endswith("$")
-        answered += any(prompt == template.solve_prompt(w.task) for w in tasks)
-    assert answered == len(found.training) // 2
+        answered += any(prompt == template.solve_prompt(task) for task, _ in tasks)
+    assert answered == len(training) // 2
 
 
-def test_held_out_programs_are_in_no_training_prompt():
-    found = examples(worked(6))
-    measured = "".join("".join(texts(pair)) for pair in found.held_out)
-    trained = "".join("".join(texts(pair)) for pair in found.training)
+def test_the_seed_holds_programs_out_that_no_training_prompt_shows(runs):
+    found = examples(runs, worked(6))
+    trained, measured = ("".join("".join(texts(pair)) for pair in some) for some in found)
     apart = [n for n in range(6) if program(n) not in trained]
     assert len(apart) == 2
     assert all(program(n) in measured for n in apart)
+    assert examples(runs, worked(6)) == found
+    assert examples(runs, worked(6), "seed=2") != found
 
 
-def test_the_seed_decides_who_is_held_out_and_what_is_shown():
-    assert examples(worked(6)) == examples(worked(6))
-    assert examples(worked(6)) != examples(worked(6), seed=2)
-
-
-def test_what_is_too_long_is_left_out_and_counted():
-    whole = examples(worked(6))
-    lengths = sorted(pair.length for pair in (*whole.training, *whole.held_out))
-    cut = examples(worked(6), max_length=lengths[len(lengths) // 2])
-    kept = [*cut.training, *cut.held_out]
-    assert max(pair.length for pair in kept) <= lengths[len(lengths) // 2]
-    assert cut.too_long == len(lengths) - len(kept)
-    with pytest.raises(SelfplayError, match="none are left: give a larger --max-length"):
-        examples(worked(6), max_length=8)
-
-
-def test_what_the_template_cannot_say_is_left_out():
-    tasks = [*worked(6), WorkedTask(Task("code_f", program(9), None, None, ("1",), ("2",), "m", 1))]
-    found = examples(tasks, held_out=1)
-    assert found.unspoken == 1, "a proposal of one input, where ten are asked for"
-
-
-def test_more_programs_held_out_than_there_are_is_refused():
-    with pytest.raises(SelfplayError, match="has 6 valid programs, and 6 are held out"):
-        examples(worked(6), held_out=6)
+def test_what_is_too_long_or_has_no_words_is_left_out_and_counted(runs):
+    lengths = sorted(pair.length for some in examples(runs, worked(6)) for pair in some)
+    middle, said = lengths[len(lengths) // 2], [""]
+    tasks = [*worked(6), (Task("code_f", program(9), None, None, ("1",), ("2",), "m", 1), "")]
+    kept = [p for some in examples(runs, tasks, said=said, max_length=middle) for p in some]
+    assert max(pair.length for pair in kept) <= middle
+    assert "1 that the template cannot express" in said[-1], "one input, where ten are asked for"
+    for more in ({"max_length": 8}, {"held_out": 6}):
+        with pytest.raises(SelfplayError, match="give more tasks, a larger --max-length or less"):
+            examples(runs, worked(6), **more)
 
 
 # the whole --------------------------------------------------------------------------------------
@@ -197,14 +187,13 @@ def test_more_programs_held_out_than_there_are_is_refused():
 
 def test_the_held_out_loss_falls(finished):
     out, losses, said = finished
-    assert [loss["step"] for loss in losses] == [0, 3, 6]
+    assert [loss["step"] for loss in losses] == [0, 1, 2, 3, 4, 5, 6]
     assert losses[-1]["held_out"] < losses[0]["held_out"] - 0.05
     assert any("held-out loss" in line for line in said)
-    assert any("left" in line for line in said)
     assert not out.with_name("warm.part").exists()
     record = json.loads((out / RECORD).read_text())
     assert record["losses"][-1]["held_out"] == losses[-1]["held_out"]
-    assert record["data"] == "tasks.jsonl", "no folder of a machine"
+    assert record["settings"]["data"] == "tasks.jsonl", "no folder of a machine"
 
 
 def folder(path):
@@ -221,7 +210,7 @@ def deaths(runs, data, finished, tmp_path_factory):
 
 
 def start(runs, data, out):
-    fine_tune(runs.config(*SMALL), settings(data), out, quiet)
+    fine_tune(runs.config(*SMALL), data, out, quiet, **FEW)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.95, 1.0])
@@ -238,24 +227,33 @@ def test_a_finished_one_is_left_alone(runs, data, finished):
     out, losses, _ = finished
     before = folder(out)
     said = []
-    assert fine_tune(runs.config(*SMALL), settings(data), out, said.append) == losses
+    assert fine_tune(runs.config(*SMALL), data, out, said.append, **FEW) == losses
     assert said == [f"{out} is finished already"]
     assert folder(out) == before
 
 
-def test_other_settings_do_not_go_on_with_what_was_begun(runs, data, tmp_path):
+def test_other_settings_do_not_go_on_with_what_was_begun(runs, data, finished, tmp_path):
     class Stopped(Exception):
         pass
 
     def stop(text):
-        if "step 2 of" in text:
+        if text.startswith("step 3 of"):
             raise Stopped
 
     with pytest.raises(Stopped):
-        fine_tune(runs.config(*SMALL), settings(data), tmp_path / "warm", stop)
-    with pytest.raises(RunDirectoryError, match="was begun with steps 6, and now it is 7"):
-        fine_tune(runs.config(*SMALL), settings(data, steps=7), tmp_path / "warm", quiet)
-    fine_tune(runs.config(*SMALL), settings(data), tmp_path / "warm", quiet)
+        fine_tune(runs.config(*SMALL), data, tmp_path / "warm", stop, **FEW)
+    with pytest.raises(RunDirectoryError, match="was begun with another steps"):
+        fine_tune(runs.config(*SMALL, "steps=7"), data, tmp_path / "warm", quiet, **FEW)
+    said = []
+    fine_tune(runs.config(*SMALL), data, tmp_path / "warm", said.append, **FEW)
+    assert "resuming after step 2" in said
+    assert folder(tmp_path / "warm") == folder(finished[0])
+
+
+def test_activations_computed_again_give_the_same_adapter(runs, data, finished, tmp_path):
+    config = runs.config(*SMALL, "learner.gradient_checkpointing=true")
+    losses = fine_tune(config, data, tmp_path / "warm", quiet, **FEW)
+    assert losses[-1]["held_out"] == pytest.approx(finished[1][-1]["held_out"], rel=1e-5)
 
 
 # runs that start from it ------------------------------------------------------------------------
@@ -315,7 +313,7 @@ def test_an_adapter_of_another_base_or_none_is_refused(runs, finished, tmp_path)
 
 
 def test_the_command(data, tmp_path):
-    small = [part for a in SMALL for part in ("--set", a)]
+    small = [part for a in SMALL[:2] for part in ("--set", a)]
     flags = [*small, "--data", data, "--steps", 2, "--batch-size", 2, "--held-out", 2]
     flags += ["--set", "learner.r=2"]
     run = CliRunner().invoke(main, ["sft", *map(str, flags), "--out", str(tmp_path / "w")])
@@ -329,15 +327,14 @@ def test_the_command(data, tmp_path):
     ("flags", "words"),
     [
         (("--data", "nothing.jsonl"), "there is no file nothing.jsonl"),
-        (("--base", "/no/such/model", "--data", "{data}"), "/no/such/model"),
+        (("--set", "base=/no/such/model", "--data", "{data}"), "/no/such/model"),
         (("--preset", "nanno", "--data", "{data}"), "did you mean nano?"),
-        (("--preset", "nano", "--config", "x", "--data", "{data}"), "two configurations"),
-        (("--held-out", "99", "--data", "{data}"), "99 are held out"),
+        (("--held-out", "99", "--data", "{data}"), "12 programs, 12 held out"),
     ],
 )
 def test_the_command_refuses_in_one_line(data, tmp_path, flags, words):
     given = [flag.format(data=data) for flag in flags]
-    run = CliRunner().invoke(main, ["sft", *given, "--quiet", "--out", str(tmp_path / "w")])
+    run = CliRunner().invoke(main, ["sft", *given, "--out", str(tmp_path / "w")])
     assert run.exit_code == 2, run.output
     (line,) = run.stderr.splitlines()
     assert words in line

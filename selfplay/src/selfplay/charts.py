@@ -1,27 +1,24 @@
 """Charts of runs: each function returns an Altair chart, or None where there is nothing to show."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
 from selfplay.pages import duration, figure
-from selfplay.rows import StepRow
-from selfplay.run_record import Life, RunRecord
+from selfplay.run_record import RunRecord
 from selfplay.statistics import Points, smooth, thin
 
 MOST_POINTS, MOST_COLUMNS = 200, 40
 RATE_BINS = ("0", "0 to ¼", "¼ to ½", "½ to ¾", "¾ to 1", "1")
 """The bins of `StepRow.solve_rates`."""
 RATE_COLOURS = ["#b3541e", "#2b4f8c", "#4f7fb5", "#82aed3", "#bcd6ea", "#e3a23a"]
-STEP = alt.X("step:Q", title="step", axis=alt.Axis(format="d", tickMinStep=1))
+WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "weight_sync", "save")
 
 
-def curves(
-    points: Mapping[str, Points], unit: str, *, share: bool = False
-) -> alt.LayerChart | None:
+def curves(points: Mapping[str, Points], unit: str) -> alt.LayerChart | None:
     """Return a light raw line and a strong smoothed one for each named series."""
     rows: list[dict[str, Any]] = []
     for name, series in points.items():
@@ -33,28 +30,20 @@ def curves(
         ]
     if all(row["value"] is None for row in rows):
         return None
+    share = unit.startswith("%")
     axis = alt.Axis(format="%" if share else alt.Undefined, tickCount=4)
     value, mean = (
         alt.Y(f"{f}:Q", title=unit, axis=axis).scale(zero=False) for f in ("value", "mean")
     )
     base, pick, shown = _switched(rows, "run", list(points))
-    number = ".1%" if share else ",.4~r"
-    tooltip = [
-        "run:N",
-        "step:Q",
-        *(alt.Tooltip(f"{f}:Q", format=number) for f in ("value", "mean")),
-    ]
+    numbers = [alt.Tooltip(f"{f}:Q", format=".1%" if share else ",.4~r") for f in ("value", "mean")]
     alone = sum(row["value"] is not None for row in rows) <= len(points)
+    dots = base.mark_point(filled=True, size=35, opacity=float(alone))
+    line = base.transform_filter("isValid(datum.mean)").mark_line(strokeWidth=2.2)
     layers = [
         base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value),
-        base.transform_filter("isValid(datum.mean)")
-        .mark_line(strokeWidth=2.2)
-        .encode(y=mean, opacity=shown)
-        .properties(name="lines")
-        .add_params(pick),
-        base.mark_point(filled=True, size=35, opacity=float(alone)).encode(
-            y=value, tooltip=tooltip
-        ),
+        line.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick),
+        dots.encode(y=value, tooltip=["run:N", "step:Q", *numbers]),
     ]
     return alt.LayerChart(layer=layers).properties(width=340, height=165)
 
@@ -66,62 +55,64 @@ def bands(
     if not rows:
         return None
     base, pick, shown = _switched(rows, name, names)
-    area = base.mark_area().encode(
-        y=alt.Y("low:Q", title=unit).scale(zero=False),
-        y2=alt.Y2("high:Q"),
-        opacity=alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0)),
-    )
-    y = alt.Y("middle:Q", title=unit).scale(zero=False)
+    low, middle = (alt.Y(f"{f}:Q", title=unit).scale(zero=False) for f in ("low", "middle"))
+    faint = alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0))
     tooltip = [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q")]
     tooltip += [alt.Tooltip(f"{f}:Q", format=",.4~r") for f in ("middle", "low", "high")]
-    line = base.mark_line(strokeWidth=2.2).encode(y=y, opacity=shown)
-    dots = base.mark_point(filled=True, size=40, opacity=0).encode(y=y, tooltip=tooltip)
-    layers = [area, line.properties(name="lines").add_params(pick), dots]
+    line = base.mark_line(strokeWidth=2.2).encode(y=middle, opacity=shown)
+    layers = [
+        base.mark_area().encode(y=low, y2=alt.Y2("high:Q"), opacity=faint),
+        line.properties(name="lines").add_params(pick),
+        base.mark_point(filled=True, size=40, opacity=0).encode(y=middle, tooltip=tooltip),
+    ]
     return alt.LayerChart(layer=layers).properties(width=480, height=230)
 
 
 def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
     """Return the rating of every member of a role over the steps of its life, mu in mu ± sigma."""
     rows = []
-    names = [life.name for life in run.lives() if life.role == role]
-    for life in run.lives():
+    lives = [life for life in run.lives() if life.role == role]
+    for life in lives:
+        end = run.last if life.died is None else life.died
         track = [
             (step.step, *step.ratings[life.name])
             for step in run.steps
-            if life.name in names
-            and life.name in step.ratings
-            and life.born <= step.step <= (life.died or run.last)
+            if life.born <= step.step <= end and life.name in step.ratings
         ]
-        stride = -(-len(track) // MOST_POINTS)
         rows += [
             {"step": step, "member": life.name, "middle": mu, "low": mu - sigma, "high": mu + sigma}
-            for step, mu, sigma in ([*track[:-1:stride], track[-1]] if track else [])
+            for step, mu, sigma in track[:: -(-len(track) // MOST_POINTS) or 1]
         ]
-    return bands(rows, "member", names, "TrueSkill rating, μ ± σ")
+    return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
 
 
 def lineage(run: RunRecord) -> alt.LayerChart | None:
     """Return the lives of a run's members as bars, and lines from parents to children."""
-    everyone = run.lives()
-    if not everyone:
+    lives = {life.name: life for life in run.lives()}
+    if not lives:
         return None
-    by_name = {life.name: life for life in everyone}
-    joints = [
-        {"step": life.born, "from": by_name[parent].place, "place": life.place}
-        | {"parent": parent, "child": life.name, "operator": life.birth.operator}
-        for life in everyone
-        if life.birth
-        for parent in life.birth.parents
-        if parent in by_name
-    ]
+    bars, joints = [], []
+    for name, life in lives.items():
+        died = run.last if life.died is None else life.died
+        parents = life.birth.parents if life.birth else ()
+        operator = life.birth.operator if life.birth else ""
+        bars.append(
+            {"member": name, "role": life.role, "place": life.place, "born": life.born}
+            | {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
+            | {"died": died, "parents": " × ".join(parents), "operator": operator}
+        )
+        joints += [
+            {"step": life.born, "from": lives[parent].place, "place": life.place}
+            | {"parent": parent, "child": name, "operator": operator}
+            for parent in parents
+            if parent in lives
+        ]
     scale = alt.Scale(domain=[0, run.last])
     born, at = (
-        alt.X(f"{f}:Q", title="step", scale=scale, axis=alt.Axis(format="d", tickMinStep=1))
-        for f in ("born", "step")
+        alt.X(f"{f}:Q", title="step", scale=scale, axis=WHOLE_STEPS) for f in ("born", "step")
     )
     place = alt.Y("place:O", title=None, axis=None)
-    base = alt.Chart(alt.InlineData(values=[_bar(life, run.last) for life in everyone]))
-    children = alt.Chart(alt.InlineData(values=joints))
+    base, children = (alt.Chart(alt.InlineData(values=rows)) for rows in (bars, joints))
     role = alt.Color("role:N", legend=alt.Legend(title=None), sort=["teacher", "student"])
     tips = [f"{f}:N" for f in ("member", "role", "life", "parents", "operator")]
     bar = base.mark_bar(opacity=0.4, height={"band": 0.6}, cornerRadius=3)
@@ -136,47 +127,41 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     return alt.LayerChart(layer=layers).properties(width=1040, height=alt.Step(32))
 
 
-def rejected(run: RunRecord) -> alt.LayerChart | None:
+def rejected(run: RunRecord) -> alt.Chart | None:
     """Return why proposals were rejected, as shares of all proposals of a span of steps."""
-    totals: Counter[str] = Counter()
-    for step in run.steps:
-        totals.update(step.rejected)
-    names = [name for name, count in totals.most_common() if count][:8]
+    totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
+    names = [name for name, count in totals.most_common(8) if count]
+    counts = [
+        (
+            [step.rejected.get(name, 0) for name in names],
+            sum(k.proposed for k in step.kinds.values()),
+        )
+        for step in run.steps
+    ]
+    return _stack(run, "% of proposals", names, counts)
 
-    def count(steps: Sequence[StepRow]) -> tuple[list[int], int]:
-        proposed = sum(kind.proposed for step in steps for kind in step.kinds.values())
-        return [sum(step.rejected.get(name, 0) for step in steps) for name in names], proposed
 
-    return _stack(run, "% of proposals", names, count) if names else None
-
-
-def solve_rates(run: RunRecord) -> alt.LayerChart | None:
+def solve_rates(run: RunRecord) -> alt.Chart | None:
     """Return the histogram of the tasks' solve rates over steps."""
-    if not any(step.solve_rates and sum(step.solve_rates) for step in run.steps):
-        return None
-
-    def count(steps: Sequence[StepRow]) -> tuple[list[int], int]:
-        bins = [sum(s.solve_rates[i] for s in steps if s.solve_rates) for i in range(6)]
-        return bins, sum(bins)
-
-    return _stack(run, "% of valid tasks", RATE_BINS, count, RATE_COLOURS)
+    counts = [(step.solve_rates or (0,) * 6, sum(step.solve_rates or ())) for step in run.steps]
+    return _stack(run, "% of valid tasks", RATE_BINS, counts, RATE_COLOURS)
 
 
-def phase_times(run: RunRecord) -> alt.LayerChart | None:
+def phase_times(run: RunRecord) -> alt.Chart | None:
     """Return the share of the time that each phase of the steps took."""
     totals = phase_seconds(run)
-    whole, start, rows = sum(totals.values()), 0.0, []
-    if not whole:
-        return None
-    for name, seconds in totals.items():
-        label = f"{duration(seconds)} ({figure(seconds / whole, share=True)})"
-        rows.append({"phase": name, "low": start, "high": start + seconds / whole, "time": label})
-        start += seconds / whole
+    whole = sum(totals.values())
+    rows = [
+        {"phase": name, "order": i, "seconds": seconds}
+        | {"time": f"{duration(seconds)} ({figure(seconds / whole, share=True)})"}
+        for i, (name, seconds) in enumerate(totals.items())
+        if whole
+    ]
     bar = alt.Chart(alt.InlineData(values=rows)).mark_bar(height=24)
+    x = alt.X("seconds:Q", stack="normalize", axis=None)
     colour = alt.Color("phase:N", sort=list(totals), legend=alt.Legend(title=None, orient="bottom"))
-    x = alt.X("low:Q", axis=None)
-    bar = bar.encode(x=x, x2="high:Q", color=colour, tooltip=["phase:N", "time:N"])
-    return alt.LayerChart(layer=[bar]).properties(width=480, height=30)
+    bar = bar.encode(x=x, color=colour, order="order:O", tooltip=["phase:N", "time:N"])
+    return bar.properties(width=480, height=30) if rows else None
 
 
 def phase_seconds(run: RunRecord) -> dict[str, float]:
@@ -194,68 +179,37 @@ def _switched(
     With it come the selection, which one layer has to add, and the opacity that follows it.
     """
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
-    legend = (
-        alt.Legend(
-            title=None, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3, orient="bottom"
-        )
-        if len(names) > 1
-        else None
-    )
-    colour = alt.Color(f"{name}:N", legend=legend, scale=alt.Scale(domain=list(names)))
-    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=STEP, color=colour)
+    legend = alt.Legend(title=None, symbolType="stroke", symbolStrokeWidth=3, orient="bottom")
+    scale = alt.Scale(domain=list(names))
+    colour = alt.Color(f"{name}:N", legend=legend if len(names) > 1 else None, scale=scale)
+    step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=step, color=colour)
     return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
-
-
-def _bar(life: Life, last: int) -> dict[str, object]:
-    died = last if life.died is None else life.died
-    return {
-        "member": life.name,
-        "role": life.role,
-        "place": life.place,
-        "born": life.born,
-        "died": died,
-        "life": f"steps {life.born} to {died}" + (", replaced" if life.died else ""),
-        "parents": " × ".join(life.birth.parents) if life.birth else "",
-        "operator": life.birth.operator if life.birth else "",
-    }
 
 
 def _stack(
     run: RunRecord,
     unit: str,
     names: Sequence[str],
-    count: Callable[[Sequence[StepRow]], tuple[list[int], int]],
+    counts: Sequence[tuple[Sequence[int], int]],
     colours: list[str] | None = None,
-) -> alt.LayerChart:
-    """Return stacked columns; count: of each name in a span of steps, and of the whole."""
-    size = -(-len(run.steps) // MOST_COLUMNS)
+) -> alt.Chart | None:
+    """Return stacked columns over spans of steps; counts: by name, and whole."""
     rows: list[dict[str, Any]] = []
-    for i in range(0, len(run.steps), size):
-        steps, low = run.steps[i : i + size], 0.0
-        counts, whole = count(steps)
-        for name, found in zip(names, counts, strict=True):
-            if found:
-                high = low + found / max(1, whole)
-                span = {"from": steps[0].step - 0.5, "to": steps[-1].step + 0.5}
-                rows.append(
-                    {"name": name, **span, "low": low, "high": high, "of": whole, "n": found}
-                )
-                low = high
-    colour = alt.Color(
-        "name:N",
-        sort=list(names),
-        legend=alt.Legend(title=None, orient="bottom"),
-        scale=alt.Scale(domain=list(names), range=colours) if colours else alt.Undefined,
-    )
-    x = alt.X("from:Q", title="step", axis=alt.Axis(format="d", tickMinStep=1))
-    y = alt.Y("low:Q", title=unit, axis=alt.Axis(format="%", tickCount=4))
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_rect()
+    size = -(-len(counts) // MOST_COLUMNS)
+    for i in range(0, len(counts), size):
+        whole = sum(of for _, of in counts[i : i + size])
+        for order, name in enumerate(names):
+            n = sum(found[order] for found, _ in counts[i : i + size])
+            column = {"step": run.steps[i].step, "name": name, "order": order}
+            rows += [column | {"n": n, "of": whole, "share": n / max(1, whole)}] * bool(n)
+    scale = alt.Scale(domain=list(names), range=colours or alt.Undefined)
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar()
     chart = chart.encode(
-        x=x.scale(zero=False, nice=False),
-        x2="to:Q",
-        y=y,
-        y2="high:Q",
-        color=colour,
+        x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
+        y=alt.Y("share:Q", title=unit, axis=alt.Axis(format="%", tickCount=4)),
+        color=alt.Color("name:N", legend=alt.Legend(title=None, orient="bottom"), scale=scale),
+        order="order:O",
         tooltip=["name:N", "n:Q", "of:Q"],
     )
-    return alt.LayerChart(layer=[chart]).properties(width=480, height=200)
+    return chart.properties(width=480, height=200) if rows else None

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,12 +13,10 @@ import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.commands.experiment import compare, experiment
-from selfplay.commands.plan import plan
-from selfplay.commands.sft import sft
-from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
+from selfplay.errors import ConfigError, SelfplayError, one_line_errors, silence_transformers
 from selfplay.settings import (
     extended,
+    one_of,
     override,
     preset_names,
     preset_text,
@@ -29,6 +29,15 @@ if TYPE_CHECKING:  # torch comes with it, and a report does without
 
 PATH = click.Path(path_type=Path)
 F = TypeVar("F", bound=Callable[..., Any])
+SET = click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Set any key.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+SEED = click.option("--seed", type=int, help="Random seed.")
+PAGE = click.option("--html", "page", type=PATH, help="Write one self-contained page.")
+PRESET = click.option(
+    "--preset", default="nano", show_default=True, metavar="NAME|FILE",
+    help="Preset to start from, or a YAML file.",
+    shell_complete=lambda *given: [name for name in preset_names() if name.startswith(given[-1])],
+)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,12 +45,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 def main() -> None:
     """PopuLoRA: co-evolve populations of LoRA teachers and students."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-
-
-main.add_command(experiment)
-main.add_command(compare)
-main.add_command(plan)
-main.add_command(sft)
 
 
 def worker_options(command: F) -> F:
@@ -58,11 +61,7 @@ def worker_options(command: F) -> F:
 
 
 @main.command()
-@click.option(
-    "--preset", default="nano", show_default=True, type=click.Choice(preset_names()),
-    help="Configuration to start from.",
-)  # fmt: skip
-@click.option("--config", "config_file", type=PATH, help="YAML file to use instead of a preset.")
+@PRESET
 @click.option("--teachers", type=int, help="Members that propose tasks.")
 @click.option("--students", type=int, help="Members that solve tasks.")
 @click.option("--steps", type=int, help="Steps of the run.")
@@ -70,15 +69,14 @@ def worker_options(command: F) -> F:
     "--mode", type=click.Choice(["populora", "azr"]), help="azr: one adapter in both roles."
 )
 @click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What samples.")
-@click.option("--seed", type=int, help="Random seed.")
-@click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Set any other key.")
+@SEED
+@SET
 @click.option("--out", type=PATH, help="New run directory. Default: runs/PRESET-MODE-seedN.")
 @worker_options
 @click.option("--force", is_flag=True, help="Train even if `selfplay plan` says it cannot fit.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@QUIET
 def train(
     preset: str,
-    config_file: Path | None,
     assignments: tuple[str, ...],
     out: Path | None,
     workers: int | None,
@@ -87,21 +85,17 @@ def train(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Train a population from a preset into a new run directory."""
+    """Train a population into a new run directory."""
     with one_line_errors(out):
-        from selfplay.config import cut_by_member, read_config
+        from selfplay.config import cut_by_member
 
-        data = extended(read_yaml(config_file)) if config_file else read_preset(preset)
-        data |= {key: value for key, value in given.items() if value is not None}
-        for assignment in assignments:
-            override(data, assignment)
-        config = read_config(data)
+        config = _config(preset, assignments, **given)
         if workers is not None or ray is not None:
             config = cut_by_member(config)
         elif config.rollout.by_member:
             workers = _usual_workers(config)
         _require_ray(workers, ray)
-        home = out or Path("runs") / f"{preset}-{config.mode}-seed{config.seed}"
+        home = out or Path("runs") / f"{Path(preset).stem}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.planning import refuse_what_cannot_fit
         from selfplay.progress import Progress
@@ -114,10 +108,28 @@ def train(
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
 
+def _config(preset: str, assignments: tuple[str, ...], **given: Any) -> "Config":
+    """Read a preset or a file, with options and assignments on top."""
+    from selfplay.config import read_config
+
+    if preset in preset_names():
+        data = read_preset(preset)
+    elif Path(preset).is_file():
+        data = extended(read_yaml(Path(preset)))
+    else:
+        raise ConfigError(
+            f"there is no preset or file {preset!r}; {one_of(preset, preset_names())}"
+        )
+    data |= {key: value for key, value in given.items() if value is not None}
+    for assignment in assignments:
+        override(data, assignment)
+    return read_config(data)
+
+
 @main.command()
 @click.argument("run", type=PATH)
 @worker_options
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@QUIET
 def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
     """Continue a run from its newest checkpoint, on any number of workers."""
     with one_line_errors(run):
@@ -165,8 +177,71 @@ def _require_ray(workers: int | None, ray: str | None) -> None:
 
 
 @main.command()
+@click.option("--data", required=True, type=PATH, help="Tasks to learn from, as JSON Lines.")
+@click.option("--out", required=True, type=PATH, help="New folder of the adapter.")
+@PRESET
+@SET
+@click.option("--steps", type=int, default=200, show_default=True, help="Steps.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Examples a step."
+)
+@click.option(
+    "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
+    help="Of AdamW, at its highest.",
+)  # fmt: skip
+@click.option(
+    "--max-length", type=click.IntRange(8), default=640, show_default=True,
+    help="Longest example in tokens; longer ones are left out.",
+)  # fmt: skip
+@click.option(
+    "--held-out", type=click.IntRange(0), default=24, show_default=True,
+    help="Programs whose tasks are only measured.",
+)  # fmt: skip
+@SEED
+def sft(
+    data: Path, out: Path, preset: str, assignments: tuple[str, ...], steps: int, seed: int | None,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Teach an adapter the form of tasks and answers, by supervised steps on known tasks.
+
+    DATA holds {"snippet", "input", "output"} as Absolute Zero's seeds, or tasks as
+    `selfplay tasks` writes them; preset and --set are those of the run to come, which starts its
+    members from the result with --set warm_start=OUT. Run the same command again to resume after
+    any interruption.
+    """
+    with one_line_errors():
+        from selfplay.sft import fine_tune
+
+        silence_transformers()
+        config = _config(preset, assignments, steps=steps, seed=seed)
+        losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
+        gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
+        click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
+
+
+@main.command()
+@click.argument("preset", default="nano", metavar="[NAME|FILE]")
+@SET
+@click.option("--gpu", help="A GPU such as H100, or its GiB. Default: the device found here.")
+@click.option("--workers", type=click.IntRange(1), default=1, help="Plan for one of so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+def plan(
+    preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int, as_json: bool
+) -> None:
+    """Say what a run takes in memory, time and disk, whether it fits, and what to change if not."""
+    with one_line_errors():
+        from selfplay import planning
+
+        found, changes = planning.plan_run(_config(preset, assignments), gpu, workers)
+        if as_json:
+            click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
+        else:
+            click.echo(planning.to_text(found, changes))
+
+
+@main.command()
 @click.argument("runs", nargs=-1, required=True, type=PATH)
-@click.option("--html", "page", type=PATH, help="Write one self-contained page.")
+@PAGE
 @click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
 def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page that leads with their evaluation."""
@@ -182,6 +257,53 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
             click.echo(json.dumps(last, indent=1))
         else:
             click.echo("\n\n".join(map(run_report.summary, runs)))
+
+
+@main.command()
+@click.argument("plan")
+@click.option("--out", required=True, type=PATH, help="Directory; an existing one is resumed.")
+@click.option("--workers", default=2, show_default=True, help="Runs made at the same time.")
+@SET
+@QUIET
+def experiment(
+    plan: str, out: Path, workers: int, assignments: tuple[str, ...], quiet: bool
+) -> None:
+    """Make all runs of PLAN, a YAML file or the name of a shipped plan; resume what is begun."""
+    with one_line_errors():
+        from selfplay.experiment import PLAN, open_plan, run_experiment
+
+        again = f"resume with `selfplay experiment {out / PLAN} --out {out}`"
+        try:
+            chosen = open_plan(plan, assignments)
+            failed = run_experiment(chosen, out, workers=workers, quiet=quiet)
+        except KeyboardInterrupt:
+            click.echo(f"error: interrupted; nothing is lost: {again}", err=True)
+            sys.exit(130)
+        for line in failed:
+            click.echo(f"error: {line}", err=True)
+        if failed:
+            click.echo(f"error: {len(failed)} runs failed; after mending them {again}", err=True)
+            sys.exit(1)
+        click.echo(f"done: {out}; see it with `selfplay compare {out} --html page.html`")
+
+
+@main.command()
+@click.argument("places", nargs=-1, required=True, type=PATH, metavar="DIR|RUN...")
+@PAGE
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
+    """Compare the arms of an experiment's directory, or of any runs.
+
+    Runs whose settings differ in nothing but the seed are one arm.
+    """
+    with one_line_errors():
+        from selfplay import comparison
+
+        found = comparison.compare(places)
+        if page is not None:
+            comparison.write_comparison(found, page)
+            click.echo(f"page: {page}", err=True)
+        click.echo(comparison.to_json(found) if as_json else comparison.to_text(found))
 
 
 @main.command()

@@ -1,11 +1,10 @@
 """Arms against each other, seed by seed at equal steps: verdicts, tables, and one page."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 import numpy as np
@@ -15,6 +14,8 @@ from selfplay.errors import RunDirectoryError
 from selfplay.experiment import PLAN, Claim, Plan, open_plan, planned_runs
 from selfplay.findings import (
     MEASURES,
+    PERCENT,
+    SECTIONS,
     Group,
     Measure,
     Of,
@@ -24,7 +25,8 @@ from selfplay.findings import (
     read_trial,
     weakest_member,
 )
-from selfplay.pages import figure, text_table, write_page
+from selfplay.pages import Table, figure, text_table, write_page
+from selfplay.run_record import flat
 from selfplay.statistics import Estimate, Floats, estimate
 
 LEAST_SEEDS = 3
@@ -32,12 +34,9 @@ LEAST_SEEDS = 3
 MARKED = "* A run of it is missing or not finished: it is shown as far as it got."
 READING = (
     "Mean over seeds [95 % interval, drawn over seeds and tasks within them; with one seed over "
-    "tasks only]."
-)
-VERDICTS = (
-    "Shown: the interval lies on the predicted side; refuted: on the other side; undecided: "
-    "neither, or fewer than three seeds. Of forty claims with nothing in them about one is shown "
-    "and one refuted by chance."
+    "tasks only]. Shown: the interval lies on the predicted side; refuted: on the other side; "
+    "undecided: neither, or fewer than three seeds. Of forty claims with nothing in them about one "
+    "is shown and one refuted by chance."
 )
 Term = tuple[float, Group]
 
@@ -47,18 +46,7 @@ class Column:
     """A weighted sum of groups, such as an arm minus its control."""
 
     title: str
-    terms: tuple[Term, ...]
-    incomplete: bool = False
-    """Whether a run of it is missing or not finished."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns of one kind for all measures of a section."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Measure, tuple[Estimate | None, ...]], ...]
+    terms: Sequence[Term]
 
 
 @dataclass(frozen=True)
@@ -86,13 +74,70 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Block:
+    """Columns of one kind for all measures of a section."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[tuple[Measure, Sequence[Estimate | None]]]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Everything that is said about an experiment's runs."""
 
     plan: Plan
     trials: Sequence[Trial]
     findings: Sequence[Finding]
-    tables: Sequence[Table]
+    blocks: Sequence[Block]
+    incomplete: frozenset[Group]
+    """Groups of which a run is missing or not finished."""
+
+    def title(self, column: Column) -> str:
+        """Return a column's title, marked where a run is missing."""
+        return column.title + "*" * any(group in self.incomplete for _, group in column.terms)
+
+    def finding_tables(self) -> list[tuple[str, Table]]:
+        """Return the verdicts by question."""
+        head = ("compared", "measure", "predicted", "found", "verdict")
+        rows = [
+            (
+                f.claim.question,
+                self.title(f.column),
+                f.measure.title,
+                f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}",
+                _cell(f.measure, f.estimate),
+                f.verdict,
+            )
+            for f in self.findings
+        ]
+        grouped = groupby(rows, lambda row: row[0])
+        return [(question, (head, [row[1:] for row in some])) for question, some in grouped]
+
+    def measure_tables(self) -> list[tuple[str, Table]]:
+        """Return all numbers by block."""
+        found: list[tuple[str, Table]] = []
+        for block in self.blocks:
+            rows = [(m.title, *(_cell(m, e) for e in cells)) for m, cells in block.rows]
+            found.append((block.title, (("", *map(self.title, block.columns)), rows)))
+        return found
+
+    def arm_lines(self) -> list[str]:
+        """Return one line an arm: what sets it apart, and how many of its runs are done."""
+        lines = []
+        for group in _groups(self.plan):
+            mine = [trial for trial in self.trials if trial.group == group]
+            done = f"{sum(t.complete for t in mine)} of {len(_seeds(self.plan, group))} runs done"
+            going = [
+                f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete
+            ]
+            apart = (
+                self.plan.controls[group.control] if group.control else self.plan.arms[group.arm]
+            )
+            settings = ", ".join(f"{key} {value}" for key, value in apart.items())
+            about = f" ({settings})" if settings else ""
+            lines.append(f"{group}{about}: {'; '.join([done, *going])}")
+        return lines
 
 
 def compare(places: Sequence[Path]) -> Comparison:
@@ -102,7 +147,22 @@ def compare(places: Sequence[Path]) -> Comparison:
     compared with the first. Raises RunDirectoryError where nothing can be compared.
     """
     plan, trials = open_trials(places)
-    return Comparison(plan, trials, find(plan, trials), tables(plan, trials))
+    done = {(trial.group, trial.seed) for trial in trials if trial.complete}
+    incomplete = frozenset(
+        group
+        for group in _groups(plan)
+        for seed in _seeds(plan, group)
+        if (group, seed) not in done
+    )
+    return Comparison(plan, trials, find(plan, trials), blocks(plan, trials), incomplete)
+
+
+def _groups(plan: Plan) -> list[Group]:
+    return [Group(arm, control) for control in (None, *plan.controls) for arm in plan.arms]
+
+
+def _seeds(plan: Plan, group: Group) -> Sequence[int]:
+    return plan.control_seeds if group.control else plan.seeds
 
 
 def open_trials(places: Sequence[Path]) -> tuple[Plan, list[Trial]]:
@@ -128,10 +188,10 @@ def open_trials(places: Sequence[Path]) -> tuple[Plan, list[Trial]]:
 def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
     """Read runs that no plan names; an arm is named by the settings in which the arms differ."""
     trials = [read_trial(path, Group(str(path)), 0) for path in directories]
-    settings = [_flat(trial.run.config) for trial in trials]
+    settings = [flat(trial.run.config) for trial in trials]
     seeds = [int(found.pop("seed", 0)) for found in settings]
     keys = dict.fromkeys(key for found in settings for key in found)
-    differ = [key for key in keys if len({str(found.get(key)) for found in settings}) > 1]
+    differ = [key for key in keys if len({found.get(key) for found in settings}) > 1]
     names = [
         ", ".join(f"{key.rpartition('.')[2]} {found.get(key, '-')}" for key in differ) or "runs"
         for found in settings
@@ -146,14 +206,6 @@ def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
     return plan, trials
 
 
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        inner = isinstance(value, Mapping) and value
-        found |= _flat(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
-
-
 def combine(trials: Sequence[Trial], terms: Sequence[Term], of: Of) -> Estimate | None:
     """Return the weighted sum of a quantity over groups, with its interval over seeds and tasks.
 
@@ -162,7 +214,7 @@ def combine(trials: Sequence[Trial], terms: Sequence[Term], of: Of) -> Estimate 
     """
     by_group = [{t.seed: t for t in trials if t.group == group} for _, group in terms]
     found: list[Floats] = []
-    for seed in sorted(set.intersection(*map(set, by_group))) if by_group else []:
+    for seed in sorted(set.intersection(*map(set, by_group))):
         mine = [group[seed] for group in by_group]
         step = min(trial.run.last for trial in mine)
         values = [of(trial.until(step)) for trial in mine]
@@ -177,111 +229,57 @@ def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
     control = next(iter(plan.controls), None)
     found = []
     for claim in plan.findings:
+        net = control if claim.net else None
         terms: list[Term] = []
         for arms, sign in ((claim.plus, 1.0), (claim.minus, -1.0)):
-            for arm in arms:
-                weight = sign / len(arms)
-                terms.append((weight, Group(arm)))
-                if claim.net and control:
-                    terms.append((-weight, Group(arm, control)))
+            weight = sign / max(1, len(arms))
+            terms += [(weight, Group(arm)) for arm in arms]
+            terms += [(-weight, Group(arm, net)) for arm in arms if net]
         title = " − ".join(
             arms[0] if len(arms) == 1 else f"mean of {', '.join(arms)}"
             for arms in (claim.plus, claim.minus)
             if arms
         )
-        title += f", each minus {control}" if claim.net and control else ""
-        mine = _column(plan, trials, title, terms)
+        column = Column(title + (f", each minus {net}" if net else ""), terms)
         for measure in (MEASURES[name] for name in claim.measures):
             value = combine(trials, terms, measure.of)
-            if value and measure.is_share and not (claim.minus or claim.net):
+            if value and measure.unit == PERCENT and len(terms) == len(claim.plus):
                 value = value.as_share()
-            found.append(Finding(claim, mine, measure, value))
+            found.append(Finding(claim, column, measure, value))
     return found
 
 
-def tables(plan: Plan, trials: Sequence[Trial]) -> list[Table]:
+def blocks(plan: Plan, trials: Sequence[Trial]) -> list[Block]:
     """Return every arm, with each control, minus each control, and arm against arm.
 
     Measures without any number are left out.
     """
-    blocks: dict[str, list[tuple[str, list[Term]]]] = {
-        "arms": [(arm, [(1.0, Group(arm))]) for arm in plan.arms]
-    }
-    for control in plan.controls:
-        blocks[f"arms with {control}"] = [(a, [(1.0, Group(a, control))]) for a in plan.arms]
-        blocks[f"minus {control}"] = [
-            (a, [(1.0, Group(a)), (-1.0, Group(a, control))]) for a in plan.arms
+    columns = {"arms": [Column(arm, [(1.0, Group(arm))]) for arm in plan.arms]}
+    for c in plan.controls:
+        columns[f"arms with {c}"] = [Column(arm, [(1.0, Group(arm, c))]) for arm in plan.arms]
+        columns[f"minus {c}"] = [
+            Column(arm, [(1.0, Group(arm)), (-1.0, Group(arm, c))]) for arm in plan.arms
         ]
-    blocks["arm against arm"] = [
-        (f"{a} − {b}", [(1.0, Group(a)), (-1.0, Group(b))]) for a, b in plan.contrasts
+    columns["arm against arm"] = [
+        Column(f"{a} − {b}", [(1.0, Group(a)), (-1.0, Group(b))]) for a, b in plan.contrasts
     ]
     found = []
-    for section, some in groupby(MEASURES.values(), lambda measure: measure.section):
-        measures = list(some)
-        for name, block in blocks.items():
-            columns = tuple(_column(plan, trials, title, terms) for title, terms in block)
-            rows = [(m, tuple(combine(trials, c.terms, m.of) for c in columns)) for m in measures]
-            kept = tuple((m, cells) for m, cells in rows if any(cells))
-            if kept:
-                found.append(Table(f"{section}: {name}", columns, kept))
+    for section, (_, measures) in SECTIONS.items():
+        for name, some in columns.items():
+            rows = [(m, [combine(trials, c.terms, m.of) for c in some]) for m in measures]
+            if kept := [(m, cells) for m, cells in rows if any(cells)]:
+                found.append(Block(f"{section}: {name}", some, kept))
     return found
-
-
-def _column(plan: Plan, trials: Sequence[Trial], title: str, terms: Sequence[Term]) -> Column:
-    done = {(trial.group, trial.seed) for trial in trials if trial.complete}
-    wanted = [
-        (group, seed)
-        for _, group in terms
-        for seed in (plan.control_seeds if group.control else plan.seeds)
-    ]
-    return Column(title, tuple(terms), not done.issuperset(wanted))
-
-
-def arm_lines(comparison: Comparison) -> list[str]:
-    """Return one line an arm: what sets it apart, and how many of its runs are done."""
-    plan, lines = comparison.plan, []
-    for group in (Group(arm, c) for c in (None, *plan.controls) for arm in plan.arms):
-        mine = [t for t in comparison.trials if t.group == group]
-        wanted = plan.control_seeds if group.control else plan.seeds
-        going = [f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete]
-        done = f"{sum(t.complete for t in mine)} of {len(wanted)} runs done"
-        apart = plan.controls[group.control] if group.control else plan.arms[group.arm]
-        settings = ", ".join(f"{key} {value}" for key, value in apart.items())
-        about = f" ({settings})" if settings else ""
-        lines.append(f"{group}{about}: {'; '.join([done, *going])}")
-    return lines
-
-
-FINDINGS_HEAD = ("compared", "measure", "predicted", "found", "verdict")
-
-
-def finding_row(finding: Finding) -> tuple[str, ...]:
-    """Return the cells of a finding."""
-    measure, claim = finding.measure, finding.claim
-    return (
-        _title(finding.column),
-        _with_unit(measure),
-        f"{claim.predicted} {claim.threshold * measure.factor:g}",
-        _cell(measure, finding.estimate),
-        finding.verdict,
-    )
-
-
-def table_rows(table: Table) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the head and the cells of a table."""
-    head = ("", *(_title(column) for column in table.columns))
-    return head, [(_with_unit(m), *(_cell(m, e) for e in cells)) for m, cells in table.rows]
 
 
 def to_text(comparison: Comparison) -> str:
     """Return the whole comparison as aligned text."""
-    parts = [comparison.plan.name, comparison.plan.question, "\n".join(arm_lines(comparison))]
-    for question, some in groupby(comparison.findings, lambda f: f.claim.question):
-        parts.append(f"{question}\n{text_table(FINDINGS_HEAD, [finding_row(f) for f in some])}")
-    parts.append(READING)
-    parts += [f"{table.title}\n{text_table(*table_rows(table))}" for table in comparison.tables]
-    incomplete = any(c.incomplete for t in comparison.tables for c in t.columns)
-    return "\n\n".join(part for part in [*parts, MARKED * incomplete] if part)
+    plan = comparison.plan
+    parts = [plan.name, plan.question, "\n".join(comparison.arm_lines())]
+    tables = [*comparison.finding_tables(), *comparison.measure_tables()]
+    parts += [f"{title}\n{text_table(*table)}" for title, table in tables]
+    parts += [READING, MARKED * bool(comparison.incomplete)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def to_json(comparison: Comparison) -> str:
@@ -290,9 +288,9 @@ def to_json(comparison: Comparison) -> str:
         "name": comparison.plan.name,
         "question": comparison.plan.question,
         "runs": [
-            {"arm": t.group.arm, "control": t.group.control, "seed": t.seed, "steps": t.run.last}
-            for t in comparison.trials
+            {**t.group._asdict(), "seed": t.seed, "steps": t.run.last} for t in comparison.trials
         ],
+        "incomplete": sorted(map(str, comparison.incomplete)),
         "findings": [
             {
                 "question": f.claim.question,
@@ -301,24 +299,19 @@ def to_json(comparison: Comparison) -> str:
                 "predicted": f"{f.claim.predicted} {f.claim.threshold:g}",
                 "estimate": f.estimate and asdict(f.estimate),
                 "verdict": f.verdict,
-                "incomplete": f.column.incomplete,
             }
             for f in comparison.findings
         ],
-        "tables": [
-            {
-                "title": table.title,
-                "rows": {
-                    measure.name: {
-                        column.title: cell and asdict(cell)
-                        for column, cell in zip(table.columns, cells, strict=True)
-                    }
-                    for measure, cells in table.rows
-                },
-                "incomplete": [c.title for c in table.columns if c.incomplete],
+        "tables": {
+            block.title: {
+                measure.name: {
+                    column.title: cell and asdict(cell)
+                    for column, cell in zip(block.columns, cells, strict=True)
+                }
+                for measure, cells in block.rows
             }
-            for table in comparison.tables
-        ],
+            for block in comparison.blocks
+        },
     }
     return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
 
@@ -340,48 +333,31 @@ def gain_curves(trials: Sequence[Trial], who: Who, *, control: bool) -> alt.Laye
     return charts.bands(rows, "arm", list(track), "points") if len(rows) > len(track) else None
 
 
-def comparison_charts(comparison: Comparison) -> dict[str, tuple[alt.LayerChart, str]]:
-    """Return the charts of the page with a hint how to read each, by `gain: title`."""
-    band = "Line: mean over seeds; band: lowest to highest seed."
-    found = {
-        f"gain: {title}": (gain_curves(comparison.trials, who, control=control), band)
+def write_comparison(comparison: Comparison, page: Path) -> None:
+    """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
+    drawn = {
+        f"gain: {title}": chart
         for title, who, control in (
             ("Population mean", population_mean, False),
             ("Weakest member", weakest_member, False),
             ("Controls, population mean", population_mean, True),
         )
+        if (chart := gain_curves(comparison.trials, who, control=control))
     }
-    return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
-
-
-def write_comparison(comparison: Comparison, page: Path) -> None:
-    """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
-    drawn = comparison_charts(comparison)
-    findings = groupby(comparison.findings, lambda f: f.claim.question)
     write_page(
         page,
         "compare.html",
-        {name: chart for name, (chart, _) in drawn.items()},
+        drawn,
         title=comparison.plan.name,
         question=comparison.plan.question,
-        arms=arm_lines(comparison),
-        head=FINDINGS_HEAD,
-        findings=[(question, [finding_row(f) for f in some]) for question, some in findings],
+        arms=comparison.arm_lines(),
+        findings=comparison.finding_tables(),
         reading=READING,
-        verdicts=VERDICTS,
-        hints={name: hint for name, (_, hint) in drawn.items()},
-        tables=[(table.title, *table_rows(table)) for table in comparison.tables],
-        meanings=[(_with_unit(measure), measure.definition) for measure in MEASURES.values()],
-        marked=MARKED,
+        hints=dict.fromkeys(drawn, "Line: mean over seeds; band: lowest to highest seed."),
+        tables=comparison.measure_tables(),
+        meanings=[(section, meaning) for section, (meaning, _) in SECTIONS.items()],
+        marked=MARKED * bool(comparison.incomplete),
     )
-
-
-def _title(column: Column) -> str:
-    return column.title + "*" * column.incomplete
-
-
-def _with_unit(measure: Measure) -> str:
-    return f"{measure.name} ({measure.unit})" if measure.unit else measure.name
 
 
 def _cell(measure: Measure, found: Estimate | None) -> str:

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import yaml
 from rich.console import Console
@@ -29,15 +29,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config
-from selfplay.directory import CONFIG, EVALS, FOLDERS, LOCK, METRICS, lock, open_config, size
+from selfplay.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
 
 PLAN = "plan.yaml"
 POLL_S, GRACE_S = 0.5, 20.0
 """Seconds between two looks at the runs, and those that a run has to stop by itself."""
-MOST_STARTS = 3
-"""Starts of a run that is killed by a signal each time, before it counts as failed."""
 NICENESS = 10
 _PLANS = files("selfplay") / "plans"
 _NAME = re.compile(r"\w[\w+. -]*")
@@ -118,6 +116,10 @@ class PlannedRun:
     def title(self) -> str:
         """The run's name for people."""
         return f"{self.arm}{f', {self.control}' if self.control else ''}, seed {self.seed}"
+
+    def log(self, home: Path) -> Path:
+        """Return the file of what the process of the run prints."""
+        return home / self.folder.with_name(f"{self.folder.name}.log")
 
     def is_finished(self, home: Path) -> bool:
         """Return whether the run has done its last step and kept what it trained."""
@@ -246,22 +248,35 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2, quiet: bool = Fa
     """
     plan = open_home(plan, home)
     runs = planned_runs(plan)
-    console = Console(stderr=True, quiet=quiet)
+    waiting = deque(run for run in runs if not run.is_finished(home))
+    going: dict[PlannedRun, subprocess.Popen[bytes]] = {}
+    failed: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True, quiet=quiet)
     with (
         closing(lock(home)),
         Progress(*columns, TimeRemainingColumn(), console=console) as progress,
     ):
         bar = progress.add_task("steps", total=sum(run.config.steps for run in runs))
-        runner = _Runner(home, console, deque(r for r in runs if not r.is_finished(home)))
         try:
-            while runner.waiting or runner.going:
-                runner.step(workers)
-                progress.update(bar, completed=sum(_steps(home / run.folder) for run in runs))
+            while waiting or going:
+                while waiting and len(going) < workers:
+                    run = waiting.popleft()
+                    going[run] = _start(run, home)
                 time.sleep(POLL_S)
-        finally:
-            runner.stop()
-    return [f"{run.title}: {why}" for run, why in runner.failed.items()]
+                for run, process in list(going.items()):
+                    if process.poll() is not None:
+                        del going[run]
+                        why = _end(run, process, home)
+                        failed += why
+                        console.print(f"{'failed' if why else 'done'}: {run.title}")
+                progress.update(bar, completed=sum(_steps(home / run.folder) for run in runs))
+        finally:  # closing its pipe stops a run
+            for process in going.values():
+                _pipe(process).close()
+            for run, process in going.items():
+                _end(run, process, home)
+    return failed
 
 
 def _steps(directory: Path) -> int:
@@ -270,73 +285,41 @@ def _steps(directory: Path) -> int:
     return 0
 
 
-@dataclass
-class _Runner:
-    """The runs that wait, that go on, and that failed."""
+def _start(run: PlannedRun, home: Path) -> subprocess.Popen[bytes]:
+    log = run.log(home)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as errors:
+        # Its own session: Ctrl-C at the terminal reaches this process alone.
+        return subprocess.Popen(
+            [sys.executable, "-m", "selfplay.experiment", str(home), str(run.folder)],
+            stdin=subprocess.PIPE,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+        )
 
-    home: Path
-    console: Console
-    waiting: deque[PlannedRun]
-    going: dict[PlannedRun, subprocess.Popen[bytes]] = field(default_factory=dict)
-    starts: dict[PlannedRun, int] = field(default_factory=dict)
-    failed: dict[PlannedRun, str] = field(default_factory=dict)
 
-    def step(self, workers: int) -> None:
-        """Take in the runs that ended and start those that there is room for."""
-        for run, process in list(self.going.items()):
-            code = process.poll()
-            if code is not None:
-                del self.going[run]
-                self._ended(run, process, code)
-        while self.waiting and len(self.going) < workers:
-            self._start(self.waiting.popleft())
+def _end(run: PlannedRun, process: subprocess.Popen[bytes], home: Path) -> list[str]:
+    """Wait for the end of a run; return what failed, if anything did."""
+    _pipe(process).close()
+    code, log = process.wait(), run.log(home)
+    if code == 0 and run.is_finished(home):
+        log.unlink()
+        return []
+    said = log.read_text(errors="replace").strip().splitlines()
+    ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    return [f"{run.title}: {said[-1] if said else ended} ({log})"]
 
-    def stop(self) -> None:
-        """End the runs that go on: closing their pipe stops them."""
-        for process in self.going.values():
-            assert process.stdin is not None
-            process.stdin.close()
-        for run, process in self.going.items():
-            process.wait()
-            self._log(run).unlink(missing_ok=True)
 
-    def _start(self, run: PlannedRun) -> None:
-        log = self._log(run)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as errors:
-            # Its own session: Ctrl-C at the terminal reaches this process alone.
-            self.going[run] = subprocess.Popen(
-                [sys.executable, "-m", "selfplay.experiment", str(self.home), str(run.folder)],
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                start_new_session=True,
-            )
-        self.starts[run] = self.starts.get(run, 0) + 1
-
-    def _ended(self, run: PlannedRun, process: subprocess.Popen[bytes], code: int) -> None:
-        assert process.stdin is not None
-        process.stdin.close()
-        log = self._log(run)
-        if code == 0 and run.is_finished(self.home):
-            log.unlink()
-            self.console.print(f"done: {run.title}")
-        elif code < 0 and self.starts[run] < MOST_STARTS:
-            self.waiting.appendleft(run)
-        else:
-            said = log.read_text(errors="replace").strip().splitlines()
-            ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-            self.failed[run] = f"{said[-1] if said else ended} ({log})"
-            self.console.print(f"failed: {run.title}")
-
-    def _log(self, run: PlannedRun) -> Path:
-        return self.home / run.folder.with_name(run.folder.name + ".log")
+def _pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None
+    return process.stdin
 
 
 def prepare(run: PlannedRun, home: Path) -> bool:
     """Return whether the run has begun and can be resumed; clear away one without any step.
 
-    Raises RunDirectoryError for a directory that holds something else.
+    Raises RunDirectoryError for a run of other settings, or one that lost its checkpoints.
     """
     directory = home / run.folder
     if not directory.is_dir() or not any(directory.iterdir()):
@@ -345,11 +328,9 @@ def prepare(run: PlannedRun, home: Path) -> bool:
         if open_config(directory) != run.config:
             raise RunDirectoryError(f"{directory / CONFIG} has other settings than the plan")
         return True
-    known = {CONFIG, LOCK, EVALS, *FOLDERS}
-    strange = {path.name for path in directory.iterdir() if path.suffix != ".tmp"} - known
-    if strange or size(directory / METRICS):
+    if size(directory / METRICS):
         raise RunDirectoryError(
-            f"{directory} has no checkpoint but other files; move it away to run it again"
+            f"{directory} has steps but no checkpoint; move it away to run it again"
         )
     shutil.rmtree(directory)  # killed before its first checkpoint
     return False
@@ -366,8 +347,6 @@ def work(home: Path, folder: str) -> None:
 
     threading.Thread(target=_watch_parent, daemon=True).start()
     os.nice(NICENESS)
-    with suppress(OSError):  # Linux may weigh whole sessions against each other
-        Path("/proc/self/autogroup").write_text(str(NICENESS))
     plan = open_plan(str(home / PLAN))
     run = next(r for r in planned_runs(plan) if str(r.folder) == folder)
     directory = home / run.folder

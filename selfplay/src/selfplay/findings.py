@@ -7,24 +7,22 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.rows import BASE, SolvingRow, StepRow, TeachingRow
+from selfplay.rows import BASE, SolvingRow
 from selfplay.run_record import RunRecord, read_run
 from selfplay.statistics import Floats, smooth, trend
 from selfplay.tasks import held_out_tasks
 
 T = TypeVar("T")
-POINTS = "points"
-PRETRAINED_LEVELS = 4
-"""Programs of higher levels are longer than any in the pretraining of the nano model."""
+POINTS, PERCENT = "points", "%"
+"""Units of a difference of shares, and of a share, which lies between 0 and 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """An arm, or an arm with a control."""
 
     arm: str
@@ -56,8 +54,6 @@ class Trial:
 
     def until(self, step: int) -> "Trial":
         """Return the trial as it was after a step."""
-        if step >= self.run.last:
-            return self
         gains = {at: found for at, found in self.gains.items() if at <= step}
         return replace(self, run=self.run.until(step), gains=gains)
 
@@ -68,22 +64,22 @@ Who = Callable[[Mapping[str, Floats]], Floats]
 """From the gains of all members at an evaluation: [tasks] gains."""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A quantity with its unit; `points` are hundredths of a share."""
+class Measure(NamedTuple):
+    """A quantity, its unit, and how to get it from a run."""
 
     name: str
-    section: str
     unit: str
-    definition: str
     of: Of
-    is_share: bool = False
-    """Whether it lies between 0 and 1."""
 
     @property
     def factor(self) -> float:
         """What a value is multiplied by to be shown in its unit."""
-        return 100.0 if self.unit == POINTS else 1.0
+        return 100.0 if self.unit in (POINTS, PERCENT) else 1.0
+
+    @property
+    def title(self) -> str:
+        """The name with its unit."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
 def read_trial(directory: Path, group: Group, seed: int) -> Trial:
@@ -94,18 +90,18 @@ def read_trial(directory: Path, group: Group, seed: int) -> Trial:
         for row in run.evals
         if isinstance(row.solving, SolvingRow)
     ]
-    base = next((found for _, member, found in rates if member == BASE), None)
+    base = next((found for _, member, found in rates if member == BASE), np.array([]))
     gains: dict[int, dict[str, Floats]] = {}
     for step, member, found in rates:
-        if member != BASE and base is not None and len(found) == len(base):
+        if member != BASE and len(found) == len(base):
             gains.setdefault(step, {})[member] = found - base
+    strata: tuple[tuple[str, int], ...] = ()
     try:
-        y = run.config["eval"]
-        strata = _kinds_and_levels(tuple(y["held_out"]), int(y["tasks"]))
+        settings = run.config["eval"]
+        strata = _kinds_and_levels(tuple(settings["held_out"]), int(settings["tasks"]))
     except (SelfplayError, KeyError):
-        strata = ()  # tasks from a file that is gone; the rates are still there
-    if base is None or len(strata) != len(base):
-        strata = ()
+        pass  # tasks from a file that is gone; the rates are still there
+    strata = strata if len(strata) == len(base) else ()
     steps = int(run.config.get("steps", run.last))
     return Trial(group, seed, run, steps, dict(sorted(gains.items())), strata)
 
@@ -156,28 +152,26 @@ def in_last_third(who: Who) -> Of:
     return of
 
 
-def on_tasks(kind: str = "", levels: Sequence[int] = ()) -> Of:
-    """Return the population's gain at the end on the tasks of a kind or of some levels."""
+def on_tasks(kind: str = "", level: int = 0) -> Of:
+    """Return the population's gain at the end on the tasks of a kind or a level."""
 
-    def part(trial: Trial) -> Floats | None:
+    def of(trial: Trial) -> Floats | None:
         values = at_end(population_mean)(trial)
-        mask = np.array([k == kind or level in levels for k, level in trial.strata], bool)
+        mask = np.array([found[0] == kind or found[1] == level for found in trial.strata], bool)
         return values[mask] if values is not None and mask.any() else None
 
-    return part
+    return of
 
 
 # How a run moves.
 
 
 def oscillation(trial: Trial) -> Floats | None:
-    """Return the standard deviation of the solve rate around its straight trend, in [0, 1].
+    """Return the standard deviation of the smoothed solve rate around its straight trend.
 
-    The curve over steps is smoothed first (a Gaussian whose standard deviation is a twentieth of
-    the run), then its least-squares line is taken off. Sampling noise is left in it, and in the
-    control's as well.
+    Sampling noise is left in it, and in the control's as well.
     """
-    points = smooth([(s.step, s.solve_rate) for s in trial.run.steps])
+    points = smooth(trial.run.series("solve_rate"))
     if len(points) < 4:
         return None
     x, y = np.array(points, float).T
@@ -226,35 +220,31 @@ def back_after(trial: Trial) -> list[tuple[int | None, int]]:
     return found
 
 
-def share_back_within(steps: int) -> Of:
-    """Return the share of children, in [0, 1], that are back within so many steps."""
-
-    def of(trial: Trial) -> Floats | None:
-        known = [
-            back is not None and back <= steps
-            for back, seen in back_after(trial)
-            if seen >= steps or (back is not None and back <= steps)
-        ]
-        return np.array([np.mean(known)]) if known else None
-
-    return of
-
-
 def _behind(differences: Floats) -> bool:
     known = differences[~np.isnan(differences)]
     error = known.std(ddof=1) / sqrt(known.size) if known.size > 1 else 0.0
     return bool(known.size) and bool(known.mean() < -error)
 
 
+def share_back_within(steps: int) -> Of:
+    """Return the share of children that are back within so many steps."""
+
+    def of(trial: Trial) -> Floats | None:
+        within = [(back is not None and back <= steps, seen) for back, seen in back_after(trial)]
+        return _mean(back for back, seen in within if back or seen >= steps)
+
+    return of
+
+
 # Numbers of steps.
 
 
-def change(get: Callable[[StepRow], float | None]) -> Of:
+def change(path: str) -> Of:
     """Return by how much a number rose: last quarter of the steps minus the first."""
 
     def of(trial: Trial) -> Floats | None:
-        found = trend([(step.step, get(step)) for step in trial.run.steps])
-        return None if found is None else np.array([found.change])
+        found = trend(trial.run.series(path))
+        return np.array([found.last.mean - found.first.mean]) if found else None
 
     return of
 
@@ -263,26 +253,22 @@ def coverage_growth(trial: Trial) -> Floats | None:
     """Return the share of all structures that the last third of the steps added."""
     steps = trial.run.steps
     late = sum(step.coverage.new for step in _last_third(steps))
-    return _one([late / total]) if (total := steps[-1].coverage.structures) else None
+    return _mean([late / total]) if (total := steps[-1].coverage.structures) else None
 
 
-def _complexity(name: str) -> Of:
-    return change(lambda step: (step.complexity or {}).get(name))
-
-
-def _teaching(get: Callable[[TeachingRow], float | None]) -> Of:
+def _teaching(field: str) -> Of:
     def of(trial: Trial) -> Floats | None:
         rows = [row for row in trial.run.evals if row.taught and row.role != BASE]
         steps = set(_last_third(sorted({row.step for row in rows})))
-        return _one(get(row.taught) for row in rows if row.step in steps and row.taught)
+        return _mean(getattr(row.taught, field) for row in rows if row.step in steps)
 
     return of
 
 
-def _noise(name: str) -> Of:
+def _noise(field: str) -> Of:
     def of(trial: Trial) -> Floats | None:
         steps = _last_third(trial.run.steps)
-        values = [m.number(name) for step in steps for m in step.members.values()]
+        values = [m.number(field) for step in steps for m in step.members.values()]
         found = [value for value in values if value is not None]
         return np.array([median(found)]) if found else None
 
@@ -292,11 +278,11 @@ def _noise(name: str) -> Of:
 def _pass_at_k(trial: Trial) -> Floats | None:
     base = [r.rate.pass_at_k for r in trial.run.evals if r.role == BASE and r.rate]
     last = [r.rate.pass_at_k for r in trial.run.latest_evals() if r.rate and r.role != BASE]
-    members = _one(last)
+    members = _mean(last)
     return members - base[0] if members is not None and base and base[0] is not None else None
 
 
-def _one(values: Iterable[float | None]) -> Floats | None:
+def _mean(values: Iterable[float | None]) -> Floats | None:
     known = [value for value in values if value is not None]
     return np.array([fmean(known)]) if known else None
 
@@ -305,143 +291,103 @@ def _last_third(items: Sequence[T]) -> Sequence[T]:
     return items[len(items) - -(-len(items) // 3) :]
 
 
-_GAIN = "Held-out gain over the frozen base"
-_TASKS = "Held-out gain by task, population mean at the end"
-_OWN, _TAUGHT = "The run's own tasks", "Teachers: last third of the evaluations"
-_PROGRAMS, _MOTION, _COST = "Programs", "Motion", "Cost"
-_QUARTERS = "Mean over accepted programs, last quarter of the steps minus the first."
-_TABLE: tuple[tuple[Any, ...], ...] = (
-    *(
-        (f"{who}, {when}", _GAIN, POINTS, f"Solve rate minus the frozen base's, {when}.", of(f))
-        for when, of in (("at the end", at_end), ("last third", in_last_third))
-        for who, f in (
-            ("population mean", population_mean),
-            ("best member", best_member),
-            ("weakest member", weakest_member),
-        )
-    ),
-    ("pass@k", _GAIN, POINTS, "Tasks solved by any sample, mean minus the base.", _pass_at_k),
-    *(
-        (kind, _TASKS, POINTS, f"On {kind} tasks.", on_tasks(kind=kind))
-        for kind in ("code_f", "code_i", "code_o")
-    ),
-    *(
-        (f"level {n}", _TASKS, POINTS, f"On level {n}.", on_tasks(levels=(n,)))
-        for n in (1, 2, 3, 4)
-    ),
-    (
-        "above level 4",
-        _TASKS,
-        POINTS,
-        "On programs longer than any in pretraining.",
-        on_tasks(levels=(PRETRAINED_LEVELS + 1,)),
-    ),
-    (
-        "students minus frozen base",
-        _OWN,
-        POINTS,
-        "Both on a sample of each step's own tasks; mean of the last third of the steps.",
-        lambda trial: _one(s.same_tasks.difference for s in _last_third(trial.run.steps)),
-    ),
-    (
-        "solve rate, change",
-        _OWN,
-        POINTS,
-        "Solve rate on the run's own tasks, last quarter of the steps minus the first.",
-        change(lambda step: step.solve_rate),
-    ),
-    (
-        "solved by the frozen base",
-        _TAUGHT,
-        POINTS,
-        "What the base solves of their valid tasks, written after references that never change.",
-        _teaching(lambda row: row.base_solve_rate),
-    ),
-    ("valid share", _TAUGHT, POINTS, "Of these proposals.", _teaching(lambda r: r.valid_share)),
-    (
-        "reward against the base",
-        _TAUGHT,
-        "",
-        "What these tasks would earn with the frozen base as the student.",
-        _teaching(lambda row: row.reward),
-    ),
-    (
-        "new structures",
-        _TAUGHT,
-        "",
-        "Structures of these programs that the run has not seen.",
-        _teaching(lambda row: row.new_structures),
-    ),
-    ("AST depth, change", _PROGRAMS, "levels", _QUARTERS, _complexity("ast_depth")),
-    ("cyclomatic complexity, change", _PROGRAMS, "paths", _QUARTERS, _complexity("cyclomatic")),
-    ("lines, change", _PROGRAMS, "lines", _QUARTERS, _complexity("loc")),
-    ("variables, change", _PROGRAMS, "names", _QUARTERS, _complexity("variables")),
-    (
-        "structures at the end",
-        _PROGRAMS,
-        "",
-        "Different structures of accepted programs.",
-        lambda trial: _one([trial.run.steps[-1].coverage.structures]),
-    ),
-    (
-        "structures added late",
-        _PROGRAMS,
-        POINTS,
-        "Share of them that the last third of the steps added; 33 would be even growth.",
-        coverage_growth,
-    ),
-    (
-        "oscillation",
-        _MOTION,
-        POINTS,
-        "Standard deviation of the smoothed solve rate on own tasks around its straight trend.",
-        oscillation,
-    ),
-    (
-        "changes of lead",
-        _MOTION,
-        "per 100 steps",
-        "How often the mean rating of one role overtakes the other's, after smoothing.",
-        changes_of_lead,
-    ),
-    *(
+_MEMBERS = {
+    "population mean": population_mean,
+    "best member": best_member,
+    "weakest member": weakest_member,
+}
+SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
+    "Held-out gain over the frozen base": (
+        "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
+        "random numbers, at the last evaluation or the mean of the last third of them; pass@k: "
+        "tasks solved by any sample, mean over members.",
         (
-            f"back within {n} steps",
-            _MOTION,
-            POINTS,
-            "Share of children not more than one standard error below their first parent.",
-            share_back_within(n),
-            True,
-        )
-        for n in (10, 20)
+            *(Measure(f"{who}, at the end", POINTS, at_end(f)) for who, f in _MEMBERS.items()),
+            *(Measure(f"{w}, last third", POINTS, in_last_third(f)) for w, f in _MEMBERS.items()),
+            Measure("pass@k", POINTS, _pass_at_k),
+        ),
     ),
-    *(
+    "Held-out gain by task": (
+        "Population mean at the last evaluation. Programs above level 4 are longer than any in "
+        "pretraining.",
         (
-            f"noise scale of {role}s",
-            _COST,
-            unit,
-            f"{unit.capitalize()} a step at which signal equals noise; median, last third.",
-            _noise(name),
-        )
-        for role, unit, name in (
-            ("student", "attempts", "noise_scale_solve"),
-            ("teacher", "proposals", "noise_scale_propose"),
-        )
+            *(Measure(kind, POINTS, on_tasks(kind)) for kind in ("code_f", "code_i", "code_o")),
+            *(Measure(f"level {n}", POINTS, on_tasks(level=n)) for n in (1, 2, 3, 4)),
+            Measure("above level 4", POINTS, on_tasks(level=5)),
+        ),
     ),
-    (
-        "seconds",
-        _COST,
-        "s",
-        "Time of all steps.",
-        lambda trial: np.array([sum(sum(s.seconds.values()) for s in trial.run.steps)]),
+    "The run's own tasks": (
+        "Students and the frozen base on a sample of each step's tasks, mean of the last third of "
+        "the steps; solve rate of all tasks, last quarter of the steps minus the first.",
+        (
+            Measure(
+                "students minus frozen base",
+                POINTS,
+                lambda trial: _mean(
+                    step.same_tasks.difference for step in _last_third(trial.run.steps)
+                ),
+            ),
+            Measure("solve rate, change", POINTS, change("solve_rate")),
+        ),
     ),
-    (
-        "sampled tokens",
-        _COST,
-        "",
-        "In all steps.",
-        lambda trial: np.array([sum(s.tokens.sampled for s in trial.run.steps)]),
+    "Teachers": (
+        "Proposals after references that never change, in the last third of the evaluations: what "
+        "the frozen base solves of the valid ones, their reward as if the base were the student, "
+        "and structures of programs that the run has not seen.",
+        (
+            Measure("solved by the frozen base", POINTS, _teaching("base_solve_rate")),
+            Measure("valid share", POINTS, _teaching("valid_share")),
+            Measure("reward against the base", "", _teaching("reward")),
+            Measure("new structures", "", _teaching("new_structures")),
+        ),
     ),
-)
-MEASURES = {row[0]: Measure(*row) for row in _TABLE}
-"""All measures by name."""
+    "Programs": (
+        "Means over accepted programs, last quarter of the steps minus the first; different "
+        "structures, and the share of them that the last third of the steps added (33 would be "
+        "even growth).",
+        (
+            Measure("AST depth, change", "levels", change("complexity.ast_depth")),
+            Measure("cyclomatic complexity, change", "paths", change("complexity.cyclomatic")),
+            Measure("lines, change", "lines", change("complexity.loc")),
+            Measure("variables, change", "names", change("complexity.variables")),
+            Measure(
+                "structures at the end",
+                "",
+                lambda trial: _mean([trial.run.steps[-1].coverage.structures]),
+            ),
+            Measure("structures added late", POINTS, coverage_growth),
+        ),
+    ),
+    "Motion": (
+        "Oscillation: standard deviation of the smoothed solve rate on own tasks around its "
+        "straight trend. Changes of lead: how often the mean rating of one role overtakes the "
+        "other's, after smoothing. Back: share of children not more than one standard error below "
+        "their first parent.",
+        (
+            Measure("oscillation", POINTS, oscillation),
+            Measure("changes of lead", "per 100 steps", changes_of_lead),
+            Measure("back within 10 steps", PERCENT, share_back_within(10)),
+            Measure("back within 20 steps", PERCENT, share_back_within(20)),
+        ),
+    ),
+    "Cost": (
+        "Noise scale: samples a step at which the gradient is as much signal as noise, median of "
+        "the last third. Seconds and tokens of all steps.",
+        (
+            Measure("noise scale of students", "attempts", _noise("noise_scale_solve")),
+            Measure("noise scale of teachers", "proposals", _noise("noise_scale_propose")),
+            Measure(
+                "seconds",
+                "s",
+                lambda t: np.array([sum(sum(s.seconds.values()) for s in t.run.steps)]),
+            ),
+            Measure(
+                "sampled tokens",
+                "",
+                lambda t: np.array([sum(s.tokens.sampled for s in t.run.steps)]),
+            ),
+        ),
+    ),
+}
+"""By title: what the measures mean, and the measures."""
+MEASURES = {measure.name: measure for _, some in SECTIONS.values() for measure in some}

@@ -22,6 +22,8 @@ from markupsafe import Markup
 from lora_evo import write_text
 from selfplay.errors import SelfplayError
 
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""A head and rows."""
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )

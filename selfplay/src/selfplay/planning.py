@@ -8,7 +8,7 @@ arithmetic at stated rates, completions at half of their limits, nothing in para
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import msgspec
 from lora_evo import LoraEvoError
 from selfplay.config import Config, LearnerConfig, read_config
 from selfplay.errors import ConfigError
-from selfplay.settings import override
+from selfplay.settings import one_of, override
 
 GIB = 2**30
 FLOAT32 = 4
@@ -71,6 +71,10 @@ the mean is 160 tokens of a small model, and one in twenty has more than 400."""
 _LONG = 2.5
 """Long tasks are so many times longer than usual ones."""
 _QWEN25 = re.compile(r"Qwen2\.5(?:-Coder)?-(0\.5|1\.5|3|7|14)B(?:-Instruct)?")
+_SIZE_NAMES = (
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "vocab_size",
+)  # fmt: skip
 _SIZES = {
     "0.5": (896, 4864, 24, 14, 2, 151936),
     "1.5": (1536, 8960, 28, 12, 2, 151936),
@@ -78,7 +82,7 @@ _SIZES = {
     "7": (3584, 18944, 28, 28, 4, 152064),
     "14": (5120, 13824, 48, 40, 8, 152064),
 }
-"""Hidden and inner size, layers, heads, key-value heads and vocabulary (arXiv 2412.15115)."""
+"""Of Qwen2.5 (arXiv 2412.15115)."""
 
 
 @dataclass(frozen=True)
@@ -153,33 +157,33 @@ class Plan:
     memory: Mapping[str, float]
     learning: float
     sampling: float
+    peak: float
+    """The larger of both phases."""
+    fits: bool
+    """Whether this estimate is within the device's memory."""
     step: Workload
     seconds: Mapping[str, float]
     checkpoint: float
     disk: float
 
-    @property
-    def peak(self) -> float:
-        """The larger of both phases."""
-        return max(self.learning, self.sampling)
 
-    @property
-    def fits(self) -> bool:
-        """Whether the estimate is within the device's memory."""
-        return self.peak <= self.machine.memory
-
-
-def gpu(name: str, gib: float | None = None) -> Machine:
-    """Return a GPU of `CARDS`, or a device of `gib` with the rates of that GPU."""
-    known, teraflops, gigabytes = CARDS[name]
+def gpu(what: str) -> Machine:
+    """Return a GPU of `CARDS`, or one of so many GiB with the rates of that next in size."""
+    known = {name.lower(): name for name in CARDS}
+    name = known.get(what.lower())
+    try:
+        gib = CARDS[name][0] if name else float(what)
+    except ValueError:
+        expected = one_of(what, list(CARDS))
+        raise ConfigError(f"--gpu is {what!r}; {expected}; or a number of GiB") from None
+    nearest = name or _next_in_size(gib, CARDS)
+    _, teraflops, gigabytes = CARDS[nearest]
     flops, reads = teraflops * 1e12 * COMPUTE_SHARE, gigabytes * 1e9 * READ_SHARE
-    title = name if gib is None else f"a GPU of {gib:.4g} GiB"
-    return Machine(title, (gib or known) * GIB, flops, reads, is_gpu=True)
+    return Machine(name or f"a GPU of {gib:.4g} GiB", gib * GIB, flops, reads, is_gpu=True)
 
 
-def gpu_of_size(gib: float) -> Machine:
-    """Return a GPU of so many GiB, with the rates of the known one next in size."""
-    return gpu(min(CARDS, key=lambda name: abs(CARDS[name][0] - gib)), gib)
+def _next_in_size(gib: float, names: Iterable[str]) -> str:
+    return min(names, key=lambda name: abs(CARDS[name][0] - gib))
 
 
 def this_machine(device: str, threads: int) -> Machine:
@@ -189,27 +193,19 @@ def this_machine(device: str, threads: int) -> Machine:
     if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
         if not torch.cuda.is_available():
             raise ConfigError(
-                "device is cuda, and torch finds no GPU here; name one with --gpu or --memory-gb, "
-                "or plan for --set device=cpu"
+                "device is cuda, and torch finds no GPU here; name one with --gpu, or plan for "
+                "--set device=cpu"
             )
         card = torch.cuda.get_device_properties(torch.device(device if ":" in device else "cuda"))
         names = [n for n in CARDS if n.partition("-")[0] in card.name.upper().replace(" ", "")]
-        gib = card.total_memory / GIB
-        nearest = min(names or CARDS, key=lambda name: abs(CARDS[name][0] - gib))
-        return replace(gpu(nearest, gib), name=card.name)
+        nearest = gpu(_next_in_size(card.total_memory / GIB, names or CARDS))
+        return replace(nearest, name=card.name, memory=card.total_memory)
     cores = threads or os.cpu_count() or 1
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(OSError, ValueError):  # no such file, or `max`
         memory = min(memory, float(Path("/sys/fs/cgroup/memory.max").read_text()))
     name = f"CPU, {cores} thread{'s' * (cores > 1)}"
     return Machine(name, memory, CPU_FLOPS * cores, CPU_READS * cores, is_gpu=False)
-
-
-def one_worker(config: Config, machine: Machine, workers: int) -> tuple[Config, Machine]:
-    """Return the members that the fullest of so many workers holds, and its part of the memory."""
-    teachers, students = -(-config.teachers // workers), -(-config.students // workers)
-    mine = machine if machine.is_gpu else replace(machine, memory=machine.memory / workers)
-    return replace(config, teachers=teachers, students=students), mine
 
 
 def model_config(base: str) -> Any:
@@ -221,16 +217,8 @@ def model_config(base: str) -> Any:
     source = resolve(base)
     known = _QWEN25.fullmatch(source.removeprefix("Qwen/"))
     if known and not Path(source).is_dir():
-        hidden, inner, layers, heads, kv_heads, vocabulary = _SIZES[known[1]]
-        return Qwen2Config(
-            hidden_size=hidden,
-            intermediate_size=inner,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=kv_heads,
-            vocab_size=vocabulary,
-            tie_word_embeddings=known[1] in ("0.5", "1.5", "3"),
-        )
+        sizes = dict(zip(_SIZE_NAMES, _SIZES[known[1]], strict=True))
+        return Qwen2Config(**sizes, tie_word_embeddings=known[1] in ("0.5", "1.5", "3"))
     try:
         return AutoConfig.from_pretrained(source, local_files_only=True)
     except Exception as error:  # whatever a damaged config.json makes transformers raise
@@ -297,11 +285,10 @@ def workload(config: Config) -> Workload:
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
     """Return what one layer keeps of so many tokens for the backward pass.
 
-    Per token, in the base's dtype: the normalised input of attention and of the feed-forward part,
-    and the attention's result, which are inputs of adapters; queries, keys, values; in the
-    feed-forward part the gate before and after its activation, the other factor, and their product;
-    each adapted layer's r-wide A x. In float32: the residual stream before both norms, one
-    log-sum a head, and two scales of the norms.
+    In the base's dtype: both normalised inputs, the attention's result, queries, keys, values, the
+    feed-forward part's gate before and after its activation, the other factor and their product,
+    and each adapted layer's A x. In float32: the residual stream before both norms, their scales,
+    and a log-sum a head.
     """
     adapted = sum(name in learner.target_modules for name, _, _ in model.linears)
     r = adapted // max(1, model.layers) * learner.r
@@ -320,9 +307,8 @@ def learner_parts(
 ) -> dict[str, float]:
     """Return what an update takes at its largest micro-batch, without the base and the adapters.
 
-    The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of a
-    log-softmax, its result and the gradient before it and behind it; of one chunk of several, its
-    logits as well, and then the gradient of each token's hidden state.
+    The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of one
+    chunk, four in that of one chunk of several, and then the gradient of each hidden state.
     """
     from selfplay.learning.output_layer import chunk_tokens
 
@@ -425,29 +411,32 @@ def step_seconds(
 def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
     """Return what a run of this configuration takes on this device."""
     dtype, step = config.dtype, workload(config)
-    adapter = model.adapter_parameters(config.learner)
+    adapter = FLOAT32 * model.adapter_parameters(config.learner)
     weights, cache, together, kept = sampler_parts(model, config, step, machine)
     held = {
         f"base ({dtype})": float(model.parameters * BYTES[dtype]),
-        "adapters (float32)": float(adapter * FLOAT32 * step.members),
+        "adapters (float32)": float(adapter * step.members),
+        "process and libraries": _LIBRARIES[machine.is_gpu],
     }
     work = learner_parts(model, config.learner, dtype, step)
     engine = "vLLM: weights and adapters" if config.engine == "vllm" else "merged member"
-    sampling = {engine: weights, "cache": cache}
-    rest = {"process and libraries": _LIBRARIES[machine.is_gpu]}
-    always = sum(held.values()) + sum(rest.values()) + work["optimiser"]
+    learning = sum(held.values()) + sum(work.values()) + kept
+    sampling = sum(held.values()) + work["optimiser"] + weights + cache
+    peak = max(learning, sampling)
     return Plan(
         model=model.name,
         machine=machine,
         parameters=model.parameters,
-        adapter_parameters=adapter,
-        memory={**held, **work, **sampling, **rest},
-        learning=always + sum(work.values()) - work["optimiser"] + kept,
-        sampling=always + sum(sampling.values()),
+        adapter_parameters=adapter // FLOAT32,
+        memory={**held, **work, engine: weights, "cache": cache},
+        learning=learning,
+        sampling=sampling,
+        peak=peak,
+        fits=peak <= machine.memory,
         step=step,
         seconds=step_seconds(model, config, step, machine, together),
-        checkpoint=3.0 * FLOAT32 * adapter * step.members,
-        disk=FLOAT32 * adapter * step.members * (3.0 * config.keep_checkpoints + 1),
+        checkpoint=3.0 * adapter * step.members,
+        disk=adapter * step.members * (3.0 * config.keep_checkpoints + 1),
     )
 
 
@@ -469,6 +458,18 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
     return list({text.partition("=")[0]: text for text in found}.values()), plan
 
 
+def plan_run(config: Config, card: str | None, workers: int = 1) -> tuple[Plan, list[str]]:
+    """Return the plan for a GPU, or for the device found here, and the changes that would help."""
+    machine = gpu(card) if card else this_machine(config.device, config.threads)
+    # The fullest worker; those on a CPU share its memory.
+    teachers, students = -(-config.teachers // workers), -(-config.students // workers)
+    config = replace(config, teachers=teachers, students=students)
+    if not machine.is_gpu:
+        machine = replace(machine, memory=machine.memory / workers)
+    model = read_architecture(config.base)
+    return make_plan(config, model, machine), smaller(config, model, machine)[0]
+
+
 def verdict(plan: Plan, changes: list[str]) -> str:
     """Return one line: whether the run fits, and which changes to try if not."""
     where = f"{plan.machine.name} ({plan.machine.memory / GIB:.1f} GiB)"
@@ -481,18 +482,33 @@ def verdict(plan: Plan, changes: list[str]) -> str:
     return f"{takes} and does not fit {where}; try, cheapest first: {tried}"
 
 
+def to_text(plan: Plan, changes: list[str]) -> str:
+    """Return the tables of a plan."""
+    machine, step = plan.machine, plan.step
+    lines = [
+        f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
+        f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
+        f"{step.attempts.count:,} attempts a step"
+    ]
+    phases = {"while learning": plan.learning, "while sampling": plan.sampling}
+    rates = f"{machine.flops / 1e12:.3g} TFLOP/s and {machine.reads / 1e9:.3g} GB/s"
+    for title, values, scale in (
+        ("memory, GiB", {**plan.memory, **phases}, GIB),
+        (f"seconds a step on {machine.name}, at {rates}", plan.seconds, 1),
+        ("disk, GiB", {"a checkpoint": plan.checkpoint, "all that is kept": plan.disk}, GIB),
+    ):
+        lines += ["", title, *(f"  {name:32}{v / scale:12.2f}" for name, v in values.items())]
+    return "\n".join([*lines, "", verdict(plan, changes)])
+
+
 def refuse_what_cannot_fit(config: Config, workers: int = 1) -> None:
     """Raise ConfigError for a run that does not fit even if the estimate is too large.
 
     A base whose shape is not known, or a device that is not there, fails when it is loaded.
     """
     try:
-        machine = this_machine(config.device, config.threads)
-        model = read_architecture(config.base)
+        plan, changes = plan_run(config, None, workers)
     except (ConfigError, LoraEvoError):
         return
-    config, machine = one_worker(config, machine, workers)
-    plan = make_plan(config, model, machine)
-    if plan.peak * (1 - _ACCURACY) > machine.memory:
-        changes, _ = smaller(config, model, machine)
+    if plan.peak * (1 - _ACCURACY) > plan.machine.memory:
         raise ConfigError(f"{verdict(plan, changes)}; or try anyway with --force")

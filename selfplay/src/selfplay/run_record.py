@@ -62,6 +62,10 @@ class RunRecord:
         """Read the proposals, refused ones too."""
         return read_rows(self.directory / TASKS, TaskRow)
 
+    def series(self, path: str) -> list[tuple[int, float | None]]:
+        """Return a number of every step by its dotted path, such as `complexity.loc`."""
+        return [(step.step, number_at(step, path)) for step in self.steps]
+
     def until(self, step: int) -> "RunRecord":
         """Return the run as it was after a step."""
         steps = tuple(row for row in self.steps if row.step <= step)
@@ -132,6 +136,23 @@ class RunRecord:
                 for life in self.lives()
             ],
         }
+
+
+def number_at(row: Struct, path: str) -> float | None:
+    """Return the number at a dotted path of fields and keys; None where there is none."""
+    found: Any = row
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+    return found if isinstance(found, int | float) else None
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested settings by dotted key, as text."""
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        inner = isinstance(value, Mapping)
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
+    return found
 
 
 def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:

@@ -1,11 +1,11 @@
 """The report of runs: a summary for the terminal, and one page that leads with the evaluation."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -13,10 +13,10 @@ from code_verifier import CodeVerifierError
 from selfplay import charts
 from selfplay.config import read_config
 from selfplay.errors import SelfplayError
-from selfplay.pages import duration, figure, text_table, visible, write_page
+from selfplay.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.prompts.template import template_named
-from selfplay.rows import BASE, EvalRow, RateRow, StepRow, TaskRow
-from selfplay.run_record import RunRecord, read_run, read_runs
+from selfplay.rows import BASE, EvalRow, RateRow, TaskRow
+from selfplay.run_record import RunRecord, flat, read_run, read_runs
 from selfplay.statistics import Points, Quarter, trend
 
 DRIFT_LIMIT = 1e-3
@@ -31,40 +31,110 @@ ACCEPTED, REJECTED = 4, 2
 MOST_CARDS_BYTES = 1_000_000
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A number of a step, its unit, and how to read it."""
+class Measure(NamedTuple):
+    """A number of a step by its path, its unit (`%` for a share), and how to read it."""
 
     title: str
+    path: str
     unit: str
-    hint: str
-    of: Callable[[StepRow], float | None]
-    share: bool = False
-
-    def points(self, run: RunRecord) -> Points:
-        """Return the value of every step."""
-        return [(step.step, self.of(step)) for step in run.steps]
+    hint: str = ""
 
 
-def _complexity(name: str) -> Callable[[StepRow], float | None]:
-    return lambda step: (step.complexity or {}).get(name)
+SAME_TASKS = Measure(
+    "Students minus frozen base",
+    "same_tasks.difference",
+    "solve rate",
+    "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
+)
+PROGRESS = (
+    Measure(
+        "Student reward",
+        "student_reward",
+        "mean reward",
+        "1 for a right answer, less for a wrong or unreadable one.",
+    ),
+    Measure(
+        "Teacher reward",
+        "teacher_reward",
+        "mean reward",
+        "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate.",
+    ),
+    Measure(
+        "Valid share",
+        "valid_share",
+        "% of proposals",
+        "Proposals that parse, run, and give the same output twice.",
+    ),
+    Measure(
+        "Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own valid tasks."
+    ),
+)
+COMPLEXITY = (
+    Measure("AST depth", "complexity.ast_depth", "levels", "How deeply valid programs nest."),
+    Measure(
+        "Cyclomatic complexity",
+        "complexity.cyclomatic",
+        "paths",
+        "Independent ways through a program: branches, loops, conditions.",
+    ),
+    Measure("Lines of code", "complexity.loc", "lines", "Mean length of the valid programs."),
+    Measure("Variables", "complexity.variables", "names", "Distinct variables in a program."),
+)
+COVERAGE = Measure(
+    "Coverage",
+    "coverage.structures",
+    "structures so far",
+    "Distinct program structures since the start. A flat end means repetition.",
+)
+HEALTH = (
+    Measure(
+        "Tasks without signal",
+        "frac_reward_zero_std",
+        "% of tasks",
+        "All attempts earned the same reward, so the task taught its student nothing.",
+    ),
+    *(
+        Measure(f"{role.title()}s: {title}", f"{role}:{field}", unit, hint)
+        for role, noise in (("teacher", "noise_scale_propose"), ("student", "noise_scale_solve"))
+        for title, field, unit, hint in (
+            ("entropy", "entropy", "nats a token", "Near 0: always the same text."),
+            ("gradient", "grad_norm", "norm", "Before clipping."),
+            ("noise scale", noise, "samples", "Samples at which signal equals noise."),
+        )
+    ),
+    Measure(
+        "Prediction error of the ratings",
+        "matches",
+        "|predicted − observed|",
+        "Distance of predicted from observed solve rates.",
+    ),
+)
 
 
-def _of_role(role: str, name: str) -> Callable[[StepRow], float | None]:
-    def get(step: StepRow) -> float | None:
-        members = [m for m in step.members.values() if m.role in (role, "agent")]
-        return _mean(m.number(name) for m in members)
-
-    return get
-
-
-def _of_kind(kind: str) -> Callable[[StepRow], float | None]:
-    return lambda step: step.kinds[kind].solve_rate if kind in step.kinds else None
-
-
-def _prediction_error(step: StepRow) -> float | None:
-    pairs = [(m.predicted, m.observed) for m in step.matches]
-    return _mean(abs(p - o) for p, o in pairs if p is not None and o is not None)
+def _points(run: RunRecord, path: str) -> Points:
+    """Return a number of every step; `role:field` is the mean over the members of a role."""
+    role, _, field = path.partition(":")
+    if field:
+        return [
+            (
+                s.step,
+                _mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")),
+            )
+            for s in run.steps
+        ]
+    if path != "matches":
+        return run.series(path)
+    return [
+        (
+            step.step,
+            _mean(
+                abs(m.predicted - m.observed)
+                for m in step.matches
+                if m.predicted is not None and m.observed is not None
+            ),
+        )
+        for step in run.steps
+    ]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -72,89 +142,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-SAME_TASKS = Measure(
-    "Students minus frozen base",
-    "solve rate",
-    "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
-    lambda step: step.same_tasks.difference,
-)
-PROGRESS = (
-    Measure(
-        "Student reward",
-        "mean reward",
-        "1 for a right answer, less for a wrong or unreadable one.",
-        lambda step: step.student_reward,
-    ),
-    Measure(
-        "Teacher reward",
-        "mean reward",
-        "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate.",
-        lambda step: step.teacher_reward,
-    ),
-    Measure(
-        "Valid share",
-        "% of proposals",
-        "Proposals that parse, run, and give the same output twice.",
-        lambda step: step.valid_share,
-        share=True,
-    ),
-    Measure(
-        "Solve rate",
-        "% of attempts",
-        "Right attempts at the run's own valid tasks.",
-        lambda step: step.solve_rate,
-        share=True,
-    ),
-)
-COMPLEXITY = (
-    Measure("AST depth", "levels", "How deeply valid programs nest.", _complexity("ast_depth")),
-    Measure(
-        "Cyclomatic complexity",
-        "paths",
-        "Independent ways through a program: branches, loops, conditions.",
-        _complexity("cyclomatic"),
-    ),
-    Measure("Lines of code", "lines", "Mean length of the valid programs.", _complexity("loc")),
-    Measure("Variables", "names", "Distinct variables in a program.", _complexity("variables")),
-    Measure(
-        "Coverage",
-        "structures so far",
-        "Distinct program structures since the start. A flat end means repetition.",
-        lambda step: float(step.coverage.structures),
-    ),
-)
-HEALTH = (
-    Measure(
-        "Tasks without signal",
-        "% of tasks",
-        "All attempts earned the same reward, so the task taught its student nothing.",
-        lambda step: step.frac_reward_zero_std,
-        share=True,
-    ),
-    *(
-        Measure(f"{role.title()}s: {title}", unit, hint, _of_role(role, name))
-        for role, noise in (("teacher", "noise_scale_propose"), ("student", "noise_scale_solve"))
-        for title, unit, hint, name in (
-            ("entropy", "nats a token", "Near 0: always the same text.", "entropy"),
-            ("gradient", "norm", "Before clipping.", "grad_norm"),
-            ("noise scale", "samples", "Samples at which signal equals noise.", noise),
-        )
-    ),
-    Measure(
-        "Prediction error of the ratings",
-        "|predicted − observed|",
-        "Distance of predicted from observed solve rates.",
-        _prediction_error,
-    ),
-)
-
-
 def measures_of_kinds(kinds: Sequence[str]) -> list[Measure]:
     """Return the solve rate of each kind of task."""
-    return [
-        Measure(f"Solve rate, {kind}", "% of attempts", "", _of_kind(kind), share=True)
-        for kind in kinds
-    ]
+    return [Measure(f"Solve rate, {k}", f"kinds.{k}.solve_rate", "% of attempts") for k in kinds]
 
 
 def report(runs: Sequence[Path], page: Path, *, gallery_steps: Sequence[int] = ()) -> None:
@@ -167,7 +157,7 @@ def report(runs: Sequence[Path], page: Path, *, gallery_steps: Sequence[int] = (
     drawn = report_charts(read)
     cards, left_out = _gallery(read, gallery_steps)
     one = len(read) == 1
-    settings = [_flat(run.config) for run in read]
+    settings = [flat(run.config) for run in read]
     keys = dict.fromkeys(key for found in settings for key in found)
     write_page(
         page,
@@ -200,39 +190,38 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
     kinds = sorted({kind for run in runs for kind in run.kinds})
     sections = {
         "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(kinds)),
-        "programs": COMPLEXITY,
+        "programs": (*COMPLEXITY, COVERAGE),
         "health": HEALTH,
     }
     found: dict[str, tuple[Any, str]] = {
         "eval: Held-out solve rate": (
-            charts.curves({run.name: _held_out(run) for run in runs}, "% of attempts", share=True),
+            charts.curves({run.name: _held_out(run) for run in runs}, "% of attempts"),
             "Students on tasks that never change; at step 0 the frozen base.",
         ),
         "eval: Teachers' tasks, solved by the base": (
-            charts.curves({run.name: _taught(run) for run in runs}, "% of attempts", share=True),
+            charts.curves({run.name: _taught(run) for run in runs}, "% of attempts"),
             "The frozen base on proposals after references that never change. Down: harder tasks.",
         ),
     }
     for section, measures in sections.items():
         for m in measures:
-            points = {run.name: m.points(run) for run in runs}
-            found[f"{section}: {m.title}"] = charts.curves(points, m.unit, share=m.share), m.hint
+            points = {run.name: _points(run, m.path) for run in runs}
+            found[f"{section}: {m.title}"] = charts.curves(points, m.unit), m.hint
+    bar = "A bar is a member's life; lines lead from parents to their child."
     for run in runs:
-        name = "" if len(runs) == 1 else f" of {run.name}"
-        found |= {
-            f"population: Ratings of the teachers{name}": (charts.ratings(run, "teacher"), ""),
-            f"population: Ratings of the students{name}": (charts.ratings(run, "student"), ""),
-            f"tasks: Rejected proposals{name}": (charts.rejected(run), ""),
-            f"tasks: Solve rates of the tasks{name}": (
+        for title, chart, hint in (
+            ("population: Ratings of the teachers", charts.ratings(run, "teacher"), ""),
+            ("population: Ratings of the students", charts.ratings(run, "student"), ""),
+            ("tasks: Rejected proposals", charts.rejected(run), ""),
+            (
+                "tasks: Solve rates of the tasks",
                 charts.solve_rates(run),
                 "Tasks between 0 and 1 teach the student.",
             ),
-            f"lineage: Lineage{name}": (
-                charts.lineage(run),
-                "A bar is a member's life; lines lead from parents to their child.",
-            ),
-            f"time: Where the time went{name}": (charts.phase_times(run), ""),
-        }
+            ("lineage: Lineage", charts.lineage(run), bar),
+            ("time: Where the time went", charts.phase_times(run), ""),
+        ):
+            found[title if len(runs) == 1 else f"{title} of {run.name}"] = chart, hint
     return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
 
 
@@ -272,10 +261,6 @@ def conclusion(run: RunRecord) -> str:
         f"{last[0].step}{start}, the frozen base {_percent(base)} "
         f"({100 * (rate - base):+.1f} points)"
     )
-
-
-Table = tuple[Sequence[str], Sequence[tuple[str, ...]]]
-"""A head and rows."""
 
 
 def _solving_table(run: RunRecord) -> Table:
@@ -320,9 +305,9 @@ def _teaching_table(run: RunRecord) -> Table:
 def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
-    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run.kinds), *COMPLEXITY[:4]):
-        if found := trend(m.points(run)):
-            first, last = (_quarter(q, m.share) for q in (found.first, found.last))
+    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run.kinds), *COMPLEXITY):
+        if found := trend(_points(run, m.path)):
+            first, last = (_quarter(q, m.unit.startswith("%")) for q in (found.first, found.last))
             rows.append((m.title, first, last, found.verdict))
     return rows
 
@@ -409,7 +394,7 @@ def _gallery(runs: Sequence[RunRecord], wanted: Sequence[int]) -> tuple[list[dic
         steps = [step.step for step in run.steps]
         chosen = set(wanted) & set(steps) or {steps[0], steps[len(steps) // 2], steps[-1]}
         budget = MOST_CARDS_BYTES // len(runs)
-        prompts = _Prompts(run)
+        prompts = _prompts(run)
         for task in choose(task for task in run.tasks() if task.step in chosen):
             size = sum(len(text or "") for text in (task.program, task.message, task.reason))
             size = min(size, 6000) + sum(min(len(a.thought), 1500) for a in task.attempts[:6])
@@ -417,7 +402,7 @@ def _gallery(runs: Sequence[RunRecord], wanted: Sequence[int]) -> tuple[list[dic
             if budget < 0:
                 left_out += 1
                 continue
-            asked, shown = prompts.of(task)
+            asked, shown = prompts(task)
             cards.append({"task": task, "run": run.name, "asked": asked, "shown": shown})
     return cards, left_out
 
@@ -440,36 +425,33 @@ def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
     return chosen
 
 
-class _Prompts:
-    """Writes the prompts of tasks again, from the tasks that they show."""
+def _prompts(run: RunRecord) -> Callable[[TaskRow], tuple[str | None, str | None]]:
+    """Return what writes the prompts of a task again: of its proposal, and of its attempts.
 
-    def __init__(self, run: RunRecord) -> None:
-        self._template, self._known = None, {}
-        try:
-            config = read_config(run.config)
-            name = "azr" if config.template == "azr-chat" else config.template
-            self._template = template_named(name, config.base)
-        except SelfplayError:  # settings that are not known here
-            return
-        from selfplay.tasks import seed_tasks
+    None where a prompt is not known.
+    """
+    try:
+        config = read_config(run.config)
+    except SelfplayError:  # settings that are not known here
+        return lambda task: (None, None)
+    from selfplay.tasks import seed_tasks
 
-        seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
-        self._known = {task.id: task for task in seeds}
-        for row in run.tasks():
-            try:
-                self._known |= {row.id: row.task()} if row.accepted else {}
-            except CodeVerifierError:
-                continue
+    name = "azr" if config.template == "azr-chat" else config.template
+    template = template_named(name, config.base)
+    seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
+    known = {task.id: task for task in seeds}
+    for row in run.tasks():
+        with suppress(CodeVerifierError):
+            known |= {row.id: row.task()} if row.accepted else {}
 
-    def of(self, task: TaskRow) -> tuple[str | None, str | None]:
-        """Return the prompt of a proposal and of its attempts; None where it is not known."""
-        if self._template is None:
-            return None, None
-        references = [self._known[id] for id in task.references if id in self._known]
-        complete = references and len(references) == len(task.references)
-        asked = self._template.propose_prompt(task.kind, references) if complete else None
-        known = self._known.get(task.id)
-        return asked, self._template.solve_prompt(known) if known else None
+    def write(row: TaskRow) -> tuple[str | None, str | None]:
+        references = [known[id] for id in row.references if id in known]
+        complete = references and len(references) == len(row.references)
+        asked = template.propose_prompt(row.kind, references) if complete else None
+        task = known.get(row.id)
+        return asked, template.solve_prompt(task) if task else None
+
+    return write
 
 
 def _held_out(run: RunRecord) -> Points:
@@ -509,13 +491,3 @@ def _quarter(quarter: Quarter, share: bool) -> str:
     places = min(max(1 - math.floor(math.log10(spread)), 0), 2) if spread > 0 else 2
     after = "" if quarter.spread is None else f" ± {spread:.{places}f}"
     return f"{mean:.{places}f}{after}{unit}".replace("-", "−")
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = str(value)
-    return flat

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -101,8 +102,7 @@ def _weights(tasks: int, places: int) -> npt.NDArray[np.float32]:
     return (counts / tasks).astype(np.float32).reshape(DRAWS, places, tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class Quarter:
+class Quarter(NamedTuple):
     """Mean over steps and its spread (sample standard deviation over steps)."""
 
     mean: float
@@ -110,8 +110,7 @@ class Quarter:
     steps: int
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(NamedTuple):
     """First and last quarter of a run.
 
     `verdict` is `rose`, `fell`, `no clear change` or `too few steps`; clear means that the means
@@ -123,36 +122,25 @@ class Trend:
     last: Quarter
     verdict: str
 
-    @property
-    def change(self) -> float:
-        """Last mean minus first mean."""
-        return self.last.mean - self.first.mean
-
 
 def trend(points: Points) -> Trend | None:
     """Compare the first quarter of the steps with the last; None without numbers in either."""
     size = max(1, len(points) // 4)
-    first, last = _quarter(points[:size]), _quarter(points[-size:])
-    if first is None or last is None:
-        return None
-    return Trend(first, last, _verdict(first, last))
-
-
-def _quarter(points: Points) -> Quarter | None:
-    values = [value for _, value in points if value is not None]
-    if not values:
-        return None
-    return Quarter(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
-
-
-def _verdict(first: Quarter, last: Quarter) -> str:
+    quarters = []
+    for part in (points[:size], points[-size:]):
+        values = [value for _, value in part if value is not None]
+        if not values:
+            return None
+        spread = stdev(values) if len(values) > 1 else None
+        quarters.append(Quarter(fmean(values), spread, len(values)))
+    first, last = quarters
     if first.spread is None or last.spread is None:
-        return "too few steps"
+        return Trend(first, last, "too few steps")
     error = math.sqrt(first.spread**2 / first.steps + last.spread**2 / last.steps)
     change = last.mean - first.mean
     if abs(change) <= max(2.0 * error, 1e-12):
-        return "no clear change"
-    return "rose" if change > 0 else "fell"
+        return Trend(first, last, "no clear change")
+    return Trend(first, last, "rose" if change > 0 else "fell")
 
 
 def smooth(points: Points) -> list[tuple[int, float]]:
@@ -163,27 +151,16 @@ def smooth(points: Points) -> list[tuple[int, float]]:
     known = [(step, value) for step, value in points if value is not None]
     if not known:
         return []
-    width = max(1.0, (known[-1][0] - known[0][0] + 1) / 20.0)
-    smoothed = []
-    for i, (step, _) in enumerate(known):
-        total = weight_sum = 0.0
-        for direction in (range(i, -1, -1), range(i + 1, len(known))):
-            for j in direction:
-                distance = (known[j][0] - step) / width
-                if abs(distance) > 3.0:
-                    break
-                weight = math.exp(-0.5 * distance * distance)
-                total += weight * known[j][1]
-                weight_sum += weight
-        smoothed.append((step, total / weight_sum))
-    return smoothed
+    steps, values = np.array(known, float).T
+    distances = (steps[:, None] - steps) / max(1.0, (steps[-1] - steps[0] + 1) / 20)
+    weights = np.where(abs(distances) <= 3, np.exp(-0.5 * distances**2), 0.0)
+    means = (weights * values).sum(axis=1) / weights.sum(axis=1)
+    return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
 
 
 def thin(points: Points, most: int = 300) -> list[tuple[int, float | None]]:
     """Return at most `most` points, each the mean of equally many neighbours."""
-    size = math.ceil(len(points) / most)
-    if size <= 1:
-        return list(points)
+    size = max(1, math.ceil(len(points) / most))
     thinned: list[tuple[int, float | None]] = []
     for start in range(0, len(points), size):
         part = points[start : start + size]
