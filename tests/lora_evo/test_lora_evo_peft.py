@@ -5,6 +5,7 @@ import torch
 
 from lora_evo import (
     OPERATORS,
+    LoraEvoError,
     content_hash,
     cross_directory,
     load_adapter,
@@ -101,3 +102,49 @@ def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved
         found = forward_in_peft(home / name, x)
         assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
         assert not torch.allclose(found, parent, atol=1e-3)
+
+
+def started(start):
+    """A float model with PEFT's adapter of this start, and a copy of its plain weights."""
+    peft = pytest.importorskip("peft")
+    model = base().float()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    config = peft.LoraConfig(
+        r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], init_lora_weights=start
+    )
+    return peft.get_peft_model(model, config), before
+
+
+@pytest.mark.parametrize(
+    "start",
+    [True, False, "gaussian", "orthogonal", "mica", "pissa", "pissa_niter_2", "olora", "OLoRA"],
+)
+def test_a_start_is_refused_where_peft_takes_it_out_of_the_base(tmp_path, start):
+    tuned, before = started(start)
+    now = {
+        key.replace(".base_layer", ""): kept
+        for key, kept in tuned.base_model.model.state_dict().items()
+    }
+    changed = [name for name, value in before.items() if not torch.equal(now[name], value)]
+    tuned.save_pretrained(tmp_path / "p")
+    if changed:
+        with pytest.raises(LoraEvoError, match=f"init_lora_weights is '{start}'.*plain LoRA"):
+            load_adapter(tmp_path / "p")
+    else:
+        load_adapter(tmp_path / "p")
+
+
+@pytest.mark.parametrize("start", ["pissa", "olora"])
+def test_what_peft_converts_to_a_plain_lora_is_read(tmp_path, start):
+    tuned, _ = started(start)
+    tuned.save_pretrained(tmp_path / "untrained")
+    with torch.no_grad():
+        for name, weight in tuned.named_parameters():
+            if "lora_" in name:
+                weight += 0.1 * torch.randn_like(weight)
+    tuned.save_pretrained(
+        tmp_path / "p", path_initial_model_for_weight_conversion=str(tmp_path / "untrained")
+    )
+    x = torch.linspace(-1, 1, 24).reshape(2, 12)
+    ours = forward_by_hand(load_adapter(tmp_path / "p"), x.double())
+    torch.testing.assert_close(ours.float(), tuned(x), rtol=1e-4, atol=1e-4)

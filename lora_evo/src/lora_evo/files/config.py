@@ -31,7 +31,12 @@ _REFUSED = {
     "monteclora_config": "MonteCLoRA has random factors beside A and B",
     "velora_config": "VeLoRA changes how A is applied",
     "arrow_config": "Arrow is a router over several adapters, not one adapter",
+    "alora_invocation_tokens": "aLoRA acts only behind its own tokens, not on the whole prompt",
+    "layer_replication": "it belongs to a model of repeated layers, not to the base that it names",
 }
+# All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may take
+# the start out of the base model, so that factors and base belong together.
+_BASE_KEPT = (True, False, None, "gaussian", "eva", "orthogonal", "mica")
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,16 @@ class AdapterConfig:
         for name, why in _REFUSED.items():
             if self.rest.get(name):
                 raise LoraEvoError(f"{name} is set: {why}; {_WAY_OUT}")
+        start = self.rest.get("init_lora_weights")
+        if (start.lower() if isinstance(start, str) else start) not in _BASE_KEPT:
+            raise LoraEvoError(
+                f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
+                "s*B*A is no update of the base that is named; convert a PiSSA, OLoRA, CorDA or "
+                "LoRA-GA adapter to a plain LoRA with PEFT: save_pretrained(OUT, "
+                "path_initial_model_for_weight_conversion=FOLDER), where FOLDER holds it as it was "
+                "before training; any other: merge it in PEFT into its own base and use the "
+                "result as a model, or train a plain LoRA"
+            )
 
     @classmethod
     def new(
