@@ -73,11 +73,14 @@ def test_the_corpus_is_large_and_well_formed() -> None:
 @pytest.mark.parametrize("family", HOSTILE)
 def test_no_hostile_program_is_accepted(family: str, sandbox: Sandbox, strict: Sandbox) -> None:
     judge = strict if family in GREEDY else sandbox
+    late = (
+        {Status.TIMEOUT} if family in GREEDY else set()
+    )  # on a busy machine time may run out first
     entries = HOSTILE[family]
     wrong = [
         f"{entry['name']}: {verdict.status} {verdict.output} ({verdict.reason})"
         for entry, verdict in zip(entries, judge.check_many(pairs(entries)), strict=True)
-        if verdict.status not in entry["status"] or verdict.output is not None
+        if verdict.status not in late.union(entry["status"]) or verdict.output is not None
     ]
     assert not wrong, "\n".join(wrong)
 

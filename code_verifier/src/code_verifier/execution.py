@@ -9,10 +9,10 @@ from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import protocol
 from code_verifier.jail.modules import ALL
 from code_verifier.literals import is_plain, parse_literal
-from code_verifier.processes import EXAMINER, Kind, Pool, ProcessLost
+from code_verifier.processes import EXAMINER, BudgetExceeded, Kind, Pool, ProcessLost
 from code_verifier.tasks import Limits, Verdict
 
-UNSTABLE_RUNS, HASHING_RUNS = 8, 16
+CHANCE_RUNS = 16
 _SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
 _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 _GRACE_S = 10.0
@@ -25,8 +25,7 @@ class Program:
     """An examined program: compiled code for the fork servers, and what its text tells."""
 
     code: bytes
-    unstable: bool
-    hashing: bool
+    chance: bool
     separable: bool
     tier: int
 
@@ -64,6 +63,9 @@ class Executor:
         except ProcessLost as error:
             if len(inputs) > 1:
                 return self._one_by_one(program, inputs)
+            if isinstance(error, BudgetExceeded):
+                reason = "reading the program or the input took too much processor time"
+                return _refused(Status.TIMEOUT, reason), []
             return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), []
         found, start, count = _read(reply)
         if known is not None and isinstance(found, Program):
@@ -78,7 +80,7 @@ class Executor:
         if results is None or len(results) != len(inputs):
             return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
         if any(name == _UNORDERED for name, _ in results):
-            found = replace(found, unstable=True)
+            found = replace(found, chance=True)
         return found, [
             data
             if name in (Status.OK, _UNORDERED)
@@ -143,8 +145,7 @@ def _read(reply: bytes) -> tuple[Program | Verdict, int, int]:
         return _refused(protocol.STATUSES[status], reason), middle, 0
     found = Program(
         reply[middle : middle + code_size],
-        unstable=bool(flags & protocol.UNSTABLE),
-        hashing=bool(flags & protocol.HASHING),
+        chance=bool(flags & protocol.CHANCE),
         separable=bool(flags & protocol.SEPARABLE),
         tier=flags >> protocol.TIER_SHIFT & protocol.TIER_MASK,
     )
@@ -159,13 +160,13 @@ def verdicts(
     executor: Executor, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
 ) -> Iterator[Verdict]:
     """The verdict of every input, when asked for: policy, then equal outputs of all executions.
-    raise_runs: give a program whose text suggests that its result is unstable more executions."""
+    raise_runs: give a program that can reach a source of chance more executions."""
     program, arguments = executor.examine(text, inputs)
     if isinstance(program, Verdict):
         yield from [program] * len(inputs)
         return
     if raise_runs:
-        runs = max(runs, UNSTABLE_RUNS * program.unstable, HASHING_RUNS * program.hashing)
+        runs = max(runs, CHANCE_RUNS * program.chance)
     data = [given for given in arguments if isinstance(given, bytes)]
     batched: Iterator[Verdict | None] = iter(())
     if len(data) > 1 and program.separable:

@@ -4,6 +4,7 @@ when first needed and replaced when they break."""
 import marshal
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,10 @@ _BOOTSTRAP = (
 
 class ProcessLost(Exception):
     """The process ended, stopped answering, or answered nonsense."""
+
+
+class BudgetExceeded(ProcessLost):
+    """The process ended by SIGPROF: one text took more processor time than the examiner allows."""
 
 
 class Process:
@@ -92,8 +97,9 @@ class Process:
         try:
             self._write(request, deadline)
             return self._read(deadline)
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            if self.close() == -signal.SIGPROF and isinstance(error, ProcessLost):
+                raise BudgetExceeded("it used up its processor time") from None
             raise
 
     def end(self) -> None:
@@ -103,13 +109,15 @@ class Process:
             if self._process is not None:
                 self._process.kill()
 
-    def close(self) -> None:
-        """Kill the process and reap it; its child ends with it."""
+    def close(self) -> int | None:
+        """Kill the process and reap it; its child ends with it. Returns how it ended, if it ran."""
         with self._lock:
             process, self._process = self._process, None
-        if process is not None:
-            with process:  # which closes its pipes and waits for it
-                process.kill()
+        if process is None:
+            return None
+        with process:  # which closes its pipes and waits for it
+            process.kill()
+        return process.returncode
 
     def abandon(self) -> None:
         """Forget a process that belongs to the parent of this (forked) process."""
@@ -242,12 +250,15 @@ class Pool:
 
     def ask(self, kind: Kind, request: bytes, grace_s: float) -> bytes:
         """The reply of a process of this kind, asked again in a new one if it is lost. grace_s:
-        seconds until it counts as lost. Raises ProcessLost, SandboxUnavailable."""
+        seconds until it counts as lost. Raises ProcessLost (BudgetExceeded at once, since it would
+        happen again), SandboxUnavailable."""
         if self._pid != os.getpid():
             self.forget()
         try:
             with self._lend(kind) as process:
                 return process.ask(request, time.monotonic() + grace_s)
+        except BudgetExceeded:
+            raise
         except ProcessLost:  # where one was lost, the idle ones may be lost too
             with self._lend(kind, fresh=True) as process:
                 return process.ask(request, time.monotonic() + grace_s)
@@ -347,7 +358,7 @@ class Pool:
 def sandbox_pool(width: int, limits: Limits, allow_weak: bool) -> Pool:
     """The pool of a sandbox: EXAMINER, and fork servers by (index of hash seed and clocks, tier).
     At most `width` executions run at a time."""
-    executing, examining = seccomp.build(RESULT_FD), seccomp.build(1, 0)
+    executing, examining = seccomp.build(RESULT_FD), seccomp.build(1, 0, timer=True)
 
     def make(kind: Kind) -> Process:
         if kind == EXAMINER:

@@ -21,8 +21,8 @@ class Sandbox:
     """Runs programs, each execution in a fresh confined process.
 
     workers: executions at a time. limits: what one execution may use. runs: executions of one
-    `check`, each under a hash seed and clocks of its own; a program whose text suggests hash
-    order, clocks or entropy gets at least 8. comparison: how answers are compared.
+    `check`, each under a hash seed and clocks of its own; a program that can reach a
+    source of chance gets 16. comparison: how answers are compared.
     allow_weak: go on where the kernel offers no system-call filter.
 
     May be shared by threads and survives a fork of the caller. Close it, or use `with`.

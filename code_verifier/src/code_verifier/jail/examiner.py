@@ -1,6 +1,8 @@
 """The examiner: parses programs and inputs of unknown origin, and never executes any.
 
 A confined process of its own, so that a text which breaks Python's parser breaks nothing else.
+Each text has a budget of processor time: some take exponentially long to compile. What exceeds it
+ends the process by SIGPROF.
 It turns a program into compiled code and an input into plain data, both opaque to the caller,
 which hands them to fork servers. It serves until its standard input ends.
 """
@@ -12,6 +14,7 @@ import gc
 import itertools
 import marshal
 import os
+import signal
 import sys
 import unicodedata  # the parser imports it for names beyond ASCII
 import warnings
@@ -23,6 +26,8 @@ from code_verifier.literals import parse_arguments
 from code_verifier.syntax import FAILURES, describe
 
 _TIDY = 1000
+_BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
+"""Processor time for one text: several times what the densest one of its length needs."""
 
 
 def main() -> None:
@@ -64,10 +69,12 @@ def _answer(request: bytes) -> bytes:
     status, flags, reason, code = "ok", 0, "", b""
     if has_program:
         text = request[start : start + size].decode("utf-8", "surrogatepass")
+        signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + _PER_BYTE_S * size)
         status, flags, reason, code = _examine(text)
     start += size
     inputs = protocol.unpack_inputs(request, start, count) if status == "ok" else []
     results = b"".join([_arguments(data, chars) for data in inputs])
+    signal.setitimer(signal.ITIMER_PROF, 0)
     message = reason.encode("utf-8", "backslashreplace")
     head = protocol.EXAMINED.pack(
         protocol.CODES[status], flags, len(message), len(code), len(inputs)
@@ -78,17 +85,23 @@ def _answer(request: bytes) -> bytes:
 def _examine(text: str) -> tuple[str, int, str, bytes]:
     try:
         tree = ast.parse(text.removeprefix("\ufeff"))
+    except FAILURES as error:
+        return "syntax_error", 0, describe(error), b""
+    try:
         found = policy.examine(tree)
         if found.refusal is not None:
             return "banned", 0, found.refusal, b""
-        flags = protocol.UNSTABLE * found.unstable | protocol.HASHING * found.hashing
-        flags |= protocol.SEPARABLE * found.separable | found.tier << protocol.TIER_SHIFT
+        flags = protocol.CHANCE * found.chance | protocol.SEPARABLE * found.separable
+        flags |= found.tier << protocol.TIER_SHIFT
         return "ok", flags, "", marshal.dumps(compile(tree, "<program>", "exec", dont_inherit=True))
+    except MemoryError:
+        return "memory", 0, "compiling the program takes too much memory", b""
     except FAILURES as error:
         return "syntax_error", 0, describe(error), b""
 
 
 def _arguments(data: bytes, chars: int) -> bytes:
+    signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + _PER_BYTE_S * len(data))
     try:
         args, kwargs = parse_arguments(data.decode("utf-8", "surrogatepass"), chars)
         status = "unordered" if b"{" in data and _holds_set([args, kwargs]) else "ok"

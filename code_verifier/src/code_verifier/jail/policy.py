@@ -5,10 +5,12 @@ more executions, and which ones can take several inputs in one process.
 """
 
 import ast
+import symtable
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
+from code_verifier.jail.chance import has_chance
 from code_verifier.jail.modules import (
     BANNED_ATTRIBUTES,
     BANNED_NAMES,
@@ -17,18 +19,16 @@ from code_verifier.jail.modules import (
     reason,
     tier,
 )
+from code_verifier.jail.separable import is_separable
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
-_HASHING_NAMES = frozenset({"hash", "id", "object", "vars", "globals", "dir"})
-_UNSTABLE_NAMES = frozenset({"set", "frozenset"})
 _OUTSIDE_MODULES = """
     os sys posix builtins subprocess socket threading importlib inspect signal shutil
 """
 _OUTSIDE = frozenset(_OUTSIDE_MODULES.split())
 _SYS_READABLE = SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
-_UNSTABLE_MODULES = frozenset(
-    {"random", "time", "datetime", "uuid", "weakref", "secrets", "timeit", "sys", "queue"}
-)
+_BINDING = ("name", "asname", "arg", "rest")
+_SPECIAL = frozenset(name for name in BANNED_NAMES if name.startswith("__"))
 
 
 @dataclass(frozen=True)
@@ -37,62 +37,72 @@ class Examination:
 
     refusal: str | None
     """Why the program is banned."""
-    unstable: bool = False
-    """The result could depend on the order of sets, clocks or entropy."""
-    hashing: bool = False
-    """The result could depend on single bits of hashes or addresses, on which two executions
-    agree half of the time, so that such a program gets more of them."""
+    chance: bool = False
+    """The result could depend on the order of sets, addresses, clocks or entropy."""
     separable: bool = False
-    """See `is_separable`."""
+    """See `jail.separable`."""
     tier: int = 0
     """Of the fork server that it needs, see `modules`."""
 
 
 def examine(tree: ast.Module) -> Examination:
     """Look at a program."""
-    bound: set[str] = set()
-    banned: list[tuple[int, str]] = []
+    guards = _main_guards(tree)
+    nodes = list(walk(tree, guards))
+    banned: list[ast.Name] = []
     imported: set[str] = set()
-    unstable = hashing = False
     modules: dict[str, str] = {}
     attributes: list[tuple[str, ast.Attribute]] = []
-    nodes = list(walk(tree, _main_guards(tree)))
     for node in nodes:
         if isinstance(node, ast.Name):
-            if type(node.ctx) is not ast.Load:
-                bound.add(node.id)
-            elif node.id in BANNED_NAMES:
-                banned.append((node.lineno, node.id))
-            elif node.id in _UNSTABLE_NAMES:
-                unstable = True
-            elif node.id in _HASHING_NAMES:
-                hashing = True
-        elif type(node) in _QUIET:
-            continue
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        else:
+            if node.id in BANNED_NAMES and (node.id in _SPECIAL or type(node.ctx) is ast.Load):
+                banned.append(node)
+        elif type(node) not in _QUIET:
             found = _refused(node, imported)
             if found is not None:
                 return Examination(f"{found} (line {getattr(node, 'lineno', 0)})")
-            unstable = unstable or _is_unstable(node)
-            hashing = hashing or _is_hashing(node)
-            bound |= _binds(node)
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     modules[alias.asname or alias.name.partition(".")[0]] = alias.name
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 attributes.append((node.value.id, node))
-    for line, name in banned:
-        if name not in bound:
-            return Examination(f"use of {name!r} (line {line})")
-    for name, item in attributes:
-        found = _outside(modules.get(name, ""), item.attr)
+    if banned:
+        free = _SPECIAL | _built_in_names(tree, guards)
+        for name in banned:
+            if name.id in free:
+                return Examination(f"use of {name.id!r} (line {name.lineno})")
+    for module, item in attributes:
+        found = _outside(modules.get(module, ""), item.attr)
         if found is not None:
             return Examination(f"{found} (line {item.lineno})")
-    unstable = unstable or not imported.isdisjoint(_UNSTABLE_MODULES)
-    separable = not hashing and is_separable(nodes, imported)
-    return Examination(None, unstable, hashing, separable, _tier(nodes, imported))
+    by_type: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    for node in nodes:
+        by_type[type(node)].append(node)
+    chance = has_chance(by_type, imported)
+    return Examination(None, chance, is_separable(by_type), _tier(nodes, imported))
+
+
+def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
+    """The names that a scope of the program reads without it, or a scope around it, binding them,
+    as the compiler sees it. What the guards hide does not count."""
+    for node in tree.body:
+        if id(node) in guards:
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+    top = symtable.symtable(ast.unparse(tree), "<program>", "exec")
+    own = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
+    own |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_imported()}
+    free: set[str] = set()
+    tables = [top]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            outside = table is top or symbol.is_global()
+            if symbol.is_referenced() and outside:
+                free.add(symbol.get_name())
+            if symbol.is_declared_global() and symbol.is_assigned():
+                own.add(symbol.get_name())
+    return free - own
 
 
 def _outside(module: str, attribute: str) -> str | None:
@@ -163,43 +173,10 @@ def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
     return tier(imported)
 
 
-def _is_unstable(node: ast.AST) -> bool:
-    match node:
-        case ast.Set() | ast.SetComp():
-            return True
-        case ast.BinOp(left, ast.BitAnd() | ast.BitOr() | ast.BitXor() | ast.Sub(), right):
-            return _is_view(left) or _is_view(right)  # keys() & keys() is a set
-    return False
-
-
-def _is_view(node: ast.expr) -> bool:
-    function = node.func if isinstance(node, ast.Call) else None
-    return isinstance(function, ast.Attribute) and function.attr in ("keys", "items")
-
-
-def _is_hashing(node: ast.AST) -> bool:
-    match node:
-        case ast.Attribute(attr="__hash__" | "__dict__" | "__repr__"):
-            return True
-        case ast.Call(ast.Name("getattr" | "attrgetter"), args):
-            return not all(isinstance(item, ast.Constant) for item in args[1:2])
-    return False
-
-
-def _binds(node: ast.AST) -> set[str]:
-    match node:
-        case ast.Import(names) | ast.ImportFrom(names=names):
-            return {(item.asname or item.name).partition(".")[0] for item in names}
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return {node.name}
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-            return {name}
-        case ast.MatchStar(str(name)):
-            return {name}
-    return set()
-
-
 def _refused(node: ast.AST, imported: set[str]) -> str | None:
+    for field in _BINDING:
+        if getattr(node, field, None) in _SPECIAL:
+            return f"use of {getattr(node, field)!r}"
     if isinstance(node, ast.Import):
         for alias in node.names:
             imported.add(alias.name.partition(".")[0])
@@ -232,91 +209,3 @@ def _refused(node: ast.AST, imported: set[str]) -> str | None:
 
 def _banned_attribute(names: Iterable[object]) -> str | None:
     return next((f"use of attribute {name!r}" for name in names if name in BANNED_ATTRIBUTES), None)
-
-
-# Which programs can take several inputs in one process, because nothing is carried over.
-#
-# Every input starts with names and values of its own: the module is executed again, and the
-# arguments are read again. What is left is what lies outside of the program: imported modules and
-# classes, and the caches behind them. A program is separable when it imports only modules without
-# any of these, has no means of changing what it imports, and cannot see what a cache or the memory
-# of an earlier input would show. Everything else gets a process per input.
-
-_PURE_MODULES = "__future__ bisect cmath collections functools heapq itertools math"
-_CHANGING_NAMES = """
-    setattr delattr getattr vars globals locals dir id attrgetter methodcaller register wraps
-    update_wrapper total_ordering get_cache_token abc UserDict UserList UserString ChainMap
-    __import__ __del__
-"""
-_PURE = frozenset(_PURE_MODULES.split())
-_CHANGING = frozenset(_CHANGING_NAMES.split())
-_HARMLESS = frozenset({"__init__", "__name__"})
-_PLAIN_NOTE = (
-    *(ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load),
-    *(ast.BinOp, ast.BitOr),
-)
-
-
-def is_separable(nodes: list[ast.AST], imported: set[str]) -> bool:
-    """Whether the program of these nodes cannot carry anything from one input to the next."""
-    if not imported - {"typing"} <= _PURE:
-        return False
-    if "typing" in imported and not _only_annotates(nodes):
-        return False
-    generators = guarded = False
-    for node in nodes:
-        if _carries(node, bool(imported)):
-            return False
-        generators = generators or isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
-        guarded = guarded or isinstance(node, ast.Try | ast.TryStar | ast.With)
-    return not (generators and guarded)  # a suspended generator's last words come at any time
-
-
-def _carries(node: ast.AST, imports: bool) -> bool:
-    """Whether this node could change what is shared, or see a change."""
-    match node:
-        case ast.Name(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-            return name in _CHANGING
-        case ast.Attribute(attr=name):
-            private = name.startswith("_") and name not in _HARMLESS
-            if name in _CHANGING or (private and name.startswith("__")):
-                return True
-            return imports and (private or not isinstance(node.ctx, ast.Load))
-        case ast.ImportFrom(module, names):
-            return "." in (module or "") or any(item.name.startswith(("*", "_")) for item in names)
-        case ast.alias(name):
-            return not _CHANGING.isdisjoint(name.split("."))
-        case ast.Compare():  # interned or not: that depends on what ran before
-            sides = pairwise((node.left, *node.comparators))
-            return any(
-                isinstance(operator, ast.Is | ast.IsNot)
-                and not any(isinstance(side, ast.Constant) for side in pair)
-                for operator, pair in zip(node.ops, sides, strict=True)
-            )
-        case ast.Call(ast.Name("type"), args):  # a class made by hand can have a finaliser
-            return len(args) != 1
-    return isinstance(node, ast.MatchClass)  # reads attributes by names of the program's choice
-
-
-def _only_annotates(nodes: list[ast.AST]) -> bool:
-    """Whether what comes from `typing` occurs in annotations only, and no class of the program's
-    own, which the caches of `typing` would compare with those of earlier inputs."""
-    names: set[str] = set()
-    notes: set[int] = set()
-    for node in nodes:
-        if isinstance(node, ast.ClassDef) or (isinstance(node, ast.Name) and node.id == "type"):
-            return False
-        if isinstance(node, ast.ImportFrom) and node.module == "typing":
-            names.update(alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, ast.Import):
-            found = (item for item in node.names if item.name.partition(".")[0] == "typing")
-            names.update((item.asname or item.name).partition(".")[0] for item in found)
-        note = getattr(node, "annotation", None) or getattr(node, "returns", None)
-        if isinstance(note, ast.AST):
-            parts = list(ast.walk(note))
-            if not all(isinstance(part, _PLAIN_NOTE) for part in parts):
-                return False
-            notes.update(map(id, parts))
-    return not any(
-        isinstance(node, ast.Name) and node.id in names and id(node) not in notes for node in nodes
-    )

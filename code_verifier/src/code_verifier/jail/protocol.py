@@ -39,7 +39,7 @@ STATUSES = (
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
 # Flags of an examined program; bits 4 and 8 hold the tier. An `unordered` input holds a set.
-UNSTABLE, SEPARABLE, HASHING = 1, 2, 16
+CHANCE, SEPARABLE = 1, 2
 TIER_SHIFT, TIER_MASK = 2, 3
 READ = 1 << 16
 

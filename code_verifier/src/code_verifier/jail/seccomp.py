@@ -39,6 +39,7 @@ class Calls:
     """EPERM."""
     ordinary: tuple[int, ...]
     """What a mild filter allows beyond that."""
+    setitimer: int
     fcntl: int
     clone: int
     clone3: int
@@ -56,8 +57,9 @@ TABLES = {
         # close fstat poll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday time
         # clock_gettime clock_getres
         refused=(3, 5, 7, 8, 16, 72, 13, 131, 96, 201, 228, 229),
-        # getitimer setitimer getpid gettid sched_getaffinity set_robust_list rseq
-        ordinary=(36, 38, 39, 186, 204, 273, 334),
+        # getitimer getpid gettid sched_getaffinity set_robust_list rseq
+        ordinary=(36, 39, 186, 204, 273, 334),
+        setitimer=38,
         fcntl=72,
         clone=56,
         clone3=435,
@@ -73,8 +75,9 @@ TABLES = {
         # close fstat ppoll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday
         # clock_gettime clock_getres
         refused=(57, 80, 73, 62, 29, 25, 134, 132, 169, 113, 114),
-        # getitimer setitimer getpid gettid sched_getaffinity set_robust_list rseq
-        ordinary=(102, 103, 172, 178, 123, 99, 293),
+        # getitimer getpid gettid sched_getaffinity set_robust_list rseq
+        ordinary=(102, 172, 178, 123, 99, 293),
+        setitimer=103,
         fcntl=25,
         clone=220,
         clone3=435,
@@ -83,13 +86,18 @@ TABLES = {
 
 
 def build(
-    write_fd: int, read_fd: int | None = None, machine: str | None = None, mild: bool = False
+    write_fd: int,
+    read_fd: int | None = None,
+    machine: str | None = None,
+    mild: bool = False,
+    timer: bool = False,
 ) -> bytes | None:
     """The filter (an array of struct sock_filter), or None where there is no table for it.
 
     write_fd, read_fd: the descriptors that may be written and read. machine: as
     `platform.machine()` gives it; this one by default. mild: for ordinary programs, which may have
-    threads, clocks and timers, and to which the rest fails with EPERM instead of killing.
+    threads, clocks and timers, and to which the rest fails with EPERM instead of killing. timer:
+    allow setitimer, by which a process limits its own work.
     """
     calls = TABLES.get(machine if machine is not None else platform.machine())
     fits = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
@@ -104,8 +112,11 @@ def build(
     }
     if mild:
         leaves |= {number: [(_RET, 0, 0, _ALLOW)] for number in calls.refused + calls.ordinary}
+        leaves[calls.setitimer] = [(_RET, 0, 0, _ALLOW)]
         leaves |= {calls.clone: _THREAD, calls.clone3: [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
         leaves[calls.fcntl] = _FLAGS
+    if timer:
+        leaves[calls.setitimer] = [(_RET, 0, 0, _ALLOW)]
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCH),
         (_JEQ, 1, 0, calls.arch),

@@ -1,0 +1,166 @@
+"""One test for each wall that no hostile program reaches alone: frames, texts, budgets, signals."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from code_verifier import Sandbox, Status
+from code_verifier.execution import Executor
+from code_verifier.jail import protocol, server
+from code_verifier.processes import Pool
+from code_verifier.tasks import Limits
+
+NONCE = bytes(range(16))
+
+
+def frame(status: str, text: bytes = b"1", nonce: bytes = NONCE) -> bytes:
+    result = protocol.pack_result(status, text)
+    return protocol.FRAME.pack(nonce, len(result)) + result
+
+
+def test_a_frame_counts_behind_its_nonce_only() -> None:
+    assert server._is_answer(frame("ok"), NONCE, 1)
+    assert not server._is_answer(frame("ok", nonce=NONCE[::-1]), NONCE, 1)
+    assert not server._is_answer(frame("ok"), NONCE, 2)
+    assert not server._is_answer(frame("ok") + b"x", NONCE, 1)
+
+
+@pytest.mark.parametrize("status", protocol.STATUSES)
+def test_a_child_reports_only_what_it_can_know(status: str) -> None:
+    known = {"ok", "exception", "memory", "not_literal", "too_long", "missing_module"}
+    assert server._is_answer(frame(status), NONCE, 1) == (status in known)
+
+
+@pytest.mark.parametrize(
+    "text", ["[1,  2]", "print(1)", "1 + 1", "{'b': 1, 'b': 2}", "[1", "\udcff"]
+)
+def test_a_text_that_is_not_canonical_is_forged(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a child says that has been taken over, nonce and all."""
+    with Sandbox(workers=1) as sandbox:
+        data = text.encode("utf-8", "surrogateescape")
+        reply = protocol.REPLY.pack(1.0, 0, 1) + protocol.pack_result("ok", data)
+        executor = Executor(sandbox._pool, Limits())
+        program, arguments = executor.examine("def f(x):\n    return x", ["1"])
+        monkeypatch.setattr(Pool, "ask", lambda *_: reply)
+        verdicts, _ = executor.execute(program, arguments, 0)  # type: ignore[arg-type]
+    assert [v.status for v in verdicts] == [Status.VIOLATION]
+
+
+LINGERING = """
+import os, sys, time
+from code_verifier.jail import confine, protocol, server
+
+class Lingering(server.Server):
+    def __init__(self):
+        import select
+        self.limits, self.cpu_s, self.wall_s = {"output_chars": 100}, 60.0, 60.0
+        self.poller = select.poll()
+
+    def _become_child(self, request, size, count, nonce, writer):
+        os.setsid()
+        result = protocol.pack_result("ok", b"1")
+        os.write(writer, protocol.FRAME.pack(nonce, len(result)) + result)
+        while True:
+            time.sleep(1)
+
+sent = []
+protocol.send = sent.append
+Lingering().execute(protocol.EXECUTE.pack(0, 1))
+sys.stdout.write(f"{len(sent)} answer\\n")
+"""
+
+
+def test_a_child_that_stays_after_its_answer_is_killed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LINGERING], capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("1 answer\n", "")
+
+
+SIGNAL = """
+import ctypes, os, sys
+from code_verifier.jail import confine
+
+confine.prctl(38, 1)
+create, size = confine._LANDLOCK_CREATE, ctypes.c_size_t(0)
+version = confine.libc.syscall(create, None, size, ctypes.c_uint32(1))
+if not confine._landlock() or version < 6:
+    sys.exit("this kernel's Landlock knows no signals")
+try:
+    os.kill(os.getppid(), 0)
+    print("sent")
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_landlock_alone_lets_no_signal_out() -> None:
+    done = subprocess.run([sys.executable, "-c", SIGNAL], capture_output=True, text=True)
+    if "knows no signals" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert (done.stdout, done.stderr) == ("refused\n", "")
+    os.kill(os.getpid(), 0)  # what it tried, unconfined, works
+
+
+def nested(depth: int) -> str:
+    """A program whose compilation takes twice as long with each level more."""
+    lines = [
+        line for d in range(1, depth + 1) for line in (" " * d + "try: pass", " " * d + "finally:")
+    ]
+    return "\n".join(["def f(x):", *lines, " " * (depth + 1) + "x", " return x"])
+
+
+def test_what_takes_exponentially_long_to_compile_runs_out_of_its_budget(sandbox: Sandbox) -> None:
+    verdict = sandbox.check(nested(24), "1")
+    assert (verdict.status, verdict.runs) == (Status.TIMEOUT, 0)
+    assert "processor time" in verdict.reason
+    assert sandbox.check(nested(6), "1").output == "1"
+
+
+def test_a_program_out_of_budget_takes_no_other_along(sandbox: Sandbox) -> None:
+    texts = [
+        nested(24) if turn % 3 == 0 else f"def f(x):\n    return x + {turn}" for turn in range(9)
+    ]
+    found = sandbox.run_many([(text, "1") for text in texts])
+    assert [v.output or v.status for v in found] == [
+        Status.TIMEOUT if turn % 3 == 0 else str(turn + 1) for turn in range(9)
+    ]
+
+
+def test_the_longest_program_is_within_its_budget(sandbox: Sandbox) -> None:
+    text = "def f(x):\n return [" + "x," * 49_900 + "][0]"
+    assert len(text) < Limits().program_chars
+    assert sandbox.run(text, "1").output == "1"
+
+
+CHANCE = {
+    "random": "import random\ndef f(x):\n    return random.random() < 2",
+    "clock": "import time\ndef f(x):\n    return time.time() > x",
+    "pprint": "import pprint\ndef f(x):\n    return pprint.pformat({1: 2})",
+    "set": "def f(x):\n    return sorted(set([x]))",
+    "set of keys": "def f(x):\n    return len({1: 2}.keys() & {1: 3}.keys())",
+    "hash": "from decimal import Decimal\ndef f(x):\n    return hash(Decimal(x)) > 0",
+    "hash by name": "def f(x):\n    return getattr(x, '__hash__')() == x",
+    "text of a function": "def g(): pass\ndef f(x):\n    return len(str(g)) > 0",
+    "text of an instance": "class A: pass\ndef f(x):\n    a = A()\n    return len(f'{a}') > 0",
+    "text by a method": "def f(x):\n    return len('{}'.format(lambda: 1)) > 0",
+    "text by %": "def f(x):\n    return len('%s' % (iter([]),)) > 0",
+    "JSON": "import json\ndef f(x):\n    return len(json.dumps([object], default=repr)) > 0",
+    "JSON of a class": (
+        "import json\nclass A: pass\ndef f(x):\n    return len(json.dumps(A(), default=repr)) > 0"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", CHANCE)
+def test_what_can_reach_chance_is_run_sixteen_times(sandbox: Sandbox, source: str) -> None:
+    verdict = sandbox.check(CHANCE[source], "1")
+    assert (verdict.status, verdict.runs) == (Status.OK, 16)
+
+
+def test_what_cannot_is_run_twice(sandbox: Sandbox) -> None:
+    plain = "class A:\n    n = 1\ndef f(x):\n    return str(A.n) + f'{x + 1}' + '%d' % (x % 2)"
+    verdict = sandbox.check(plain, "1")
+    assert (verdict.status, verdict.runs) == (Status.OK, 2)
