@@ -133,6 +133,36 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
 
 
+def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monkeypatch):
+    home = tmp_path / "run"
+    going_on = ("resume", "--workers", "1", home, "--quiet")
+
+    def interrupt(module, name, when):
+        real = getattr(module, name)
+
+        def interrupted(*args, **kwargs):
+            if (home / "checkpoints" / "step-0").exists() and when(*args):
+                signal.raise_signal(signal.SIGINT)  # handled before it returns
+            return real(*args, **kwargs)
+
+        patch.setattr(module, name, interrupted)
+
+    with monkeypatch.context() as patch:
+        interrupt(step, "append_rows", lambda path, _: path.name == "metrics.jsonl")
+        stopped(command(*runs.arguments(home)), "interrupted", code=130)
+    assert (home / "checkpoints" / "step-1").exists()
+    with monkeypatch.context() as patch:
+        interrupt(os, "replace", _into_checkpoints)
+        stopped(command(*going_on), "interrupted", code=130)
+    assert (home / "checkpoints" / "step-2").exists()
+    assert command(*going_on).exit_code == 0
+    assert runs.outcome(home) == whole.outcome
+
+
+def _into_checkpoints(source, target, **_):
+    return os.path.basename(os.path.dirname(target)) == "checkpoints"
+
+
 def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     home = tmp_path / "run"

@@ -5,11 +5,15 @@ Read `train_step` first. Each phase is a function of its own that a loop of your
 
 import math
 import shutil
+import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 import msgspec
@@ -68,13 +72,14 @@ def train_step(run: Run, progress: Progress) -> None:
         clock.phase("eval")
         measured = evaluate_members(run, step)
         append_rows(run.directory / EVALS, measured)
-    row = msgspec.structs.replace(row, seconds=clock.stop())
-    append_rows(run.directory / METRICS, [row])
-    resources = ResourceRow(step, memory_mb(), run.population.end_step())
-    append_rows(run.directory / RESOURCES, [resources])
-    run.step = step
-    if step % config.save_every == 0 or step == config.steps:
-        save_checkpoint(run)
+    with _interrupt_deferred():  # a step that is done and nearly kept is not thrown away
+        row = msgspec.structs.replace(row, seconds=clock.stop())
+        append_rows(run.directory / METRICS, [row])
+        resources = ResourceRow(step, memory_mb(), run.population.end_step())
+        append_rows(run.directory / RESOURCES, [resources])
+        run.step = step
+        if step % config.save_every == 0 or step == config.steps:
+            save_checkpoint(run)
     progress.step(row, measured, resources.workers)
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
 
@@ -265,3 +270,20 @@ class _Clock:
             self._seconds[self._now] = round(time.perf_counter() - self._since, 4)
         self._now = ""
         return self._seconds
+
+
+@contextmanager
+def _interrupt_deferred() -> Iterator[None]:
+    """Let a Ctrl-C that comes within the block take effect at its end."""
+    listener = signal.getsignal(signal.SIGINT)
+    if not callable(listener) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _, frame: came.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, listener)
+        if came:
+            listener(signal.SIGINT, came[0])
