@@ -108,3 +108,8 @@ def test_files_that_do_not_fit_together_are_told(home: Path, tmp_path: Path) -> 
     verdicts.write_text("{}\n")
     with pytest.raises(EvalsError, match=r"verdicts.jsonl, line 1: expected an object"):
         read_runs([copy])
+    done = CliRunner().invoke(main, ["report", str(home), str(copy), "--json"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"error: {verdicts}, line 1: expected an object")
+    assert done.stderr.count("\n") == 1
+    assert len(json.loads(done.stdout)["results"]) == len(read_runs([home]))

@@ -5,9 +5,11 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
 
 from lora_evo import content_hash, mutate_directory, save_adapter
 from lora_evo.cli import main
@@ -37,7 +39,7 @@ def test_a_damaged_adapter_is_refused_by_every_command(home, reason):
     else:
         held = json.loads((home / "p1" / CONFIG).read_text())
         (home / "p1" / CONFIG).write_text(json.dumps({**held, "r": 8}))
-    for words in (MUTATE, CROSS, "inspect p1", "distance p2 p1", "lineage .", "diversity ."):
+    for words in (MUTATE, CROSS, "inspect p1", "distance p2 p1"):
         refused(words, reason)
 
 
@@ -74,7 +76,7 @@ def test_a_damaged_lineage(home, name):
     record = json.loads((home / "k" / "lineage.json").read_text())
     change(record)
     (home / "k" / "lineage.json").write_text(json.dumps(record))
-    for words in ("verify k", "lineage .", "mutate svd_structured k --out c --seed 1"):
+    for words in ("verify k", "mutate svd_structured k --out c --seed 1"):
         refused(words, reason)
 
 
@@ -83,20 +85,50 @@ def test_a_lineage_that_is_no_record(home, words):
     mutate_directory("svd_structured", "p1", "k", seed=1)
     (home / "k" / "lineage.json").write_bytes(words.encode(errors="surrogateescape"))
     refused("verify k", "k: ")
-    refused("lineage .", "k: ")
 
 
-def test_an_unreadable_file_is_one_line(home, monkeypatch):
-    from pathlib import Path
+@pytest.mark.parametrize("damage", ["weights", "NaN", "configuration", "lineage", "no permission"])
+def test_commands_over_a_folder_name_what_they_cannot_read_and_go_on(home, monkeypatch, damage):
+    for name in ("bad", "good"):
+        mutate_directory("svd_structured", "p1", name, seed=1)
+    bad = home / "bad"
+    if damage == "weights":
+        os.truncate(bad / WEIGHTS, 999)
+    elif damage == "NaN":
+        weights = {key: value * float("nan") for key, value in load_file(bad / WEIGHTS).items()}
+        save_file(weights, bad / WEIGHTS)
+    elif damage == "no permission":
+        locked(monkeypatch, "bad")
+    else:
+        (bad / {"configuration": CONFIG, "lineage": "lineage.json"}[damage]).write_text("{")
+    commands = {"lineage . --json", "diversity . --json", "lineage . --html page.html"}
+    commands -= {"lineage . --json", "lineage . --html page.html"} if damage == "NaN" else set()
+    commands -= {"diversity . --json"} if damage == "lineage" else set()
+    for words in commands:
+        result = CliRunner().invoke(main, words.split())
+        assert result.exit_code == 1, result.output
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("error: bad")
+        if words.endswith("--json"):
+            found = json.loads(result.stdout)
+            names = found["names"] if "names" in found else [each["name"] for each in found]
+            assert names == ["good", "p1", "p2"]
 
+
+def locked(monkeypatch, adapter):
+    """Refuse to open the weights of an adapter, as the system does without permission."""
     original = Path.open
 
-    def locked(self, *args, **kwargs):
-        if self.name == WEIGHTS and "p1" in self.parts:
+    def opening(self, *args, **kwargs):
+        if self.name == WEIGHTS and adapter in self.parts:
             raise PermissionError(13, "Permission denied", str(self))
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "open", locked)
+    monkeypatch.setattr(Path, "open", opening)
+
+
+def test_an_unreadable_file_is_one_line(home, monkeypatch):
+    locked(monkeypatch, "p1")
     for words in (MUTATE, CROSS, "inspect p1"):
         refused(words, f"Permission denied: {os.path.join('p1', WEIGHTS)}", code=1)
 

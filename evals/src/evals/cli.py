@@ -359,14 +359,20 @@ def report(
     against: str | None,
     as_json: bool,
 ) -> int:
-    """Show all finished results in or below folders: a table here, and a page with samples."""
-    runs = read_runs(folders)
+    """Show all finished results in or below folders: a table here, and a page with samples.
+
+    What cannot be read is named and left out; the exit code is then 1.
+    """
+    left_out: list[str] = []
+    runs = read_runs(folders, left_out.append)
+    for reason in left_out:
+        _fail(f"{reason}; left out", 1)
     if page is not None:
         from evals.report import write_page
 
         write_page(runs, page)
         click.echo(f"report: {page}", err=True)
-    return _show(runs, as_json, form, k, against)
+    return max(_show(runs, as_json, form, k, against), 1 if left_out else 0)
 
 
 @main.command()

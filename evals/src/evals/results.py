@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,13 @@ class FinishedRun:
     prompts: Mapping[str, str]
 
 
-def read_runs(folders: Iterable[Path]) -> list[FinishedRun]:
+def read_runs(
+    folders: Iterable[Path], unreadable: Callable[[str], None] | None = None
+) -> list[FinishedRun]:
     """Read all finished runs in or below the folders, by path.
 
-    Raises EvalsError for a folder without any, and for one whose files do not fit together.
+    Raises EvalsError for a folder without any, and for one whose files do not fit together; where
+    `unreadable` takes the reason, such a run is left out, as long as another one can be read.
     """
     found: dict[Path, None] = {}
     for folder in folders:
@@ -83,7 +86,15 @@ def read_runs(folders: Iterable[Path]) -> list[FinishedRun]:
                 f"{folder} holds no finished result ({RESULT_FILE}); finish it with `evals run`"
             )
         found.update((path.resolve().parent, None) for path in paths)
-    return [_read_run(folder) for folder in found]
+    runs = []
+    for at, folder in enumerate(found, start=1):
+        try:
+            runs.append(_read_run(folder))
+        except EvalsError as error:
+            if unreadable is None or (at == len(found) and not runs):
+                raise
+            unreadable(str(error))
+    return runs
 
 
 def read_result(path: Path) -> Result:

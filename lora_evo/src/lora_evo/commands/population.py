@@ -1,5 +1,6 @@
 """Commands that look at adapters: `lora-evo inspect`, `distance`, `diversity`, `lineage`."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from lora_evo.commands.terminal import (
     print_table,
 )
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.directory import adapter_folders, module_type
+from lora_evo.files.directory import adapter_folders, module_type, readable
 from lora_evo.population.family import family, tree
 
 if TYPE_CHECKING:
@@ -106,21 +107,26 @@ def diversity(
     """Show how varied a population of adapters is in what its members do.
 
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
-    `lora-evo distance`.
+    `lora-evo distance`. What cannot be read is named and left out; the exit code is then 1.
     """
+    from lora_evo.files.adapter import load_adapter
     from lora_evo.population.diversity import diversity as compare_all
 
     if html is not None:
         from lora_evo.population.charts import diversity_chart, save_page
     folders = [folder for directory in directories for folder in adapter_folders([directory])]
+    left_out: list[str] = []
+    folders = [folder for folder, _ in readable(folders, load_adapter, left_out.append)]
+    _tell(left_out)
     with counter("comparing") as progress:
         found = compare_all(folders, spaces=spaces, progress=progress)
     if html is not None:
         save_page(diversity_chart(found), html)
     if as_json:
         print_json(found.to_dict())
-        return
-    _print_population(found)
+    else:
+        _print_population(found)
+    sys.exit(1 if left_out else 0)
 
 
 @click.command()
@@ -128,10 +134,15 @@ def diversity(
 @click.option("--html", type=PAGE, help="Write the tree as a chart to this HTML file.")
 @json_option
 def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
-    """Draw the family tree of all adapters at or below DIRECTORIES."""
-    members = family(directories)
+    """Draw the family tree of all adapters at or below DIRECTORIES.
+
+    What cannot be read is named and left out; the exit code is then 1.
+    """
+    left_out: list[str] = []
+    members = family(directories, left_out.append)
+    _tell(left_out)
     if not members:
-        raise LoraEvoError(f"no adapters under {', '.join(map(str, directories))}")
+        raise LoraEvoError(f"no adapters that can be read under {', '.join(map(str, directories))}")
     if html is not None:
         from lora_evo.population.charts import family_chart, save_page
 
@@ -140,6 +151,12 @@ def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> 
         print_json([member.to_dict() for member in members])
     else:
         click.echo(tree(members))
+    sys.exit(1 if left_out else 0)
+
+
+def _tell(left_out: Sequence[str]) -> None:
+    for reason in left_out:
+        click.echo(f"error: {' '.join(reason.split())}; left out", err=True)
 
 
 def _print_population(found: "Diversity") -> None:

@@ -8,12 +8,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from lora_evo.errors import FileDamage, LoraEvoError
 from lora_evo.files.config import AdapterConfig, check_pair
 from lora_evo.files.tensor_file import ITEM_SIZES, WEIGHTS_FILE, TensorFile, open_weights
 
 CONFIG_FILE = "adapter_config.json"
+_T = TypeVar("_T")
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -122,6 +124,24 @@ def adapter_folders(roots: Iterable[Path]) -> list[Path]:
     return sorted(found.values())
 
 
+def readable(
+    folders: Iterable[Path], read: Callable[[Path], _T], unreadable: Callable[[str], None] | None
+) -> Iterator[tuple[Path, _T]]:
+    """Read folders one by one; `unreadable` is told why one cannot be (None: that is raised)."""
+    for folder in folders:
+        try:
+            value = read(folder)
+        except (LoraEvoError, OSError) as error:
+            if unreadable is None:
+                raise
+            told = str(error)
+            if isinstance(error, OSError):
+                told = f"{error.filename or folder}: {error.strerror or error}"
+            unreadable(told)
+        else:
+            yield folder, value
+
+
 def folders_by_content(
     roots: Iterable[Path], wanted: set[str]
 ) -> tuple[dict[str, Path], list[str]]:
@@ -131,13 +151,11 @@ def folders_by_content(
     """
     found: dict[str, Path] = {}
     unreadable: list[str] = []
-    for folder in adapter_folders(roots):
-        if wanted <= found.keys():
-            break
-        try:
-            found.setdefault(content_hash(folder), folder)
-        except LoraEvoError as error:
-            unreadable.append(str(error))
+    if wanted:
+        for folder, content in readable(adapter_folders(roots), content_hash, unreadable.append):
+            found.setdefault(content, folder)
+            if wanted <= found.keys():
+                break
     return {content: found[content] for content in wanted & found.keys()}, unreadable
 
 

@@ -1,6 +1,6 @@
 """The adapters of a folder with their lineages: who descends from whom, drawn as text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from lora_evo.files.directory import (
     PathLike,
     adapter_folders,
     content_hash,
+    readable,
     shortest_unique_names,
 )
 from lora_evo.lineage import Lineage, read_lineage
@@ -47,13 +48,21 @@ class Member:
         }
 
 
-def family(roots: Iterable[PathLike]) -> list[Member]:
-    """Return all adapters at or below the given folders, named by their shortest unique paths."""
-    folders = adapter_folders(Path(root) for root in roots)
-    return [
-        Member(name, content_hash(folder), read_lineage(folder))
-        for folder, name in zip(folders, shortest_unique_names(folders), strict=True)
-    ]
+def family(
+    roots: Iterable[PathLike], unreadable: Callable[[str], None] | None = None
+) -> list[Member]:
+    """Return all adapters at or below the given folders, named by their shortest unique paths.
+
+    One that cannot be read raises `LoraEvoError`, or is left out where `unreadable` takes the
+    reason.
+    """
+
+    def read(folder: Path) -> tuple[str, Lineage | None]:
+        return content_hash(folder), read_lineage(folder)
+
+    found = dict(readable(adapter_folders(Path(root) for root in roots), read, unreadable))
+    names = shortest_unique_names(list(found))
+    return [Member(name, *held) for name, held in zip(names, found.values(), strict=True)]
 
 
 @dataclass(frozen=True)
