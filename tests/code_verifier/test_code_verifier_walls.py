@@ -164,3 +164,9 @@ def test_what_cannot_is_run_twice(sandbox: Sandbox) -> None:
     plain = "class A:\n    n = 1\ndef f(x):\n    return str(A.n) + f'{x + 1}' + '%d' % (x % 2)"
     verdict = sandbox.check(plain, "1")
     assert (verdict.status, verdict.runs) == (Status.OK, 2)
+
+
+def test_inputs_together_are_compared_between_executions(sandbox: Sandbox) -> None:
+    text = "def f(x):\n    return list({'a', 'b', 'c', 'd', 'e'})[x]"
+    found = sandbox.check_inputs(text, ["1", "2", "3"])
+    assert Status.NONDETERMINISTIC in [verdict.status for verdict in found]
