@@ -12,7 +12,16 @@ import pytest
 from click.testing import CliRunner
 from sums import TableEngine
 
-from evals import Data, EvalsError, catalog, evaluate, load_benchmark
+from evals import (
+    RECIPES,
+    Data,
+    EvalsError,
+    Grading,
+    Sample,
+    catalog,
+    evaluate,
+    load_benchmark,
+)
 from evals.cli import main
 from lora_evo.model import Completion, Request
 
@@ -214,6 +223,84 @@ def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
     log[0]["doc_id"] = 40
     out = run("grade", "gsm8k", write(samples, log), "--data", data, "--out", tmp_path / "w.jsonl")
     assert (out.exit_code, "gsm8k has 4 questions" in out.stderr) == (2, True)
+
+
+MADE_UP = (
+    "\nUser: {}\nAssistant: <think> hm </think>",
+    "User: {}\nAssistant:",
+    "\n\nQuestion: {}\n",
+    "\n### Question:\n{}\n\n### Answer:",
+    "\nProblem 2: {}\n",
+    "<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think> hm </think>",
+    "\n<|im_start|>user\n{}\n",
+)
+"""How models go on after their answer."""
+
+
+def judged(name: str, data: Path, recipe: str, id: str, responses: Sequence[str]) -> list[bool]:
+    benchmark, chosen = load_benchmark(name, Data(data)), RECIPES[recipe]
+    question = next(question for question in benchmark.questions if question.id == id)
+    how = Grading(chosen.template(name), 2, limits=chosen.grading.get(name, {}))
+    pairs = [(question, Sample(id, n, text)) for n, text in enumerate(responses)]
+    return [bool(verdict.correct) for verdict in benchmark.grade(pairs, how)]
+
+
+def answers(right: str, wrong: str, begun: str = "") -> list[str]:
+    """Right answers with a wrong one in a made-up turn, and the other way round; "right" and
+    "wrong" alternate. begun: what the prompt has begun, which the first answer does not repeat."""
+    return [
+        first.removeprefix(begun) + turn.format("What is it?") + second
+        for turn in MADE_UP
+        for first, second in ((right, wrong), (wrong, right))
+    ]
+
+
+@pytest.mark.parametrize("recipe", [r.name for r in RECIPES.values() if "gsm8k" in r.templates])
+def test_a_made_up_question_does_not_change_a_math_verdict(recipe: str, tmp_path: Path) -> None:
+    data = write(tmp_path / "gsm8k.jsonl", GSM8K)
+    forms = "<think> ok </think> <answer> {} </answer>", "So \\boxed{{{}}}.", "The answer is {}."
+    for form in forms:
+        responses = answers(form.format(2), form.format(7))
+        assert judged("gsm8k", data, recipe, "0", responses) == [True, False] * len(MADE_UP)
+    kept = (
+        "<think> I take it as a task.\nQuestion: is 1 + 1 it? \\boxed{7}\nProblem: no </think> "
+        "<answer> 2 </answer>",
+        "Is it <answer> 7 </answer>?\nQuestion: sure? </think> <answer> 2 </answer>",
+        "Problem: 1 + 1.\nUsers: 2\nQuestion: what is it?\n<answer> 2 </answer>",
+        "<answer> 7 </answer>, no: <answer> 2 </answer>",
+        "x" * 30_000 + "\n<answer> 2 </answer>\nQuestion: next?\n<answer> 7 </answer>",
+    )
+    assert judged("gsm8k", data, recipe, "0", kept) == [True] * len(kept)
+
+
+@pytest.mark.parametrize("recipe", ["azr", "azr-boxed", "chat"])
+def test_a_made_up_question_does_not_change_a_contest_verdict(
+    recipe: str, contest: Path, tmp_path: Path
+) -> None:
+    script = "a, b = map(int, input().split())\nprint(a {} b)\n"
+    form = f"<think> ok </think> <answer>\n{FENCE}python\n{script}{FENCE}\n</answer>"
+    responses = answers(form.format("+"), form.format("-"))
+    assert judged("livecodebench", contest, recipe, "p1", responses) == [True, False] * len(MADE_UP)
+    text = script.replace("print(", '"""\nUser: x\nQuestion: y\n"""\nprint(')
+    kept = (
+        f"Input:\n{FENCE}\n1 2\n{FENCE}\nProblem: add.\n{FENCE}python\n{script}{FENCE}",
+        f"{FENCE}python\n{text}{FENCE}\nDone.",
+    )
+    asked = [program.format("+") for program in kept]
+    assert judged("livecodebench", contest, recipe, "p1", asked) == [True] * len(kept)
+
+
+@pytest.mark.parametrize("recipe", list(RECIPES))
+def test_a_made_up_question_does_not_change_a_function_verdict(
+    recipe: str, functions: Path
+) -> None:
+    form = f"{FENCE}python\ndef double(x):\n    return {{}}\n{FENCE}\n"
+    begun = RECIPES[recipe].template("humaneval_plus").response_prefix.partition("\n")[2]
+    if recipe == "evalplus-completion":
+        begun = f"{FENCE}python\ndef double(x):\n"
+    responses = answers(form.format("[x, x]"), form.format("[]"), begun)
+    found = judged("humaneval_plus", functions, recipe, "HumanEval/1001", responses)
+    assert found == [True, False] * len(MADE_UP)
 
 
 def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -> None:

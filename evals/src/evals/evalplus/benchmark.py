@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from evals.benchmark import PASS, Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
-from evals.evalplus.programs import defines, parse, sanitize
-from evals.recipes import CHAT, Template
+from evals.evalplus.programs import defines, extract_program, parse, sanitize
+from evals.recipes import CHAT, Template, own_turn
 from evals.sources import load_source
 
 DESCRIPTIONS = {
@@ -70,7 +70,12 @@ def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> 
     """Return the program that a sample is graded by."""
     if sample.solution is not None:
         return sample.solution
-    text = sample.response
+    text = own_turn(
+        sample.response,
+        template,
+        lambda part: _defines(extract_program(part, problem.entry_point), problem),
+        code=True,
+    )
     if template.tabs is not None:
         text = text.replace("\t", " " * template.tabs)
     return sanitize(problem.prompt + text if template.continues else text, problem.entry_point)

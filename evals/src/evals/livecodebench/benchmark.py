@@ -11,7 +11,7 @@ from evals.evalplus.programs import MAX_CHARS
 from evals.livecodebench.grader import LiveCodeBenchGrader
 from evals.livecodebench.problems import Problem, erratum, read_problems, window
 from evals.official import remarks
-from evals.recipes import CHAT
+from evals.recipes import CHAT, Template, own_turn
 from evals.sources import load_source
 
 NAME = "livecodebench"
@@ -19,6 +19,9 @@ DESCRIPTION = "LiveCodeBench: programs for contest problems; levels are easy, me
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 _FENCE = "```"
 _BLOCK = re.compile(r"```python\s*(.*?)```", re.S)
+_PROGRAM = re.compile(
+    r"</answer>|```(?:py\w*[ \t]*\n|[ \t]*\n[^`]*\b(?:def|class|import|print)\b)", re.I
+)
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
 
 
@@ -54,7 +57,9 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
     """Grade programs. details: the test that a program failed, and faults known of the tests."""
     extract = azr_program if how.limits.get("program") == "azr" else official_program
     programs = [
-        sample.solution if sample.solution is not None else extract(sample.response)
+        sample.solution
+        if sample.solution is not None
+        else extract(own_text(sample.response, how.template))
         for _, sample in pairs
     ]
     seconds = float(how.limits.get("timeout_s", 6.0))
@@ -82,6 +87,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
                     "erratum": erratum(question.problem),
                 },
             )
+
+
+def own_text(response: str, template: Template) -> str:
+    """Return a response without turns that the model made up after its program."""
+    return own_turn(response, template, _PROGRAM.search, code=True)
 
 
 def official_program(answer: str) -> str:

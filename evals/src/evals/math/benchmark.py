@@ -96,7 +96,7 @@ def _answer(name: str, value: object) -> object:
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
     """Grade answers. details: the gold that an answer was compared with."""
     for question, sample in pairs:
-        found = grader.grade(question.problem, sample.response)
+        found = grader.grade(question.problem, sample.response, how.template)
         yield Verdict(
             id=question.id,
             sample=sample.sample,

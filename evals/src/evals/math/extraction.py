@@ -1,17 +1,18 @@
 """Find the marked final answer in a response.
 
-What comes before the last `</think>` is not read. In the rest, in this order: the last `<answer>`
-tag, the last box (adjacent boxes joined by "and" or a comma make one answer), `#### x`, a
-final-answer phrase, and the text itself when it is one line of few words. Prose that marks no
-answer has none. A last box that never closes is ill-formed; no earlier box stands in for it. A
-box or phrase inside an answer tag counts before the tag's other text.
+Neither a turn that the model made up after its own is read, nor what comes before the last
+`</think>`. In the rest, in this order: the last `<answer>` tag, the last box (adjacent boxes joined
+by "and" or a comma make one answer), `#### x`, a final-answer phrase, and the text itself when it
+is one line of few words. Prose that marks no answer has none. A last box that never closes is
+ill-formed; no earlier box stands in for it. A box or phrase inside an answer tag counts before the
+tag's other text.
 """
 
 import re
 from dataclasses import dataclass
-from itertools import islice
 
 from evals.math.notation import closing
+from evals.recipes import Template, own_turn
 
 TAIL = 20_000
 """Characters at the end of a response in which phrases are looked for."""
@@ -30,7 +31,6 @@ _BETWEEN = re.compile(
 """What joins two boxes to one answer."""
 _BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*(?:text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)")
 """The base of a number in a box, after the box."""
-_QUESTION = re.compile(r"\n\s*(?:Q|Question|Problem|Human|User)\s*\d*\s*:")
 _PHRASE = re.compile(
     r"(?:final\s+answer|answer|\bans)\s*(?:\*\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
     r"(?:is\b|are\b|=|:|：|(?:would|must|should|will|has to) be\b|equals\b)+"
@@ -64,13 +64,16 @@ class Extraction:
     rule: str
 
 
-def extract(response: str) -> Extraction:
-    """The marked final answer of a response of any length, in time linear in it."""
-    _, closed, body = response.rpartition(_CLOSE)
+def extract(response: str, template: Template | None = None) -> Extraction:
+    """The marked final answer of a response of any length, in time linear in it.
+
+    template: what it answers, whose turns end it.
+    """
+    _, closed, body = own_turn(response, template, _answered).rpartition(_CLOSE)
     body, opened, _ = body.partition(_OPEN)
     if not body.strip():
         return Extraction(None, "only thoughts" if closed or opened else "empty")
-    body = _before_next_question(body.strip())
+    body = body.strip()
     tag = body.rfind("<answer>")
     if tag >= 0:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
@@ -101,13 +104,8 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
 
 
-def _before_next_question(body: str) -> str:
-    """A text that answers, and then makes up the next question, without what comes after."""
-    for match in islice(_QUESTION.finditer(body[:TAIL], 1), 8):
-        head = body[: match.start()]
-        if _box(head) or _hashes(head) or _phrase(head):
-            return head
-    return body
+def _answered(part: str) -> object:
+    return "</answer>" in part or _box(part) or _hashes(part[-TAIL:]) or _phrase(part[-TAIL:])
 
 
 def _box(body: str) -> Extraction | None:

@@ -29,6 +29,7 @@ from evals.math.shapes import (
     shape,
 )
 from evals.math.units import converted, same_words, units_differ
+from evals.recipes import Template
 
 SHOWN = 2_000
 """Characters of an extracted answer in a verdict."""
@@ -57,9 +58,9 @@ class MathVerdict:
     reason: str
 
 
-def grade(gold: Gold, response: str) -> MathVerdict:
-    """Return the verdict on the marked answer of a response."""
-    found = extract(response)
+def grade(gold: Gold, response: str, template: Template | None = None) -> MathVerdict:
+    """Return the verdict on the marked answer of a response. template: what it answers."""
+    found = extract(response, template)
     if found.text is None:
         return MathVerdict(False, None, found.rule)
     correct, reason = compare(gold, found.text)
