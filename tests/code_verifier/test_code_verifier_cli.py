@@ -305,6 +305,16 @@ def test_paths_that_cannot_be(
     assert (tmp_path / "in").read_bytes() == LINE
 
 
+def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(LINE)
+    for page, message in (("no/page.html", f"type: mkdir -p {tmp_path}/no"), (".", "is a folder")):
+        out = ("--out", tmp_path / "out", "--html", tmp_path / page)
+        result = call("metrics", tmp_path / "in", *out)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert message in result.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
 def test_results_of_before_stay_when_nothing_was_finished(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"{\n")
     (tmp_path / "out").write_text("old\n")

@@ -1,12 +1,15 @@
 """The command as a person types it."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from mortal import changes_until_death
 
 from evals.cli import main
 from evals.recipes import CODE, MATH
@@ -130,6 +133,56 @@ def test_grade_takes_saved_responses(tmp_path: Path) -> None:
     _fails(2, "has no task 'zz'", *arguments)
     _fails(2, "expected one", "grade", "gsm8k,amc23", samples, "--out", out)
     assert not out.exists()
+
+
+def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]) -> None:
+    away, file = tmp_path / "no" / "such", tmp_path / "file"
+    file.touch()
+    nothing = tmp_path / "absent"  # the work would tell that this is missing
+    for out, message in ((away / "v.jsonl", f"type: mkdir -p {away}"), (tmp_path, "not a file")):
+        _fails(2, message, "grade", "gsm8k", nothing, "--data", nothing, "--out", out)
+        _fails(2, message, "report", nothing, "--html", out)
+    for out in (file, file / "out"):
+        _fails(2, f"{file} ", "run", "--model", nothing, *data, "--out", out)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_killed_grade_resumes(tmp_path: Path) -> None:
+    data, samples, out = (tmp_path / name for name in ("data", "samples", "new/verdicts"))
+    data.write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+    rows = [{"id": str(i), "response": rf"\boxed{{{i}}}"} for i in range(8)]
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out.parent.mkdir()
+    arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
+    changes = changes_until_death(lambda: _run(*arguments), out.parent, None)
+    assert changes is not None
+    whole = out.read_bytes()
+    most = 0
+    for k in range(1, changes + 1):
+        shutil.rmtree(out.parent)
+        out.parent.mkdir()
+        assert changes_until_death(lambda: _run(*arguments), out.parent, k) is None
+        again = _run(*arguments)
+        assert again.exit_code == 0, again.output
+        assert out.read_bytes() == whole
+        assert list(out.parent.iterdir()) == [out]
+        resumed = re.search(r"resuming, (\d) samples were graded before", again.stderr)
+        most = max(most, int(resumed[1]) if resumed else 0)
+    assert most == 8
+
+
+def test_a_grade_resumes_neither_other_work_nor_a_foreign_file(tmp_path: Path) -> None:
+    data, samples, out = (tmp_path / f"{name}.jsonl" for name in ("data", "samples", "verdicts"))
+    data.write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+    samples.write_text(json.dumps({"id": "0", "response": r"\boxed{2}"}) + "\n")
+    arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
+    part = out.with_name("verdicts.jsonl.part")
+    part.write_text('{"grading": {"benchmark": "other"}}\n{"id": "0"}\n')
+    assert "resuming" not in _run(*arguments).stderr
+    assert json.loads(out.read_text())["correct"] is True
+    part.write_text("my notes\n")
+    _fails(2, "is in the way", *arguments)
+    assert part.read_text() == "my notes\n"
 
 
 def test_wrong_use_is_one_line_and_exit_code_two(

@@ -25,6 +25,13 @@ def run(*arguments: str):
     return CliRunner().invoke(main, list(arguments))
 
 
+def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path):
+    page = tmp_path / "no" / "page.html"
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "nowhere"), "--html", str(page)])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert f"type: mkdir -p {page.parent}" in done.stderr
+
+
 def test_board(directory):
     result = run("board", directory)
     assert result.exit_code == 0

@@ -127,6 +127,16 @@ def locked(monkeypatch, adapter):
     monkeypatch.setattr(Path, "open", opening)
 
 
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [("no/such/page.html", "type: mkdir -p no/such"), ("p2/" + CONFIG + "/x", CONFIG)],
+)
+@pytest.mark.parametrize("command", ["diversity", "lineage"])
+def test_a_page_that_cannot_be_written_is_told_before_the_work(home, command, page, reason):
+    os.truncate(home / "p1" / WEIGHTS, 999)  # the work would tell this
+    refused(f"{command} . --html {page}", reason)
+
+
 def test_an_unreadable_file_is_one_line(home, monkeypatch):
     locked(monkeypatch, "p1")
     for words in (MUTATE, CROSS, "inspect p1"):

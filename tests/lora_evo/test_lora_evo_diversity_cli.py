@@ -84,6 +84,7 @@ def rows_of(chart):
 def test_charts_are_pages_that_work_offline(home):
     pytest.importorskip("altair", reason="charts need the extra `report`")
     pytest.importorskip("vl_convert", reason="charts need the extra `report`")
+    (home / "new").mkdir()
     call("diversity", "pop", "--spaces", "--html", "new/page.html")
     text = offline(home / "new" / "page.html")
     assert all(word in text for word in ("overlap of columns", "part of the distances", "m3"))

@@ -11,7 +11,8 @@ import sys
 import pytest
 import yaml
 
-from selfplay.errors import RunDirectoryError, SelfplayError
+from lora_evo import LoraEvoError
+from selfplay.errors import RunDirectoryError
 from selfplay.pages import clip, duration, figure, visible
 from selfplay.run_record import read_run
 from selfplay.run_report import DRIFT_LIMIT, choose, conclusion, report, report_charts, summary
@@ -174,7 +175,7 @@ def test_what_is_no_run_is_refused(run, tmp_path):
     with pytest.raises(RunDirectoryError, match="no finished step"):
         summary(new)
     for place in (tmp_path, tmp_path / "missing" / "page.html"):
-        with pytest.raises(SelfplayError, match="give a file in an existing folder"):
+        with pytest.raises(LoraEvoError, match="choose another output"):
             report([run], place)
 
 

@@ -138,6 +138,20 @@ def test_a_file_in_place_of_the_run_is_not_touched(runs, tmp_path):
     assert path.read_text() == "mine"
 
 
+def test_outputs_are_tried_before_the_work(tmp_path):
+    file, away = tmp_path / "file", tmp_path / "no" / "out"
+    file.touch()
+    nothing = tmp_path / "absent"  # the work would tell that this is missing
+    for out in (away, tmp_path):
+        refused(command("tasks", nothing, "--out", out), str(out))
+        for name in ("report", "compare"):
+            refused(command(name, nothing, "--html", out), str(out))
+    out = file / "x"
+    for words in (("export", nothing, "s0"), ("sft", "--data", nothing), ("nano", "export")):
+        refused(command(*words, "--out", out), str(file))
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_resume_needs_a_run(tmp_path):
     refused(command("resume", tmp_path / "none"), "is not a run directory")
     refused(command("resume", tmp_path), "is not a run directory")

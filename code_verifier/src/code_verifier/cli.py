@@ -21,7 +21,7 @@ from code_verifier import __version__
 from code_verifier.canonical import canonical
 from code_verifier.doctor import diagnose
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
-from code_verifier.jsonl import Row, open_results, read_rows
+from code_verifier.jsonl import Row, check_output, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import Metrics, measure, summarise
 from code_verifier.parallel import ordered_map
@@ -189,6 +189,8 @@ def metrics(rows: Path, out: Path, on_error: str, as_json: bool, html: Path | No
     ROWS holds {"id"?, "program"} or Absolute Zero's {"snippet", "imports"}; with a `step`, the page
     also shows how programs change over the steps of a run.
     """
+    if html is not None:
+        check_output(html)
     save_page = None if html is None else _charts()
     measured: list[Metrics] = []
     steps: list[Any] = []

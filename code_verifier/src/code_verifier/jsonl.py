@@ -2,13 +2,14 @@
 
 Memory stays bounded whatever a file holds. Finished results survive every end: rows go to
 `OUT.part`, each at once, which takes the name `OUT` when the work ends, also with an error or an
-interrupt. Only a killed process or a full disk leaves `OUT.part` behind.
+interrupt or a full disk. Only a killed process leaves `OUT.part` behind.
 """
 
 import gzip
 import io
 import json
 import os
+import shlex
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -119,30 +120,36 @@ def open_results(path: Path, source: Path) -> Iterator[Callable[[Row], None]]:
             yield lambda row: _write(cast(BinaryIO, file), row, path)
         return
     part = path.with_name(f"{path.name}.part")
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise CodeVerifierError(f"cannot write {path}: {what}")
+    check_output(path)
     if source.exists() and any(p.exists() and os.path.samefile(p, source) for p in (path, part)):
         raise CodeVerifierError(f"{path} is the input itself; give --out another name")
     with part.open("wb", 0) as file:
-        writing = False
 
         def write(row: Row) -> None:
-            nonlocal writing
-            writing = True
-            _write(cast(BinaryIO, file), row, part)
-            writing = False
+            whole = file.tell()
+            try:
+                _write(cast(BinaryIO, file), row, part)
+            except BaseException:  # a full disk: no part of a row stays
+                file.truncate(whole)
+                raise
 
         try:
             yield write
         except BaseException:
-            if not writing:  # the last row is whole
-                if os.fstat(file.fileno()).st_size:
-                    _finish(file, part, path)
-                else:
-                    part.unlink()
+            if os.fstat(file.fileno()).st_size:
+                _finish(file, part, path)
+            else:
+                part.unlink()
             raise
         _finish(file, part, path)
+
+
+def check_output(path: Path) -> None:
+    """Raise CodeVerifierError when no file can be written at `path`, before the work begins."""
+    if path.is_dir() or not path.parent.is_dir():
+        what = f"there is no folder {path.parent}; type: mkdir -p {shlex.quote(str(path.parent))}"
+        what = "it is a folder; name a file" if path.is_dir() else what
+        raise CodeVerifierError(f"cannot write {path}: {what}")
 
 
 def _write(file: BinaryIO, row: Row, path: Path) -> None:

@@ -1,5 +1,6 @@
 """The `evals` command: list, run, grade, report, doctor."""
 
+import hashlib
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from rich.progress import Progress, TaskID
 
 from code_verifier import CodeVerifierError, Sandbox, SandboxUnavailable
 from evals import __version__
-from evals.benchmark import Benchmark, Data, Grading, Verdict
+from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean
 from evals.evaluation import BASE, choose_recipe, evaluate, versions
@@ -27,10 +28,11 @@ from evals.importers import saved_samples
 from evals.metrics import Comparison, Verdicts, compare
 from evals.official import OFFICIAL
 from evals.recipes import RECIPES
-from evals.records import verdict_lines
+from evals.records import sample_lines, verdict_lines
 from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
+from evals.run_folder import open_verdicts
 from evals.tables import align, build_table, result_table, to_dict, to_markdown, to_text
-from lora_evo import EngineStopped, LoraEvoError, write_text
+from lora_evo import EngineStopped, LoraEvoError, check_output, write_text
 
 _P = ParamSpec("_P")
 _PATH = click.Path(path_type=Path)
@@ -213,6 +215,7 @@ def run(
     as_json: bool,
 ) -> int:
     """Evaluate adapters on benchmarks; the same command resumes where a run stopped."""
+    check_output(out, folder=True)
     if engine == "vllm":
         from lora_evo.model import require_vllm
 
@@ -295,10 +298,12 @@ def grade(
 ) -> int:
     """Grade saved samples: our own, evalplus' or lm-eval's.
 
-    Without --recipe, samples answer what the settings.json next to them says.
+    Without --recipe, samples answer what the settings.json next to them says. The same command
+    resumes where it was stopped.
     """
     if len(benchmark) > 1:
         raise EvalsError(f"found benchmarks {', '.join(benchmark)}; expected one")
+    check_output(out)
     (found,) = _load(benchmark, files)
     rows, notes = saved_samples(samples, found)
     for note in notes:
@@ -312,12 +317,27 @@ def grade(
         allow_weak,
     )
     named = {question.id: question for question in found.questions}
-    verdicts: list[Verdict] = []
-    with _progress(found.name, len(rows)) as progress:
-        for verdict in found.grade([(named[row.id], row) for row in rows], how):
-            verdicts.append(verdict)
+    samples_hash = hashlib.blake2b(sample_lines(rows).encode(), digest_size=16).hexdigest()
+    job = {
+        "benchmark": found.name,
+        "benchmark_hash": found.content_hash,
+        "samples_hash": samples_hash,
+        "compat": compat,
+        **asked.settings(found.name),
+        "versions": versions(),
+    }
+    with open_verdicts(out, job) as (kept, keep), _progress(found.name, len(rows)) as progress:
+        known = {(v.id, v.sample): v for v in kept if v.correct is not None}
+        if known:
+            click.echo(f"{out}: resuming, {len(known)} samples were graded before", err=True)
+        progress("grade", len(known))
+        missing = [(named[r.id], r) for r in rows if (r.id, r.sample) not in known]
+        for verdict in found.grade(missing, how) if missing else ():
+            keep(verdict)
+            known[verdict.id, verdict.sample] = verdict
             progress("grade", 1)
-    write_text(out, verdict_lines(verdicts))
+        verdicts = [known[r.id, r.sample] for r in rows]
+        write_text(out, verdict_lines(verdicts))
     overall, base = score(verdicts, found.name), base_rate(verdicts)
     unanswered = len(named) - overall.tasks
     if as_json:
@@ -363,6 +383,8 @@ def report(
 
     What cannot be read is named and left out; the exit code is then 1.
     """
+    if page is not None:
+        check_output(page)
     left_out: list[str] = []
     runs = read_runs(folders, left_out.append)
     for reason in left_out:

@@ -43,13 +43,15 @@ def read_prompts(path: Path) -> dict[str, str]:
 
 def read_verdicts(path: Path) -> list[Verdict]:
     """Read `verdicts.jsonl`. Raises EvalsError with the line of one that cannot be used."""
-    return [
-        Verdict(
-            **{name: row[name] for name in _VERDICT},
-            details={name: value for name, value in row.items() if name not in _VERDICT},
-        )
-        for _, row in _rows(path, _VERDICT)
-    ]
+    return [as_verdict(row) for _, row in _rows(path, _VERDICT)]
+
+
+def as_verdict(row: Mapping[str, Any]) -> Verdict:
+    """Return the verdict of a row that `verdict_lines` wrote."""
+    return Verdict(
+        **{name: row[name] for name in _VERDICT},
+        details={name: value for name, value in row.items() if name not in _VERDICT},
+    )
 
 
 def read_samples(path: Path) -> list[Sample]:

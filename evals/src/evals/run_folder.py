@@ -7,16 +7,16 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from evals.benchmark import Sample, Verdict
 from evals.errors import EvalsError, SettingsChanged
-from evals.records import prompt_lines, read_samples, sample_lines, verdict_lines
+from evals.records import as_verdict, prompt_lines, read_samples, sample_lines, verdict_lines
 from evals.results import RESULT_FILE, Result, Settings, read_result
 from evals.sources import parse_object
-from lora_evo import sweep, write_text
+from lora_evo import append_text, sweep, write_text
 
 
 class RunFolder:
@@ -39,16 +39,7 @@ class RunFolder:
 
     def add(self, samples: Sequence[Sample]) -> None:
         """Append samples and sync them. When the disk fails, the file stays as it was."""
-        path = self._folder / "samples.jsonl"
-        with path.open("ab") as file:
-            size = file.tell()
-            try:
-                file.write(sample_lines(samples).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            except BaseException:
-                os.truncate(path, size)
-                raise
+        append_text(self._folder / "samples.jsonl", sample_lines(samples))
         self.samples.extend(samples)
 
     def finish(
@@ -78,6 +69,45 @@ def open_run_folder(
             raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
         sweep(folder)
         yield RunFolder(folder, _kept(folder, settings, prompts))
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def open_verdicts(
+    out: Path, job: Settings
+) -> Iterator[tuple[list[Verdict], Callable[[Verdict], None]]]:
+    """Yield the verdicts that an unfinished command left for `out`, and what keeps one more.
+
+    They lie in `out` with `.part`, below a line with the job, and are dropped with another job; the
+    file goes when the block ends well. Raises EvalsError when another process has it, or it is
+    not one of ours.
+    """
+    part = out.with_name(f"{out.name}.part")
+    head = json.dumps({"grading": job}) + "\n"
+    handle = os.open(part, os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EvalsError(f"another evals grade is writing {out}; wait for it") from None
+        first, *rows = part.read_bytes().split(b"\n")
+        if first and not first.startswith(b'{"grading": '):
+            raise EvalsError(f"{part} is in the way: evals grade did not write it; remove it")
+        if first + b"\n" != head.encode() or not rows:
+            rows = [b""]
+            os.truncate(part, 0)
+            append_text(part, head)
+        os.truncate(part, part.stat().st_size - len(rows.pop()))  # a kill may have torn it
+        found = [
+            as_verdict(parse_object(line, f"{part}, line {n}")) for n, line in enumerate(rows, 2)
+        ]
+        yield found, lambda verdict: append_text(part, verdict_lines([verdict]), sync=False)
+        part.unlink()
+    except BaseException:
+        if part.exists() and part.read_bytes() == head.encode():
+            part.unlink()
+        raise
     finally:
         os.close(handle)
 

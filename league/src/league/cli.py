@@ -4,7 +4,9 @@ Errors are one line and an exit code: 1 the work found a problem or was stopped,
 busy league; 2 wrong usage; 130 interrupted.
 """
 
+import io
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -24,7 +26,7 @@ from league.game_theory.nash import nash
 from league.league import League
 from league.selection import Standing
 from league.simulation import Simulation, simulate
-from league.store import EVENTS, check_exists, replayed
+from league.store import EVENTS, check_exists, replayed, write_atomically
 from league.table import rate, read_rows
 
 Cell = str | int | float | None
@@ -162,6 +164,11 @@ def matrix_command(directory: Path, what: str, as_json: bool) -> None:
 @json_option
 def report_command(directory: Path, html: Path | None, top: int, as_json: bool) -> None:
     """Print boards, calibration, Nash equilibrium, alpha-rank and diversity of a league."""
+    if html is not None and not html.parent.is_dir():
+        raise LeagueError(
+            f"{html} cannot be written: there is no folder {html.parent}; choose another file, or "
+            f"type: mkdir -p {shlex.quote(str(html.parent))}"
+        )
     league = _opened(directory)
     state, payoff = league.state, league.payoff(top)
     boards = {role: league.leaderboard(role) for role in state.slots}
@@ -172,7 +179,9 @@ def report_command(directory: Path, html: Path | None, top: int, as_json: bool) 
     if html is not None:
         from league import league_chart  # slow to import, and an extra
 
-        league_chart(league, top).save(str(html), format="html", inline=True)
+        page = io.StringIO()
+        league_chart(league, top).save(page, format="html", inline=True)
+        write_atomically(html, page.getvalue().encode())
     counts = {
         "rounds": len(state.rounds),
         "matches": len(state.outcomes),

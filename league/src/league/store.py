@@ -126,8 +126,10 @@ class Store:
                 written += os.write(self._handle, line[written:])
             if sync:
                 os.fsync(self._handle)
-        except OSError as error:
+        except BaseException as error:
             os.ftruncate(self._handle, self.byte_length)
+            if not isinstance(error, OSError):
+                raise
             raise LeagueError(
                 f"cannot append to {self.directory / EVENTS}: {error}; nothing changed"
             ) from error
@@ -220,7 +222,8 @@ class WriterLock:
                 "it ends, or read with League(directory, read_only=True)"
             ) from None
         os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next writer in; harmless when called again."""

@@ -6,7 +6,7 @@ What works on tensors is loaded when it is first asked for, so `import lora_evo`
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lora_evo.atomic import appearing, sweep, write_text
+from lora_evo.atomic import appearing, append_text, check_output, sweep, write_text
 from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import content_hash
@@ -38,6 +38,8 @@ __all__ = [
     "Slot",
     "adapter_hash",
     "appearing",
+    "append_text",
+    "check_output",
     "content_hash",
     "cross",
     "cross_directory",

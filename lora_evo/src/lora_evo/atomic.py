@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all.
+"""Files and directories that appear whole or not at all, and lines that are added so.
 
 A draft is written in a hidden folder next to its target, which the writing process locks. A draft
 that no process holds was left by one that died; it is removed when its target is written again, or
@@ -7,6 +7,7 @@ by `sweep`.
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -37,6 +38,30 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file (UTF-8): readers see the old file or the new one, never a part."""
     with appearing(path) as draft:
         draft.write_text(text, encoding="utf-8", newline="\n")
+
+
+def append_text(path: Path, text: str, *, sync: bool = True) -> None:
+    """Append text (UTF-8) to a file; when the disk fails, the file stays as it was.
+
+    sync: wait until it is on the disk, so that no power failure loses it either.
+    """
+    data = memoryview(text.encode())
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(handle).st_size
+        try:
+            while data:
+                data = data[os.write(handle, data) :]
+            if sync:
+                os.fsync(handle)
+        except OSError as error:
+            os.ftruncate(handle, size)
+            raise type(error)(error.errno, error.strerror, str(path)) from None
+        except BaseException:
+            os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -79,15 +104,33 @@ def sweep(folder: Path) -> None:
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
     """Raise `LoraEvoError` when a directory cannot be written at `target`."""
-    if target.exists() and not target.is_dir():
-        raise LoraEvoError(f"{target} exists and is not a folder; choose another output")
+    check_output(target, folder=True)
     if target.exists() and not overwrite:
         raise LoraEvoError(
             f"{target} exists already; choose another output, remove it, or ask for overwriting"
         )
-    above = next((parent for parent in target.parents if parent.exists()), None)
-    if above is not None and not above.is_dir():
-        raise LoraEvoError(f"{above} is not a folder, so {target} cannot be made")
+
+
+def check_output(path: Path, *, folder: bool = False) -> None:
+    """Raise `LoraEvoError` when no file can be written at `path`, or no folder.
+
+    To be called before the work begins whose result goes there. The folder of a file must be there;
+    those above a folder are made when it is written.
+    """
+    if path.exists() and not (path.is_dir() if folder else path.is_file()):
+        raise LoraEvoError(
+            f"{path} exists and is not a {'folder' if folder else 'file'}; choose another output"
+        )
+    above = next(parent for parent in Path(os.path.abspath(path)).parents if parent.exists())
+    if not above.is_dir():
+        raise LoraEvoError(f"{above} is not a folder, so {path} cannot be made")
+    if not folder and not path.parent.is_dir():
+        raise LoraEvoError(
+            f"{path} cannot be written: there is no folder {path.parent}; choose another output, "
+            f"or type: mkdir -p {shlex.quote(str(path.parent))}"
+        )
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise LoraEvoError(f"{path} cannot be written: no permission to; choose another output")
 
 
 @contextmanager
@@ -104,7 +147,12 @@ def _drafting(target: Path) -> Iterator[Path]:
             folder = Path(tempfile.mkdtemp(suffix, prefix, home))
             held.enter_context(_locked(folder))
             held.callback(shutil.rmtree, folder, ignore_errors=True)
-        yield folder / target.name
+        try:
+            yield folder / target.name
+        except OSError as error:
+            if str(error.filename).startswith(str(folder)):
+                error.filename = str(target)  # the draft's name says nothing to anybody
+            raise
 
 
 def _remove_abandoned(draft: Path) -> None:

@@ -297,8 +297,11 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     Runs whose settings differ in nothing but the seed are one arm.
     """
     with one_line_errors():
+        from lora_evo import check_output
         from selfplay import comparison
 
+        if page is not None:
+            check_output(page)
         found = comparison.compare(places)
         if page is not None:
             comparison.write_comparison(found, page)

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import torch
 
-from lora_evo import LoraEvoError, appearing, load_adapter, save_adapter, write_text
+from lora_evo import (
+    LoraEvoError,
+    appearing,
+    check_output,
+    load_adapter,
+    save_adapter,
+    write_text,
+)
 from lora_evo.model import load_base_model, merge_adapter, resolve
 from selfplay.directory import TASKS, open_config
 from selfplay.errors import SelfplayError
@@ -31,6 +38,7 @@ def export_member(
     package's directory), so that PEFT finds it. With it: the base plus the member's update
     scale * B A, a plain model with its tokenizer, in the run's number type.
     """
+    check_output(out, folder=True)
     config = open_config(run)
     named = base or resolve(config.base)
     home = run / "members" / member
@@ -60,6 +68,7 @@ def export_tasks(run: Path, out: Path, *, refused: bool = False) -> int:
 
     refused: proposals with a program that were not accepted, too.
     """
+    check_output(out)
     open_config(run)
     keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
     more = ("inputs", "outputs", "message", "visible", "solve_rate", "status")
@@ -75,6 +84,7 @@ def export_tasks(run: Path, out: Path, *, refused: bool = False) -> int:
 @contextmanager
 def _new_directory(out: Path) -> Iterator[Path]:
     """Yield a draft that takes the name `out` when the block ends well."""
+    check_output(out, folder=True)
     if out.exists():
         raise SelfplayError(f"{out} exists; choose another --out")
     with appearing(out) as draft:

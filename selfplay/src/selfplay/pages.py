@@ -19,8 +19,7 @@ import altair as alt
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lora_evo import write_text
-from selfplay.errors import SelfplayError
+from lora_evo import check_output, write_text
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """A head and rows."""
@@ -51,10 +50,9 @@ def write_page(
 ) -> None:
     """Write the page of a template with these values; `data-chart` places a chart by its name.
 
-    Equal values give equal bytes. Raises SelfplayError for a place that cannot hold the page.
+    Equal values give equal bytes. Raises LoraEvoError for a place that cannot hold the page.
     """
-    if path.is_dir() or not path.parent.is_dir():
-        raise SelfplayError(f"cannot write the page {path}: give a file in an existing folder")
+    check_output(path)
     style, script = _source("page.css"), _library() + _source("gallery.js")
     data = json.dumps({name: _specification(chart) for name, chart in charts.items()})
     policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}"

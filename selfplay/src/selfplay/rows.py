@@ -6,7 +6,6 @@ None where there is nothing to take them of.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from code_verifier import Task
+from lora_evo import append_text
 from selfplay.errors import RunDirectoryError
 
 T = TypeVar("T", bound=Struct)
@@ -296,13 +296,10 @@ class EvalRow(Struct, frozen=True, kw_only=True):
 
 
 def append_rows(path: Path, rows: Iterable[Struct]) -> None:
-    """Append rows and wait until they are on disk."""
+    """Append rows and wait until they are on disk; when that fails, none of them is there."""
     plain = (to_builtins(row) for row in rows)
     text = "".join(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n" for row in plain)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    append_text(path, text)
 
 
 def read_rows(path: Path, kind: type[T]) -> Iterator[T]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from code_verifier import CodeVerifierError
+from lora_evo import check_output
 from selfplay import charts
 from selfplay.config import read_config
 from selfplay.errors import SelfplayError
@@ -153,6 +154,7 @@ def report(runs: Sequence[Path], page: Path, *, gallery_steps: Sequence[int] = (
     The gallery shows tasks of `gallery_steps`, or of the first, middle and last step. Equal runs
     give equal bytes. Raises RunDirectoryError for a run that cannot be read.
     """
+    check_output(page)
     read = read_runs(runs)
     drawn = report_charts(read)
     cards, left_out = _gallery(read, gallery_steps)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, read_rows, strip_comments
-from lora_evo import save_adapter, write_text
+from lora_evo import check_output, save_adapter, write_text
 from lora_evo.model import (
     SupervisedLearner,
     TokenPair,
@@ -72,6 +72,7 @@ def fine_tune(
         return list(state["losses"])
     if out.exists():
         raise RunDirectoryError(f"{out} exists and was not made by sft; choose another --out")
+    check_output(out, folder=True)
     own, steps, seed = config.learner, config.steps, config.seed
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
     chosen |= {"learning_rate": learning_rate, "max_length": max_length, "held_out": held_out}

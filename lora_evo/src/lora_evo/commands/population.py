@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lora_evo.atomic import check_output
 from lora_evo.commands.terminal import (
     FOLDER,
     PAGE,
@@ -114,6 +115,8 @@ def diversity(
 
     if html is not None:
         from lora_evo.population.charts import diversity_chart, save_page
+
+        check_output(html)
     folders = [folder for directory in directories for folder in adapter_folders([directory])]
     left_out: list[str] = []
     folders = [folder for folder, _ in readable(folders, load_adapter, left_out.append)]
@@ -138,6 +141,8 @@ def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> 
 
     What cannot be read is named and left out; the exit code is then 1.
     """
+    if html is not None:
+        check_output(html)
     left_out: list[str] = []
     members = family(directories, left_out.append)
     _tell(left_out)
