@@ -3,6 +3,7 @@
 import pytest
 from mortal import changes_until_death
 
+from selfplay.checkpoint import verify_run
 from selfplay.directory import LOCK, METRICS, RESOURCES
 from selfplay.progress import Progress
 from selfplay.training import resume, train
@@ -36,9 +37,11 @@ def files(runs, home):
     rows = runs.rows(home / METRICS)
     for row in rows:
         row.pop("seconds")
-    # The lengths of those two files are in the state of a checkpoint.
-    for name in [n for n in found if n.endswith("state.json")]:
-        found[name] = b"\n".join(x for x in found[name].splitlines() if b".jsonl" not in x)
+    # Lengths and hashes of those two files are in a checkpoint's state and hashes.
+    other = tuple(f'"{word}"'.encode() for word in (METRICS, RESOURCES, "state.json", "self"))
+    for name in [n for n in found if n.endswith(("state.json", "hashes.json"))]:
+        lines = found[name].splitlines()
+        found[name] = b"\n".join(x for x in lines if not x.lstrip().startswith(other))
     return found | {METRICS: rows}
 
 
@@ -48,6 +51,7 @@ def dies_and_goes_on(runs, whole, home, k):
     if not (home / "config.yaml").exists():
         assert k <= 4, "later than its first file, a run can go on"
         return
+    assert not verify_run(home), f"killed at change {k} of {made}, nothing is damaged"
     assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, None) is not None
     assert files(runs, home) == expected, f"killed at change {k} of {made}"
 
@@ -69,5 +73,6 @@ def test_killed_again_while_it_goes_on(runs, whole, tmp_path):
     assert changes_until_death(lambda: start(runs, home), home, made - 10) is None
     for k in (3, 9, 15):
         assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, k) is None
+        assert not verify_run(home)
     resume(home, Progress(quiet=True))
     assert files(runs, home) == expected

@@ -257,12 +257,68 @@ def test_rows_lost_from_before_the_checkpoint_are_told(copy):
     refused(command("resume", "--workers", "1", copy), "tasks.jsonl", "expected at least")
 
 
-def test_a_row_that_cannot_be_read_is_told_by_its_line(copy):
-    path = copy / "tasks.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[2] = b"#" * (len(lines[2]) - 1) + b"\n"
-    path.write_bytes(b"".join(lines))
-    refused(command("resume", "--workers", "1", copy), "tasks.jsonl, line 3")
+KINDS = (
+    *("config.yaml", "metrics.jsonl", "tasks.jsonl", "eval.jsonl", "resources.jsonl"),
+    *("league/events.jsonl", "league/snapshot.json", "league/league.json"),
+    *("checkpoints/step-4/state.json", "checkpoints/step-4/learner.safetensors"),
+    *("checkpoints/step-4/hashes.json", "checkpoints/step-4/league/events.jsonl"),
+    *("checkpoints/step-4/league/snapshot.json", "checkpoints/step-4/league/league.json"),
+    *("members/t2/lineage.json", "members/s2/adapter_model.safetensors"),
+    *("members/RETIRED/adapter_model.safetensors", "members/RETIRED/adapter_config.json"),
+    *("ancestors/*/adapter_model.safetensors", "ancestors/*/adapter_config.json"),
+)
+
+
+def with_another_digit(path):
+    """Change one digit in the middle of a text, or one byte of tensors."""
+    content = bytearray(path.read_bytes())
+    place = len(content) // 2
+    if path.suffix != ".safetensors":
+        place = next(
+            i for i in (*range(place, len(content)), *range(place)) if 48 <= content[i] < 58
+        )
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_digit_in_any_file_is_found(runs, copy, kind):
+    retired = runs.rows(copy / "metrics.jsonl")[1]["evolution"][0]["removed"]
+    path = next(copy.glob(kind.replace("RETIRED", retired)))
+    with_another_digit(path)
+    found = command("verify", copy)
+    assert found.exit_code == 1, found.output
+    (line,) = found.stdout.splitlines()
+    assert line.startswith(f"{path} is damaged: ")
+    said = command("resume", "--workers", "1", copy)
+    assert (said.exit_code, said.stderr) == (2, f"error: {line}\n")
+
+
+def test_every_damaged_file_is_named_and_what_can_be_is_mended(runs, whole, copy):
+    sound = command("verify", copy)
+    assert sound.exit_code == 0
+    assert sound.stdout.startswith(f"no file of {copy} is damaged")
+    missing = [copy / "league/snapshot.json", copy / "members/t2/adapter_model.safetensors"]
+    for path in missing:
+        path.unlink()
+    older = copy / "checkpoints" / "step-3" / "learner.safetensors"
+    with_another_digit(older)
+    found = command("verify", copy)
+    assert found.exit_code == 1
+    named = [line.partition(" is damaged: ")[0] for line in found.stdout.splitlines()]
+    assert sorted(named) == sorted(map(str, (*missing, older)))
+    assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
+    assert runs.outcome(copy) == whole.outcome
+    assert command("verify", copy).stdout.count("is damaged") == 1
+    for name in ("tasks.jsonl", "checkpoints/step-4/state.json"):
+        with_another_digit(copy / name)
+    assert command("verify", copy).stdout.count("is damaged: ") == 3
+    refused(command("resume", "--workers", "1", copy), "state.json is damaged", "1 more: `selfplay")
+
+
+def test_what_is_no_run_cannot_be_verified(tmp_path):
+    refused(command("verify", tmp_path), "is not a run directory")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_run_in_progress_is_not_started_twice(copy):

@@ -1,12 +1,15 @@
 """Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
 
 `checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
-files, the members' counters and the lengths that the run's row files had. It is written under a
-temporary name and renamed, so what has the final name is whole.
+files, the members' counters, the lengths that the run's row files had, and the hashes of all files
+that a resume goes on from. It is written under a temporary name and renamed, so what has the final
+name is whole.
 """
 
 import json
+import os
 import shutil
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +20,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lora_evo import appearing, save_adapter, sweep
-from selfplay.directory import METRICS, ROW_FILES, TASKS, size, truncate
+from selfplay.directory import (
+    FOLDERS,
+    METRICS,
+    ROW_FILES,
+    TASKS,
+    lock,
+    open_config,
+    size,
+    truncate,
+)
 from selfplay.errors import RunDirectoryError
+from selfplay.hashes import COPY, Damage, damaged_checkpoint, damaged_run, is_as_recorded
 from selfplay.population import role_of
 from selfplay.rows import TaskRow, read_rows
 from selfplay.run import Run
@@ -50,6 +63,7 @@ def save_checkpoint(run: Run) -> None:
             run.league.copy_to(draft / "league")
         for member in run.population.members:
             write_member(run, member)
+        run.hashes.write(run.directory, draft, run.population.members)
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
 
@@ -66,30 +80,42 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return home / f"step-{steps[-1]}" if steps else None
 
 
-def restore_files(directory: Path, checkpoint: Path) -> "_State":
-    """Bring the run's files back to the checkpoint's moment; return its plain state."""
+def verify_run(directory: Path) -> list[Damage]:
+    """Return the files of a run that are not as its checkpoints recorded them."""
+    if newest_checkpoint(directory) is None:
+        open_config(directory)  # a run that has not come to its first checkpoint
+        return []
+    with closing(lock(directory)) if os.access(directory, os.W_OK) else nullcontext():
+        newest = newest_checkpoint(directory)
+        assert newest is not None
+        found = _damaged(newest)
+        for step in _steps(newest.parent)[:-1]:
+            older = newest.with_name(f"step-{step}")
+            found += damaged_checkpoint(older, f"remove {older}; {newest} does without it")
+    return found
+
+
+def refuse_damage(checkpoint: Path) -> None:
+    """Raise RunDirectoryError where a resume from the newest checkpoint would use damaged files."""
+    found = [str(damage) for damage in _damaged(checkpoint) if not damage.mended]
+    if found:
+        run = checkpoint.parent.parent
+        more = f" ({len(found) - 1} more: `selfplay verify {run}`)" if found[1:] else ""
+        raise RunDirectoryError(found[0] + more)
+
+
+def _damaged(newest: Path) -> list[Damage]:
+    older = len(_steps(newest.parent)) > 1
+    remedy = f"remove {newest} to continue from the one before it" if older else COPY
+    return [*damaged_checkpoint(newest, remedy), *damaged_run(newest)]
+
+
+def restore(run: Run, checkpoint: Path) -> None:
+    """Bring the open run and its files back to the checkpoint's moment.
+
+    Rows are cut last: as long as there are more of them, members and league may have moved on.
+    """
     state = _read_state(checkpoint)
-    for name, length in state.lengths.items():
-        truncate(directory / name, length)
-    league = checkpoint / "league"
-    if league.is_dir():
-        shutil.rmtree(directory / "league", ignore_errors=True)
-        shutil.copytree(league, directory / "league")
-    for path in _children(directory / "members"):
-        if path.name[1:].isdigit() and int(path.name[1:]) >= state.born.get(role_of(path.name), 1):
-            shutil.rmtree(path)
-    for path in _children(directory / "ancestors"):
-        if path.name[0] != "." and int(path.name.partition("@")[2]) > state.step:
-            shutil.rmtree(path)
-    for folder in (directory, *(directory / n for n in ("members", "ancestors", "checkpoints"))):
-        sweep(folder)
-        for path in folder.glob(".*.part"):  # those of lora_evo's children
-            shutil.rmtree(path)
-    return state
-
-
-def restore_run(run: Run, checkpoint: Path, state: "_State") -> None:
-    """Bring the open run to the checkpoint's moment."""
     try:
         tensors = load_file(checkpoint / _LEARNER)
         run.population.load_state_dict(tensors, state.learner)
@@ -100,7 +126,9 @@ def restore_run(run: Run, checkpoint: Path, state: "_State") -> None:
         ) from error
     run.step, run.born = state.step, state.born
     for member in run.population.members:
-        write_member(run, member)
+        if not is_as_recorded(checkpoint, member):
+            write_member(run, member)
+    _restore_files(run.directory, checkpoint, state)
     _drop_oldest(run)
     for row in read_rows(run.directory / TASKS, TaskRow):
         if row.accepted:
@@ -108,6 +136,25 @@ def restore_run(run: Run, checkpoint: Path, state: "_State") -> None:
                 run.structures.add(row.metrics["structure"])
             if row.kind != "code_f":
                 run.buffer.add(row.task())
+
+
+def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
+    for path in sorted((checkpoint / "league").glob("*"), reverse=True):  # the log is the last
+        with appearing(directory / "league" / path.name) as draft:
+            shutil.copyfile(path, draft)
+    for path in _children(directory / "members"):
+        if path.name[1:].isdigit() and int(path.name[1:]) >= state.born.get(role_of(path.name), 1):
+            shutil.rmtree(path)
+    for path in _children(directory / "ancestors"):
+        step = path.name.partition("@")[2]
+        if step.isdigit() and int(step) > state.step:
+            shutil.rmtree(path)
+    for folder in (directory, *(directory / n for n in FOLDERS)):
+        sweep(folder)
+        for path in folder.glob(".*.part"):  # of lora_evo's children, and of the league
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name, length in state.lengths.items():
+        truncate(directory / name, length)
 
 
 class _State(Struct):

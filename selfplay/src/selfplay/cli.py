@@ -153,6 +153,23 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
         click.echo(f"done: {run}")
 
 
+@main.command()
+@click.argument("run", type=PATH)
+def verify(run: Path) -> None:
+    """Compare a run's files with the hashes in its checkpoints; a line for each damaged one."""
+    with one_line_errors():
+        from selfplay.checkpoint import newest_checkpoint, verify_run
+
+        found = verify_run(run)
+        for damage in found:
+            click.echo(damage)
+        if found:
+            sys.exit(1)
+        checkpoint = newest_checkpoint(run)
+        there = "there is no checkpoint yet" if checkpoint is None else f"as {checkpoint} says"
+        click.echo(f"no file of {run} is damaged; {there}")
+
+
 def _usual_workers(config: "Config") -> int:
     """Return how many workers a run gets without --workers.
 

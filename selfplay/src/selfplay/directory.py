@@ -10,7 +10,7 @@ from typing import IO
 
 from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config
-from selfplay.errors import RunDirectoryError
+from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import read_yaml
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
@@ -45,7 +45,11 @@ def open_config(directory: Path) -> Config:
             f"{directory} is not a run directory: it has no {CONFIG}; "
             "expected a directory that `selfplay train --out` made"
         )
-    return read_config(read_yaml(path))
+    data = read_yaml(path)
+    try:
+        return read_config(data)
+    except ConfigError as error:
+        raise RunDirectoryError(f"{path}: {error}; restore it from a copy") from error
 
 
 def lock(directory: Path) -> IO[str]:

@@ -9,6 +9,7 @@ from code_verifier import Task
 from league import League
 from lora_evo.model import derive_seed
 from selfplay.config import Config
+from selfplay.hashes import Hashes
 from selfplay.population import Population
 from selfplay.rollout import Attempt
 from selfplay.tasks import HeldOutTask, TaskBuffer
@@ -44,6 +45,8 @@ class Run:
     step: int = 0
     """Steps done."""
     trackers: Trackers = field(default_factory=Trackers)
+    hashes: Hashes = field(default_factory=Hashes)
+    """Of files, as far as they have been written."""
 
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""

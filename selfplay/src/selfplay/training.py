@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from league import League
-from selfplay.checkpoint import newest_checkpoint, restore_files, restore_run, save_checkpoint
+from selfplay.checkpoint import newest_checkpoint, refuse_damage, restore, save_checkpoint
 from selfplay.config import Config
 from selfplay.directory import EVALS, clear, create, lock, open_config, removed_unless_checkpointed
 from selfplay.evaluation import evaluate_members, is_due
@@ -70,7 +70,7 @@ def new_run(
     """
     require_trackers(config.report_to)
     create(directory, config)
-    with _opened(config, directory, workers, ray) as run:
+    with closing(lock(directory)), _opened(config, directory, workers, ray) as run:
         _found(run)
         yield run
 
@@ -82,16 +82,19 @@ def open_run(
     """Open a run at its newest checkpoint; one that died before its first starts again."""
     config = open_config(directory)
     require_trackers(config.report_to)
-    checkpoint = newest_checkpoint(directory)
-    with _opened(config, directory, workers, ray) as run:
-        if checkpoint is None:
-            _found(run)
-        else:
-            restore_run(run, checkpoint, restore_files(directory, checkpoint))
-            if config.mode == "populora":
-                run.league = League(directory / "league")
-            run.population.sync(run.step)
-        yield run
+    with closing(lock(directory)):
+        checkpoint = newest_checkpoint(directory)
+        if checkpoint is not None:
+            refuse_damage(checkpoint)
+        with _opened(config, directory, workers, ray) as run:
+            if checkpoint is None:
+                _found(run)
+            else:
+                restore(run, checkpoint)
+                if config.mode == "populora":
+                    run.league = League(directory / "league")
+                run.population.sync(run.step)
+            yield run
 
 
 def _found(run: Run) -> None:
@@ -111,9 +114,8 @@ def _found(run: Run) -> None:
 
 @contextmanager
 def _opened(config: Config, directory: Path, workers: int | None, ray: str | None) -> Iterator[Run]:
-    """Lock the directory and open everything a step works with, members as they are born."""
+    """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
-        stack.enter_context(closing(lock(directory)))
         stack.enter_context(removed_unless_checkpointed(directory))
         verifier: Verifier
         population: Population | RemotePopulation
