@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from evals import EvalsError
-from evals.official import remarks
+from evals import Data, EvalsError
+from evals.math import benchmark as math
+from evals.official import OFFICIAL, Official, official, remarks
 from evals.sources import evalplus_cache, load_source, read_file
 
 ROWS = [{"question": "1 + 1?", "answer": "#### 2"}, {"question": "2^70?", "answer": str(2**70)}]
@@ -167,8 +168,8 @@ class FakeDatasets(ModuleType):
     def disable_progress_bars(self) -> None:
         self.bars = False
 
-    def load_dataset(self, path: str, config: str | None, split: str) -> Any:
-        self.asked.append((path, config, split))
+    def load_dataset(self, path: str, config: str | None, split: str, revision: str | None) -> Any:
+        self.asked.append((path, config, split, revision))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -179,12 +180,64 @@ def test_hub_rows_are_plain_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeDatasets(rows)
     put("datasets", fake, monkeypatch)
     found = load_source("livecodebench", release="release_v6")
-    assert fake.asked == [("lighteval/code_generation_lite", "release_v6", "test")]
+    assert fake.asked == [("lighteval/code_generation_lite", "release_v6", "test", None)]
     assert found.rows[0]["contest_date"] == "2024-08-01T00:00:00"
     line = json.dumps(found.rows[0], sort_keys=True) + "\n"
     digest = hashlib.sha256(line.encode()).hexdigest()
     assert found.content_hash == f"sha256 of the rows: {digest}"
     assert not fake.bars
+
+
+CARDS: dict[str, dict[str, Any]] = {
+    "aime24": {"id": 60, "problem": "?", "solution": "So 7.", "answer": "007", "url": "u",
+               "year": "2024"},
+    "aime25": {"problem": "?", "answer": "7", "id": "0"},
+    "amc23": {"id": 0, "answer": "7", "url": "u", "question": "?"},
+    "math500": {"problem": "?", "solution": "So \\boxed{7}.", "answer": "7",
+                "subject": "Algebra", "level": 2, "unique_id": "test/algebra/1.json"},
+    "minerva_math": {"question": "?", "answer": "7"},
+    "gsm8k": {"question": "?", "answer": "3 + 4 = <<3+4=7>>7\n#### 7"},
+    "olympiadbench": {"id": 1606, "question": "?", "solution": ["So 7."], "final_answer": ["7"],
+                      "context": None, "image_1": None, "modality": "Text-only",
+                      "difficulty": "Competition", "is_multiple_answer": False, "unit": None,
+                      "answer_type": "Numerical", "error": None, "question_type": "Open-ended",
+                      "subfield": "Algebra", "subject": "Math", "language": "English"},
+}  # fmt: skip
+"""The columns that the hub's cards name."""
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_rows_with_the_columns_of_the_hub_load(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeDatasets([CARDS[name]])
+    put("datasets", fake, monkeypatch)
+    hub = official(name).hub
+    assert hub is not None
+    (question,) = math.load(name, Data()).questions
+    assert fake.asked == [tuple(hub)]
+    assert len(hub.revision or "") == 40
+    assert (question.fields, question.problem.text) == ({"question": "?"}, "7")
+    monkeypatch.undo()
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(CARDS[name]) + "\n")
+    assert math.load(name, Data(file)).questions == (question,)
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list([CARDS[name]]).to_parquet(str(file))
+    assert math.load(name, Data(file)).questions == (question,)
+
+
+def test_published_rows_are_known_by_their_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = {"problem_idx": 0, "problem": "?", "ground_truth": "1200"}
+    text = json.dumps(item, sort_keys=True, separators=(",", ":")) + "\n"
+    known = Official({1: "one row"}, digest=hashlib.sha256(text.encode()).hexdigest())
+    monkeypatch.setitem(OFFICIAL, "gsm8k", known)  # type: ignore[arg-type]
+    path = tmp_path / "rows.jsonl"
+    for answer, note in (("1,200", "are the published ones"), ("1,300", "are not the published")):
+        path.write_text(json.dumps({"id": "a", "question": "? ", "answer": f"#### {answer}"}))
+        assert note in math.load("gsm8k", Data(path)).notes[-1]
 
 
 def test_a_hub_that_gives_nothing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ import pytest
 from code_grading import FILES, problems, published_answers, read_rows
 from code_mutants import mutants
 
+from evals import Data, load_benchmark
 from evals.benchmark import Outcome
 from evals.evalplus.grader import FunctionGrader
 from evals.livecodebench.grader import LiveCodeBenchGrader
 from evals.livecodebench.problems import read_problems
+from evals.official import OFFICIAL
 
 RECORDED = json.loads(Path(__file__).with_name("code_verdicts.json").read_text())
 DATA = Path(os.environ.get("POPULAB_DATA") or "absent")
@@ -40,6 +42,12 @@ def pairs(outcomes: Iterable[tuple[Outcome, Outcome]]) -> Iterator[Outcome]:
     """Base and plus outcome of each program, one after the other."""
     for both in outcomes:
         yield from both
+
+
+@pytest.mark.parametrize("name", [name for name, known in OFFICIAL.items() if known.digest])
+def test_published_files_hold_the_published_rows(name: str) -> None:
+    file = DATA / FILES[name][0] if name in FILES else DATA / name / "test.jsonl"
+    assert load_benchmark(name, Data(file)).notes[-1] == "the rows are the published ones"
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -205,7 +205,9 @@ def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source
     datasets.disable_progress_bars()  # they would mix with our own, and so would its retries
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        table = datasets.load_dataset(address.path, config, split=address.split)
+        table = datasets.load_dataset(
+            address.path, config, split=address.split, revision=address.revision
+        )
         rows: list[Row] = [_plain(dict(row)) for row in table]
     except Exception as error:  # datasets lets errors of many libraries through
         raise EvalsError(

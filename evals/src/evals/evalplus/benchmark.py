@@ -6,6 +6,7 @@ from evals.benchmark import PASS, Benchmark, Data, Grading, Question, Sample, Ve
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
 from evals.evalplus.programs import defines, extract_program, parse, sanitize
+from evals.official import compared, fingerprint
 from evals.recipes import CHAT, Template, own_turn
 from evals.sources import load_source
 
@@ -22,9 +23,8 @@ def load(name: str, data: Data) -> Benchmark:
         Question(problem.task_id, {"prompt": problem.prompt}, problem)
         for problem in read_problems(source.rows, name)
     )
-    return Benchmark(
-        name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, source.notes
-    )
+    notes = (*source.notes, *compared(name, len(source.rows), fingerprint(source.rows)))
+    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, notes)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:

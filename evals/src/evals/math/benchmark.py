@@ -7,6 +7,7 @@ from evals.errors import EvalsError
 from evals.math import grader
 from evals.math.extraction import extract
 from evals.math.golds import canonical_gold
+from evals.official import compared, fingerprint
 from evals.recipes import CHAT
 from evals.sources import load_source
 
@@ -22,26 +23,30 @@ DESCRIPTIONS = {
 
 
 _ANSWERS = {
-    "minerva_math": ("solution", "a solution with \\boxed{...}"),
+    "minerva_math": ("solution or answer", "a solution with \\boxed{...}, or an answer"),
     "gsm8k": ("answer", "a solution that ends in #### 18"),
     "olympiadbench": ("final_answer", "a list with one text"),
 }
-"""Name -> the column of the right answer, and what it looks like."""
+"""Name -> the columns of which the first there has the right answer, and what it looks like."""
 _PLAIN = ("answer", "a text or a number")
+_NUMBERED = ("gsm8k", "minerva_math")
+"""Benchmarks without ids on the hub: a row is known by its number."""
 
 
 def load(name: str, data: Data) -> Benchmark:
     """Load one of `DESCRIPTIONS`. Raises EvalsError."""
     source = load_source(name, data.whole(name))
-    return Benchmark(
-        name,
-        DESCRIPTIONS[name],
-        questions(name, source.rows),
-        grade,
-        CHAT,
-        source.content_hash,
-        source.notes,
+    asked = questions(name, source.rows)
+    found = fingerprint(
+        {
+            "problem_idx": number,
+            "problem": question.fields["question"].strip(),
+            "ground_truth": _published(name, _answer(name, row)[1]),
+        }
+        for number, (question, row) in enumerate(zip(asked, source.rows, strict=True))
     )
+    notes = (*source.notes, *compared(name, len(asked), found))
+    return Benchmark(name, DESCRIPTIONS[name], asked, grade, CHAT, source.content_hash, notes)
 
 
 def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:
@@ -60,17 +65,17 @@ def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question
 
 
 def _question(name: str, row: Mapping[str, object], number: int) -> Question:
-    column, hint = _ANSWERS.get(name, _PLAIN)
+    columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
     asked = str(row.get("problem") or row.get("question") or "")
-    own = str(next(ids, number - 1 if name == "gsm8k" else ""))
-    needed = {"problem or question": asked, "id": own, column: str(row.get(column, ""))}
+    own = str(next(ids, number - 1 if name in _NUMBERED else ""))
+    column, answer = _answer(name, row)
+    needed = {"problem or question": asked, "id": own, columns: column}
     if missing := [key for key, there in needed.items() if not there]:
-        columns = ", ".join(sorted(map(str, row))) or "none"
+        found = ", ".join(sorted(map(str, row))) or "none"
         raise EvalsError(
-            f"{name}, row {number}: no {', '.join(missing)}; found the columns {columns}"
+            f"{name}, row {number}: no {', '.join(missing)}; found the columns {found}"
         )
-    answer = _answer(name, row[column])
     if isinstance(answer, bool) or not isinstance(answer, str | int | float) or answer == "":
         raise EvalsError(f"{name}, row {number}: no answer in {column}; expected {hint}")
     level, unit = row.get("level"), row.get("unit")
@@ -80,17 +85,29 @@ def _question(name: str, row: Mapping[str, object], number: int) -> Question:
     return Question(own, {"question": asked}, gold, level if isinstance(level, int) else 0)
 
 
-def _answer(name: str, value: object) -> object:
-    """What a row's column says is right: the last box, what follows ####, the first of a list."""
-    if name == "minerva_math":
+def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
+    """The column of a row's right answer, "" for none, and the answer: the last box of a solution,
+    what follows ####, the first of a list, or what the column holds."""
+    columns = _ANSWERS.get(name, _PLAIN)[0].split(" or ")
+    column = next((key for key in columns if row.get(key) not in (None, "")), "")
+    value = row.get(column)
+    if column == "solution":
         found = extract(str(value))
-        return found.text if found.rule == "box" else None
-    if name == "gsm8k":
-        _, mark, answer = str(value).rpartition("####")
-        return answer.strip() if mark else None
-    if name == "olympiadbench":
-        return value[0] if isinstance(value, list) and value else None
-    return value
+        value = found.text if found.rule == "box" else None
+    elif name == "gsm8k":
+        _, mark, text = str(value).rpartition("####")
+        value = text.strip() if mark else None
+    elif name == "olympiadbench":
+        value = value[0] if isinstance(value, list) and value else None
+    return column, value
+
+
+def _published(name: str, answer: object) -> str:
+    """An answer as it stands in what a known fingerprint is of."""
+    if isinstance(answer, float) and answer.is_integer():
+        answer = int(answer)
+    text = str(answer).strip()
+    return text.replace(",", "") if name == "gsm8k" else text
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
