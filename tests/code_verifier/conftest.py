@@ -1,10 +1,13 @@
 """One sandbox for the whole folder: starting fork servers is the dear part."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from code_verifier import Limits, Sandbox
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 
 @pytest.fixture(scope="session")

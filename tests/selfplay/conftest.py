@@ -5,6 +5,7 @@ each other.
 """
 
 import json
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -65,6 +66,9 @@ def outcome(run):
         row.pop("seconds")
         row.pop("memory_mb", None)
     return found | {"metrics": measured}
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 
 @pytest.fixture(scope="session")

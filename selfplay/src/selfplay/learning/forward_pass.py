@@ -61,13 +61,13 @@ def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iter
 
 def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Callable[..., Any]:
     @contextmanager
-    def again(recomputing: Any) -> Iterator[None]:
-        with adapters.same_route(), recomputing:
+    def both(route: AbstractContextManager[None], recomputing: Any) -> Iterator[None]:
+        with route, recomputing:
             yield
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         kept, recomputing = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
-        return kept, again(recomputing)
+        return kept, both(adapters.same_route(), recomputing)  # the route of this call
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(
