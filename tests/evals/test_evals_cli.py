@@ -13,6 +13,7 @@ from mortal import changes_until_death
 
 from evals.cli import main
 from evals.recipes import CODE, MATH
+from lora_evo import EngineStopped
 
 GSM8K = [{"question": f"{a} + {a}?", "answer": f"#### {2 * a}"} for a in range(1, 9)]
 AMC = [{"id": a, "problem": f"{a} * 2?", "answer": 2.0 * a} for a in range(1, 9)]
@@ -145,6 +146,21 @@ def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]
     for out in (file, file / "out"):
         _fails(2, f"{file} ", "run", "--model", nothing, *data, "--out", out)
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_start_that_fails_leaves_no_folders(
+    tmp_path: Path, model_folder: Path, data: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, out = tmp_path / "model", tmp_path / "runs" / "out"
+    shutil.copytree(model_folder, model, ignore=shutil.ignore_patterns("tokenizer*"))
+    _fails(2, "no tokenizer that works", "run", "--model", model, *data, "--out", out)
+
+    def stopped(*_: object) -> None:
+        raise EngineStopped("the engine is gone")
+
+    monkeypatch.setattr("lora_evo.model.hf_engine.HFEngine.generate", stopped)
+    _fails(1, "is gone", "run", "--model", model_folder, *data, "--out", out)
+    assert list(tmp_path.iterdir()) == [model]
 
 
 def test_a_killed_grade_resumes(tmp_path: Path) -> None:

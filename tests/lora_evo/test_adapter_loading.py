@@ -1,6 +1,7 @@
 """Adapters and models that must be refused, each with one clear line."""
 
 import importlib.util
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,6 +123,20 @@ def test_models_that_cannot_be_loaded(model_folder: Path, tmp_path: Path) -> Non
     data = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(data[:-100])
     assert "cannot load the model" in refused(str(broken))
+    for file in broken.glob("tokenizer*"):
+        file.unlink()
+    config = json.loads((broken / "config.json").read_text())
+    for kind in (
+        "qwen2",
+        "llama",
+        "gemma",
+    ):  # made up empty; none; all <unk>
+        (broken / "config.json").write_text(json.dumps(config | {"model_type": kind}))
+        told = refused(str(broken))
+        assert "has no tokenizer that works; copy tokenizer.json" in told
+        assert told.endswith(")")  # of the whole reason
+        if kind == "llama":
+            assert "(3) an equivalent slow tokenizer class" in told
     with pytest.raises(LoraEvoError, match="unknown device"):
         open_engine("hf", str(model_folder), device="tpux")
 

@@ -28,6 +28,8 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path, monkeyp
     monkeypatch.setattr("lora_evo.atomic.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_text(file, "new")
+    with pytest.raises(OSError, match="No space"):
+        write_text(tmp_path / "new" / "folder" / "page.html", "new")
     assert file.read_text() == "old"
     assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
 

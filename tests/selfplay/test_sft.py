@@ -223,6 +223,12 @@ def test_killed_and_run_again_gives_the_same_bytes(runs, data, finished, deaths,
     assert [p.name for p in tmp_path.iterdir()] == ["warm"]
 
 
+def test_a_start_that_fails_leaves_no_folder(runs, data, tmp_path):
+    with pytest.raises(SelfplayError, match="larger --max-length"):
+        fine_tune(runs.config(*SMALL), data, tmp_path / "warm", quiet, **(FEW | {"max_length": 8}))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_finished_one_is_left_alone(runs, data, finished):
     out, losses, _ = finished
     before = folder(out)

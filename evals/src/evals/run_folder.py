@@ -16,7 +16,7 @@ from evals.errors import EvalsError, SettingsChanged
 from evals.records import as_verdict, prompt_lines, read_samples, sample_lines, verdict_lines
 from evals.results import RESULT_FILE, Result, Settings, read_result
 from evals.sources import parse_object
-from lora_evo import append_text, sweep, write_text
+from lora_evo import append_text, remove_empty, sweep, write_text
 
 
 class RunFolder:
@@ -57,9 +57,12 @@ def open_run_folder(
 ) -> Iterator[RunFolder]:
     """Make the folder, or resume in it; locked against other processes while open.
 
+    When the block fails before the first sample, what was made is removed.
+
     Raises SettingsChanged when it holds a run with other settings, EvalsError when it holds
     something else or is in use.
     """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / ".lock", os.O_RDONLY | os.O_CREAT)
     try:
@@ -68,7 +71,15 @@ def open_run_folder(
         except BlockingIOError:
             raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
         sweep(folder)
-        yield RunFolder(folder, _kept(folder, settings, prompts))
+        run = RunFolder(folder, _kept(folder, settings, prompts))
+        try:
+            yield run
+        except BaseException:
+            if not run.samples:
+                for name in ("samples.jsonl", "settings.json", "prompts.jsonl", ".lock"):
+                    (folder / name).unlink(missing_ok=True)
+                remove_empty(made)
+            raise
     finally:
         os.close(handle)
 

@@ -6,7 +6,7 @@ What works on tensors is loaded when it is first asked for, so `import lora_evo`
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lora_evo.atomic import appearing, append_text, check_output, sweep, write_text
+from lora_evo.atomic import appearing, append_text, check_output, remove_empty, sweep, write_text
 from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import content_hash
@@ -53,6 +53,7 @@ __all__ = [
     "mutate",
     "mutate_directory",
     "read_lineage",
+    "remove_empty",
     "retention",
     "save_adapter",
     "sweep",

@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -137,6 +137,7 @@ def check_output(path: Path, *, folder: bool = False) -> None:
 def _drafting(target: Path) -> Iterator[Path]:
     """Yield a free path for a draft of `target`; whatever is there at the end is removed."""
     home, prefix, suffix = target.parent, f".{target.name}.", ".tmp"
+    made = [place for place in (home, *home.parents) if not place.exists()]
     home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         # No other writer may sweep between the making of the draft's folder and its locking.
@@ -149,10 +150,19 @@ def _drafting(target: Path) -> Iterator[Path]:
             held.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             yield folder / target.name
-        except OSError as error:
-            if str(error.filename).startswith(str(folder)):
+        except BaseException as error:
+            if isinstance(error, OSError) and str(error.filename).startswith(str(folder)):
                 error.filename = str(target)  # the draft's name says nothing to anybody
+            shutil.rmtree(folder, ignore_errors=True)
+            remove_empty(made)
             raise
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, the innermost first, as far as they are empty."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _remove_abandoned(draft: Path) -> None:

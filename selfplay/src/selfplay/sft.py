@@ -8,8 +8,8 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ def fine_tune(
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, config.rollout.kinds, sandbox, say)
     work.mkdir(parents=True, exist_ok=True)
-    with closing(lock(work)):
+    with closing(lock(work)), _removed_unless_begun(work):
         state = _resumed(work / CHECKPOINT, state)
         if config.threads:
             torch.set_num_threads(config.threads)
@@ -128,6 +128,17 @@ def fine_tune(
         os.replace(draft, out)
     shutil.rmtree(work)
     return list(state["losses"])
+
+
+@contextmanager
+def _removed_unless_begun(work: Path) -> Iterator[None]:
+    """Remove the folder of a training that fails before its first checkpoint."""
+    try:
+        yield
+    except BaseException:
+        if not (work / CHECKPOINT).exists():
+            shutil.rmtree(work)
+        raise
 
 
 def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> list[Worked]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         choose_device,
         linear_shapes,
         load_base_model,
+        load_tokenizer,
         public_name,
         resolve,
         same_base,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "base_model": (
-        "BaseModel", "choose_device", "linear_shapes", "load_base_model", "public_name", "resolve",
-        "same_base",
+        "BaseModel", "choose_device", "linear_shapes", "load_base_model",
+        "load_tokenizer", "public_name", "resolve", "same_base",
     ),
     "exchange": (
         "export_adapter", "import_adapter", "members_of", "merge_adapter", "name_adapters",
@@ -72,6 +73,7 @@ __all__ = [
     "import_adapter",
     "linear_shapes",
     "load_base_model",
+    "load_tokenizer",
     "members_of",
     "merge_adapter",
     "name_adapters",

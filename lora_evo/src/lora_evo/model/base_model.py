@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from lora_evo.errors import LoraEvoError, first_line
+from lora_evo.errors import LoraEvoError
 
 NANO = "nano"
 _SAMPLED = 4096
@@ -84,15 +84,14 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     kind = "auto" if dtype == "auto" else getattr(torch, dtype)
+    tokenizer = load_tokenizer(name)
     try:
         with _quiet():
-            tokenizer = AutoTokenizer.from_pretrained(source)
             model, info = AutoModelForCausalLM.from_pretrained(
                 source, dtype=kind, output_loading_info=True
             )
     except Exception as error:  # whatever a damaged folder or an absent network makes it raise
-        where = "" if Path(source).is_dir() else " (there is no such folder here)"
-        raise LoraEvoError(f"cannot load the model {name}{where}: {first_line(error)}") from error
+        raise _unloadable(name, source, " ".join(str(error).split())) from error
     lacking = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
     if lacking:
         raise LoraEvoError(
@@ -107,6 +106,30 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
         context=getattr(model.config, "max_position_embeddings", None),
         fingerprint=fingerprint(model),
     )
+
+
+def load_tokenizer(name: str) -> Any:
+    """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
+    source, cause, reason = resolve(name), None, "all texts are the same to it"
+    try:
+        with _quiet():
+            tokenizer: Any = AutoTokenizer.from_pretrained(source)
+            # transformers makes up an empty one for some folders that have none
+            if tokenizer.encode("a") != tokenizer.encode("b"):
+                return tokenizer
+    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+        cause, reason = error, " ".join(str(error).split())
+    if Path(source).is_dir():
+        reason = (
+            "it has no tokenizer that works; copy tokenizer.json and tokenizer_config.json into "
+            f"its folder from the model that it was made of ({reason})"
+        )
+    raise _unloadable(name, source, reason) from cause
+
+
+def _unloadable(name: str, source: str, reason: str) -> LoraEvoError:
+    where = "" if Path(source).is_dir() else " (there is no such folder here)"
+    return LoraEvoError(f"cannot load the model {name}{where}: {reason}")
 
 
 def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:

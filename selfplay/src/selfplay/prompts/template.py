@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from code_verifier import Proposal, Task
+from lora_evo import LoraEvoError
 from selfplay.errors import ConfigError
 from selfplay.prompts import nano
 from selfplay.prompts.azr import AzrTemplate, chat_frame, plain_frame
@@ -40,13 +41,9 @@ def template_named(name: str, base: str) -> Template:
 
 
 def _tokenizer(base: str) -> Any:
-    from transformers import AutoTokenizer
+    from lora_evo.model import load_tokenizer
 
-    from lora_evo.model import resolve
-    from selfplay.errors import first_line
-
-    source = resolve(base)
     try:
-        return AutoTokenizer.from_pretrained(source)
-    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
-        raise ConfigError(f"cannot load the tokenizer of {base}: {first_line(error)}") from error
+        return load_tokenizer(base)
+    except LoraEvoError as error:
+        raise ConfigError(str(error)) from error
