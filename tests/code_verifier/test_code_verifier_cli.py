@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from full_disk import on_full_disk
 
 from code_verifier import Limits, jsonl
 from code_verifier.cli import main
@@ -362,3 +363,22 @@ def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, co
     found = lines(part if killed else out)
     assert 3 < len(found) < 400
     assert [(row["id"], row["output"]) for row in found] == [(n, str(n)) for n in range(len(found))]
+
+
+def test_a_full_disk_keeps_the_finished_rows_and_no_part_of_one(tmp_path: Path) -> None:
+    program = r"""
+import json
+from code_verifier.cli import main
+
+sys.argv[1:] = ["metrics", str(home.parent / "rows"), "--out", str(home / "out")]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 1
+found = [json.loads(line) for line in (home / "out").read_text().splitlines()]
+assert [row["id"] for row in found] == list(range(1, len(found) + 1))
+assert 10 < len(found) < 300
+assert sorted(path.name for path in home.iterdir()) == ["ballast", "out"]
+"""
+    write(tmp_path / "rows", *[{"program": GOOD["program"]}] * 300)
+    on_full_disk(tmp_path / "disk", 16, program)

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from full_disk import on_full_disk
 from mortal import changes_until_death
 from sums import GOLD, TableEngine, sums
 
@@ -194,3 +195,27 @@ def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
     samples = [Sample("a", 0, "é\n", True, 3), Sample("a", 1, "", solution="pass")]
     path.write_text(sample_lines(samples), encoding="utf-8")
     assert read_samples(path) == samples
+
+
+def test_a_full_disk_takes_no_part_of_a_sample(tmp_path: Path) -> None:
+    program = r"""
+from evals.benchmark import Sample
+from evals.records import read_samples
+from evals.run_folder import open_run_folder
+
+failed = 0
+with open_run_folder(home / "run", {}, {"q": "?"}) as run:
+    for n in range(300):
+        kept, new = list(run.samples), [Sample("q", n, "x" * 100, False, 1)]
+        try:
+            run.add(new)
+        except OSError:
+            failed += 1
+            assert read_samples(home / "run" / "samples.jsonl") == run.samples == kept
+            make_room()
+            run.add(new)
+with open_run_folder(home / "run", {}, {"q": "?"}) as run:
+    assert [sample.sample for sample in run.samples] == list(range(300))
+assert failed == 1
+"""
+    on_full_disk(tmp_path / "disk", 32, program)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from full_disk import on_full_disk
 
 from league import (
     League,
@@ -285,3 +286,32 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix_and_names_what_is_torn(tmp_pa
         with League(path) as league:
             assert league.warnings == ()
             assert 99 in league.state.rounds
+
+
+def test_a_full_disk_takes_no_part_of_an_event_and_lets_the_league_be_opened(tmp_path):
+    program = r"""
+from league import League, LeagueError, Outcome
+
+place = home / "l"
+with League(place, ["t0"], ["s0"]) as league:
+    n = 0
+    while True:
+        try:
+            league.record(league.pair(n)[0], Outcome(4, 4, 8, 4, 1))
+        except LeagueError as error:
+            assert "cannot append" in str(error)
+            break
+        n += 1
+    state = league.state.to_dict()
+assert (place / "events.jsonl").read_bytes().endswith(b"\n")
+try:
+    (home / "more").write_bytes(bytes(2**20))
+except OSError:
+    pass
+with League(place) as league:
+    assert league.state.to_dict() == state
+    make_room()
+    league.pair(n + 1)
+assert len(League(place, read_only=True).state.rounds) == len(state["rounds"]) + 1
+"""
+    on_full_disk(tmp_path / "disk", 64, program)

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from full_disk import on_full_disk
 
 from lora_evo import appearing, sweep, write_text
 
@@ -56,3 +57,32 @@ def test_sweep_removes_what_killed_writers_left_and_nothing_else(tmp_path):
         assert draft.is_dir()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".hidden", "step-4"]
     assert (tmp_path / "step-4" / "weights").read_text() == "whole"
+
+
+def test_a_full_disk_leaves_old_files_whole_lines_and_no_drafts(tmp_path):
+    program = r"""
+import os
+from lora_evo import append_text, write_text
+
+rows, page, failed = home / "rows", home / "page", 0
+write_text(page, "old")
+for n in range(300):
+    before = rows.read_bytes() if rows.exists() else b""
+    try:
+        append_text(rows, f"{n:99}\n")
+    except OSError as error:
+        failed += 1
+        assert (rows.read_bytes(), error.filename) == (before, str(rows))
+        try:
+            write_text(page, "new" * 10_000)
+        except OSError:
+            assert page.read_text() == "old"
+            assert sorted(os.listdir(home)) == ["ballast", "page", "rows"]
+        else:
+            raise AssertionError("there was room")
+        make_room()
+        append_text(rows, f"{n:99}\n")
+assert rows.read_text() == "".join(f"{n:99}\n" for n in range(300))
+assert failed == 1
+"""
+    on_full_disk(tmp_path / "disk", 24, program)

@@ -84,7 +84,7 @@ class Store:
             )
         if writable:
             if snapshot is not None:
-                write_atomically(directory / SNAPSHOT, snapshot)
+                self._write_snapshot(snapshot)
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             if torn:
                 os.ftruncate(self._handle, self.byte_length)
@@ -97,6 +97,9 @@ class Store:
         content = self._due_snapshot()
         if content is None:
             return
+        self._write_snapshot(content)
+
+    def _write_snapshot(self, content: bytes) -> None:
         try:
             self.sync()
             write_atomically(self.directory / SNAPSHOT, content)
