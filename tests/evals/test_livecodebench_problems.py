@@ -3,22 +3,26 @@
 import base64
 import json
 import pickle
+import tracemalloc
 import zlib
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from livecodebench_problems import packed, problem, row
 
-from evals import EvalsError
+from evals import Data, EvalsError, load_benchmark
 from evals.livecodebench.benchmark import azr_program, official_program
 from evals.livecodebench.problems import (
     Case,
-    StoredRow,
     erratum,
     read_problems,
     read_tests,
     window,
 )
+from evals.livecodebench.stored import StoredRow
+from evals.sources import HubRows
 
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
 TESTS = tuple(Case(*pair, "stdin") for pair in PAIRS)
@@ -35,6 +39,95 @@ def test_tests_of_rows_and_of_files(tmp_path: Path) -> None:
     path.write_text("{}\n")
     with pytest.raises(EvalsError, match="has changed"):
         read_tests(problems[1])
+
+
+LARGE = 1 << 20
+"""Characters of hidden tests in a row of a shard."""
+
+
+def shard_rows(first: int, count: int = 4) -> list[dict[str, Any]]:
+    """Rows as the hub has them, dates as Arrow's."""
+    text = json.dumps([{"input": "x" * LARGE, "output": "y", "testtype": "stdin"}])
+    return [
+        row(
+            PAIRS[:1],
+            question_id=f"p{n}",
+            private_test_cases=text,
+            contest_date=datetime(2024, 8, 1),
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(item, default=str) + "\n" for item in rows))
+
+
+class Table:
+    """A data set of `datasets` of 12 rows, each made when it is read."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        if number >= 12:
+            raise IndexError
+        return shard_rows(number, 1)[0]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "hub"])
+def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "release_v5"
+    folder.mkdir()
+    names = {
+        "parquet": [f"test-0000{n}-of-00003.parquet" for n in range(3)],
+        "jsonl": ["test.jsonl", "test2.jsonl", "test10.jsonl"],
+        "hub": [],
+    }[kind]
+    for n, name in enumerate(names):
+        (write_lines if kind == "jsonl" else write_parquet)(folder / name, shard_rows(4 * n))
+    (folder / "README.md").write_text("no rows")
+    source = folder if names else HubRows(Table())
+    if kind == "parquet":
+        read_problems(folder)  # imports what it needs
+    tracemalloc.start()
+    problems = read_problems(source)
+    tests = [read_tests(problem)[1] for problem in problems[-1:]]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [problem.question_id for problem in problems] == [f"p{n}" for n in range(12)]
+    assert peak < 8 * LARGE  # of 12 that the hidden tests have
+    assert tests[0].input == "x" * LARGE
+    assert problems[0].contest_date == datetime(2024, 8, 1)
+    assert not list((tmp_path / "cache").rglob("*.*"))
+    if names:
+        benchmark = load_benchmark("livecodebench", Data(folder))
+        assert benchmark.content_hash.startswith("sha256 of 3 files: ")
+        assert benchmark.notes[0].startswith("12 rows, which is no official number")
+
+
+def test_a_folder_that_is_no_release_is_told(tmp_path: Path) -> None:
+    with pytest.raises(EvalsError, match=r"holds no \*.parquet and no \*.jsonl"):
+        read_problems(tmp_path)
+    write_parquet(tmp_path / "test-00001-of-00003.parquet", shard_rows(0, 1))
+    with pytest.raises(EvalsError, match="holds 1 shards of 3; fetch the whole release"):
+        read_problems(tmp_path)
+    (tmp_path / "test-00001-of-00003.parquet").rename(tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-40])
+    with pytest.raises(EvalsError, match=r"b\.parquet: broken parquet") as caught:
+        read_problems(tmp_path)
+    assert "\n" not in str(caught.value)
+    write_parquet(tmp_path / "b.parquet", shard_rows(0, 1))
+    with pytest.raises(EvalsError, match="repeats the problem 'p0'"):
+        read_problems(tmp_path)
 
 
 def test_hidden_tests_may_be_plain_json_or_missing() -> None:

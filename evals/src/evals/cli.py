@@ -101,8 +101,8 @@ _data = click.option(
     "files",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="Data of a benchmark, instead of where it is published; for livecodebench also a release "
-    "on the hub, release_v1 to release_v6. May repeat.",
+    help="Data of a benchmark, instead of where it is published; for livecodebench also a folder "
+    "of shards, or a release on the hub, release_v1 to release_v6. May repeat.",
 )
 _recipe = click.option(
     "--recipe", type=click.Choice(list(RECIPES)), help="How questions are asked; see `evals list`."

@@ -25,6 +25,20 @@ _VARIABLES = {"humaneval_plus": "HUMANEVAL_OVERRIDE_PATH", "mbpp_plus": "MBPP_OV
 _FUNCTIONS = {"humaneval_plus": "get_human_eval_plus", "mbpp_plus": "get_mbpp_plus"}
 
 
+class HubRows(Sequence[Row]):
+    """The rows of a data set of `datasets`, which stay on disk; each is read when asked for."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, number: Any) -> Any:
+        """Return the row of a number."""
+        return as_json(dict(self._table[number]))
+
+
 @dataclass(frozen=True)
 class Source:
     """Rows in their order, as they were published.
@@ -150,15 +164,15 @@ def _parquet(path: Path) -> list[Row]:
             raise EvalsError(
                 f"{path}: broken parquet ({first_line(error.__cause__ or error)})"
             ) from None
-        return [_plain(dict(row)) for row in table]
+        return [as_json(dict(row)) for row in table]
 
 
-def _plain(value: Any) -> Any:
-    """A value of Arrow as JSON has it: dates become ISO texts."""
+def as_json(value: Any) -> Any:
+    """Return a value of Arrow as JSON has it: dates become ISO texts."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: as_json(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [as_json(part) for part in value]
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -208,15 +222,15 @@ def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source
         table = datasets.load_dataset(
             address.path, config, split=address.split, revision=address.revision
         )
-        rows: list[Row] = [_plain(dict(row)) for row in table]
+        rows = HubRows(table)
+        digest = hashlib.sha256()
+        for row in rows:
+            digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
     except Exception as error:  # datasets lets errors of many libraries through
         raise EvalsError(
             f"{benchmark}: cannot get {address.path} from the hub or its cache: "
             f"{first_line(error)}; "
             f"give a file instead: --data {benchmark}.jsonl"
         ) from None
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
     note = remarks(benchmark, len(rows))
     return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", (note,))

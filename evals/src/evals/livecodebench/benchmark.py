@@ -1,6 +1,5 @@
 """LiveCodeBench's code generation: programs for contest problems, graded by the hidden tests."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from evals.errors import EvalsError
 from evals.evalplus.programs import MAX_CHARS
 from evals.livecodebench.grader import LiveCodeBenchGrader
 from evals.livecodebench.problems import Problem, erratum, read_problems, window
+from evals.livecodebench.stored import content_hash, on_disk
 from evals.official import remarks
 from evals.recipes import CHAT, Template, own_turn
 from evals.sources import load_source
@@ -26,16 +26,15 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
 
 
 def load(data: Data) -> Benchmark:
-    """Load the problems of a file, or of a release on the hub. Raises EvalsError.
+    """Load the problems of a file or a folder of shards, or of a release on the hub.
 
-    Of a file in JSON Lines, hidden tests stay on disk until they are needed.
+    Hidden tests stay on disk until they are needed, but for a JSON array and gzip. Raises
+    EvalsError.
     """
     path = None if data.file is None else Path(data.file)
-    if path is not None and data.release is None and _json_lines(path):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if path is not None and data.release is None and on_disk(path):
         problems = read_problems(path)
-        found = f"sha256 of the file: {digest}"
+        found = content_hash(path)
         notes: tuple[str, ...] = (remarks(NAME, len(problems)),)
     else:
         source = load_source(NAME, path, data.release)
@@ -130,12 +129,3 @@ def _questions(problems: Sequence[Problem]) -> tuple[Question, ...]:
         )
         for problem in problems
     )
-
-
-def _json_lines(path: Path) -> bool:
-    """Whether a file can be read row by row; what cannot be opened is for the usual reader."""
-    try:
-        with path.open("rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
-        return False

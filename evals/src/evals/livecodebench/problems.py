@@ -1,7 +1,7 @@
 """The problems of LiveCodeBench and their tests: rows of `code_generation_lite` as published.
 
-Public tests are JSON, hidden ones packed as base64(zlib(pickle(JSON))). Of a file, hidden tests
-stay on disk until they are needed: a release holds gigabytes.
+Public tests are JSON, hidden ones packed as base64(zlib(pickle(JSON))). Hidden tests stay on disk
+until they are needed: a release holds gigabytes.
 """
 
 import base64
@@ -10,14 +10,16 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from evals.errors import EvalsError
-from evals.sources import parse_object
+from evals.livecodebench.stored import HIDDEN, stored_rows
+from evals.sources import HubRows, parse_object
 
 STDIN, FUNCTIONAL = "stdin", "functional"
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
@@ -55,18 +57,10 @@ class Case:
 
 
 @dataclass(frozen=True)
-class StoredRow:
-    """Where a row lies in a file, in bytes: hidden tests are too large to keep them in memory."""
-
-    path: Path
-    start: int
-    length: int
-
-
-@dataclass(frozen=True)
 class Problem:
     """function: the method of `Solution`, or module function, that functional tests call; ""
-    where the program is a script. public, private: tests as published, see `read_tests`.
+    where the program is a script. public, private: tests as published, or what reads them, see
+    `read_tests`.
     """
 
     question_id: str
@@ -77,16 +71,18 @@ class Problem:
     starter_code: str
     function: str
     public: str
-    private: str | StoredRow
+    private: str | Callable[[], str]
 
 
 def read_problems(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Return the problems of a JSON Lines file or of rows, in their order. Raises EvalsError."""
-    rows: Iterable[tuple[Mapping[str, Any], str | StoredRow]]
+    """Return the problems of files (see `stored`) or of rows, in order. Raises EvalsError."""
+    rows: Iterable[tuple[Mapping[str, Any], str | Callable[[], str]]]
     if isinstance(source, str | Path):
-        rows = _stored_rows(Path(source))
+        rows = stored_rows(Path(source))
+    elif isinstance(source, HubRows):
+        rows = ((row, partial(_hidden, source, n)) for n, row in enumerate(source))
     else:
-        rows = ((row, str(row.get("private_test_cases") or "")) for row in source)
+        rows = ((row, str(row.get(HIDDEN) or "")) for row in source)
     problems: dict[str, Problem] = {}
     for number, (row, private) in enumerate(rows, 1):
         problem = _problem(row, private, f"row {number}")
@@ -96,21 +92,11 @@ def read_problems(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Prob
     return list(problems.values())
 
 
-def _stored_rows(path: Path) -> Iterator[tuple[Mapping[str, Any], str | StoredRow]]:
-    start = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    row = parse_object(line, f"{path}, line {number}")
-                    hidden = row.get("private_test_cases")
-                    yield row, StoredRow(path, start, len(line)) if hidden else ""
-                start += len(line)
-    except OSError as error:
-        raise EvalsError(f"cannot read {path}: {error.strerror}") from None
+def _hidden(rows: HubRows, number: int) -> str:
+    return str(rows[number].get(HIDDEN) or "")
 
 
-def _problem(row: Mapping[str, Any], private: str | StoredRow, place: str) -> Problem:
+def _problem(row: Mapping[str, Any], private: str | Callable[[], str], place: str) -> Problem:
     missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
     if missing:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
@@ -137,9 +123,7 @@ def _function(metadata: Any, place: str) -> str:
 
 def read_tests(problem: Problem) -> tuple[Case, ...]:
     """Return the public tests, then the hidden ones. Raises EvalsError."""
-    private = problem.private
-    if isinstance(private, StoredRow):
-        private = _stored(private)
+    private = problem.private if isinstance(problem.private, str) else problem.private()
     place = f"problem {problem.question_id}"
     return (*_parsed(problem.public, place), *_parsed(unpack_tests(private, place), place))
 
@@ -189,16 +173,6 @@ def _test(row: Any, place: str) -> Case:
     if not all(isinstance(field, str) for field in fields) or fields[2] not in (STDIN, FUNCTIONAL):
         raise EvalsError(f"{place}: a test lacks the texts input, output or testtype")
     return Case(*map(str, fields))
-
-
-def _stored(row: StoredRow) -> str:
-    """The hidden tests of a row on disk."""
-    try:
-        with row.path.open("rb") as file:
-            file.seek(row.start)
-            return str(json.loads(file.read(row.length)).get("private_test_cases") or "")
-    except (OSError, ValueError, AttributeError) as error:
-        raise EvalsError(f"{row.path} has changed since it was read: {error}") from None
 
 
 def erratum(problem: Problem) -> str | None:
