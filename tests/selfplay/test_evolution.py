@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from league import League
-from lora_evo import content_hash, load_adapter, read_lineage, verify
+from lora_evo import LoraEvoError, content_hash, load_adapter, read_lineage, verify
+from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
 from selfplay.progress import Progress
 
@@ -133,6 +135,24 @@ def test_lineage_survives_training_and_its_parents_are_kept(three_teachers, thre
             assert len(lineage.parents) == len(birth.parents)
             kept = {p.name for p in (seen.home / "ancestors").iterdir()}
             assert {f"{parent}@1" for parent in birth.parents} <= kept
+
+
+def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
+    changes = ("steps=3", "evolution.evolve_every=1", "rollout.kinds=[code_o]")
+    home = runs.train(tmp_path / "run", *changes)
+    lineages = {path.name: read_lineage(path) for path in (home / "members").iterdir()}
+    generations = {name: lineage.generation for name, lineage in lineages.items()}
+    assert generations == {"t0": 0, "t1": 0, "t2": 1, "t3": 2, "s0": 0, "s1": 0, "s2": 1, "s3": 2}
+    kept = {path.name: read_lineage(path) for path in (home / "ancestors").iterdir()}
+    assert kept == {name: lineages[name[:2]] for name in ("t1@1", "t2@2", "s1@1", "s2@2")}
+    assert verify(home / "members" / "t3", [home / "ancestors"]).identical
+    drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)]).stdout.splitlines()
+    assert [line.split()[0] for line in drawn if line[0] in "ts"] == ["s0", "s1", "t0", "t1"]
+    branches = [line.split("── ")[1].split()[0] for line in drawn if "── " in line]
+    assert branches == [*("s1@1", "s2", "s2@2", "s3"), *("t1@1", "t2", "t2@2", "t3")]
+    with pytest.raises(LoraEvoError, match="t0 is a founder of its population"):
+        verify(home / "members" / "t0")
 
 
 def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):

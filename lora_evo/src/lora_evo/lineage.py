@@ -1,4 +1,4 @@
-"""The record of a child, lineage.json: its parents, its operator, and what that changed."""
+"""The record of an adapter, lineage.json: its parents, its operator, and what that changed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Lineage:
     parameters: Mapping[str, Any]
     parents: tuple[str, ...]
     generation: int
-    """1 + the largest of the parents' (0 for an adapter without lineage)."""
+    """1 + the largest of the parents' (0 for a founder and an adapter without lineage)."""
     content_hash: str
     moments_valid: bool
     """Whether optimiser moments may be carried over, each module's from its source."""
@@ -56,6 +56,25 @@ class Lineage:
     truncation_loss: float
     modules: Mapping[str, ModuleTrace]
     versions: Mapping[str, str]
+
+    @classmethod
+    def founder(cls, name: str, seed: int, content_hash: str) -> Self:
+        """Return the record of a population's first member: it has no parents."""
+        return cls(
+            operator="founder",
+            seed=seed,
+            strength=None,
+            weights=None,
+            parameters={"name": name},
+            parents=(),
+            generation=0,
+            content_hash=content_hash,
+            moments_valid=False,
+            relative_change=None,
+            truncation_loss=0.0,
+            modules={},
+            versions={},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of lineage.json."""
@@ -77,7 +96,7 @@ class Lineage:
             for name, kinds in _KINDS.items():
                 if not isinstance(getattr(lineage, name), kinds):
                     raise TypeError(f"{name} is {getattr(lineage, name)!r}")
-            if not lineage.parents:
+            if not lineage.parents and lineage.generation:
                 raise ValueError("no parents")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise FileDamage(
@@ -87,7 +106,7 @@ class Lineage:
 
 
 def read_lineage(directory: PathLike) -> Lineage | None:
-    """Return the lineage in an adapter directory, or None for an adapter that is no child."""
+    """Return the lineage in an adapter directory, or None where there is none."""
     file = Path(directory) / LINEAGE_FILE
     if not file.is_file():
         return None
@@ -98,10 +117,12 @@ def read_lineage(directory: PathLike) -> Lineage | None:
 
 
 def lineage_of(directory: PathLike) -> Lineage:
-    """Return the lineage in an adapter directory; raises `LoraEvoError` where there is none."""
+    """Return the lineage of a child; raises `LoraEvoError` where there is none, or no parents."""
     lineage = read_lineage(directory)
     if lineage is None:
         raise LoraEvoError(f"{directory} has no {LINEAGE_FILE}, so its parents are not known")
+    if not lineage.parents:
+        raise LoraEvoError(f"{directory} is a founder of its population: it has no parents")
     return lineage
 
 

@@ -19,9 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from lora_evo import appearing, save_adapter, sweep
+from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay.directory import (
     FOLDERS,
+    LINEAGE,
     METRICS,
     ROW_FILES,
     TASKS,
@@ -189,8 +190,16 @@ def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def write_member(run: Run, member: str) -> None:
-    """Write a member's adapter to `members/<id>`; the lineage of a child stays in place."""
+    """Write a member's adapter to `members/<id>`; its lineage stays in place."""
     save_adapter(run.population.export(member), run.directory / "members" / member, overwrite=True)
+
+
+def write_founders(run: Run) -> None:
+    """Write the lineage of every first member: what it is before it learns."""
+    for member in run.population.members:
+        content = adapter_hash(run.population.export(member))
+        text = Lineage.founder(member, run.config.seed, content).to_json()
+        write_text(run.directory / "members" / member / LINEAGE, text)
 
 
 def _drop_oldest(run: Run) -> None:

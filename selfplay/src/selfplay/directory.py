@@ -14,7 +14,7 @@ from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import read_yaml
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
-LOCK = "run.lock"
+LOCK, LINEAGE = "run.lock", "lineage.json"
 EVALS = "eval.jsonl"
 """Measurements of living members on tasks that never change."""
 RESOURCES = "resources.jsonl"

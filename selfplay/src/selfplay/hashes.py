@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from selfplay.directory import CONFIG, ROW_FILES, size
+from selfplay.directory import CONFIG, LINEAGE, ROW_FILES, size
 
 HASHES = "hashes.json"
 COPY = "restore it from a copy, or start another run"
-_LOG, _SNAPSHOT, _LINEAGE = "league/events.jsonl", "league/snapshot.json", "lineage.json"
-_ADAPTER = ("adapter_config.json", "adapter_model.safetensors", _LINEAGE)
+_LOG, _SNAPSHOT = "league/events.jsonl", "league/snapshot.json"
+_ADAPTER = ("adapter_config.json", "adapter_model.safetensors", LINEAGE)
 _NAMES = {"members": re.compile(r"[tsa]\d+"), "ancestors": re.compile(r"[tsa]\d+@\d+")}
 _CHUNK = 1 << 20
 
@@ -61,7 +61,7 @@ class Hashes:
         alive: dict[str, str] = {}
         for path in _adapter_files(directory):
             name = path.relative_to(directory).as_posix()
-            if path.parent.name in living and path.name != _LINEAGE:
+            if path.parent.name in living and path.name != LINEAGE:
                 alive[name] = Hashes().of(path)
             else:
                 run[name] = self.of(path)

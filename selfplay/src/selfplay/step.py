@@ -22,7 +22,7 @@ from league import League, Outcome, Pair
 from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
 from lora_evo.model import stream
 from selfplay.checkpoint import save_checkpoint, write_member
-from selfplay.directory import EVALS, METRICS, RESOURCES, TASKS
+from selfplay.directory import EVALS, LINEAGE, METRICS, RESOURCES, TASKS
 from selfplay.evaluation import evaluate_members, is_due
 from selfplay.population import founders, memory_mb
 from selfplay.progress import Progress
@@ -181,8 +181,8 @@ def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed
 def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
     """Replace the weakest of both roles; parents are drawn from the members that stay.
 
-    Each parent is kept as it was, under `ancestors/<id>@<step>`, so that `lora-evo verify` can
-    make the child again.
+    Each parent is kept as it was, under `ancestors/<id>@<step>` with its lineage, so that `lora-evo
+    verify` can make the child again and `lora-evo lineage` knows who it was.
     """
     births = []
     for role in ("teacher", "student"):
@@ -226,6 +226,7 @@ def _ancestor(run: Run, parent: str, step: int) -> Path:
     if not directory.exists():
         directory.parent.mkdir(exist_ok=True)
         save_adapter(run.population.export(parent), directory)
+        shutil.copy(run.directory / "members" / parent / LINEAGE, directory)
     return directory
 
 

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from league import League
-from selfplay.checkpoint import newest_checkpoint, refuse_damage, restore, save_checkpoint
+from selfplay.checkpoint import (
+    newest_checkpoint,
+    refuse_damage,
+    restore,
+    save_checkpoint,
+    write_founders,
+)
 from selfplay.config import Config
 from selfplay.directory import EVALS, clear, create, lock, open_config, removed_unless_checkpointed
 from selfplay.evaluation import evaluate_members, is_due
@@ -102,6 +108,7 @@ def _found(run: Run) -> None:
     config = run.config
     clear(run.directory)
     warm_start(run.population, config)
+    write_founders(run)
     if config.mode == "populora":
         teachers, students = founders(config)
         home = run.directory / "league"

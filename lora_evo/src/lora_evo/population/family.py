@@ -74,7 +74,11 @@ class Pedigree:
     missing: Mapping[str, int]
     """Contents of parents that no member has, with the generation before their first child's."""
     parents: Mapping[str, tuple[str, ...]]
-    """By member: its parents in the lineage's order, each once, names or missing contents."""
+    """By member: its parents in the lineage's order, each once, names or missing contents.
+
+    Of adapters with one and the same lineage, which were born as one, all but the first have the
+    first as their parent: they are what it was, or has become, at other times.
+    """
 
 
 def pedigree(members: Sequence[Member]) -> Pedigree:
@@ -83,7 +87,7 @@ def pedigree(members: Sequence[Member]) -> Pedigree:
     A content that several members hold belongs to the one of the lowest generation; a member
     that was trained since counts for what it was made as, too.
     """
-    by_age = sorted(members, key=lambda member: (member.generation, member.name))
+    by_age = sorted(members, key=lambda m: (m.generation, m.name.rpartition("/")[2], m.name))
     holder: dict[str, str] = {}
     for member in by_age:
         holder.setdefault(member.content, member.name)
@@ -92,7 +96,13 @@ def pedigree(members: Sequence[Member]) -> Pedigree:
             holder.setdefault(member.lineage.content_hash, member.name)
     missing: dict[str, int] = {}
     parents: dict[str, tuple[str, ...]] = {}
+    born: dict[str, str] = {}
     for member in by_age:
+        if member.lineage is not None:
+            first = born.setdefault(member.lineage.to_json(), member.name)
+            if first != member.name:
+                parents[member.name] = (first,)
+                continue
         names = []
         for content in dict.fromkeys(member.lineage.parents if member.lineage else ()):
             found = holder.get(content, content)
