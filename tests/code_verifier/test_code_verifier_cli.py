@@ -339,23 +339,21 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1), (signal.SIGKILL, -9)]
 )
 def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    slow = "def f(x):\n    for _ in range(1_000_000):\n        pass\n    return x"
-    rows = ({"id": n, "program": slow, "input": str(n)} for n in range(400))
+    endless = "def f(x):\n    while x > 9: pass\n    return x"
+    rows = ({"id": n, "program": endless, "input": str(n)} for n in range(400))
     write(tmp_path / "in", *rows)
     part, out = tmp_path / "out.part", tmp_path / "out"
     command = [sys.executable, "-m", "code_verifier", "check", tmp_path / "in", "--out", out]
     process = subprocess.Popen(
-        [*command, "--wall-s", "60"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, "--wall-s", "3600"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    for _ in range(6_000):
-        if part.exists() and part.read_text().count("\n") > 3:
-            break
+    while process.poll() is None and not (part.exists() and part.read_text().count("\n") > 3):
         time.sleep(0.01)
     if number == signal.SIGKILL:
         process.kill()
     else:
         os.killpg(process.pid, number)  # as Ctrl-C does: the sandbox's processes get it too
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate()
     assert process.returncode == code
     killed = number == signal.SIGKILL
     assert stderr == ("" if killed else "error: interrupted; finished results are kept\n")

@@ -71,7 +71,7 @@ sys.stdout.write(json.dumps(found))
 def probe(folder: Path, port: int = 9, skip: str = "") -> dict[str, object]:
     folder.chmod(0o755)
     command = [sys.executable, "-c", PROBE, str(port), str(MEMORY), str(folder), skip]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found

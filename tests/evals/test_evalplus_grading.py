@@ -1,8 +1,8 @@
 """HumanEval+ and MBPP+: problems, and verdicts on whole programs with reasons, in order."""
 
+import itertools
 import re
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,8 @@ def test_pieces_of_a_run_are_shared_out_and_change_no_verdict(
     samples = [(TASK, program) for program in programs * 3]
     with FunctionGrader(cache=tmp_path) as whole:
         wanted = list(whole.grade_many(samples))
-    lock, running, most = threading.Lock(), [0], [0]
+    lock, running, most, entered = threading.Lock(), [0], [0], itertools.count(1)
+    together = threading.Barrier(workers)
 
     class Counted(threading.Semaphore):
         def __enter__(self, *args: Any) -> bool:
@@ -140,7 +141,9 @@ def test_pieces_of_a_run_are_shared_out_and_change_no_verdict(
             with lock:
                 running[0] += 1
                 most[0] = max(most[0], running[0])
-            time.sleep(0.01)
+                first = next(entered) <= workers
+            if first:
+                together.wait()
             return True
 
         def __exit__(self, *args: Any) -> None:

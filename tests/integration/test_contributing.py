@@ -59,7 +59,6 @@ def test_an_extension_works_as_shown(title: str, tmp_path: Path) -> None:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
             text=True,
-            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == re.findall(r"^ *print\(.*  # (.*)$", program, re.M)

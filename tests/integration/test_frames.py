@@ -75,6 +75,6 @@ def test_the_notebook_runs(run):
     place = book.cells[1]
     assert 'RUN = "runs/demo"' in place.source
     place.source = place.source.replace('"runs/demo"', repr(str(run)))
-    NotebookClient(book, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    NotebookClient(book, resources={"metadata": {"path": str(ROOT)}}).execute()
     shown = [output for cell in book.cells for output in cell.get("outputs", ())]
     assert sum("text/html" in output.get("data", {}) for output in shown) >= 4

@@ -15,9 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "league" / "two_populations.py
 def home(tmp_path_factory):
     """Where the script has run."""
     home = tmp_path_factory.mktemp("example")
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)], cwd=home, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, str(SCRIPT)], cwd=home, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["teacher", "student"]
     return home
@@ -45,9 +43,7 @@ def test_the_league_shows_that_both_sides_improve(home):
 
 def test_it_writes_nothing_outside_its_league_and_repeats_itself(home, tmp_path):
     assert sorted(p.name for p in home.iterdir()) == ["run"]
-    subprocess.run(
-        [sys.executable, str(SCRIPT)], cwd=tmp_path, capture_output=True, timeout=120, check=True
-    )
+    subprocess.run([sys.executable, str(SCRIPT)], cwd=tmp_path, capture_output=True, check=True)
     for name in ("events.jsonl", "snapshot.json", "league.json"):
         first, second = (base / "run" / "league" / name for base in (home, tmp_path))
         assert first.read_bytes() == second.read_bytes()

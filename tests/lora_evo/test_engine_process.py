@@ -40,9 +40,13 @@ def test_answers_and_errors_of_a_living_engine_come_through(engine, monkeypatch)
 
 def test_a_death_ends_a_call_that_would_wait_for_ever(engine):
     process, watched = engine
-    threading.Timer(0.1, os.kill, [process.pid, signal.SIGKILL]).start()
+
+    def dying():
+        os.kill(process.pid, signal.SIGKILL)
+        FOR_EVER()
+
     with pytest.raises(EngineDied, match=rf"process {process.pid} ended with exit code -9"):
-        watched.call(FOR_EVER)
+        watched.call(dying)
 
 
 def test_a_death_between_two_calls_is_found_at_the_next(engine):
@@ -53,7 +57,8 @@ def test_a_death_between_two_calls_is_found_at_the_next(engine):
         watched.call(FOR_EVER)
 
 
-def test_what_a_dying_engine_raises_is_its_death(engine):
+def test_what_a_dying_engine_raises_is_its_death(engine, monkeypatch):
+    monkeypatch.setattr(engine_process, "_GRACE_S", 3600.0)
     process, watched = engine
 
     def dying():

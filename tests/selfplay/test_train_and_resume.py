@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -45,24 +44,38 @@ def refused(result, *words):
         assert word in line
 
 
-def start(*arguments):
+STANDING_STILL = """
+import sys, threading
+from selfplay import step
+from selfplay.cli import main
+
+solve, at = step.solve, int(sys.argv.pop(1))
+
+def standing_still(run, verified, number):
+    if number == at:
+        print("here", flush=True)
+        threading.Event().wait()
+    return solve(run, verified, number)
+
+step.solve = standing_still
+main()
+"""
+
+
+def start(step, *arguments):
+    """Start a command in a process that stands still in the middle of a step."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "selfplay", *map(str, arguments)],
+    process = subprocess.Popen(
+        [sys.executable, "-c", STANDING_STILL, str(step), *map(str, arguments)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-
-
-def wait_for_rows(process, path, count):
-    while process.poll() is None:
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError(process.communicate())
+    if process.stdout.readline() != "here\n":
+        raise AssertionError(process.communicate())
+    return process
 
 
 def once(monkeypatch, module, name, error, when=lambda *a, **k: True):
@@ -106,17 +119,15 @@ def test_another_seed_is_another_run(runs, whole, tmp_path):
 
 def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_path):
     home = tmp_path / "run"
-    process = start(*runs.arguments(home))
-    wait_for_rows(process, home / "metrics.jsonl", 1)
+    process = start(2, *runs.arguments(home))
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate()
     assert process.returncode == 130, said
     assert said == (
         f"error: interrupted; nothing is lost: continue with `selfplay resume {home}`\n"
     )
 
-    process = start("resume", "--workers", "1", home, "--quiet")
-    wait_for_rows(process, home / "metrics.jsonl", 3)
+    process = start(4, "resume", "--workers", "1", home, "--quiet")
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -133,6 +144,15 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
 
 
+@pytest.fixture
+def heeding_ctrl_c():
+    """A Ctrl-C interrupts, also in a worker of pytest-xdist, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monkeypatch):
     home = tmp_path / "run"
     going_on = ("resume", "--workers", "1", home, "--quiet")
