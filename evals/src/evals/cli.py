@@ -317,15 +317,9 @@ def grade(
         allow_weak,
     )
     named = {question.id: question for question in found.questions}
-    samples_hash = hashlib.blake2b(sample_lines(rows).encode(), digest_size=16).hexdigest()
-    job = {
-        "benchmark": found.name,
-        "benchmark_hash": found.content_hash,
-        "samples_hash": samples_hash,
-        "compat": compat,
-        **asked.settings(found.name),
-        "versions": versions(),
-    }
+    of_samples = hashlib.blake2b(sample_lines(rows).encode(), digest_size=16).hexdigest()
+    job = {**asked.settings(found.name), "benchmark": found.name, "compat": compat}
+    job |= {"benchmark_hash": found.content_hash, "samples": of_samples, "versions": versions()}
     with open_verdicts(out, job) as (kept, keep), _progress(found.name, len(rows)) as progress:
         known = {(v.id, v.sample): v for v in kept if v.correct is not None}
         if known:
