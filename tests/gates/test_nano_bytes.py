@@ -11,7 +11,7 @@ import platform
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,16 +28,32 @@ TASK_FIELDS = ("id", "kind", "program", "input", "output", "inputs", "outputs", 
 OUTCOME_FIELDS = ("tasks", "valid", "attempts", "solved", "unsolved")
 
 
-def start(out: Path, *options: str) -> subprocess.Popen:
+KILLED_IN_STEP_3 = """
+import os, signal
+from selfplay import cli, step
+
+solve = step.solve
+
+def mortal(run, verified, number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return solve(run, verified, number)
+
+step.solve = mortal
+cli.main()
+"""
+
+
+def start(out: Path, *options: str, **how: Sequence[str]) -> subprocess.Popen:
     """Start the run of the fixed seed."""
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     command = ["train", "--preset", "nano", "--quiet", "--seed", "1", "--steps", "4"]
-    return selfplay(*command, "--out", str(out), *settings, *options)
+    return selfplay(*command, "--out", str(out), *settings, *options, **how)
 
 
-def selfplay(*arguments: str) -> subprocess.Popen:
+def selfplay(*arguments: str, program: Sequence[str] = ("-m", "selfplay")) -> subprocess.Popen:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "selfplay", *arguments], env=environment)
+    return subprocess.Popen([sys.executable, *program, *arguments], env=environment)
 
 
 def rows(path: Path) -> list[dict]:
@@ -113,12 +129,7 @@ def test_two_workers_give_the_same_bytes(whole, tmp_path):
 @pytest.mark.slow
 def test_killed_and_resumed_gives_the_same_bytes(whole, tmp_path):
     run = tmp_path / "run"
-    process = start(run)
-    while not (run / "checkpoints" / "step-2").exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (run / "checkpoints" / "step-4").exists(), "the run was over before the kill"
+    assert start(run, program=("-c", KILLED_IN_STEP_3)).wait() == -signal.SIGKILL
     assert selfplay("resume", str(run), "--quiet").wait() == 0
     assert digests(run) == whole
 

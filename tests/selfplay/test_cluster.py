@@ -1,7 +1,5 @@
 """Two machines, as far as Ray can tell: one is lost in each phase of a step."""
 
-from threading import Timer
-
 import pytest
 
 from selfplay.config import cut_by_member
@@ -42,7 +40,7 @@ class Loss(Progress):
         if (self.done + 1, phase) == (2, self.at) and not self.lost:
             self.lost = True
             (node,) = self.cluster.worker_nodes
-            Timer(0.1, self.cluster.remove_node, [node], {"allow_graceful": False}).start()
+            self.cluster.remove_node(node, allow_graceful=False)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import pickle
 import signal
 import socket
 from dataclasses import replace
-from threading import Timer
 
 import pytest
 import torch
@@ -33,18 +32,30 @@ SLOW = pytest.mark.slow
 
 
 class Killer(Progress):
-    """Kills a worker by SIGKILL when a phase of the second step begins, or a moment later."""
+    """Kills a worker by SIGKILL when a phase of the second step begins, or as it is asked."""
 
-    def __init__(self, pools, phase, after=0.0):
+    def __init__(self, pools, phase, asked=False):
         super().__init__(quiet=True)
-        self.pools, self.at, self.after, self.killed = pools, phase, after, []
+        self.pools, self.at, self.asked, self.killed = pools, phase, asked, []
 
     def phase(self, phase):
         super().phase(phase)
         if (self.done + 1, phase) == (2, self.at) and not self.killed:
             share = self.pools[-1].shares[-1]
             self.killed.append(share.name)
-            Timer(self.after, os.kill, [share.process, signal.SIGKILL]).start()
+            if self.asked:
+                share.ask = self.mortal(share, share.ask)
+            else:
+                os.kill(share.process, signal.SIGKILL)
+
+    def mortal(self, share, ask):
+        def asked(*arguments):
+            del share.ask
+            answer = ask(*arguments)
+            os.kill(share.process, signal.SIGKILL)
+            return answer
+
+        return asked
 
 
 @pytest.fixture
@@ -70,19 +81,19 @@ def alone(runs, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("phase", "after"),
+    ("phase", "asked"),
     [
-        ("update", 0.1),
-        *(pytest.param(p, s, marks=SLOW) for p, s in (("match", 0.0), ("propose", 0.1))),
-        *(pytest.param(p, s, marks=SLOW) for p, s in (("solve", 0.1), ("evolve", 0.0))),
+        ("update", True),
+        *(pytest.param(p, s, marks=SLOW) for p, s in (("match", False), ("propose", True))),
+        *(pytest.param(p, s, marks=SLOW) for p, s in (("solve", True), ("evolve", False))),
     ],
 )
 def test_two_workers_one_of_them_killed_give_the_same_bytes(
-    alone, runs, pools, tmp_path, capfd, phase, after
+    alone, runs, pools, tmp_path, capfd, phase, asked
 ):
     config, expected = alone
     home = tmp_path / "run"
-    killer = Killer(pools, phase, after)
+    killer = Killer(pools, phase, asked)
     train(config, home, killer, workers=2)
     assert killer.killed == ["worker-1"]
     assert runs.outcome(home) == expected
