@@ -2,6 +2,7 @@
 
 import json
 import os
+import posix
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, doctor
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, doctor
 from code_verifier.jail import seccomp
 
 MEMORY = 256 * 2**20
@@ -326,3 +327,31 @@ def test_doctor_says_what_is_missing() -> None:
     assert {"seccomp", "clocks"} <= set(missing)
     assert missing["seccomp"].required
     assert all(layer.cost for layer in found.layers)
+
+
+GIVEN = (
+    *("()", "(1,)", "('/tmp/x',)", "('/tmp/x', 64)", "(0, 9)", "('/tmp/x', '/tmp/y')", "(3, b'x')"),
+    *("(1, 2, 3)", "('/bin/true', ['true'], {})"),
+)
+HARMLESS = """
+    WCOREDUMP WEXITSTATUS WIFCONTINUED WIFEXITED WIFSIGNALED WIFSTOPPED WSTOPSIG WTERMSIG
+    _inputhook _is_inputhook_installed _path_normpath _path_splitroot _path_splitroot_ex ctermid
+    device_encoding fpathconf fspath get_blocking get_inheritable getrandom isatty major makedev
+    minor pathconf putenv sched_yield strerror unsetenv urandom waitstatus_to_exitcode
+"""
+
+
+def test_every_function_of_the_system_fails_or_does_nothing(sandbox: Sandbox) -> None:
+    functions = [name for name, item in vars(posix).items() if type(item) is type(posix.open)]
+    assert len(functions) > 100
+    calls = [(name, given) for name in functions for given in GIVEN]
+    programs = [
+        (f"{DEEP}def f(x):\n    return repr(p.{name}(*{given}))", "1") for name, given in calls
+    ]
+    found = list(sandbox.run_many(programs))
+    worked = {name for (name, _), v in zip(calls, found, strict=True) if v.status == Status.OK}
+    assert worked <= set(HARMLESS.split())
+    ended = {
+        name for (name, _), v in zip(calls, found, strict=True) if v.status == Status.VIOLATION
+    }
+    assert {"open", "fork", "getpid", "listdir", "kill", "unlink"} <= ended
