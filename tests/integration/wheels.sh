@@ -51,5 +51,5 @@ print('$package', $package.__version__, 'imports alone')")
     cp -r "$root/tests/$package" "$work/tests/$package"
     (cd "$work" && PYTHONPATH="${helpers#:}" OMP_NUM_THREADS=1 \
         "$work/envs/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
-        -m "not slow" -p no:cacheprovider "tests/$package")
+        -o "markers=slow: minutes or more" -m "not slow" -p no:cacheprovider "tests/$package")
 done
