@@ -64,7 +64,10 @@ main()
 
 def start(step, *arguments):
     """Start a command in a process that stands still in the middle of a step."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "default::ResourceWarning",
+    }
     process = subprocess.Popen(
         [sys.executable, "-c", STANDING_STILL, str(step), *map(str, arguments)],
         env=environment,
