@@ -57,7 +57,7 @@ def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
 
 STEP = [
     solved(0, [1.0, 1.0, 0.0, None]),  # solve rate 0.5
-    solved(1, [0.0, 0.0, 0.0, 0.0]),  # nobody
+    solved(1, [0.0, 0.0, 0.0, 0.0]),  # no attempt
     solved(2, [1.0, 1.0, 1.0, 1.0]),  # everybody
     solved(3, [], status=FORM),
     solved(4, [], status="exception"),

@@ -129,7 +129,7 @@ def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[
     if not known.exists():
         if samples.exists():
             raise EvalsError(
-                f"{samples} exists, but not settings.json beside it: evals run did not write it; "
+                f"{samples} exists, but no settings.json next to it: evals run did not write it; "
                 "choose another --out"
             )
         write_text(folder / "prompts.jsonl", prompt_lines(prompts))

@@ -1,4 +1,4 @@
-"""Hashes of all files that a run goes on from, kept beside each checkpoint; what is damaged.
+"""Hashes of all files that a run goes on from, kept with each checkpoint; what is damaged.
 
 `checkpoints/step-N/hashes.json` names files with `SHA256:BYTES`: those of the checkpoint; those of
 the run that stay as they are or only grow (then their first bytes); adapters of living members.

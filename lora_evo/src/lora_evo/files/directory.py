@@ -127,17 +127,17 @@ def adapter_folders(roots: Iterable[Path]) -> list[Path]:
 def readable(
     folders: Iterable[Path], read: Callable[[Path], _T], unreadable: Callable[[str], None] | None
 ) -> Iterator[tuple[Path, _T]]:
-    """Read folders one by one; `unreadable` is told why one cannot be (None: that is raised)."""
+    """Read folders one by one; `unreadable` gets the reason of one that cannot be (None: raise)."""
     for folder in folders:
         try:
             value = read(folder)
         except (LoraEvoError, OSError) as error:
             if unreadable is None:
                 raise
-            told = str(error)
+            reason = str(error)
             if isinstance(error, OSError):
-                told = f"{error.filename or folder}: {error.strerror or error}"
-            unreadable(told)
+                reason = f"{error.filename or folder}: {error.strerror or error}"
+            unreadable(reason)
         else:
             yield folder, value
 

@@ -62,7 +62,7 @@ def say(line: str) -> None:
 
 
 class AdapterFolder:
-    """Adapters as PEFT folders, one for every version; other processes have theirs beside it.
+    """Adapters as PEFT folders, one for every version; other processes have their own.
 
     places: where to write, the first that works; None: memory, then the temporary folder. A process
     that was killed leaves its folder; the next one that comes by removes it. note: called with a
