@@ -227,7 +227,7 @@ def test_wrong_use_is_one_line_and_exit_code_two(
 def test_an_engine_that_is_not_installed_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("lora_evo.model.vllm_options.find_spec", lambda name: None)
+    monkeypatch.setattr("lora_evo.model.vllm_server.find_spec", lambda name: None)
     command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "gsm8k")
     result = _run(*command, "--out", tmp_path / "out")
     assert result.exit_code == 2

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lora_evo import Adapter, LoraEvoError, Slot, load_adapter, save_adapter
 from lora_evo.model import Request, open_engine
 from lora_evo.model.base_model import public_name, resolve, same_base
-from lora_evo.model.exchange import name_adapters
+from lora_evo.model.opening import name_adapters
 
 Maker = Callable[..., Path]
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from lora_evo.model import vllm_process as engine_process
-from lora_evo.model.vllm_process import EngineDied, EngineProcess
+from lora_evo.model import vllm_server as engine_process
+from lora_evo.model.vllm_server import EngineDied, EngineProcess
 
 FOR_EVER = threading.Event().wait
 

@@ -11,8 +11,8 @@ from transformers import (
 )
 
 from lora_evo.model.decoding import Decoder
+from lora_evo.model.engine import Request
 from lora_evo.model.hf_engine import HFEngine, TokenRequest
-from lora_evo.model.requests import Request
 
 
 @pytest.fixture(scope="module")

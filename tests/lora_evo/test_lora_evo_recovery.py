@@ -16,7 +16,7 @@ from lora_evo import (
     save_adapter,
 )
 from lora_evo.model import load_base_model
-from lora_evo.model.exchange import export_adapter, fill_member, stack_saved
+from lora_evo.model.stacked_lora import export_adapter, fill_member, stack_saved
 from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn
 from lora_evo.operators.operator import stream
 from lora_evo.retained.recovery import (

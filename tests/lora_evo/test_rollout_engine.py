@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, save_adapter
-from lora_evo.model.exchange import export_adapter
+from lora_evo.model.engine import TokenRequest
 from lora_evo.model.hf_engine import HFEngine
-from lora_evo.model.requests import TokenRequest
+from lora_evo.model.stacked_lora import export_adapter
 
 
 @pytest.fixture

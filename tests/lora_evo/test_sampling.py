@@ -1,8 +1,8 @@
 import numpy as np
 import torch
 
+from lora_evo.model.engine import derive_seed
 from lora_evo.model.hf_engine import choose, row_uniforms
-from lora_evo.model.requests import derive_seed
 
 
 def test_seeds_differ_by_every_key_its_type_and_its_place():

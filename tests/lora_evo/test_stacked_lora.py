@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from lora_evo import Adapter, Slot
-from lora_evo.model.exchange import export_adapter, import_adapter
-from lora_evo.model.stacked_lora import BASE, stack_adapters
+from lora_evo.model.stacked_lora import BASE, export_adapter, import_adapter, stack_adapters
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],

@@ -12,16 +12,19 @@ import torch
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter
 from lora_evo.errors import EngineStopped
 from lora_evo.model import linear_shapes
-from lora_evo.model import vllm_options as installed
-from lora_evo.model.requests import TokenRequest
-from lora_evo.model.vllm_adapters import (
+from lora_evo.model import vllm_server as installed
+from lora_evo.model.engine import TokenRequest
+from lora_evo.model.vllm_engine import (
     AdapterFolder,
     check_adapter,
+    is_cut_short,
+    rollout_of,
+    sampling_arguments,
+    stopped_at,
     sweep_dead,
     zero_adapter,
 )
-from lora_evo.model.vllm_engine import is_cut_short, rollout_of, sampling_arguments, stopped_at
-from lora_evo.model.vllm_options import Serving, VLLMOptions, llm_arguments, rounded_rank
+from lora_evo.model.vllm_server import Serving, VLLMOptions, llm_arguments, rounded_rank
 
 CPU = torch.device("cpu")
 SHAPES = {"model.layers.0.self_attn.q_proj": (6, 4), "lm_head": (6, 9)}
@@ -138,7 +141,7 @@ def test_a_full_place_gives_way_and_what_is_there_stays(tmp_path):
 import sys
 from pathlib import Path
 import torch
-from lora_evo.model.vllm_adapters import AdapterFolder
+from lora_evo.model.vllm_engine import AdapterFolder
 from lora_evo import Adapter, AdapterConfig, Slot
 config = AdapterConfig.new(r=8, lora_alpha=8, target_modules=("q_proj",))
 big = Adapter(config, {"q_proj": Slot(torch.ones(8, 3000), torch.ones(3000, 8), 1.0)})

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lora_evo.model import vllm_options as installed
+from lora_evo.model import vllm_server as installed
 from selfplay import __version__
 from selfplay.cli import main
 from selfplay.settings import preset_names

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from lora_evo.model.requests import stream
+from lora_evo.model.engine import stream
 
 VOCABULARY = 96
 WINDOW = 8

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from lora_evo.model.requests import stream
+from lora_evo.model.engine import stream
 from lora_evo.model.stacked_lora import TARGET_MODULES, stack_adapters
 
 MEMBERS = ("t0", "t1", "s0")

@@ -6,8 +6,15 @@ torch and transformers load with the first name that needs them, vllm with the f
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lora_evo.model.engine import Engine
-from lora_evo.model.requests import Completion, Request, Rollout, TokenRequest, derive_seed, stream
+from lora_evo.model.engine import (
+    Completion,
+    Engine,
+    Request,
+    Rollout,
+    TokenRequest,
+    derive_seed,
+    stream,
+)
 
 if TYPE_CHECKING:
     from lora_evo.model.base_model import (
@@ -20,34 +27,35 @@ if TYPE_CHECKING:
         resolve,
         same_base,
     )
-    from lora_evo.model.exchange import (
+    from lora_evo.model.hf_engine import HFEngine
+    from lora_evo.model.opening import members_of, name_adapters, open_engine
+    from lora_evo.model.stacked_lora import (
+        BASE,
+        TARGET_MODULES,
+        StackedAdapters,
         export_adapter,
         import_adapter,
-        members_of,
         merge_adapter,
-        name_adapters,
+        stack_adapters,
     )
-    from lora_evo.model.hf_engine import HFEngine
-    from lora_evo.model.opening import open_engine
-    from lora_evo.model.stacked_lora import BASE, TARGET_MODULES, StackedAdapters, stack_adapters
     from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn, token_pair
     from lora_evo.model.vllm_engine import VLLMEngine
-    from lora_evo.model.vllm_options import Serving, VLLMOptions, require_vllm
+    from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
 _HOMES = {
     "base_model": (
         "BaseModel", "choose_device", "linear_shapes", "load_base_model",
         "load_tokenizer", "public_name", "resolve", "same_base",
     ),
-    "exchange": (
-        "export_adapter", "import_adapter", "members_of", "merge_adapter", "name_adapters",
-    ),
     "hf_engine": ("HFEngine",),
-    "opening": ("open_engine",),
-    "stacked_lora": ("BASE", "TARGET_MODULES", "StackedAdapters", "stack_adapters"),
+    "opening": ("members_of", "name_adapters", "open_engine"),
+    "stacked_lora": (
+        "BASE", "TARGET_MODULES", "StackedAdapters", "export_adapter", "import_adapter",
+        "merge_adapter", "stack_adapters",
+    ),
     "supervised": ("SupervisedLearner", "TokenPair", "drawn", "token_pair"),
     "vllm_engine": ("VLLMEngine",),
-    "vllm_options": ("Serving", "VLLMOptions", "require_vllm"),
+    "vllm_server": ("Serving", "VLLMOptions", "require_vllm"),
 }  # fmt: skip
 
 __all__ = [

@@ -4,19 +4,22 @@ import contextlib
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import transformers
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 
 NANO = "nano"
+Shapes: TypeAlias = Mapping[str, tuple[int, int]]
+"""(inputs, outputs) of a base's linear layers by path."""
 _SAMPLED = 4096
 """Values of each parameter that enter the fingerprint."""
 
@@ -139,6 +142,44 @@ def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
         for path, module in model.named_modules()
         if isinstance(module, nn.Linear)
     }
+
+
+def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -> None:
+    """The adapter names this base and has factors of the right shape for all that it targets."""
+    config = adapter.config
+    named = config.base_model_name_or_path
+    if named and not any_base and not same_base(named, base.name):
+        raise LoraEvoError(
+            f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
+            "name the right --model, or accept it with --any-base"
+        )
+    shapes = linear_shapes(base.model)
+    check_shapes(folder, adapter, shapes, base.name)
+    if config.target_modules == "all-linear" or config.rest.get("layers_to_transform"):
+        return  # what they leave out looks like what is lost
+    targets = {path for path in shapes if config.targets(path)}
+    odd = sorted(targets ^ adapter.slots.keys())
+    if odd:
+        raise LoraEvoError(
+            f"{folder} is of another base model, or damaged: it has factors for "
+            f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
+            f"{base.name}; they differ in {odd[0]}"
+        )
+
+
+def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
+    """Raise LoraEvoError for factors that fit no linear layer of the base."""
+    for path, slot in adapter.slots.items():
+        if path not in shapes:
+            raise LoraEvoError(
+                f"{who} is of another base model: {base} has no linear module {path}"
+            )
+        found = (slot.A.shape[1], slot.B.shape[0])
+        if found != shapes[path]:
+            raise LoraEvoError(
+                f"{who} is of another base model: its factors of {path} map {found[0]} to "
+                f"{found[1]} features, {base} has {shapes[path][0]} to {shapes[path][1]} there"
+            )
 
 
 def fingerprint(model: Any) -> str:

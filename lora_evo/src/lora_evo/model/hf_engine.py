@@ -19,10 +19,16 @@ from torch import Tensor
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder, GeneralCache, KVCache, decoder_of, padded
-from lora_evo.model.engine import Engine, check_request, end_tokens, stop_width
-from lora_evo.model.exchange import import_adapter
-from lora_evo.model.requests import Rollout, TokenRequest, stream
-from lora_evo.model.stacked_lora import StackedAdapters
+from lora_evo.model.engine import (
+    Engine,
+    Rollout,
+    TokenRequest,
+    check_request,
+    end_tokens,
+    stop_width,
+    stream,
+)
+from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 
 Cache: TypeAlias = KVCache | GeneralCache
 _FIRST_ROOM = 64

@@ -1,17 +1,27 @@
-"""Open an engine on saved adapters of one base model."""
+"""Saved adapters of one base model: named, found in a run, and an engine opened on them."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.base_model import choose_device, linear_shapes, load_base_model, resolve
-from lora_evo.model.engine import Engine
-from lora_evo.model.exchange import check_fits, stack_saved
+from lora_evo.model.base_model import (
+    check_fits,
+    choose_device,
+    linear_shapes,
+    load_base_model,
+    resolve,
+)
+from lora_evo.model.engine import Engine, Folders, TokenRequest
 from lora_evo.model.hf_engine import HFEngine
-from lora_evo.model.requests import Folders, TokenRequest
+from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine
-from lora_evo.model.vllm_options import Serving, VLLMOptions, require_vllm
+from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
+_BASE_NAME = "base"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _PROBE_TOKENS = 8
 """Prompt and completion by which an adapter is distinguished from the base."""
 _MERGE_ROWS = 16
@@ -20,6 +30,66 @@ weights of other number types."""
 _MERGE_PARAMETERS = 10_000_000
 """Models above this read their weights from memory at every token: one batch of all adapters is
 faster than one of each (measured: 1.27 times at 135 M, while nano gains by merging)."""
+
+
+def name_adapters(specs: Sequence[str]) -> dict[str, Path]:
+    """Return names and folders from `NAME=DIR` or `DIR` (then the folder's name).
+
+    Raises LoraEvoError for a folder that is not there, and for a name that is used twice, is
+    `base`, or could not be the name of a folder.
+    """
+    named: dict[str, Path] = {}
+    for spec in specs:
+        name, sign, rest = spec.partition("=")
+        folder = Path(rest) if sign and not Path(spec).is_dir() else Path(spec)
+        if folder == Path(spec):
+            name = folder.resolve().name
+        if not folder.is_dir():
+            raise LoraEvoError(f"there is no adapter folder {folder}; expected a PEFT adapter")
+        if not _NAME.fullmatch(name) or name == _BASE_NAME:
+            raise LoraEvoError(
+                f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "
+                f"{_BASE_NAME!r}); name it with --adapter NAME={folder}"
+            )
+        if name in named:
+            raise LoraEvoError(f"two adapters are called {name!r}; name one with NAME={folder}")
+        named[name] = folder
+    return named
+
+
+def members_of(run: Path) -> tuple[dict[str, Path], str]:
+    """Return the living members of a selfplay run by name, and the base model that they name.
+
+    Raises LoraEvoError for a folder that is no run, and for members of different bases.
+    """
+    folders = [path.parent for path in (run / "members").glob("*/adapter_config.json")]
+    gone = _replaced(run)
+    folders = [f for f in folders if not f.name.startswith(".") and f.name not in gone]
+    if not folders:
+        raise LoraEvoError(
+            f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
+            "`selfplay train` made"
+        )
+    folders.sort(key=lambda f: (f.name[0], int(f.name[1:]) if f.name[1:].isdigit() else 0, f.name))
+    bases = {load_adapter(folder).config.base_model_name_or_path for folder in folders}
+    (base, *others) = sorted(str(name) for name in bases)
+    if others:
+        raise LoraEvoError(f"the members of {run} name different base models: {base}, {others[0]}")
+    return {folder.name: folder for folder in folders}, base
+
+
+def _replaced(run: Path) -> set[str]:
+    """Return the members that a child has replaced, by the log of the run's league."""
+    record = run / "league" / "events.jsonl"
+    names = set()
+    for line in record.read_text(encoding="utf-8").splitlines() if record.is_file() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:  # the last line of a run that was killed
+            break
+        if event.get("event") == "member_replaced":
+            names.add(str(event.get("member")))
+    return names
 
 
 def open_engine(

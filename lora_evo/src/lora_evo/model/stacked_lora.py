@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.requests import derive_seed, stream
+from lora_evo.model.engine import derive_seed, stream, unknown_adapter
 
 BASE = -1
 """Member index of rows that use no adapter."""
@@ -161,8 +162,7 @@ class StackedAdapters:
         if member is None:
             return BASE
         if member not in self.members:
-            known = ", ".join(self.members)
-            raise LoraEvoError(f"no adapter named {member!r}; loaded: {known}")
+            raise unknown_adapter(member, self.members)
         return self.members.index(member)
 
     @contextmanager
@@ -255,6 +255,92 @@ def stack_adapters(
     for index in range(len(members)):
         adapters.initialise(index, seed)
     return adapters
+
+
+@torch.no_grad()
+def stack_saved(model: Any, saved: Mapping[str, Adapter]) -> StackedAdapters:
+    """Put saved adapters on the layers of a model that any of them has factors for, in place.
+
+    Ranks, scales and modules may differ: shorter factors are filled up with zeros, and an adapter
+    leaves alone what it has no factors for.
+    """
+    paths = dict.fromkeys(path for adapter in saved.values() for path in adapter.slots)
+    linears = {path: model.get_submodule(path) for path in paths}
+    r = max((slot.rank for a in saved.values() for slot in a.slots.values()), default=1)
+    adapters = put_on(model, linears, list(saved), r, float(r))
+    for member, adapter in enumerate(saved.values()):
+        fill_member(adapters, member, adapter)
+    return adapters
+
+
+@torch.no_grad()
+def fill_member(adapters: StackedAdapters, member: int, adapter: Adapter) -> None:
+    """Copy an adapter, whose rank and modules may be less than the stack's, into a place."""
+    for path, layer in adapters.layers.items():
+        layer.lora_A[member].zero_()
+        layer.lora_B[member].zero_()
+        if path in adapter.slots:
+            slot = adapter.slots[path]
+            layer.lora_A[member][: slot.rank].copy_(slot.A)
+            layer.lora_B[member][:, : slot.rank].copy_(slot.B)
+            layer.scales[member] = slot.scale
+
+
+def export_adapter(adapters: StackedAdapters, member: int, base_model: str | None) -> Adapter:
+    """Copy a member out, on the CPU; `base_model` is the name PEFT will look the base up by."""
+    config = AdapterConfig.new(
+        r=adapters.r,
+        lora_alpha=adapters.lora_alpha,
+        target_modules=sorted({path.rpartition(".")[2] for path in adapters.layers}),
+        base_model_name_or_path=base_model,
+    )
+    slots = {
+        path: Slot(
+            layer.lora_A[member].detach().to("cpu", copy=True),
+            layer.lora_B[member].detach().to("cpu", copy=True),
+            layer.scales[member],
+        )
+        for path, layer in adapters.layers.items()
+    }
+    return Adapter(config, slots)
+
+
+@torch.no_grad()
+def import_adapter(adapters: StackedAdapters, member: int, adapter: Adapter) -> None:
+    """Copy an adapter of the same base, modules and rank into a member's place.
+
+    The stack keeps its own scale; where the adapter's differs, the quotient goes into B, so that
+    the update scale * B A stays the same. Raises LoraEvoError, and changes nothing, on a misfit.
+    """
+    ours, theirs = set(adapters.layers), set(adapter.slots)
+    if ours != theirs:
+        odd = sorted(ours ^ theirs)
+        raise LoraEvoError(
+            f"the adapter covers {len(theirs)} modules, the stack {len(ours)}; they differ in "
+            f"{odd[0]}" + (f" and {len(odd) - 1} more" if len(odd) > 1 else "")
+        )
+    for path, layer in adapters.layers.items():
+        slot = adapter.slots[path]
+        for name, found, here in (("A", slot.A, layer.lora_A[0]), ("B", slot.B, layer.lora_B[0])):
+            if found.shape != here.shape:
+                raise LoraEvoError(
+                    f"lora_{name} of {path} is {list(found.shape)}, expected {list(here.shape)}: "
+                    "another rank or another base model"
+                )
+    for path, layer in adapters.layers.items():
+        slot = adapter.slots[path]
+        layer.lora_A[member].copy_(slot.A)
+        factor = slot.scale / layer.scales[member]
+        layer.lora_B[member].copy_(slot.B if factor == 1.0 else slot.B.float() * factor)
+
+
+@torch.no_grad()
+def merge_adapter(model: Any, adapter: Adapter) -> None:
+    """Add the update scale * B A of an adapter to the dense weights of a model, in place."""
+    for path, slot in adapter.slots.items():
+        weight = model.get_submodule(path).weight
+        update = slot.scale * (slot.B.float() @ slot.A.float())
+        weight.copy_((weight.float() + update).to(weight.dtype))
 
 
 def put_on(

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import padded
-from lora_evo.model.requests import derive_seed, stream
+from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import StackedAdapters
 
 _POSITIONS = 1024

@@ -11,10 +11,9 @@ from torch import Tensor
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter
 from lora_evo.linalg.updates import check_same_modules
-from lora_evo.model.base_model import BaseModel
+from lora_evo.model.base_model import BaseModel, check_fits
 from lora_evo.model.decoding import padded
-from lora_evo.model.exchange import check_fits, stack_saved
-from lora_evo.model.stacked_lora import BASE, StackedAdapters
+from lora_evo.model.stacked_lora import BASE, StackedAdapters, stack_saved
 from lora_evo.model.supervised import TokenPair
 from lora_evo.retained.rows import PromptRow, encode_row
 

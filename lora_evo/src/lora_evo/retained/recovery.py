@@ -19,8 +19,8 @@ import torch
 
 from lora_evo.files.adapter import Adapter, Slot
 from lora_evo.model.base_model import BaseModel
-from lora_evo.model.exchange import fill_member
-from lora_evo.model.requests import derive_seed, stream
+from lora_evo.model.engine import derive_seed, stream
+from lora_evo.model.stacked_lora import fill_member
 from lora_evo.model.supervised import SupervisedLearner, drawn
 from lora_evo.retained.behaviour import BATCH_SIZE, stacked
 from lora_evo.retained.rows import PromptRow, encode_row, split_rows

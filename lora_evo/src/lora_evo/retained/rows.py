@@ -8,7 +8,7 @@ from typing import Any
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import PathLike
-from lora_evo.model.requests import derive_seed, stream
+from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.supervised import TokenPair, token_pair
 
 HELD_OUT = 0.2
