@@ -12,8 +12,7 @@ import numpy as np
 import trueskill
 from benchmarking import parser, show
 
-from league.posterior import rate_columns
-from league.ratings import RatingModel, Skills
+from league.ratings import RatingModel, Skills, rate_columns
 
 
 def per_second(work: Callable[[], object], matches: int, seconds: float) -> float:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from league import League, LeagueConfig, LeagueError, Outcome, Rating, calibrate, calibration
+from league.analysis import TAUS, forecasts, task_agreement
 from league.cli import main
 from league.events import apply, results
-from league.game_theory.calibration import TAUS, forecasts, task_agreement
 from league.state import State
 from league.store import EVENTS, read_events
 

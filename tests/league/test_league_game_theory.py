@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from league import League, LeagueError, Outcome, Payoff, alpha_rank, diversity, nash
-from league.game_theory.alpha_rank import stationary
-from league.game_theory.diversity import effective_rows
-from league.game_theory.nash import gains
+from league.game_theory import effective_rows, gains, stationary
 
 ROCK_PAPER_SCISSORS = [[0.5, 1.0, 0.0], [0.0, 0.5, 1.0], [1.0, 0.0, 0.5]]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from league import LeagueError, Outcome
-from league.records import teacher_reward
+from league.state import teacher_reward
 
 
 def test_an_invalid_task_is_won_by_the_student():

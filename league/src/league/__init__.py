@@ -6,7 +6,7 @@ table of results without one.
 
 from typing import TYPE_CHECKING, Any
 
-from league.analysis import LeagueTables, rank_intervals, read_league
+from league.analysis import LeagueTables, calibrate, calibration, rank_intervals, read_league
 from league.config import F_HARD, F_VAR, LeagueConfig
 from league.errors import (
     ConflictingResult,
@@ -15,17 +15,12 @@ from league.errors import (
     UnknownMember,
     UnreadableLeague,
 )
-from league.game_theory.alpha_rank import alpha_rank
-from league.game_theory.calibration import calibrate, calibration
-from league.game_theory.diversity import diversity
-from league.game_theory.nash import nash
-from league.game_theory.payoff import Payoff
+from league.game_theory import Payoff, alpha_rank, diversity, nash
 from league.league import League
-from league.posterior import rate_matches
-from league.ratings import Rating, RatingModel
-from league.records import Anchor, Outcome, Pair, Replacement
+from league.ratings import Rating, RatingModel, rate_matches
 from league.selection import Standing
 from league.simulation import Simulation, simulate
+from league.state import Anchor, Outcome, Pair, Replacement
 from league.table import RatedMember, rate
 
 if TYPE_CHECKING:

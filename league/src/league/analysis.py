@@ -1,19 +1,28 @@
-"""Analysis of a league: its history as tables, and how sure the ranks of its members are."""
+"""Analysis of a league: its history as tables, how sure ranks are, and how well it predicted.
+
+Calibration scores predictions that use only what was recorded before them (Dawid's prequential
+principle, 1984), so settings compare fairly on one log, and none can win by fitting what it has
+seen.
+"""
 
 import math
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from league.config import LeagueConfig
+from league.errors import LeagueError
 from league.events import apply, results
 from league.league import League
-from league.probability import stream
+from league.probability import Z95, Floats, log_cdf_pair, stream
+from league.ratings import Rating, RatingModel, Skills, expected_shares
 from league.selection import Standing
-from league.state import State
-from league.store import EVENTS, read_events
+from league.state import Outcome, State
+from league.store import EVENTS, check_exists, read_events, read_settings, replayed
 
 Columns: TypeAlias = dict[str, list[Any]]
 """A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
@@ -138,3 +147,201 @@ def rank_intervals(
     first = (ranks == 1).mean(axis=0).tolist()
     found = zip(own.tolist(), low, high, first, strict=True)
     return {row.member: RankInterval(*values) for row, values in zip(rows, found, strict=True)}
+
+
+TAUS = tuple(factor * RatingModel.tau for factor in (0, 1, 2, 4, 8, 16))
+"""The taus tried unless others are given: none, the `trueskill` package's, and doublings of it."""
+
+FEW_MATCHES = 100
+"""With fewer rated matches, a calibration settles nothing."""
+
+Forecast = tuple[int, Rating, Rating, Outcome]
+"""The round of a match, the ratings just before its result, and the result."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How well one tau predicted a log."""
+
+    tau: float
+    matches: int
+    log_loss: float
+    """Mean over tasks of -(s ln p + (1 - s) ln(1 - p)), in nats; s is the student's share and p the
+    prediction."""
+    base_log_loss: float
+    """The same for the best constant p, found with hindsight."""
+    rmse: float
+    """Of p against the observed share, over matches."""
+    noise: float
+    """What rmse would be if every p were the truth, by chance in tasks and rollouts alone."""
+    coverage: float
+    """Share of observed shares within the 95 % predictive interval."""
+    bins: tuple[tuple[float, float, int], ...]
+    """Fifths of the matches by prediction: mean of p, mean of the observed share, matches."""
+    behind: float = 0.0
+    """Its log-loss above that of the best tau tried."""
+    error: float = 0.0
+    """The standard error of that difference over rounds."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Several taus replayed over one log."""
+
+    trials: tuple[Calibration, ...]
+    """By tau, the league's own among them."""
+    best: int
+    """Index of the trial of the least log-loss."""
+    own: int
+    """Index of the league's own tau."""
+    change: bool
+    """Whether the best tau is better than the own one by two standard errors, over at least
+    FEW_MATCHES matches."""
+
+
+def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -> Tuning:
+    """Replay the log of a league under each tau, and return which predicted its matches best.
+
+    Raises LeagueError for a bad tau or a log without a rated match.
+    """
+    config, events = _read(directory)
+    grid = sorted({*taus, config.tau})
+    settings = [replace(config, tau=tau) for tau in grid]
+    scored = [_scored(forecasts(events, setting), setting) for setting in settings]
+    best = min(range(len(grid)), key=lambda i: (scored[i][0].log_loss, grid[i]))
+    found = forecasts(events, config)
+    tasks = np.array([float(outcome.counted) for _, _, _, outcome in found])
+    rounds = np.unique([number for number, *_ in found], return_inverse=True)[1]
+    trials = []
+    for trial, loss in scored:
+        excess = np.bincount(rounds, weights=(loss - scored[best][1]) * tasks / tasks.sum())
+        behind, count = float(excess.sum()), len(excess)
+        error = float(excess.std(ddof=1)) * count**0.5 if count > 1 else abs(behind)
+        trials.append(replace(trial, behind=behind, error=error))
+    own = trials[grid.index(config.tau)]
+    change = own.matches >= FEW_MATCHES and own.behind > 2.0 * own.error
+    return Tuning(tuple(trials), best, trials.index(own), change)
+
+
+def calibration(directory: str | os.PathLike[str]) -> Calibration:
+    """Return how well the ratings of a league predicted its matches.
+
+    Raises LeagueError for a log without a rated match.
+    """
+    config, events = _read(directory)
+    return _scored(forecasts(events, config), config)[0]
+
+
+def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list[Forecast]:
+    """Return a forecast for every rated match of a log, in its order, as `config` would have it.
+
+    The matches are those of the log: other settings change only the ratings, those of the hall of
+    fame too. Results of one event are all forecast before any of them is taken in.
+    """
+    state = State(config)
+    found: list[Forecast] = []
+    for event in events:
+        for pair_id, outcome in results(event):
+            pair = state.pairs[pair_id]
+            if outcome.counted:
+                teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
+                found.append((pair.round, teacher, student, outcome))
+        frozen = [
+            dict(entry) | asdict(state.members[entry["of"]].rating)
+            for entry in event.get("frozen", ())
+        ]
+        apply(state, {**event, "frozen": frozen} if frozen else event)
+    if not found:
+        raise LeagueError("the log has no rated match; expected at least one")
+    return found
+
+
+def _read(directory: str | os.PathLike[str]) -> tuple[LeagueConfig, list[dict[str, Any]]]:
+    check_exists(Path(directory))
+    config, path = read_settings(Path(directory)), Path(directory) / EVENTS
+    replayed(config, path.read_bytes(), path)  # names a line that does not fit the others
+    return config, list(read_events(path))
+
+
+def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:
+    """Return the figures of some forecasts, and the log-loss of each, shape [matches]."""
+    outcomes = [outcome for _, _, _, outcome in found]
+    observed = np.array([o.student_score for o in outcomes])
+    tasks = np.array([float(o.counted) for o in outcomes])
+    predicted, variance = _belief(found, config)
+    loss = _log_loss(predicted, observed)
+    mean = float(np.average(observed, weights=tasks))
+    agreement = task_agreement(outcomes)
+    alike = 1.0 if agreement is None else agreement
+    rollouts = np.array([max(o.attempts / max(o.valid, 1), 1.0) for o in outcomes])
+    noise = predicted * (1.0 - predicted) * (alike + (1.0 - alike) / rollouts) / tasks
+    inside = np.abs(predicted - observed) <= Z95 * np.sqrt(variance + noise) + 1e-12
+    order = np.argsort(predicted, kind="stable")
+    calibration = Calibration(
+        tau=config.tau,
+        matches=len(found),
+        log_loss=float(np.average(loss, weights=tasks)),
+        base_log_loss=float(_log_loss(np.array(mean), np.array(mean))),
+        rmse=float(((predicted - observed) ** 2).mean()) ** 0.5,
+        noise=float(noise.mean()) ** 0.5,
+        coverage=float(inside.mean()),
+        bins=tuple(
+            (float(predicted[part].mean()), float(observed[part].mean()), len(part))
+            for part in np.array_split(order, min(5, len(found)))
+        ),
+    )
+    return calibration, loss
+
+
+def _belief(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
+    """Return mean and variance of the believed solve rate, each of shape [matches]."""
+    teachers = Skills.of([teacher for _, teacher, _, _ in found])
+    students = Skills.of([student for _, _, student, _ in found])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    spread = np.sqrt(teachers.sigma**2 + students.sigma**2 + 2.0 * config.tau**2)
+    gaps = (students.mu - teachers.mu)[:, None] + spread[:, None] * nodes
+    rates = np.exp(log_cdf_pair(gaps / config.model.performance_scale)[0])
+    share = weights / weights.sum()
+    centre = (rates * share).sum(axis=1, keepdims=True)
+    variance = np.asarray(((rates - centre) ** 2 * share).sum(axis=1))
+    return expected_shares(teachers, students, config.model), variance
+
+
+def task_agreement(outcomes: Sequence[Outcome]) -> float | None:
+    """Return the correlation of two rollouts of one task within a match, in [0, 1].
+
+    0: rollouts are independent; 1: a task is either always or never solved. Estimated from the
+    counts of unsolved tasks: under a beta-binomial with the match's solve rate q and the
+    correlation r, a task with n rollouts stays unsolved with the probability of `_unsolved`, and r
+    is where expected and observed counts agree. None with fewer than two rollouts per task, or if
+    all or none succeeded.
+    """
+    informative = [o for o in outcomes if o.attempts >= 2 * o.valid and 0 < o.solved < o.attempts]
+    if not informative:
+        return None
+    observed = sum(o.unsolved for o in informative)
+
+    def expected(correlation: float) -> float:
+        return sum(
+            o.valid * _unsolved(o.solved / o.attempts, round(o.attempts / o.valid), correlation)
+            for o in informative
+        )
+
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if expected(middle) < observed else (low, middle)
+    return 0.5 * (low + high)
+
+
+def _log_loss(predicted: Floats, observed: Floats) -> Floats:
+    p = np.clip(predicted, 1e-9, 1.0 - 1e-9)
+    return np.asarray(-(observed * np.log(p) + (1.0 - observed) * np.log1p(-p)))
+
+
+def _unsolved(rate: float, rollouts: int, correlation: float) -> float:
+    chance = 1.0
+    for i in range(rollouts):
+        failed = (1.0 - rate) * (1.0 - correlation) + i * correlation
+        chance *= failed / (1.0 - correlation + i * correlation) if i else 1.0 - rate
+    return chance

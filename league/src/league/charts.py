@@ -8,11 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from league.analysis import tables
-from league.game_theory.alpha_rank import LIMIT, alpha_rank
-from league.game_theory.calibration import Calibration, calibration
-from league.game_theory.nash import nash
-from league.game_theory.payoff import Payoff
+from league.analysis import Calibration, calibration, tables
+from league.game_theory import LIMIT, Payoff, alpha_rank, nash
 from league.league import League
 from league.probability import Z95
 

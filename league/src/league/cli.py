@@ -16,13 +16,10 @@ from typing import Any
 import click
 
 from league import __version__
-from league.analysis import rank_intervals
+from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
 from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
-from league.game_theory.alpha_rank import LIMIT, alpha_rank
-from league.game_theory.calibration import FEW_MATCHES, TAUS, Tuning, calibrate, calibration
-from league.game_theory.diversity import diversity
-from league.game_theory.nash import nash
+from league.game_theory import LIMIT, alpha_rank, diversity, nash
 from league.league import League
 from league.selection import Standing
 from league.simulation import Simulation, simulate

@@ -15,12 +15,21 @@ from league.events import (
     replacement_event,
     round_event,
 )
-from league.game_theory.payoff import Payoff, payoff
+from league.game_theory import Payoff, payoff
 from league.pairing import expected_of_pairs
 from league.ratings import Rating
-from league.records import MEMBER, STUDENT, TEACHER, Anchor, Outcome, Pair, Replacement, outcome_row
 from league.selection import Standing, leaderboard, select
-from league.state import State
+from league.state import (
+    MEMBER,
+    STUDENT,
+    TEACHER,
+    Anchor,
+    Outcome,
+    Pair,
+    Replacement,
+    State,
+    outcome_row,
+)
 from league.store import (
     EVENTS,
     LOCK,

@@ -23,8 +23,7 @@ import numpy as np
 from league.errors import LeagueError
 from league.probability import Floats, Ints, stream
 from league.ratings import Skills, expected_shares
-from league.records import ADDED, MEMBER, STUDENT, TEACHER, Member, Pair
-from league.state import State
+from league.state import ADDED, MEMBER, STUDENT, TEACHER, Member, Pair, State
 
 
 def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:

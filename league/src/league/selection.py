@@ -9,8 +9,7 @@ import numpy as np
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
 from league.probability import tie_break
 from league.ratings import Rating, conservative
-from league.records import ADDED, Member
-from league.state import State
+from league.state import ADDED, Member, State
 
 Values = list[float | None]
 

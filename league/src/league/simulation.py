@@ -10,9 +10,8 @@ from league.events import apply, round_event
 from league.pairing import expected_scores
 from league.probability import Z95, Floats, log_cdf_pair, stream
 from league.ratings import Skills
-from league.records import TEACHER, Outcome
 from league.selection import leaderboard
-from league.state import State
+from league.state import TEACHER, Outcome, State
 
 
 @dataclass(frozen=True)

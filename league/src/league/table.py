@@ -25,10 +25,8 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.posterior import rate_columns
-from league.ratings import Rating, Skills, conservative
-from league.records import Outcome
-from league.scoring import in_layers
+from league.ratings import Rating, Skills, conservative, in_layers, rate_columns
+from league.state import Outcome
 
 
 @dataclass(frozen=True)
