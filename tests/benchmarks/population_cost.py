@@ -18,8 +18,7 @@ from benchmarking import Row, parser, show
 
 from lora_evo.model import TokenRequest, stream
 from selfplay import TrainingSample, load_preset
-from selfplay.population import open_learner
-from selfplay.weight_sync import WeightSync
+from selfplay.population import WeightSync, open_learner
 
 GB = 1e9
 

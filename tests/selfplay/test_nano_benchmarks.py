@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evals import Benchmark, Data, EvalsError, Grading, Sample
-from selfplay import nano, nano_benchmarks
+from selfplay import nano_benchmarks, tasks
 from selfplay.prompts.nano import answer_text
 
 ROOT = Path(__file__).parents[2]
@@ -23,19 +23,21 @@ def verdicts(benchmark: Benchmark, samples: list[Sample]):
 @pytest.mark.parametrize("declared", ["pyproject.toml", "selfplay/pyproject.toml"])
 def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
     found = tomllib.loads((ROOT / declared).read_text())["project"]["entry-points"]
-    assert set(found["evals.benchmarks"]) == set(nano.HELD_OUT) == set(nano_benchmarks.DESCRIPTIONS)
+    assert (
+        set(found["evals.benchmarks"]) == set(tasks.HELD_OUT) == set(nano_benchmarks.DESCRIPTIONS)
+    )
     for name, target in found["evals.benchmarks"].items():
         module, _, function = target.partition(":")
         assert getattr(import_module(module), function)(Data()).name == name
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [(n, 300 if "long" in n else 400) for n in nano.HELD_OUT]
+    ("name", "count"), [(n, 300 if "long" in n else 400) for n in tasks.HELD_OUT]
 )
 def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count: int) -> None:
     benchmark = nano_benchmarks.load(name, Data())
     assert len({question.id for question in benchmark.questions}) == count
-    rows = map(json.loads, (nano.DATA / f"{name}.jsonl").read_text().splitlines())
+    rows = map(json.loads, (tasks.DATA / f"{name}.jsonl").read_text().splitlines())
     prompts = [question.fields["prompt"] for question in benchmark.questions]
     assert prompts == [row["prompt"] for row in rows]
     some = benchmark.part(12)

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from selfplay.config import LearnerConfig
-from selfplay.learning.policy_loss import token_losses, token_weights
+from selfplay.learning.batch import token_weights
+from selfplay.learning.policy_loss import token_losses
 
 MEMBERS = [0, 0, 1, 1, 1]
 LENGTHS = [2, 6, 4, 4, 1]

@@ -10,9 +10,8 @@ from lora_evo.model import choose_device, load_base_model
 from selfplay.errors import ConfigError
 from selfplay.progress import Progress
 from selfplay.prompts.template import template_named
-from selfplay.rollout import Attempt, Prompts, Proposed
+from selfplay.rollout import Attempt, Prompts, Proposed, validated
 from selfplay.training import new_run, train
-from selfplay.verifier import validated
 
 ECHO = "def f(a):\n    return a + [1]"
 

@@ -22,8 +22,7 @@ from selfplay.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import session
-from selfplay.workers.pool import Share, WorkerPool, check_equal, spread
-from selfplay.workers.population import base_batches
+from selfplay.workers.pool import Share, WorkerPool, base_batches, check_equal, spread
 from selfplay.workers.session import check_room, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
 

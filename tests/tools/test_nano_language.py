@@ -11,8 +11,8 @@ from code_verifier import Limits, Proposal, Sandbox, canonical, measure
 from nano_corpus import ROLES, Curriculum, example, task_of
 from nano_labels import label
 from nano_language import HELD_OUT_SHARE, INPUTS_PER_PROGRAM, LEVELS, Program, random_program
-from selfplay import nano
 from selfplay.prompts.nano import END, parse_answer, parse_proposal, solve_prompt
+from selfplay.tasks import nano_tasks, seed_tasks
 from write_tasks import HELD_OUT_SEED, held_out_programs, held_out_row, held_out_tasks, seed_rows
 from write_tasks import PER_LEVEL as SHIPPED
 
@@ -179,11 +179,11 @@ def test_about_one_text_in_so_many_is_held_out():
 
 def test_the_shipped_tasks_are_those_that_the_generator_writes(labelling):
     first = list(seed_rows(3, 5, labelling))
-    assert [t.program for t in nano.seed_tasks(5, 3)] == [row["program"] for row in first]
-    shipped = nano.held_out_tasks("nano_code_o")
-    assert shipped[0][1].id == "nano_code_o/0"
+    assert [t.program for t in seed_tasks("nano", 5, 3)] == [row["program"] for row in first]
+    shipped = nano_tasks("nano_code_o")
+    assert shipped[0].task.id == "nano_code_o/0"
     easiest = held_out_programs(HELD_OUT_SEED, SHIPPED, labelling)[:SHIPPED]
-    assert [p.program.text for p in easiest] == [task.program for _, task in shipped[:SHIPPED]]
+    assert [p.program.text for p in easiest] == [held.task.program for held in shipped[:SHIPPED]]
 
 
 def test_held_out_tasks_are_held_out_distinct_and_repeatable(labelling):

@@ -18,8 +18,8 @@ import torch
 from code_verifier import Proposal, Sandbox, Task
 from lora_evo.model import Engine, HFEngine, Request, load_base_model, stack_adapters
 from nano_language import LEVELS
-from selfplay.nano import held_out_tasks
 from selfplay.prompts.nano import parse_answer, parse_proposal, propose_prompt, solve_prompt
+from selfplay.tasks import nano_tasks
 
 MAX_TOKENS = 192
 ANSWER = "<|answer|>"
@@ -178,7 +178,9 @@ def measure_model(name: str, samples: int, proposals: int, seed: int) -> dict[st
         base.model, ["base"], r=1, lora_alpha=1.0, target_modules=("q_proj",), seed=0
     )
     engine = HFEngine(adapters, base.tokenizer, max_rows=512, merge_rows=1)
-    tasks = {kind: held_out_tasks(f"nano_{kind}") for kind in KINDS}
+    tasks = {
+        kind: [(held.level, held.task) for held in nano_tasks(f"nano_{kind}")] for kind in KINDS
+    }
     with Sandbox() as sandbox:
         references = [task for _, task in tasks["code_o"]]
         rates = measure_proposals(engine, references, sandbox, samples=proposals, seed=seed)

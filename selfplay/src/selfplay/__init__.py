@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from selfplay.export import export_member as export_member
     from selfplay.learning.batch import TrainingSample as TrainingSample
     from selfplay.learning.learner import Learner as Learner
+    from selfplay.population import Run as Run
     from selfplay.progress import Progress as Progress
     from selfplay.prompts.template import template_named as template_named
     from selfplay.rewards import azr_proposer_reward as azr_proposer_reward
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from selfplay.rewards import teacher_advantages as teacher_advantages
     from selfplay.rewards import teacher_reward as teacher_reward
     from selfplay.rewards import training_samples as training_samples
-    from selfplay.run import Run as Run
     from selfplay.run_record import RunRecord as RunRecord
     from selfplay.run_record import read_run as read_run
     from selfplay.run_report import report as report
@@ -45,13 +45,13 @@ _LAZY = {
     "export": ("export_member",),
     "learning.batch": ("TrainingSample",),
     "learning.learner": ("Learner",),
+    "population": ("Run",),
     "progress": ("Progress",),
     "prompts.template": ("template_named",),
     "rewards": (
         "azr_proposer_reward", "student_advantages", "student_reward", "teacher_advantages",
         "teacher_reward", "training_samples",
     ),
-    "run": ("Run",),
     "run_record": ("RunRecord", "read_run"),
     "run_report": ("report",),
     "step": (

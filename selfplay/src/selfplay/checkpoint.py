@@ -21,21 +21,24 @@ from torch import Tensor
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay.directory import (
+    COPY,
     FOLDERS,
     LINEAGE,
     METRICS,
     ROW_FILES,
     TASKS,
+    Damage,
+    damaged_checkpoint,
+    damaged_run,
+    is_as_recorded,
     lock,
     open_config,
     size,
     truncate,
 )
 from selfplay.errors import RunDirectoryError
-from selfplay.hashes import COPY, Damage, damaged_checkpoint, damaged_run, is_as_recorded
-from selfplay.population import role_of
+from selfplay.population import Run, role_of
 from selfplay.rows import TaskRow, read_rows
-from selfplay.run import Run
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 

@@ -15,12 +15,10 @@ from msgspec import UNSET
 from code_verifier import Status, Task
 from lora_evo.model import stream
 from selfplay.config import Config
-from selfplay.population import role_of
+from selfplay.population import Run, role_of
 from selfplay.rewards import teacher_reward
-from selfplay.rollout import Attempt, Proposed
+from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.rows import BASE, EvalRow, RateRow, SolvingRow, TeachingRow
-from selfplay.run import Run
-from selfplay.verifier import graded, validated
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""

@@ -11,8 +11,8 @@ from functools import partial
 
 from code_verifier import Grade, Sandbox
 from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, Verdict, plain
-from selfplay import nano
 from selfplay.prompts.nano import END, parse_answer, solve_prompt
+from selfplay.tasks import DATA, nano_tasks
 
 MAX_TOKENS = 192
 DESCRIPTIONS = {
@@ -28,10 +28,10 @@ def load(name: str, data: Data) -> Benchmark:
     if data.whole(name) is not None:
         raise EvalsError(f"{name} comes with populab-selfplay; leave out --data")
     questions = tuple(
-        Question(task.id, {"prompt": solve_prompt(task)}, task, level)
-        for level, task in nano.held_out_tasks(name)
+        Question(held.task.id, {"prompt": solve_prompt(held.task)}, held.task, held.level)
+        for held in nano_tasks(name)
     )
-    digest = hashlib.blake2b((nano.DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
+    digest = hashlib.blake2b((DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
     return Benchmark(
         name=name,
         description=DESCRIPTIONS[name],

@@ -1,23 +1,26 @@
-"""All members of a run on one frozen base: they write, learn, are replaced and are saved."""
+"""An open run and its members on one frozen base: they write, learn, are replaced and saved."""
 
 import gc
 import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from lora_evo import Adapter, LoraEvoError, load_adapter
+from code_verifier import Task
+from league import League
+from lora_evo import Adapter, LoraEvoError, adapter_hash, load_adapter
 from lora_evo.model import (
     BaseModel,
     Engine,
     HFEngine,
     Serving,
+    TokenRequest,
     VLLMEngine,
     VLLMOptions,
     choose_device,
@@ -29,18 +32,24 @@ from lora_evo.model import (
     same_base,
 )
 from selfplay.config import Config
-from selfplay.errors import ConfigError
+from selfplay.directory import Hashes
+from selfplay.errors import ConfigError, SelfplayError
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.learner import Learner
-from selfplay.learning.member_state import NamedState
+from selfplay.learning.learner import Learner, NamedState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.prompts.template import template_named
-from selfplay.rollout import Attempt, Prompts, Proposed
+from selfplay.rollout import Attempt, Prompts, Proposed, Verifier
 from selfplay.rows import WorkerRow
-from selfplay.weight_sync import WeightSync
+from selfplay.tasks import HeldOutTask, TaskBuffer
+from selfplay.tracking import Trackers
 
 if TYPE_CHECKING:  # Ray is optional
-    from selfplay.workers.population import RemotePopulation
+    from selfplay.workers.pool import RemotePopulation
+
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5, "float16": 0.1}
+"""Largest difference of the log-probability of one token that arithmetic explains, by the base's
+number type: 5 to 100 times what was measured with vLLM on a CPU (float32 1e-5, bfloat16 0.1)."""
+_PROBE_TOKENS = 8
 
 
 def role_of(member: str) -> str:
@@ -62,7 +71,7 @@ def all_founders(config: Config) -> list[str]:
 
 
 class Population:
-    """All members, in this process. `workers.population` spreads them over processes."""
+    """All members, in this process. `workers.pool` spreads them over processes."""
 
     def __init__(self, learner: Learner, engine: Engine, config: Config) -> None:
         template = template_named(config.template, config.base)
@@ -214,3 +223,90 @@ def memory_mb() -> float:
     """Return the largest resident memory that this process has had, in megabytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)
+
+
+class WeightSync:
+    """Keeps an engine's adapters equal to a learner's members. dtype: of the base."""
+
+    def __init__(self, learner: Learner, engine: Engine, dtype: str) -> None:
+        self._learner, self._engine = learner, engine
+        self._tolerance = TOLERANCE[dtype]
+        self._sent: dict[str, str] = {}
+        """Content hash of what the engine holds of each member."""
+
+    def __call__(self, step: int) -> None:
+        """Put every member that changed into the engine, as of this step; drop those that left.
+
+        An engine that shares the learner's parameters needs nothing. Raises SelfplayError when the
+        engine then does not give the learner's probabilities.
+        """
+        engine, learner = self._engine, self._learner
+        if engine.shares_parameters:
+            return
+        for name in list(engine.versions):
+            if name not in learner.members:
+                engine.drop_adapter(name)
+                self._sent.pop(name, None)
+        for member in learner.members:
+            adapter = learner.export(member)
+            content = adapter_hash(adapter)
+            if self._sent.get(member) != content:
+                engine.put_adapter(member, step, adapter)
+                self._sent[member] = content
+        self._check_agreement()
+
+    @torch.no_grad()
+    def _check_agreement(self) -> None:
+        """Compare one token's log-probability of every member, and of the base."""
+        model, adapters = self._learner.model, self._learner.adapters
+        ids = tuple(i % model.config.vocab_size for i in range(1, _PROBE_TOKENS + 1))
+        names = (None, *self._learner.members)
+        asked = [TokenRequest(name, ids, 1, temperature=0.0) for name in names]
+        sampled = self._engine.rollouts(asked)
+        device = next(model.parameters()).device
+        with adapters.route([adapters.index(name) for name in names]):
+            tokens = torch.tensor([ids] * len(names), device=device)
+            logits = model(input_ids=tokens).logits[:, -1]
+        expected = torch.log_softmax(logits.float(), dim=-1).tolist()
+        for rollout, table in zip(sampled, expected, strict=True):
+            found, own = rollout.logprobs[0], table[rollout.completion_ids[0]]
+            if not abs(found - own) <= self._tolerance:
+                raise SelfplayError(
+                    f"{rollout.adapter or 'the base'} in the engine is not the learner's: "
+                    f"log-probability {found:.4f} of a token, expected {own:.4f} within "
+                    f"{self._tolerance}; continue with `selfplay resume`, and with --engine hf if "
+                    "it comes back"
+                )
+
+
+@dataclass
+class Run:
+    """The parts of a run and how far it is."""
+
+    config: Config
+    directory: Path
+    population: "Population | RemotePopulation"
+    verifier: Verifier
+    seeds: Sequence[Task]
+    """The tasks that the run starts from."""
+    held_out: Sequence[HeldOutTask]
+    """The tasks that members are measured on; they never change."""
+    buffer: TaskBuffer
+    """Tasks that teachers are shown as references."""
+    born: dict[str, int]
+    """Members ever born of each role; the next child's number."""
+    league: League | None = None
+    """None in mode azr: the one agent has no opponent."""
+    structures: set[str] = field(default_factory=set)
+    """Normalised structures of all accepted programs so far: the coverage."""
+    base_attempts: list[list[Attempt]] | None = None
+    """The frozen base's attempts at the held-out tasks: sampled once, and again after a resume."""
+    step: int = 0
+    """Steps done."""
+    trackers: Trackers = field(default_factory=Trackers)
+    hashes: Hashes = field(default_factory=Hashes)
+    """Of files, as far as they have been written."""
+
+    def seed(self, *keys: str | int) -> int:
+        """Return the seed of one random choice of this run."""
+        return derive_seed(self.config.seed, *keys)

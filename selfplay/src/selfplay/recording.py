@@ -15,9 +15,9 @@ from selfplay import rows
 from selfplay.evaluation import COMPLEXITY
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
+from selfplay.population import Run
 from selfplay.rewards import ZERO_STD
 from selfplay.rollout import Attempt, Proposed
-from selfplay.run import Run
 
 
 def task_rows(

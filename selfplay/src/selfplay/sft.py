@@ -33,9 +33,9 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.directory import lock
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.learning.forward_pass import checkpointed
+from selfplay.learning.policy_loss import checkpointed
 from selfplay.prompts.template import template_named
-from selfplay.verifier import open_sandbox
+from selfplay.rollout import open_sandbox
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""

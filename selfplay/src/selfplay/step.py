@@ -24,15 +24,13 @@ from lora_evo.model import stream
 from selfplay.checkpoint import save_checkpoint, write_member
 from selfplay.directory import EVALS, LINEAGE, METRICS, RESOURCES, TASKS
 from selfplay.evaluation import evaluate_members, is_due
-from selfplay.population import founders, memory_mb
+from selfplay.population import Run, founders, memory_mb
 from selfplay.progress import Progress
 from selfplay.recording import metrics_row, task_rows
 from selfplay.rewards import training_samples
-from selfplay.rollout import Attempt, Proposed
+from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.rows import BASE, BirthRow, ResourceRow, append_rows
-from selfplay.run import Run
 from selfplay.tracking import step_metrics
-from selfplay.verifier import graded, validated
 
 T = TypeVar("T")
 

@@ -2,16 +2,25 @@
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from code_verifier import CodeVerifierError, Task
 from lora_evo.model import stream
-from selfplay import nano
 from selfplay.errors import ConfigError
 
+DATA = Path(str(files("selfplay"))) / "data"
+WEIGHTS = DATA / "nano"
+"""The directory of the nano model: config, tokenizer, safetensors and card."""
+HELD_OUT = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
+"""Sets of tasks on programs that no example of the pretraining of nano shows."""
+SEED_RUNS = 32
+"""Runs of nano of so many seeds start from seed tasks of their own."""
 IDENTITY = Task(
     kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"
 )
@@ -19,8 +28,22 @@ IDENTITY = Task(
 
 
 def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
-    """Return the first references: tasks on easy programs for nano, or the identity."""
-    return nano.seed_tasks(count, seed) if template == "nano" else [IDENTITY]
+    """Return the first references of a run of this seed: code_o tasks on easy programs for nano.
+
+    Their file holds a block for each of `SEED_RUNS` seeds; a run reads on from the start of its
+    own. Other templates start from the identity. Raises ConfigError when more tasks are asked for
+    than there are.
+    """
+    if template != "nano":
+        return [IDENTITY]
+    rows = list(_rows("seed_tasks"))
+    if count > len(rows):
+        raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
+    start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
+    chosen = [rows[(start + i) % len(rows)] for i in range(count)]
+    return [
+        Task.from_row({**row, "id": f"seed-{i}"}, complete=True) for i, row in enumerate(chosen)
+    ]
 
 
 class TaskBuffer:
@@ -69,10 +92,15 @@ class HeldOutTask:
     level: int
 
 
+def nano_tasks(name: str) -> list[HeldOutTask]:
+    """Return the tasks of one of `HELD_OUT`."""
+    return [HeldOutTask(Task.from_row(row, complete=True), row["level"]) for row in _rows(name)]
+
+
 def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
 
-    A source is one of `nano.HELD_OUT`, or a JSON Lines file of tasks as `selfplay tasks` writes it
+    A source is one of `HELD_OUT`, or a JSON Lines file of tasks as `selfplay tasks` writes it
     (with an optional `level`). Raises ConfigError for any other.
     """
     strata: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
@@ -108,12 +136,12 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
 
 
 def _read(source: str) -> list[HeldOutTask]:
-    if source in nano.HELD_OUT:
-        return [HeldOutTask(task, level) for level, task in nano.held_out_tasks(source)]
+    if source in HELD_OUT:
+        return nano_tasks(source)
     path = Path(source)
     if not path.is_file():
-        close = get_close_matches(source, nano.HELD_OUT, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(nano.HELD_OUT)}"
+        close = get_close_matches(source, HELD_OUT, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(HELD_OUT)}"
         raise ConfigError(
             f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {hint}"
         )
@@ -126,3 +154,12 @@ def _read(source: str) -> list[HeldOutTask]:
             raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
         found.append(HeldOutTask(task, level))
     return found
+
+
+@cache
+def _text(name: str) -> str:
+    return (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
+
+
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    return map(json.loads, _text(name).splitlines())

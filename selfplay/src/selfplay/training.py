@@ -16,17 +16,16 @@ from selfplay.checkpoint import (
 from selfplay.config import Config
 from selfplay.directory import EVALS, clear, create, lock, open_config, removed_unless_checkpointed
 from selfplay.evaluation import evaluate_members, is_due
-from selfplay.population import Population, founders, open_population, warm_start
+from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
+from selfplay.rollout import Verifier, open_sandbox
 from selfplay.rows import EvalRow, append_rows, read_rows
-from selfplay.run import Run
 from selfplay.step import train_step
 from selfplay.tasks import TaskBuffer, held_out_tasks, require_room, seed_tasks
 from selfplay.tracking import measured_metrics, opened_trackers, require_trackers
-from selfplay.verifier import Verifier, open_sandbox
 
 if TYPE_CHECKING:  # Ray is optional
-    from selfplay.workers.population import RemotePopulation
+    from selfplay.workers.pool import RemotePopulation
 
 
 def train(

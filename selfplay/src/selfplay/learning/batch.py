@@ -1,7 +1,7 @@
 """The samples of an update, and how they are cut: into groups for the noise, then micro-batches."""
 
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +10,6 @@ from torch import Tensor
 from lora_evo.model import StackedAdapters
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
-from selfplay.learning.policy_loss import token_weights
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
@@ -90,6 +89,32 @@ def batch_rows(
         unit = tasks.setdefault(sample.task or f"#{i}", len(tasks))
         rows.append(Row(sample, member, weight, unit % groups if groups else 0))
     return [row for row in rows if row.sample.completion_ids]
+
+
+def token_weights(
+    members: Sequence[int], lengths: Sequence[int], truncated: Sequence[bool], config: LearnerConfig
+) -> list[float]:
+    """Return w_t for the tokens of each sequence (equal within a sequence), 0 where masked.
+
+    As in TRL, a masked sequence still counts in the number of sequences of "grpo" and "dr_grpo",
+    and its tokens do not count in the number of tokens of "dapo" and "bnpo".
+    """
+    keep = [not (t and config.mask_truncated_completions) for t in truncated]
+    sequences = Counter(members)
+    tokens: Counter[int] = Counter()
+    for member, length, kept in zip(members, lengths, keep, strict=True):
+        tokens[member] += length * kept
+    weights = []
+    for member, length, kept in zip(members, lengths, keep, strict=True):
+        if not kept or length == 0:
+            weights.append(0.0)
+        elif config.loss_type == "grpo":
+            weights.append(1.0 / (sequences[member] * length))
+        elif config.loss_type == "dr_grpo":
+            weights.append(1.0 / (sequences[member] * config.max_completion_length))
+        else:
+            weights.append(1.0 / tokens[member])
+    return weights
 
 
 def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterator[list[Row]]:

@@ -16,7 +16,7 @@ from selfplay.config import LearnerConfig
 
 
 @dataclass(slots=True)
-class MemberState:
+class AdamState:
     """Optimiser state of one member; moments in the order of its parameters."""
 
     step: int
@@ -47,11 +47,11 @@ class MemberAdamW:
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
         self.states = [self._fresh(m) for m in range(len(parameters))]
 
-    def _fresh(self, member: int) -> MemberState:
+    def _fresh(self, member: int) -> AdamState:
         home = "cpu" if self._offload else None
         zeros = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
         more = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
-        return MemberState(0, self._rates[member], zeros, more)
+        return AdamState(0, self._rates[member], zeros, more)
 
     def reset(self, member: int) -> None:
         """Forget the member's moments, step count and learning rate."""

@@ -1,4 +1,4 @@
-"""The policy-gradient loss per token, and the weights that sum it per member.
+"""The policy-gradient loss of one micro-batch of all members: padded rows in, weighted loss out.
 
 Option names follow TRL's GRPOConfig. The loss of member m is
 
@@ -15,16 +15,35 @@ frozen base, estimates KL(p || q) without bias from tokens that p sampled (Schul
 the entropy of the policy's distribution at t.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from lora_evo.model import BASE, StackedAdapters
 from selfplay.config import LearnerConfig
+from selfplay.learning.batch import Row
+from selfplay.learning.output_layer import OutputLayer
+from selfplay.learning.statistics import StatsSum
 
 _LOG_RATIO_LIMIT = 20.0
+_aten = torch.ops.aten
+KEPT = [
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+]
+"""Operations whose results are kept: the kernels behind scaled_dot_product_attention."""
+_M_MMAP_THRESHOLD = -3
+"""Of glibc's malloc.h."""
+_LARGE = 1 << 20
+"""Bytes of a block from which on it gets pages of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +58,6 @@ class TokenLosses:
     """c, the importance weight after truncation."""
     kl: Tensor | None = None
     """k3, where the base's log-probabilities were given."""
-
-
-def token_weights(
-    members: Sequence[int], lengths: Sequence[int], truncated: Sequence[bool], config: LearnerConfig
-) -> list[float]:
-    """Return w_t for the tokens of each sequence (equal within a sequence), 0 where masked.
-
-    As in TRL, a masked sequence still counts in the number of sequences of "grpo" and "dr_grpo",
-    and its tokens do not count in the number of tokens of "dapo" and "bnpo".
-    """
-    keep = [not (t and config.mask_truncated_completions) for t in truncated]
-    sequences = Counter(members)
-    tokens: Counter[int] = Counter()
-    for member, length, kept in zip(members, lengths, keep, strict=True):
-        tokens[member] += length * kept
-    weights = []
-    for member, length, kept in zip(members, lengths, keep, strict=True):
-        if not kept or length == 0:
-            weights.append(0.0)
-        elif config.loss_type == "grpo":
-            weights.append(1.0 / (sequences[member] * length))
-        elif config.loss_type == "dr_grpo":
-            weights.append(1.0 / (sequences[member] * config.max_completion_length))
-        else:
-            weights.append(1.0 / tokens[member])
-    return weights
 
 
 def token_losses(
@@ -103,3 +96,175 @@ def token_losses(
     return TokenLosses(
         loss, (clipped < plain).detach(), importance, None if kl is None else kl.detach()
     )
+
+
+def hand_large_blocks_back() -> None:
+    """Have glibc, where that is the C library, hand large blocks back when they are freed.
+
+    For the whole process. Left to itself its heap keeps them, and what is kept of each layer lies
+    between them, so that a pass grows by what checkpointing saves.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+@contextmanager
+def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iterator[None]:
+    """Run these layers with gradient checkpointing inside the block.
+
+    Layers must not draw random numbers: none are put back for the second time.
+    """
+    before = [vars(layer).get("forward") for layer in layers]
+    for layer in layers:
+        layer.forward = _recomputed(layer.forward, adapters)
+    try:
+        yield
+    finally:
+        for layer, forward in zip(layers, before, strict=True):
+            del layer.forward
+            if forward is not None:
+                layer.forward = forward
+
+
+def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Callable[..., Any]:
+    @contextmanager
+    def both(route: AbstractContextManager[None], recomputing: Any) -> Iterator[None]:
+        with route, recomputing:
+            yield
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        kept, recomputing = create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
+        return kept, both(adapters.same_route(), recomputing)  # the route of this call
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return checkpoint(
+            forward,
+            *args,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            context_fn=contexts,
+            **kwargs,
+        )
+
+    return run
+
+
+class Tokens(Protocol):
+    """A prompt and its completion by token ids."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """What is given."""
+
+    @property
+    def completion_ids(self) -> tuple[int, ...]:
+        """What is learned from."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedRows:
+    """Rows as tensors, padded on the right, and where their completions are."""
+
+    ids: Tensor
+    """[rows, T], prompt and completion but for the last token."""
+    places: Tensor
+    """[tokens] of the flattened [rows * T] whose next token belongs to a completion."""
+    targets: Tensor
+    """[tokens], those next tokens."""
+    lengths: list[int]
+    """Completion tokens of each row."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Tokens], pad: int, device: torch.device) -> "PaddedRows":
+        """Lay rows out; pad may be any valid id, since no loss ever sees it."""
+        T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
+        ids = torch.full((len(rows), T), pad)
+        places: list[Tensor] = []
+        targets: list[int] = []
+        for i, row in enumerate(rows):
+            prompt, completion = row.prompt_ids, row.completion_ids
+            whole = (*prompt, *completion)
+            ids[i, : len(whole) - 1] = torch.tensor(whole[:-1])
+            places.append(torch.arange(len(prompt) - 1, len(whole) - 1) + i * T)
+            targets.extend(completion)
+        lengths = [len(row.completion_ids) for row in rows]
+        goals = torch.tensor(targets, device=device)
+        return cls(ids.to(device), torch.cat(places).to(device), goals, lengths)
+
+    def per_token(self, values: Sequence[float]) -> Tensor:
+        """Repeat one value per row over the row's completion tokens."""
+        device = self.targets.device
+        repeats = torch.tensor(self.lengths, device=device)
+        return torch.tensor(values, device=device).repeat_interleave(repeats)
+
+
+class ForwardPass:
+    """Computes the loss of micro-batches under the stacked adapters."""
+
+    def __init__(self, model: Any, adapters: StackedAdapters, config: LearnerConfig, pad: int):
+        self.model = model
+        self.adapters = adapters
+        self.config = config
+        self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
+        self._pad = pad
+        if config.gradient_checkpointing and model.device.type == "cpu":
+            hand_large_blocks_back()
+
+    def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
+        """Return the batch's part of the loss and add its tokens to the statistics."""
+        device = next(self.model.parameters()).device
+        padded = PaddedRows.of([row.sample for row in batch], self._pad, device)
+        rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
+        reference = None
+        if self.config.beta > 0.0:
+            with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
+                (reference,) = self.output.scores(self._hidden(padded), padded.targets)
+        hidden = self._routed(padded, [row.member for row in batch])
+        logprobs, *entropy = self.output.scores(
+            hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
+        )
+        now = logprobs.detach()
+        for row, part in zip(batch, torch.split(now, padded.lengths), strict=True):
+            row.old = part if row.old is None else row.old
+        parts = token_losses(
+            logprobs,
+            torch.cat([row.old for row in batch if row.old is not None]),
+            rollout,
+            padded.per_token([row.sample.advantage for row in batch]),
+            self.config,
+            ref_logprobs=reference,
+            entropies=entropy[0] if entropy else None,
+        )
+        weighted = parts.loss * padded.per_token([row.weight for row in batch])
+        columns = [weighted.detach(), parts.clipped, parts.importance, now - rollout]
+        if parts.kl is not None:
+            columns.append(parts.kl)
+        split = [torch.split(column, padded.lengths) for column in columns]
+        cap = self.config.importance_sampling_clip_max
+        for row, *tokens in zip(batch, *split, strict=True):
+            sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
+        return weighted.sum()
+
+    def logprobs(self, rows: Sequence[Tokens], members: Sequence[int]) -> Tensor:
+        """Return log p (nats, at temperature 1) of all completion tokens [tokens], row by row.
+
+        members: whose adapter each row goes through.
+        """
+        padded = PaddedRows.of(rows, self._pad, next(self.model.parameters()).device)
+        output = replace(self.output, temperature=1.0)
+        (found,) = output.scores(self._routed(padded, members), padded.targets)
+        return found
+
+    def _routed(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
+        """Return the hidden states of rows that go through these members' adapters."""
+        saving = self.config.gradient_checkpointing
+        layers = self.model.get_decoder().layers if saving else []
+        with self.adapters.route(members), checkpointed(layers, self.adapters):
+            return self._hidden(padded)
+
+    def _hidden(self, padded: PaddedRows) -> Tensor:
+        """Return the last hidden states [tokens, hidden size] of what is learned from."""
+        # Causal attention and padding on the right: real tokens never see the padding.
+        out = self.model.get_decoder()(input_ids=padded.ids, use_cache=False)
+        hidden: Tensor = out.last_hidden_state
+        return hidden.reshape(-1, hidden.shape[-1])[padded.places]

@@ -20,7 +20,7 @@ from selfplay import __version__
 from selfplay.config import Config
 from selfplay.errors import silence_transformers
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.member_state import MemberState
+from selfplay.learning.learner import MemberState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.population import Population, memory_mb, open_learner
 
