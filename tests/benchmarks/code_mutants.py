@@ -125,7 +125,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     ]
     peers = theirs(name, samples, options)
     differ = []
-    with FunctionGrader(options.workers, compat=True) as grader:
+    with FunctionGrader(options.workers) as grader:
         for (task, _), peer, (base, plus) in zip(
             samples, peers, grader.grade_many(samples), strict=True
         ):

@@ -13,8 +13,7 @@ from typing import Any
 
 from benchmarking import Row, parser, show
 
-from evals.math.extraction import extract
-from evals.math.golds import canonical_gold
+from evals.math.answers import canonical_gold, extract
 from evals.math.grader import grade
 
 PAIRS = Path(__file__).parents[1] / "evals" / "data" / "math_pairs.jsonl"

@@ -191,15 +191,6 @@ def test_parts_of_livecodebench_are_named(contest: Path) -> None:
             load_benchmark(name, data)
 
 
-def test_compat_repeats_the_error_of_evalplus(tmp_path: Path) -> None:
-    data = write(tmp_path / "data.jsonl", [evalplus_problems.ROOT])
-    solution = "def find_zero(xs):\n    return -xs[0] / xs[1]\n"
-    samples = write(tmp_path / "s.jsonl", [{"task_id": "HumanEval/32", "solution": solution}])
-    asked = ("grade", "humaneval_plus", samples, "--data", data, "--out", tmp_path / "v.jsonl")
-    assert "1 of 1 samples right" in run(*asked).stdout
-    assert "0 of 1 samples right" in run(*asked, "--compat").stdout
-
-
 def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
     data = write(tmp_path / "gsm8k.jsonl", GSM8K)
     benchmark = load_benchmark("gsm8k", Data(data))

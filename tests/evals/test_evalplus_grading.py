@@ -69,14 +69,6 @@ def test_verdicts(
     assert re.search(reason, worse.reason)
 
 
-@pytest.mark.parametrize("source", [DOUBLE, ROOT])
-def test_compat_repeats_one_published_error(source: dict[str, object], tmp_path: Path) -> None:
-    task = problem(source)
-    with FunctionGrader(compat=True, cache=tmp_path) as grader:
-        base, _ = grader.grade(task, task.reference)
-    assert base.status == ("fail" if source is ROOT else "pass")
-
-
 def test_a_loop_fails_by_its_own_processor_time(grader: FunctionGrader) -> None:
     base, _ = grader.grade(TASK, "def double(x):\n    while True:\n        pass")
     assert (base.status, base.failed_test) == ("fail", 0)

@@ -120,7 +120,7 @@ def test_functions(
     assert (verdict.status, verdict.failed_test) == (status, test)
 
 
-def test_the_official_quirks_reject_what_is_right(grader: LiveCodeBenchGrader) -> None:
+def test_what_the_official_harness_rejects_passes(grader: LiveCodeBenchGrader) -> None:
     empty = problem([("1\n\n2\n", "3\n")])
     rejected = [
         "import sys\nprint(sum(int(line or 0) for line in sys.stdin if line.strip()))",
@@ -133,11 +133,6 @@ def test_the_official_quirks_reject_what_is_right(grader: LiveCodeBenchGrader) -
         "print(sum(map(int, open(0).read().split())))",
         "from __future__ import annotations\nprint(3)",
     ]
-    with LiveCodeBenchGrader(compat=True, timeout_s=1.0) as compat:
-        assert compat.grade(DOUBLE, LOOP).status == "pass"
-        assert compat.grade(SUM, METHOD + "return [sum(a) + b, b]").status == "pass"
-        statuses = [compat.grade(empty, program).status for program in rejected]
-    assert statuses == ["fail"] * len(rejected)
     assert {grader.grade(empty, program).status for program in rejected} == {"pass"}
 
 

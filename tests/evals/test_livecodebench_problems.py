@@ -16,12 +16,11 @@ from evals import Data, EvalsError, load_benchmark
 from evals.livecodebench.benchmark import azr_program, official_program
 from evals.livecodebench.problems import (
     Case,
-    erratum,
+    StoredRow,
     read_problems,
     read_tests,
     window,
 )
-from evals.livecodebench.stored import StoredRow
 from evals.sources import HubRows
 
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
@@ -189,12 +188,6 @@ def test_windows_are_inclusive_and_end_at_midnight() -> None:
     assert len(window(problems, start="2024-08-01", end="2025-02-01")) == 3
     with pytest.raises(EvalsError, match="'yesterday'"):
         window(problems, end="yesterday")
-
-
-def test_known_errata() -> None:
-    assert "interactive" in str(erratum(problem(PAIRS, question_id="abc337_e")))
-    assert erratum(problem(PAIRS, question_title="find-the-peaks"))
-    assert erratum(problem(PAIRS)) is None
 
 
 def test_programs_in_answers() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.math.golds import Gold, canonical_gold
+from evals.math.answers import Gold, canonical_gold
 from evals.math.grader import compare, grade
 
 ROWS = [

@@ -22,8 +22,8 @@ from evals.metrics import (
     sign_test,
 )
 from evals.recipes import CODE, MATH
+from evals.results import columns
 from evals.tables import Table, to_dict, to_markdown, to_text
-from evals.to_pandas import columns
 
 Results = dict[str, dict[str, Verdicts]]
 

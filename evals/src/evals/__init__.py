@@ -8,9 +8,8 @@ from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
 from evals.metrics import Comparison, Estimate, compare, estimate
 from evals.recipes import RECIPES, Recipe, Template, plain
-from evals.results import Result, Score
+from evals.results import Result, Results, Score, read_results
 from evals.tables import Table, build_table
-from evals.to_pandas import Results, read_results
 
 __all__ = [
     "RECIPES",

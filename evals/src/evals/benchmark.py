@@ -104,14 +104,12 @@ class Outcome:
 class Grading:
     """How samples are graded. template: what they answer.
 
-    workers: programs that run at a time. compat: repeat the known errors of the official harness.
-    limits: those of the recipe's published scripts. allow_weak: grade without a system-call
-    filter, where there is none.
+    workers: programs that run at a time. limits: those of the recipe's published scripts.
+    allow_weak: grade without a system-call filter, where there is none.
     """
 
     template: Template
     workers: int = 1
-    compat: bool = False
     limits: Mapping[str, float | str] = field(default_factory=dict)
     allow_weak: bool = False
 

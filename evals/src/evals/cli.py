@@ -24,14 +24,13 @@ from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean
 from evals.evaluation import BASE, choose_recipe, evaluate, versions
-from evals.importers import saved_samples
 from evals.metrics import Comparison, Verdicts, compare
-from evals.official import OFFICIAL
 from evals.recipes import RECIPES
-from evals.records import sample_lines, verdict_lines
+from evals.records import sample_lines, saved_samples, verdict_lines
 from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
 from evals.run_folder import open_verdicts
-from evals.tables import align, build_table, result_table, to_dict, to_markdown, to_text
+from evals.sources import OFFICIAL
+from evals.tables import align, build_table, to_dict, to_markdown, to_text
 from lora_evo import EngineStopped, LoraEvoError, check_output, write_text
 
 _P = ParamSpec("_P")
@@ -275,9 +274,6 @@ def run(
 @_data
 @_recipe
 @click.option(
-    "--compat", is_flag=True, help="Repeat the known errors of evalplus 0.3.1 and LiveCodeBench."
-)
-@click.option(
     "--workers",
     type=click.IntRange(min=1),
     help="Programs graded at a time; default: all cores.",
@@ -291,7 +287,6 @@ def grade(
     out: Path,
     files: tuple[str, ...],
     recipe: str | None,
-    compat: bool,
     workers: int | None,
     allow_weak: bool,
     as_json: bool,
@@ -312,13 +307,12 @@ def grade(
     how = Grading(
         asked.template(found.name),
         workers or os.cpu_count() or 1,
-        compat,
         asked.grading.get(found.name, {}),
         allow_weak,
     )
     named = {question.id: question for question in found.questions}
     of_samples = hashlib.blake2b(sample_lines(rows).encode(), digest_size=16).hexdigest()
-    job = {**asked.settings(found.name), "benchmark": found.name, "compat": compat}
+    job = {**asked.settings(found.name), "benchmark": found.name}
     job |= {"benchmark_hash": found.content_hash, "samples": of_samples, "versions": versions()}
     with open_verdicts(out, job) as (kept, keep), _progress(found.name, len(rows)) as progress:
         known = {(v.id, v.sample): v for v in kept if v.correct is not None}
@@ -356,10 +350,10 @@ def grade(
 @click.option(
     "--table",
     "form",
-    type=click.Choice([*_WRITERS, "details"]),
+    type=click.Choice(list(_WRITERS)),
     default="text",
     show_default=True,
-    help="Form of the table; details: each result by level, with shares of ill form.",
+    help="Form of the table.",
 )
 @click.option("--k", type=click.IntRange(min=1), help="pass@k instead of the mean over samples.")
 @click.option("--against", help="Also compare every adapter with this one, problem by problem.")
@@ -490,9 +484,8 @@ def _show(
         shown = table and to_dict(table)
         click.echo(json.dumps({"results": results, "table": shown, "comparisons": rows}))
     else:
-        details = form == "details" or table is None
-        text = result_table([run.result for run in runs])
-        click.echo(text if details or table is None else _WRITERS[form](table))
+        if table is not None:
+            click.echo(_WRITERS[form](table))
         if pairs:
             click.echo("\n" + _pair_lines(pairs, str(against)))
     return _ungraded(sum(run.result.overall.ungraded for run in runs))

@@ -1,4 +1,4 @@
-"""The page of results: scores with intervals, questions solved, lengths, and samples to browse."""
+"""The page of results: scores with intervals, questions solved, and samples to browse."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ from markupsafe import Markup
 
 from evals.benchmark import Verdict
 from evals.metrics import problem_scores
-from evals.results import FinishedRun, by_question
-from evals.tables import result_rows
+from evals.results import FinishedRun, Result, Score, by_question
 from lora_evo import write_text
 
 MOST_BYTES = 4_000_000
@@ -38,7 +37,6 @@ def page_text(runs: Sequence[FinishedRun]) -> str:
     benchmarks = []
     for number, (name, group) in enumerate(groups.items(), 1):
         charts[f"solved-{number}"] = questions_solved(group)
-        charts[f"lengths-{number}"] = response_lengths(group)
         shown, left_out = questions(group, MOST_BYTES // len(groups))
         benchmarks.append({"name": name, "number": number, "asked": shown, "left_out": left_out})
     environment = Environment(
@@ -48,7 +46,7 @@ def page_text(runs: Sequence[FinishedRun]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    head, *rows = result_rows([run.result for group in groups.values() for run in group])
+    head, *rows = _rows([run.result for group in groups.values() for run in group])
     text = environment.get_template("scores.html").render(
         models=len({run.result.adapter for run in runs}),
         head=head,
@@ -125,31 +123,6 @@ def questions_solved(runs: Sequence[FinishedRun]) -> alt.Chart:
     return chart
 
 
-def response_lengths(runs: Sequence[FinishedRun]) -> alt.Chart:
-    """Chart how many responses of each adapter have how many tokens.
-
-    runs: of the same benchmark.
-    """
-    rows = [
-        {"adapter": name, "tokens": sample.tokens}
-        for name, run in zip(_adapters(runs), runs, strict=True)
-        for sample in run.samples.values()
-        if sample.tokens is not None
-    ]
-    chart: alt.Chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("tokens:Q", bin=alt.Bin(maxbins=12), title="tokens"),
-            y=alt.Y("count()", title="samples"),
-            color=alt.Color("adapter:N", sort=None, legend=alt.Legend(title=None)),
-            tooltip=["adapter:N", "count()"],
-        )
-        .properties(width=_WIDTH, height=160)
-    )
-    return chart
-
-
 def questions(runs: Sequence[FinishedRun], budget: int) -> tuple[list[dict[str, Any]], int]:
     """Return the questions of one benchmark that fit into so many bytes, and how many do not.
 
@@ -182,6 +155,36 @@ def questions(runs: Sequence[FinishedRun], budget: int) -> tuple[list[dict[str, 
             budget -= size
             kept.add(question["id"])
     return [asked[name] for name in asked if name in kept], len(asked) - len(kept)
+
+
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    """A heading and one row a result: rate, interval, rate per level, shares of ill form.
+
+    `*` marks a result on part of the benchmark.
+    """
+    levels = sorted({level for result in results for level in result.levels})
+    head = ["adapter", "benchmark", "tasks", "rate", "95 %"]
+    head += [f"level {level}" for level in levels] + ["ill-formed", "truncated"]
+    rows = [head]
+    for result in results:
+        overall = result.overall
+        rows.append(
+            [
+                result.adapter,
+                result.benchmark + ("*" if result.partial else ""),
+                str(overall.tasks),
+                _rate(overall),
+                "{:.3f}-{:.3f}".format(*overall.interval) if overall.interval else "-",
+                *(_rate(result.levels.get(level)) for level in levels),
+                f"{overall.ill_formed:.3f}",
+                f"{overall.truncated:.3f}",
+            ]
+        )
+    return rows
+
+
+def _rate(found: Score | None) -> str:
+    return "-" if found is None or found.rate is None else f"{found.rate:.3f}"
 
 
 def _word(verdict: Verdict) -> str:

@@ -1,4 +1,9 @@
-"""A benchmark's rows, from wherever they can be had: a file, evalplus' cache, the hub."""
+"""A benchmark's rows, from wherever they can be had: a file, evalplus' cache, the hub.
+
+Addresses, counts and fingerprints are those of evalplus 0.3.1, LiveCodeBench's README, lighteval
+and lm-evaluation-harness; columns, splits and revisions were compared with the hub's cards and
+with public code that pins them.
+"""
 
 import contextlib
 import gzip
@@ -9,19 +14,112 @@ import logging
 import os
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from evals.errors import EvalsError, first_line, optional
-from evals.official import HubAddress, official, remarks
+
+
+class HubAddress(NamedTuple):
+    """A data set on the Hugging Face hub. revision: a commit; None where none is known."""
+
+    path: str
+    config: str | None
+    split: str
+    revision: str | None
+
+
+@dataclass(frozen=True)
+class Official:
+    """counts: rows -> what has so many. hub: None where the hub's rows lack the test inputs.
+
+    cache: file name in evalplus' cache. releases: of the hub that a caller may choose from.
+    digest: what `fingerprint` gives for the published rows, "" where that is not known.
+    """
+
+    counts: Mapping[int, str]
+    hub: HubAddress | None = None
+    cache: str | None = None
+    releases: tuple[str, ...] = ()
+    digest: str = ""
+
+
+_LCB_COUNTS = {
+    400: "release_v1, May 2023 to March 2024",
+    511: "release_v2",
+    612: "release_v3",
+    713: "release_v4",
+    880: "release_v5, to January 2025",
+    1055: "release_v6, to April 2025",
+}
+
+OFFICIAL: Mapping[str, Official] = {
+    "humaneval_plus": Official(
+        {164: "HumanEval+ v0.1.10"},
+        cache="HumanEvalPlus-v0.1.10.jsonl",
+        digest="00bfcf06e4eed0af35e165a6c9f3e2008e517921046ba65b5d68eeb97b542bc9",
+    ),
+    "mbpp_plus": Official(
+        {378: "MBPP+ v0.2.0", 399: "MBPP+ v0.1.0, of papers before April 2024"},
+        cache="MbppPlus-v0.2.0.jsonl",
+        digest="c260e838188d6a6dcbad49d8511305d6ba2f12116e79a0b0f1df29a15ae5f806",
+    ),
+    # The official data set is a loading script, which datasets 4 and newer refuse; this one is
+    # its parquet mirror. No public source names a whole commit of it, so its main branch is read.
+    "livecodebench": Official(
+        _LCB_COUNTS,
+        HubAddress("lighteval/code_generation_lite", "release_v5", "test", None),
+        releases=tuple(name.split(",")[0] for name in _LCB_COUNTS.values()),
+    ),
+    "aime24": Official(
+        {30: "AIME 2024"},
+        HubAddress(
+            "HuggingFaceH4/aime_2024", None, "train", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a"
+        ),
+    ),
+    "aime25": Official(
+        {30: "AIME 2025"},
+        HubAddress("math-ai/aime25", None, "test", "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+    ),
+    "amc23": Official(
+        {40: "AMC 12 2023"},
+        HubAddress("math-ai/amc23", None, "test", "80815d37005feb82cd7f8fbc6901d5d3eff43057"),
+        digest="56076d9cff03e6883ff590c23681fa4c4a884b5992771008cffbd6eb4ed7239f",
+    ),
+    "math500": Official(
+        {500: "MATH-500"},
+        HubAddress(
+            "HuggingFaceH4/MATH-500", None, "test", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"
+        ),
+        digest="553f055c842476cc47f45cd84e518ef1b423473f455624eda37b0649be232767",
+    ),
+    "minerva_math": Official(
+        {272: "Minerva's OCW courses"},
+        HubAddress("math-ai/minervamath", None, "test", "ee46ddc498933b1977577953250ca5c66be64f96"),
+        digest="b25fb30e62b0f58aeef96cb30549c8c6cb6e5ea2bf8d15a45ed78ade48ba8836",
+    ),
+    "gsm8k": Official(
+        {1319: "GSM8K test"},
+        HubAddress("openai/gsm8k", "main", "test", "740312add88f781978c0658806c59bc2815b9866"),
+        digest="cf4df0e96348bd158f00d6665691cf3b2f344bfe4b4796be2231bc1e85802612",
+    ),
+    "olympiadbench": Official(
+        {674: "OE_TO_maths_en_COMP on the hub", 675: "the file of Qwen2.5-Math and AZR"},
+        HubAddress(
+            "Hothan/OlympiadBench",
+            "OE_TO_maths_en_COMP",
+            "train",
+            "91184b52131e7fc9455fef848035173aea8cc01a",
+        ),
+    ),
+}
+
 
 Row: TypeAlias = dict[str, Any]
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
-_VARIABLES = {"humaneval_plus": "HUMANEVAL_OVERRIDE_PATH", "mbpp_plus": "MBPP_OVERRIDE_PATH"}
 _FUNCTIONS = {"humaneval_plus": "get_human_eval_plus", "mbpp_plus": "get_mbpp_plus"}
 
 
@@ -61,7 +159,7 @@ def load_source(
     release: of LiveCodeBench on the hub, `release_v5` by default. Raises EvalsError, in one line,
     with what to type.
     """
-    known = official(benchmark)
+    known = OFFICIAL[benchmark]
     if release is not None and (file is not None or release not in known.releases):
         choice = ", ".join(known.releases) or "none"
         where = " in a file" if file is not None else ""
@@ -80,7 +178,7 @@ def read_file(path: Path, benchmark: str) -> Source:
     """Read JSON, JSON Lines (plain or gzip) or parquet, whatever the name of the file.
 
     JSON is read with `json`, not with `datasets`: Arrow holds neither integers of more than 64
-    bits nor lists of mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `datasets`.
+    bits nor lists of mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `pyarrow`.
     Raises EvalsError for a file that is missing, broken, or has no rows.
     """
     data = read_bytes(path)
@@ -156,15 +254,12 @@ def _text(data: bytes, place: str) -> str:
 
 
 def _parquet(path: Path) -> list[Row]:
-    datasets = optional("datasets", f"to read parquet ({path})")
-    with TemporaryDirectory() as cache:
-        try:
-            table = datasets.Dataset.from_parquet(str(path), cache_dir=cache, keep_in_memory=True)
-        except Exception as error:  # pyarrow and datasets raise many kinds for a broken file
-            raise EvalsError(
-                f"{path}: broken parquet ({first_line(error.__cause__ or error)})"
-            ) from None
-        return [as_json(dict(row)) for row in table]
+    parquet = optional("pyarrow.parquet", f"to read parquet ({path})")
+    arrow = optional("pyarrow", f"to read parquet ({path})")
+    try:
+        return [as_json(row) for row in parquet.ParquetFile(path).read().to_pylist()]
+    except arrow.ArrowException as error:
+        raise EvalsError(f"{path}: broken parquet ({first_line(error)})") from None
 
 
 def as_json(value: Any) -> Any:
@@ -177,14 +272,11 @@ def as_json(value: Any) -> Any:
 
 
 def _read_evalplus(benchmark: str, name: str) -> Source:
-    """The data file of evalplus: an override, its cache, or what its own function downloads.
+    """The data file of evalplus: in its cache, or what its own function downloads.
 
     The file is read here, with `json`: evalplus' function turns lists into tuples and sets (for
     some 70 tasks of MBPP+), and rows must not depend on where they came from.
     """
-    override = os.environ.get(_VARIABLES[benchmark])
-    if override:
-        return read_file(Path(override), benchmark)
     path = evalplus_cache() / name
     if not path.is_file():
         _download(benchmark, path)
@@ -234,3 +326,34 @@ def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source
         ) from None
     note = remarks(benchmark, len(rows))
     return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", (note,))
+
+
+def remarks(benchmark: str, count: int) -> str:
+    """Return what the number of rows of a benchmark means."""
+    counts = OFFICIAL[benchmark].counts
+    if count in counts:
+        return f"{count} rows: {counts[count]}"
+    expected = ", ".join(f"{rows} ({what})" for rows, what in counts.items())
+    return f"{count} rows, which is no official number: {expected}"
+
+
+def fingerprint(rows: Iterable[object]) -> str:
+    """Return the SHA-256 of rows, each a line of JSON with sorted keys and no spaces."""
+    digest = hashlib.sha256()
+    for row in rows:
+        text = json.dumps(row, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def compared(benchmark: str, count: int, found: str) -> tuple[str, ...]:
+    """Return a note on whether so many rows as were published are the published ones.
+
+    found: their fingerprint. There is no note where the published one is not known.
+    """
+    known = OFFICIAL[benchmark]
+    if not known.digest or count != next(iter(known.counts)):
+        return ()
+    if found == known.digest:
+        return ("the rows are the published ones",)
+    return (f"the rows are not the published ones: sha256 {found}, expected {known.digest}",)

@@ -1,4 +1,4 @@
-"""Tables of scores: the paper's, as text, as Markdown and for JSON; and results level by level."""
+"""Tables of scores: the paper's, as text, as Markdown and for JSON."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 from evals.errors import EvalsError
 from evals.metrics import Column, Estimate, Verdicts, aggregates, population, score_members
 from evals.recipes import CODE, MATH
-from evals.results import Result, Score
 
 Kind: TypeAlias = Literal["base", "member", "mean", "weakest", "best"]
 
@@ -159,39 +158,6 @@ def to_dict(table: Table) -> dict[str, Any]:
     }
 
 
-def result_table(results: Sequence[Result]) -> str:
-    """Return the lines of `result_rows` in columns."""
-    head, *rows = result_rows(results)
-    partial = any(result.partial for result in results)
-    return align(head, rows) + ("\n* part of the benchmark (--limit)" if partial else "")
-
-
-def result_rows(results: Sequence[Result]) -> list[list[str]]:
-    """Return a heading and one row a result: rate, interval, rate per level, shares of ill form.
-
-    `*` marks a result on part of the benchmark.
-    """
-    levels = sorted({level for result in results for level in result.levels})
-    head = ["adapter", "benchmark", "tasks", "rate", "95 %"]
-    head += [f"level {level}" for level in levels] + ["ill-formed", "truncated"]
-    rows = [head]
-    for result in results:
-        overall = result.overall
-        rows.append(
-            [
-                result.adapter,
-                result.benchmark + ("*" if result.partial else ""),
-                str(overall.tasks),
-                _rate(overall),
-                "{:.3f}-{:.3f}".format(*overall.interval) if overall.interval else "-",
-                *(_rate(result.levels.get(level)) for level in levels),
-                f"{overall.ill_formed:.3f}",
-                f"{overall.truncated:.3f}",
-            ]
-        )
-    return rows
-
-
 def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> str:
     """Return columns of equal width; the first `left` to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -263,10 +229,6 @@ def _cells(table: Table, row: Row) -> list[str]:
         value, low, high = (100 * x for x in (cell.score.value, cell.score.low, cell.score.high))
         texts.append(f"{value:.1f}{marks} ({low:.1f}-{high:.1f})")
     return texts
-
-
-def _rate(found: Score | None) -> str:
-    return "-" if found is None or found.rate is None else f"{found.rate:.3f}"
 
 
 def _one_line(label: str) -> str:

@@ -6,9 +6,8 @@ from evals.benchmark import PASS, Benchmark, Data, Grading, Question, Sample, Ve
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
 from evals.evalplus.programs import defines, extract_program, parse, sanitize
-from evals.official import compared, fingerprint
 from evals.recipes import CHAT, Template, own_turn
-from evals.sources import load_source
+from evals.sources import compared, fingerprint, load_source
 
 DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",
@@ -35,7 +34,6 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
     programs = [program_of(question.problem, sample, how.template) for question, sample in pairs]
     with FunctionGrader(
         how.workers,
-        how.compat,
         min_time_s=float(how.limits.get("min_time_s", 1.0)),
         time_factor=float(how.limits.get("time_factor", 4.0)),
         allow_weak=how.allow_weak,

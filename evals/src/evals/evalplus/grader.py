@@ -21,8 +21,13 @@ from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Value, ordered_map
 from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
-from evals.evalplus.comparison import WHOLE_CHARS, compares_sets, first_wrong
-from evals.evalplus.problems import Arguments, FunctionProblem
+from evals.evalplus.problems import (
+    WHOLE_CHARS,
+    Arguments,
+    FunctionProblem,
+    compares_sets,
+    first_wrong,
+)
 from lora_evo import appearing
 
 _FORMAT = 5
@@ -43,31 +48,27 @@ class ReferenceFailed(Exception):
 class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     """A context manager that grades programs against problems.
 
-    workers: programs that run at a time. compat: repeat the error of evalplus 0.3.1, by which
-    nothing passes HumanEval/32. cache: folder of expected outputs, by default below the user's
-    cache folder. min_time_s, time_factor: processor seconds that a call may take: as many times
-    the reference's, and no less than the former. Raises SandboxUnavailable when it starts to grade
-    on a machine without the protection it needs, unless `allow_weak`.
+    workers: programs that run at a time. cache: folder of expected outputs, by default below the
+    user's cache folder. min_time_s, time_factor: processor seconds that a call may take: as many
+    times the reference's, and no less than the former. Raises SandboxUnavailable when it starts to
+    grade on a machine without the protection it needs, unless `allow_weak`.
     """
 
     def __init__(
         self,
         workers: int = 1,
-        compat: bool = False,
         cache: Path | None = None,
         min_time_s: float = 1.0,
         time_factor: float = 4.0,
-        memory_mb: int = 4096,
         allow_weak: bool = False,
     ) -> None:
         self._workers = workers
         self._least_s, self._factor = min_time_s, time_factor
-        self._compat = compat
         self._cache = cache if cache is not None else reference_cache()
         # Two sets of processes: what ran a reference solution never holds a candidate.
         slots = threading.Semaphore(workers)
-        self._references = ScriptRunner(memory_mb, allow_weak, slots)
-        self._candidates = ScriptRunner(memory_mb, allow_weak, slots)
+        self._references = ScriptRunner(allow_weak=allow_weak, slots=slots)
+        self._candidates = ScriptRunner(allow_weak=allow_weak, slots=slots)
         self._lock = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
         self._expected: dict[int, tuple[FunctionProblem, tuple[tuple[Value, ...], ...]]] = {}
@@ -199,7 +200,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
                 value = _text(again, found[place])
             return wanted, value
 
-        return first_wrong(problem, inputs, expected, found, texts, self._compat)
+        return first_wrong(problem, inputs, expected, found, texts)
 
 
 def reference_cache() -> Path:

@@ -8,11 +8,9 @@ from evals.benchmark import FAIL, PASS, Benchmark, Data, Grading, Outcome, Quest
 from evals.errors import EvalsError
 from evals.evalplus.programs import MAX_CHARS
 from evals.livecodebench.grader import LiveCodeBenchGrader
-from evals.livecodebench.problems import Problem, erratum, read_problems, window
-from evals.livecodebench.stored import content_hash, on_disk
-from evals.official import remarks
+from evals.livecodebench.problems import Problem, content_hash, read_problems, window
 from evals.recipes import CHAT, Template, own_turn
-from evals.sources import load_source
+from evals.sources import load_source, remarks
 
 NAME = "livecodebench"
 DESCRIPTION = "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"
@@ -28,16 +26,14 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
 def load(data: Data) -> Benchmark:
     """Load the problems of a file or a folder of shards, or of a release on the hub.
 
-    Hidden tests stay on disk until they are needed, but for a JSON array and gzip. Raises
-    EvalsError.
+    Hidden tests stay on disk until they are needed. Raises EvalsError.
     """
-    path = None if data.file is None else Path(data.file)
-    if path is not None and data.release is None and on_disk(path):
-        problems = read_problems(path)
-        found = content_hash(path)
+    if data.file is not None and data.release is None:
+        problems = read_problems(data.file)
+        found = content_hash(Path(data.file))
         notes: tuple[str, ...] = (remarks(NAME, len(problems)),)
     else:
-        source = load_source(NAME, path, data.release)
+        source = load_source(NAME, data.file, data.release)
         problems, found, notes = read_problems(source.rows), source.content_hash, source.notes
     chosen = window(problems, data.since, data.until)
     if len(chosen) < len(problems):
@@ -46,14 +42,11 @@ def load(data: Data) -> Benchmark:
             raise EvalsError(f"{NAME}: none of {len(problems)} problems: {dates}")
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         found += f"; {dates}"
-    wrong = sum(1 for problem in chosen if erratum(problem))
-    if wrong:
-        notes = (*notes, f"{wrong} problems have known faults in their tests, and count")
     return Benchmark(NAME, DESCRIPTION, _questions(chosen), grade, CHAT, found, notes)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
-    """Grade programs. details: the test that a program failed, and faults known of the tests."""
+    """Grade programs. details: the test that a program failed."""
     extract = azr_program if how.limits.get("program") == "azr" else official_program
     programs = [
         sample.solution
@@ -62,7 +55,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         for _, sample in pairs
     ]
     seconds = float(how.limits.get("timeout_s", 6.0))
-    with LiveCodeBenchGrader(how.workers, seconds, how.compat, allow_weak=how.allow_weak) as grader:
+    with LiveCodeBenchGrader(how.workers, seconds, how.allow_weak) as grader:
         outcomes = grader.grade_many(
             (question.problem, program)
             for (question, _), program in zip(pairs, programs, strict=True)
@@ -83,7 +76,6 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
                     "question_id": question.id,
                     "status": outcome.status,
                     "failed_test": outcome.failed_test,
-                    "erratum": erratum(question.problem),
                 },
             )
 

@@ -1,9 +1,12 @@
 """Grading of LiveCodeBench samples: scripts as child processes with a pipe, functions as calls.
 
 Tests run until the first that fails. Limits are of processor time, 6 s a test as in the official
-harness; its clock is the wall's, so on a busy machine it fails programs that pass here.
+harness; its clock is the wall's, so on a busy machine it fails programs that pass here. A program
+has the names that the harness gives it, but these never hide a built-in function, and the standard
+input is a real pipe.
 """
 
+import ast
 import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,22 +14,49 @@ from contextlib import AbstractContextManager
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from code_verifier import LiteralError, ScriptRun, ScriptRunner, Value, ordered_map, read_value
+from code_verifier import (
+    LiteralError,
+    ProgramError,
+    ScriptRun,
+    ScriptRunner,
+    Value,
+    ordered_map,
+    parse_program,
+    read_value,
+)
 from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
 from evals.errors import EvalsError
-from evals.livecodebench import prelude
 from evals.livecodebench.problems import FUNCTIONAL, Case, Problem, read_tests
 
 _LEAST_BYTES = 1 << 24
 _AHEAD = 32  # one program may take as long as hundreds of others
 _LATE = frozenset({"cpu", "total", "idle"})
+_RECURSION = 50_000
+_NAMED = str.split(
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json"
+)
+_PRELUDE = f"""
+def _names():
+    import builtins, importlib
+    for name in {[*_NAMED, "typing"]!r}:
+        module = importlib.import_module(name)
+        public = getattr(module, "__all__", None) or [key for key in vars(module) if key[0] != "_"]
+        for key in public:
+            if not hasattr(builtins, key):
+                globals()[key] = getattr(module, key)
+    for name in {_NAMED!r}:
+        globals()[name] = importlib.import_module(name)
+_names()
+del _names
+"""
+"""What is in a program's module before it."""
 
 
 class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
     """A context manager that grades programs against problems.
 
-    workers: programs that run at a time. timeout_s: processor seconds of a test. compat: run
-    programs in the surroundings that the official harness makes, see `prelude`. Raises
+    workers: programs that run at a time. timeout_s: processor seconds of a test. Raises
     SandboxUnavailable when it starts to grade on a machine without the protection it needs, unless
     `allow_weak`.
     """
@@ -35,14 +65,11 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
         self,
         workers: int = 1,
         timeout_s: float = 6.0,
-        compat: bool = False,
-        memory_mb: int = 4096,
         allow_weak: bool = False,
     ) -> None:
         self._workers = workers
         self._timeout_s = timeout_s
-        self._compat = compat
-        self._runner = ScriptRunner(memory_mb, allow_weak, threading.Semaphore(workers))
+        self._runner = ScriptRunner(allow_weak=allow_weak, slots=threading.Semaphore(workers))
 
     def __exit__(self, *_: object) -> None:
         """End all processes."""
@@ -65,14 +92,11 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _script(self, program: str, tests: Sequence[Case]) -> Outcome:
-        before = prelude.PRELUDE
-        if self._compat:
-            before, program = prelude.COMPAT_SCRIPT, prelude.compatible_script(program)
         for number, test in enumerate(tests):
-            run = self._run(before, program, test)
-            if number == 0 and run.reason == "SyntaxError" and not self._compat:
-                program = prelude.inside_function(program)  # for `return` and `nonlocal` at the top
-                run = self._run(before, program, test)
+            run = self._run(program, test)
+            if number == 0 and run.reason == "SyntaxError":
+                program = _inside_function(program)  # for `return` and `nonlocal` at the top
+                run = self._run(program, test)
             if run.ending == "fault":
                 return Outcome(None, run.reason)
             if run.ending != "done":
@@ -83,13 +107,13 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
                 return Outcome(FAIL, reason, number)
         return Outcome(PASS)
 
-    def _run(self, before: str, program: str, test: Case) -> ScriptRun:
+    def _run(self, program: str, test: Case) -> ScriptRun:
         return self._runner.run(
             program,
             test.input,
             cpu_s=self._timeout_s,
-            prelude=before,
-            recursion=prelude.RECURSION,
+            prelude=_PRELUDE,
+            recursion=_RECURSION,
             output_bytes=_room(test.output),
         )
 
@@ -97,9 +121,6 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
         if not problem.function:
             raise EvalsError(f"problem {problem.question_id} lacks func_name in its metadata")
         inputs = [_arguments(test, problem) for test in tests]
-        before = prelude.PRELUDE
-        if self._compat:
-            before, program = "", prelude.compatible_module(program)
         calls = self._runner.call(
             program,
             problem.function,
@@ -107,9 +128,9 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
             [self._timeout_s] * len(inputs),
             module_s=self._timeout_s,
             total_s=(self._timeout_s + 1) * len(inputs) + 5,
-            prelude=before,
+            prelude=_PRELUDE,
             owner="Solution",
-            recursion=prelude.RECURSION,
+            recursion=_RECURSION,
         )
         for number, (value, test) in enumerate(zip(calls.values, tests, strict=False)):
             try:
@@ -128,6 +149,25 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
             return Outcome(None, calls.reason)
         failed = len(calls.values) if calls.call else None
         return Outcome(_status(calls.ending), calls.reason, failed)
+
+
+def _inside_function(program: str) -> str:
+    """The program as the body of a function that is called, behind its imports."""
+    try:
+        tree = parse_program(program).tree
+    except ProgramError:
+        return program
+    body = list(tree.body) if isinstance(tree, ast.Module) else []
+    last = body[-1] if body else None
+    if isinstance(last, ast.If) and ast.unparse(last.test).strip() == "__name__ == '__main__'":
+        body[-1:] = last.body
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    if not others:
+        return program
+    inner = "\n".join("    " + line for node in others for line in ast.unparse(node).split("\n"))
+    head = "\n".join(ast.unparse(node) for node in imports)
+    return f"{head}\ndef wrapped_function():\n{inner}\nwrapped_function()\n"
 
 
 def equal_output(found: str, expected: str) -> bool:

@@ -5,11 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.errors import EvalsError
 from evals.math import grader
-from evals.math.extraction import extract
-from evals.math.golds import canonical_gold
-from evals.official import compared, fingerprint
+from evals.math.answers import canonical_gold, extract
 from evals.recipes import CHAT
-from evals.sources import load_source
+from evals.sources import compared, fingerprint, load_source
 
 DESCRIPTIONS = {
     "aime24": "AIME 2024: competition answers from 0 to 999",

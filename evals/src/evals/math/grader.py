@@ -12,9 +12,8 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import islice, permutations, product
 
-from evals.math.extraction import extract
+from evals.math.answers import Gold, extract
 from evals.math.formulas import Tree, has, renamed, signed, variables
-from evals.math.golds import Gold
 from evals.math.notation import TooLarge, Unreadable, tokens
 from evals.math.numbers import Evaluator, Undefined, Value, close, points
 from evals.math.shapes import (
