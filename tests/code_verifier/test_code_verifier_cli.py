@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 from full_disk import on_full_disk
 
-from code_verifier import Limits, jsonl
+from code_verifier import Limits
 from code_verifier.cli import main
+from code_verifier.jsonl import MAX_LINE
 from code_verifier.metrics import NUMBERS
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
@@ -82,16 +83,13 @@ def test_grade(tmp_path: Path) -> None:
 
 
 def test_metrics_and_their_page(tmp_path: Path) -> None:
-    plain = {**GOOD, "step": 1, "kind": "code_o"}
-    twin = {"program": "def f(y):\n    return y + 2", "step": 2, "teacher": "t0"}
-    rows = write(tmp_path / "in", plain, twin, AZR, {"id": 9, "program": "def f("})
+    twin = {"program": "def f(y):\n    return y + 2"}
+    rows = write(tmp_path / "in", GOOD, twin, AZR, {"id": 9, "program": "def f("})
     page = tmp_path / "page.html"
     result = call("metrics", rows, "--out", tmp_path / "out", "--html", page, "--json")
     assert result.exit_code == 0, result.output
     first, second, azr, broken = lines(tmp_path / "out")
-    names = {*NUMBERS, "structure"}
-    assert set(first) == {"id", "step", "kind", *names}
-    assert set(second) == {"id", "step", "teacher", *names}
+    assert set(first) == {"id", "structure", *NUMBERS}
     assert (first["id"], second["id"], azr["id"]) == ("a", 2, 3)
     assert (azr["imports"], azr["loc"]) == (1, 3)
     assert set(broken) == {"id", "error"}
@@ -101,17 +99,7 @@ def test_metrics_and_their_page(tmp_path: Path) -> None:
     assert "ast_depth" in call("metrics", rows, "--out", tmp_path / "out").stdout
     text = page.read_text()
     assert "3 programs, 2 structures" in text
-    assert '"field": "median"' in text
     assert 'src="http' not in text
-
-
-@pytest.mark.parametrize("step", [None, "3", float("inf")])
-def test_a_step_that_is_no_number_draws_no_trend(tmp_path: Path, step: object) -> None:
-    rows = write(tmp_path / "in", {**GOOD, "step": step}, {**GOOD, "step": 2})
-    page = tmp_path / "page"
-    result = call("metrics", rows, "--out", tmp_path / "out", "--html", page)
-    assert result.exit_code == 0, result.output
-    assert '"field": "median"' not in page.read_text()
 
 
 def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,20 +113,10 @@ def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_empty_files(tmp_path: Path) -> None:
     rows = write(tmp_path / "in")
-    for command in ("check", "grade", "metrics"):
-        result = call(command, rows, "--out", tmp_path / "out")
+    for command in (["check"], ["grade"], ["metrics", "--html", tmp_path / "page"]):
+        result = call(*command, rows, "--out", tmp_path / "out")
         assert result.exit_code == 0, result.output
         assert (tmp_path / "out").read_text() == ""
-    page = tmp_path / "page"
-    assert call("metrics", rows, "--out", tmp_path / "out", "--html", page).exit_code == 0
-    assert page.exists()
-
-
-def test_doctor_names_the_layers() -> None:
-    found = json.loads(call("doctor", "--json").stdout)
-    assert found["works"]
-    assert {"seccomp", "rlimits"} <= {layer["name"] for layer in found["layers"]}
-    assert "seccomp" in call("doctor").stdout
 
 
 def test_version_and_help() -> None:
@@ -164,22 +142,18 @@ BAD_LINES = {
     b'{"id": ' + b"9" * 5_000 + b"}": "not usable JSON",
     b'{"program": "x\xff", "input": "1"}': "not UTF-8 (byte 15 is 0xff)",
     b"\x00" * 64: "not JSON",
+    b'{"program": "' + b"#" * MAX_LINE + b'"}': f"longer than {MAX_LINE} bytes",
 }
 
 
 @pytest.mark.parametrize("bad", BAD_LINES, ids=list(BAD_LINES.values()))
-def test_a_bad_line_in_the_middle_stops_or_is_skipped(tmp_path: Path, bad: bytes) -> None:
-    content = LINE + b"\r\n" + bad + b"\n" + LINE
-    stopped, rows = check(tmp_path, content)
+def test_a_bad_line_in_the_middle_ends_the_work(tmp_path: Path, bad: bytes) -> None:
+    stopped, rows = check(tmp_path, LINE + b"\r\n" + bad + b"\n" + LINE)
     assert stopped.exit_code == 2
     assert f"error: {tmp_path / 'in'}, line 3: " in stopped.stderr
     assert BAD_LINES[bad] in stopped.stderr
     assert len(stopped.stderr.splitlines()) == 1
     assert [row["output"] for row in rows] == ["2"]
-    skipped, rows = check(tmp_path, content, "--on-error", "skip")
-    assert skipped.exit_code == 0
-    assert BAD_LINES[bad] in skipped.stderr
-    assert [row["output"] for row in rows] == ["2", "2"]
 
 
 BAD_ANSWERS: dict[str, dict[str, Any]] = {
@@ -220,20 +194,6 @@ def test_texts_no_program_can_hold_are_verdicts(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
 
 
-def test_a_line_too_long_is_passed_over_in_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jsonl, "MAX_LINE", 1_000)
-    monkeypatch.setattr(jsonl, "_CHUNK", 100)
-    huge = json.dumps({**GOOD, "program": "#" * 10_000}).encode()
-    result, rows = check(tmp_path, LINE + huge + b"\n" + LINE, "--on-error", "skip")
-    assert result.exit_code == 0
-    assert "line 2: longer than 1000 bytes" in result.stderr
-    assert [row["status"] for row in rows] == ["ok", "ok"]
-    result, rows = check(tmp_path, LINE + huge)
-    assert (result.exit_code, len(rows)) == (2, 1)
-
-
 def test_files_as_other_tools_write_them(tmp_path: Path) -> None:
     for content in (
         codecs.BOM_UTF8 + LINE + LINE,
@@ -261,11 +221,10 @@ def test_standard_input_and_output() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        *(("--workers", value) for value in (0, 10**9, "two")),
-        *(("--wall-s", value) for value in ("nan", "inf", 0, 1e300, "")),
-        *(("--memory-mb", value) for value in (0, 10**12, 1.5)),
+        *(("--workers", value) for value in (0, 10**9)),
+        *(("--wall-s", value) for value in ("nan", "inf", 0)),
+        *(("--memory-mb", value) for value in (0, 10**12)),
         *(("--runs", value) for value in (1, 99)),
-        ("--on-error", "ignore"),
     ],
 )
 def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> None:
@@ -289,16 +248,13 @@ def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> Non
         ("folder", "out", "is a folder"),
     ],
 )
-@pytest.mark.parametrize("command", ["check", "metrics"])
-def test_paths_that_cannot_be(
-    tmp_path: Path, command: str, rows: str, out: str, message: str
-) -> None:
+def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str) -> None:
     (tmp_path / "in").write_bytes(LINE)
     (tmp_path / "x.part").write_bytes(LINE)
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
-    result = call(command, tmp_path / rows, "--out", tmp_path / out)
+    result = call("metrics", tmp_path / rows, "--out", tmp_path / out)
     assert result.exit_code == (1 if "No space" in message else 2), result.output
     assert result.stderr.startswith("error: ")
     assert message in result.stderr

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, doctor
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Status
+from code_verifier.cli import main
 from code_verifier.jail import seccomp
 
 MEMORY = 256 * 2**20
@@ -210,10 +212,16 @@ REAL_CLOCK = (
 )
 
 
-def test_a_server_reports_every_layer(sandbox: Sandbox) -> None:
+def test_doctor_names_every_layer(sandbox: Sandbox) -> None:
+    found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
+    assert found["works"]
     names = {"seccomp", "clocks", *LAYERS}
     assert set(sandbox.layers()) == names
-    assert names | {"fresh_process", "rlimits"} == {x.name for x in doctor.diagnose().layers}
+    assert {x["name"]: x["active"] for x in found["layers"]} == {
+        **sandbox.layers(),
+        "fresh_process": True,
+        "rlimits": True,
+    }
 
 
 @pytest.mark.parametrize(
@@ -321,12 +329,9 @@ def test_weak_mode_runs_and_keeps_the_other_layers() -> None:
 
 @pytest.mark.usefixtures("without_filter")
 def test_doctor_says_what_is_missing() -> None:
-    found = doctor.diagnose()
-    missing = {layer.name: layer for layer in found.layers if not layer.active}
-    assert not found.works
-    assert {"seccomp", "clocks"} <= set(missing)
-    assert missing["seccomp"].required
-    assert all(layer.cost for layer in found.layers)
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == 1
+    assert "seccomp        MISSING  required  without it a program could reach" in result.stdout
 
 
 GIVEN = (

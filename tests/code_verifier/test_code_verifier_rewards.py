@@ -42,10 +42,6 @@ class Stub:
 FAULT = Grade(0.0, "sandbox_error: the fork server was lost", status="sandbox_error")
 
 
-def stub(score: float, reason: str, *counts: int) -> Any:
-    return Stub(Grade(score, reason, *counts))
-
-
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
@@ -116,13 +112,10 @@ def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once() -> Non
     answers = ["<answer>3</answer>", "nothing", "<answer>3</answer>"]
     assert trl_reward(broken)(["p"] * 3, answers, **columns) == [None, 0.0, None]
     assert len(broken.asked) == 1
-    partial = trl_reward(stub(0.0, "wrong", 1, 4), partial_credit=True, name="share")
-    assert partial.__name__ == "share"
-    assert partial(["p"] * 3, answers, **columns) == [0.25, 0.0, 0.25]
 
 
 def test_a_dataset_that_is_no_task_is_an_error() -> None:
-    reward = trl_reward(stub(1.0, "right"))
+    reward = trl_reward()
     with pytest.raises(CodeVerifierError, match="kind"):
         reward(["p"], ["<answer>1</answer>"], output=["1"])
     with pytest.raises(CodeVerifierError, match="output"):
@@ -130,11 +123,10 @@ def test_a_dataset_that_is_no_task_is_an_error() -> None:
 
 
 def test_a_reward_function_can_be_sent_to_another_process() -> None:
-    with Sandbox(workers=1) as own:
-        copied = pickle.loads(pickle.dumps(trl_reward(own, name="copied")))
-    assert copied.__name__ == "copied"
     columns = {name: [value] for name, value in ROW.items()}
-    assert copied(["p"], ["<answer>3</answer>"], **columns) == [1.0]
+    for given in (Sandbox(workers=1), None):
+        copied = pickle.loads(pickle.dumps(trl_reward(given)))
+        assert copied(["p"], ["<answer>3</answer>"], **columns) == [1.0]
 
 
 def test_verifiers_functions(sandbox: Sandbox) -> None:

@@ -16,8 +16,8 @@ from code_verifier import (
     strip_comments,
 )
 from code_verifier.errors import CodeVerifierError
+from code_verifier.grading import leaks
 from code_verifier.metrics import fingerprint
-from code_verifier.proposals import leaks
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
 

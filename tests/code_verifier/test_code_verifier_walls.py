@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from code_verifier import Sandbox, Status
-from code_verifier.execution import Executor
 from code_verifier.jail import protocol, server
 from code_verifier.processes import Pool
+from code_verifier.sandbox import Executor
 from code_verifier.tasks import Limits
 
 NONCE = bytes(range(16))

@@ -11,9 +11,8 @@ from code_verifier.errors import (
 from code_verifier.jsonl import read_rows
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
-from code_verifier.parallel import ordered_map
 from code_verifier.rewards import trl_reward, verifiers_reward
-from code_verifier.sandbox import Sandbox, grade
+from code_verifier.sandbox import Sandbox, grade, ordered_map
 from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments

@@ -4,8 +4,10 @@ Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or 
 130 interrupted. An error is one line on standard error that begins with "error:".
 """
 
+import importlib.util
 import json
 import os
+import platform
 import signal
 import sys
 from collections import Counter
@@ -19,21 +21,29 @@ import click
 
 from code_verifier import __version__
 from code_verifier.canonical import canonical
-from code_verifier.doctor import diagnose
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
 from code_verifier.jsonl import Row, check_output, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
-from code_verifier.metrics import Metrics, measure, summarise
-from code_verifier.parallel import ordered_map
-from code_verifier.processes import HASH_SEEDS
-from code_verifier.sandbox import Sandbox
+from code_verifier.metrics import Metrics, measure, save_page, summarise
+from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
+from code_verifier.sandbox import Sandbox, ordered_map
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
 
 _P = ParamSpec("_P")
 _Command = Callable[..., Any]
 _WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-_CARRIED = ("step", "kind", "teacher", "student", "member")
-"""Fields that pass from a row to its metrics."""
+_COSTS = {
+    "fresh_process": "programs could see each other's state",
+    "rlimits": "a program could use all memory or processor time",
+    "no_new_privs": "a program could gain rights through set-uid files",
+    "seccomp": "a program could reach files, the network and other processes",
+    "clocks": "a program could read the real date and time, and be accepted by chance",
+    "landlock": "a hole in the filter would reach files and TCP ports",
+    "namespaces": "a hole in the filter would reach the network and shared memory",
+    "other_user": "a program that escapes is root",
+    "empty_root": "a program that escapes could see files; needs root or user namespaces",
+}
+"""The layers of protection, and what the absence of each means."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -101,7 +111,6 @@ _file_options = _options(
     click.option(
         "--out", type=click.Path(path_type=Path), required=True, help="File to write, - for stdout."
     ),
-    _option("--on-error", click.Choice(["stop", "skip"]), "stop", "What to do at a bad line."),
     _json_option,
 )
 _sandbox_options = _options(
@@ -125,9 +134,7 @@ _sandbox_options = _options(
 @_sandbox_options
 @_option("--runs", click.IntRange(2, len(HASH_SEEDS)), 2, "Executions that must agree.")
 @_exit_code
-def check(
-    rows: Path, out: Path, on_error: str, as_json: bool, workers: int, runs: int, **given: Any
-) -> int:
+def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **given: Any) -> int:
     """Check that programs are valid and deterministic.
 
     ROWS holds {"id"?, "program", "input"} or Absolute Zero's {"snippet", "input", "imports"};
@@ -135,7 +142,7 @@ def check(
     "output", "reason", "wall_ms", "runs"}; a row without an id gets its line number.
     """
     with _sandbox(workers, runs=runs, **given) as sandbox:
-        results = _run(rows, on_error, partial(_checked, sandbox), workers)
+        results = _run(rows, partial(_checked, sandbox), workers)
         statuses = [str(row["status"]) for row in _written(results, rows, out)]
     _print_counts(Counter(statuses), "status", as_json, out)
     return 1 if Status.SANDBOX_ERROR in statuses else 0
@@ -150,7 +157,6 @@ def check(
 def grade(
     rows: Path,
     out: Path,
-    on_error: str,
     as_json: bool,
     workers: int,
     python_equality: bool,
@@ -167,7 +173,7 @@ def grade(
     """
     comparison = Comparison(not python_equality, tolerance)
     with _sandbox(workers, comparison=comparison, **given) as sandbox:
-        results = _run(rows, on_error, partial(_graded, sandbox), workers)
+        results = _run(rows, partial(_graded, sandbox), workers)
         scores = [row["score"] for row in _written(results, rows, out)]
     ungraded = scores.count(None)
     counts = Counter(str(score) for score in scores if score is not None)
@@ -183,32 +189,28 @@ def grade(
     "--html", type=click.Path(path_type=Path), help="Page of charts to write; works offline."
 )
 @_exit_code
-def metrics(rows: Path, out: Path, on_error: str, as_json: bool, html: Path | None) -> int:
+def metrics(rows: Path, out: Path, as_json: bool, html: Path | None) -> int:
     """Measure the structure of programs; rows that do not parse get an "error" instead of numbers.
 
-    ROWS holds {"id"?, "program"} or Absolute Zero's {"snippet", "imports"}; with a `step`, the page
-    also shows how programs change over the steps of a run.
+    ROWS holds {"id"?, "program"} or Absolute Zero's {"snippet", "imports"}.
     """
     if html is not None:
         check_output(html)
-    save_page = None if html is None else _charts()
+        _require_charts()
     measured: list[Metrics] = []
-    steps: list[Any] = []
 
     def one(line: int, row: Row) -> Row:
-        carried = {"id": id_of(row, line)} | {name: row[name] for name in _CARRIED if name in row}
+        name = {"id": id_of(row, line)}
         try:
-            found = measure(program_of(row))
+            measured.append(measure(program_of(row)))
         except ProgramError as error:
-            return carried | {"error": str(error)}
-        measured.append(found)
-        steps.append(row.get("step"))
-        return carried | asdict(found)
+            return name | {"error": str(error)}
+        return name | asdict(measured[-1])
 
-    total = sum(1 for _ in _written(_run(rows, on_error, one), rows, out))
+    total = sum(1 for _ in _written(_run(rows, one), rows, out))
     _print_summary(measured, total - len(measured), as_json, out)
-    if save_page is not None:
-        save_page(measured, steps, html)
+    if html is not None:
+        save_page(measured, html)
     return 0
 
 
@@ -217,49 +219,60 @@ def metrics(rows: Path, out: Path, on_error: str, as_json: bool, html: Path | No
 @_exit_code
 def doctor(as_json: bool) -> int:
     """Say which layers of protection are active here, and what the missing ones cost."""
-    found = diagnose()
+    active, error = _try_sandbox()
+    layers = [
+        {"name": name, "active": name in active, "required": name in REQUIRED_LAYERS, "cost": cost}
+        for name, cost in _COSTS.items()
+    ]
+    works = not error and active.issuperset(REQUIRED_LAYERS)
+    system, machine, kernel = platform.system(), platform.machine(), platform.release()
+    python = platform.python_version()
     if as_json:
-        click.echo(json.dumps(asdict(found)))
-        return 0 if found.works else 1
-    click.echo(f"{found.system} {found.kernel} on {found.machine}, Python {found.python}")
+        found = {"system": system, "machine": machine, "kernel": kernel, "python": python}
+        click.echo(json.dumps(found | {"layers": layers, "works": works, "error": error}))
+        return 0 if works else 1
+    click.echo(f"{system} {kernel} on {machine}, Python {python}")
     rows = []
-    for layer in found.layers:
-        state = "active" if layer.active else "MISSING"
-        needed = "required" if layer.required else ""
-        rows.append((layer.name, state, needed, f"without it {layer.cost}"))
+    for name, cost in _COSTS.items():
+        state = "active" if name in active else "MISSING"
+        needed = "required" if name in REQUIRED_LAYERS else ""
+        rows.append((name, state, needed, f"without it {cost}"))
     _print_table(rows, "<")
-    if found.error:
-        _tell(f"error: {found.error}")
-    return 0 if found.works else 1
+    if error:
+        _tell(f"error: {error}")
+    return 0 if works else 1
+
+
+def _try_sandbox() -> tuple[set[str], str]:
+    """The layers that are active here, and why no sandbox works, or ""."""
+    try:
+        with Sandbox(workers=1, allow_weak=True) as sandbox:
+            active = {name for name, is_active in sandbox.layers().items() if is_active}
+            verdict = sandbox.check("def f(x):\n    return x + 1", "1")
+    except SandboxUnavailable as problem:
+        return set(), str(problem)
+    error = f"a test program ended with {verdict.status}: {verdict.reason}"
+    return active | {"fresh_process", "rlimits"}, "" if verdict.output == "2" else error
 
 
 def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **more: Any) -> Sandbox:
     return Sandbox(workers, Limits(wall_s, wall_s, memory_mb), allow_weak=allow_weak, **more)
 
 
-def _run(
-    rows: Path, on_error: str, one: Callable[[int, Row], Row], workers: int = 0
-) -> Iterator[Row]:
-    """The result of every row, in order. A bad row ends it with an error, or is named and left
-    out. workers: rows at a time, 0 for no threads."""
-    skip = _tell if on_error == "skip" else None
+def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterator[Row]:
+    """The result of every row, in order; a bad row ends it with an error. workers: rows at a time,
+    0 for no threads."""
 
-    def result(item: tuple[int, Row]) -> Row | str:
+    def result(item: tuple[int, Row]) -> Row:
         try:
             return one(*item)
         except SandboxUnavailable:
             raise
         except CodeVerifierError as error:
-            return f"{rows}, line {item[0]}: {error}"
+            raise CodeVerifierError(f"{rows}, line {item[0]}: {error}") from None
 
-    items = read_rows(rows, skip)
-    for found in ordered_map(result, items, workers) if workers else map(result, items):
-        if isinstance(found, dict):
-            yield found
-        elif skip is None:
-            raise CodeVerifierError(found)
-        else:
-            skip(found)
+    items = read_rows(rows)
+    return ordered_map(result, items, workers) if workers else map(result, items)
 
 
 def _written(results: Iterable[Row], rows: Path, out: Path) -> Iterator[Row]:
@@ -353,14 +366,10 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _charts() -> Callable[..., None]:
-    """Load the function that writes the page, before any work is done."""
-    try:
-        import vl_convert  # noqa: F401  saves charts
-
-        from code_verifier.charts import save_page
-    except ModuleNotFoundError as error:
-        raise CodeVerifierError(
-            f"charts need {error.name}; type: pip install 'populab-code-verifier[report]'"
-        ) from None
-    return save_page
+def _require_charts() -> None:
+    """Raise CodeVerifierError where no page can be made, before any work is done."""
+    for name in ("altair", "vl_convert"):
+        if importlib.util.find_spec(name) is None:
+            raise CodeVerifierError(
+                f"charts need {name}; type: pip install 'populab-code-verifier[report]'"
+            )

@@ -22,17 +22,14 @@ from code_verifier.errors import CodeVerifierError
 MAX_LINE = 8 * 2**20
 """Bytes of the longest line that is read; ten times what the default limits let through."""
 _BOM = b"\xef\xbb\xbf"
-_CHUNK = 2**20
 
 Row = dict[str, Any]
 
 
-def read_rows(path: Path, skip: Callable[[str], None] | None = None) -> Iterator[tuple[int, Row]]:
+def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Yield the objects of a JSON Lines file with their line numbers, from 1; blank lines are
-    passed over, `-` is standard input, gzip is unpacked whatever the name.
-
-    skip: takes what is wrong with a bad line, which is then left out. Raises CodeVerifierError for
-    a file that cannot be read, and for a bad line without `skip`; OSError.
+    passed over, `-` is standard input, gzip is unpacked whatever the name. Raises CodeVerifierError
+    for a file or a line that cannot be read, OSError.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if path.is_dir():
@@ -48,17 +45,12 @@ def read_rows(path: Path, skip: Callable[[str], None] | None = None) -> Iterator
                 file.read(3)
             while line := file.readline(MAX_LINE + 1):
                 number += 1
-                rest = line
-                while len(line) > MAX_LINE and rest and not rest.endswith(b"\n"):
-                    rest = file.readline(_CHUNK)
                 try:
                     row = _parsed(line)
                 except CodeVerifierError as error:
-                    problem = f"{name}, line {number}: {error}; expected one JSON object a line"
-                    if skip is None:
-                        raise CodeVerifierError(problem) from None
-                    skip(problem)
-                    continue
+                    raise CodeVerifierError(
+                        f"{name}, line {number}: {error}; expected one JSON object a line"
+                    ) from None
                 if row is not None:
                     yield number, row
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:

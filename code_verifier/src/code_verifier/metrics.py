@@ -8,9 +8,10 @@ time that grows with the square of the lines of a statement, and refuse some val
 import ast
 import hashlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from radon.metrics import h_visit_ast
@@ -282,10 +283,10 @@ def _is_signed_number(item: Any) -> bool:
     return False
 
 
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
+def _quantile(values: Sequence[float], share: float) -> float:
     """The quantile of sorted values, interpolated linearly (type 7 of Hyndman and Fan 1996)."""
     place = share * (len(values) - 1)
     low = int(place)
@@ -299,5 +300,43 @@ def summarise(metrics: Sequence[Metrics]) -> dict[str, dict[str, float]]:
     for name in NUMBERS if metrics else ():
         values = sorted(float(getattr(item, name)) for item in metrics)
         table[name] = {"mean": sum(values) / len(values)}
-        table[name] |= {f"p{round(100 * q)}": quantile(values, q) for q in QUANTILES}
+        table[name] |= {f"p{round(100 * q)}": _quantile(values, q) for q in _QUANTILES}
     return table
+
+
+_BINS = 30
+_TAIL = 0.99
+
+
+def save_page(metrics: Sequence[Metrics], page: Path) -> None:
+    """Write an HTML page with a histogram of every number, whose last bar holds what lies beyond
+    99 %; it works offline. Needs the extra `report`. Counting is done here, so that the page stays
+    small however many programs there are."""
+    import altair as alt
+
+    bars: list[dict[str, Any]] = []
+    for name in NUMBERS if metrics else ():
+        values = sorted(float(getattr(item, name)) for item in metrics)
+        low, high = values[0], _quantile(values, _TAIL)
+        least = 1.0 if isinstance(getattr(metrics[0], name), int) else 0.0
+        width = max((high - low) / _BINS, least)
+        counts = Counter(int((min(v, high) - low) / width) if width else 0 for v in values)
+        for place, count in counts.items():
+            start = low + place * width
+            bar = {"from": start, "to": start + (width or 1.0), "programs": count}
+            bars.append({"metric": name, **bar})
+    chart = (
+        alt.Chart(alt.InlineData(values=bars))
+        .mark_bar()
+        .encode(
+            x=alt.X("from:Q", title=None, scale=alt.Scale(zero=False)),
+            x2="to:Q",
+            y=alt.Y("programs:Q", title="programs"),
+            tooltip=["from:Q", "to:Q", "programs:Q"],
+        )
+        .properties(width=260, height=120)
+        .facet(alt.Facet("metric:N", title=None, sort=list(NUMBERS)), columns=3)
+        .resolve_scale(x="independent", y="independent")
+    )
+    title = f"{len(metrics)} programs, {len({item.structure for item in metrics})} structures"
+    chart.properties(title=title).save(page, format="html", inline=True)

@@ -14,14 +14,12 @@ The dataset's rows say how an answer is judged: `kind`, and `output` (code_o), `
 imported here.
 """
 
-import os
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
-from code_verifier.sandbox import Sandbox
-from code_verifier.tasks import Grade, Task
+from code_verifier.sandbox import Sandbox, shared_sandbox
+from code_verifier.tasks import Task
 
 Parse = Callable[[str], str | None]
 _COLUMNS = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
@@ -84,40 +82,14 @@ def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-class _Judge:
-    """Grades answers in a sandbox: the one given, or one opened at first use in each process. A
-    copy sent to another process (pickle) opens a sandbox of its own there."""
-
-    def __init__(self, sandbox: Sandbox | None, partial_credit: bool) -> None:
-        self._sandbox = sandbox
-        self._partial_credit = partial_credit
-        self._lock = threading.Lock()
-
-    def sandbox(self) -> Sandbox:
-        with self._lock:
-            if self._sandbox is None:
-                self._sandbox = Sandbox(workers=os.cpu_count() or 1)
-            return self._sandbox
-
-    def score(self, grade: Grade) -> float | None:
-        """0.0 to 1.0, or None when the sandbox failed and the answer was not judged."""
-        if not grade.judged:
-            return None
-        if self._partial_credit and grade.total:
-            return (grade.passed or 0) / grade.total
-        return grade.score
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Judge, (None, self._partial_credit)
-
-
 class TaskReward:
     """What TRL calls. `prompts`, `completions` and each column have one item a completion."""
 
-    def __init__(self, judge: _Judge, parse: Parse, name: str) -> None:
-        self._judge = judge
+    __name__ = "task_reward"  # in TRL's logs
+
+    def __init__(self, sandbox: Sandbox | None, parse: Parse) -> None:
+        self._sandbox = sandbox
         self._parse = parse
-        self.__name__ = name
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -136,35 +108,29 @@ class TaskReward:
                 pairs[index] = (task, answer)
         rewards: list[float | None] = [0.0] * len(completions)
         different = list(dict.fromkeys(pairs.values()))  # equal ones are judged once
-        grades = self._judge.sandbox().grade_many(different) if different else ()
-        scores = dict(zip(different, map(self._judge.score, grades), strict=True))
+        sandbox = self._sandbox or shared_sandbox()
+        grades = dict(zip(different, sandbox.grade_many(different), strict=True))
         for index, pair in pairs.items():
-            rewards[index] = scores[pair]
+            rewards[index] = grades[pair].score if grades[pair].judged else None
         return rewards
 
 
-def trl_reward(
-    sandbox: Sandbox | None = None,
-    parse: Parse = find_answer,
-    *,
-    partial_credit: bool = False,
-    name: str = "task_reward",
-) -> TaskReward:
+def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> TaskReward:
     """Return a reward function of TRL: 1.0 for a right answer, 0.0 for a wrong or a missing one.
 
     sandbox: where programs run; None opens one at the first call, with a worker per processor.
-    parse: finds the answer in a completion's text, or None. partial_credit: a code_f answer
-    earns the share of hidden examples it passes. name: what TRL calls the reward in its logs.
+    parse: finds the answer in a completion's text, or None. A copy of the function that is sent to
+    another process has processes of its own there.
 
     A fault of the sandbox gives None, TRL's word for a reward that does not apply. A completion
     without any reward is left out of its group's baseline and has the advantage 0. Raises
     CodeVerifierError when a dataset row is no task.
     """
-    return TaskReward(_Judge(sandbox, partial_credit), parse, name)
+    return TaskReward(sandbox, parse)
 
 
 def verifiers_reward(
-    sandbox: Sandbox | None = None, parse: Parse = find_answer, *, partial_credit: bool = False
+    sandbox: Sandbox | None = None, parse: Parse = find_answer
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """Return `reward(task, trace)`: 1.0 for a right last reply, 0.0 for a wrong or missing one.
 
@@ -173,7 +139,6 @@ def verifiers_reward(
     reward, but an exception makes the rollout a failed one. Data that is no task raises
     CodeVerifierError.
     """
-    judge = _Judge(sandbox, partial_credit)
 
     async def reward(task: Any, trace: Any) -> float:
         row = getattr(task, "row", None)
@@ -184,10 +149,9 @@ def verifiers_reward(
         answer = parse(str(trace.last_reply))
         if answer is None:
             return 0.0
-        grade = await judge.sandbox().agrade(found, answer)
-        score = judge.score(grade)
-        if score is None:
+        grade = await (sandbox or shared_sandbox()).agrade(found, answer)
+        if not grade.judged:
             raise SandboxUnavailable(f"the answer was not judged: {grade.reason}")
-        return score
+        return grade.score
 
     return reward
