@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from selfplay.cli import main
-from selfplay.comparison import Column, Finding, combine, find, open_trials
+from selfplay.comparison import Estimate, Finding, combine, estimate, find, open_trials, stretch
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment import Claim, open_home, read_plan
 from selfplay.findings import (
@@ -23,7 +23,6 @@ from selfplay.findings import (
     read_trial,
     weakest_member,
 )
-from selfplay.statistics import Estimate, estimate, stretch
 from synthetic_run import Page, beside_the_library, charts_in
 from synthetic_trial import write_experiment, write_trial
 
@@ -164,7 +163,7 @@ def test_what_cannot_be_compared_is_told(home, tmp_path):
 
 def test_findings_say_what_was_planted(home):
     plan, trials = open_trials([home])
-    verdicts = {(f.column.title, f.measure.name): f.verdict for f in find(plan, trials)}
+    verdicts = {(f.compared, f.measure.name): f.verdict for f in find(plan, trials)}
     mean = "mean of 1T+1S, 2T+2S"
     assert verdicts == {
         ("azr, each minus rate_0", "AST depth, change"): "shown",
@@ -193,7 +192,7 @@ def test_findings_say_what_was_planted(home):
 )
 def test_a_verdict_follows_from_the_interval(predicted, low, high, seeds, verdict):
     made = Claim("?", (), ("a",), predicted=predicted)
-    found = Finding(made, Column("a", []), MEASURES["seconds"], Estimate(0.0, low, high, seeds))
+    found = Finding(made, "a", MEASURES["seconds"], Estimate(0.0, low, high, seeds))
     assert found.verdict == verdict
 
 

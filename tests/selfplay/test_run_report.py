@@ -14,9 +14,8 @@ import yaml
 from lora_evo import LoraEvoError
 from selfplay.errors import RunDirectoryError
 from selfplay.pages import clip, duration, figure, visible
-from selfplay.run_record import read_run
+from selfplay.run_record import read_run, smooth, thin, trend
 from selfplay.run_report import DRIFT_LIMIT, choose, conclusion, report, report_charts, summary
-from selfplay.statistics import smooth, thin, trend
 from synthetic_run import HOSTILE, Page, beside_the_library, charts_in, make_run, write_rows
 
 

@@ -1,52 +1,129 @@
-"""Arms against each other, seed by seed at equal steps: verdicts, tables, and one page."""
+"""Arms against each other, seed by seed at equal steps: intervals, verdicts, tables, one page.
+
+Intervals over seeds and tasks are a hierarchical bootstrap, the same for equal numbers. A draw
+takes seeds with replacement, and within each drawn seed its tasks with replacement; the interval
+runs from the 2.5th to the 97.5th percentile of the draws. A bootstrap of n clusters is too narrow
+by the factor sqrt(n / (n - 1)) t / z (Hesterberg 2015, The American Statistician 69, section
+4.3.2): the deviations of the drawn seeds are stretched by it, and those of the drawn tasks are not.
+So five seeds carry a 95 % interval, and two carry a very wide one.
+"""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
 import altair as alt
 import numpy as np
+import numpy.typing as npt
+from msgspec import to_builtins
 
-from selfplay import charts
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment import PLAN, Claim, Plan, open_plan, planned_runs
 from selfplay.findings import (
     MEASURES,
     PERCENT,
     SECTIONS,
+    Floats,
     Group,
     Measure,
     Of,
     Trial,
-    Who,
     population_mean,
     read_trial,
     weakest_member,
 )
-from selfplay.pages import Table, figure, text_table, write_page
+from selfplay.pages import Table, bands, figure, text_table, write_page
 from selfplay.run_record import flat
-from selfplay.statistics import Estimate, Floats, estimate
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""
-MARKED = "* A run of it is missing or not finished: it is shown as far as it got."
 READING = (
     "Mean over seeds [95 % interval, drawn over seeds and tasks within them; with one seed over "
     "tasks only]. Shown: the interval lies on the predicted side; refuted: on the other side; "
     "undecided: neither, or fewer than three seeds. Of forty claims with nothing in them about one "
-    "is shown and one refuted by chance."
+    "is shown and one refuted by chance. *: a run is missing or not finished, and shown as far as "
+    "it got."
 )
-Term = tuple[float, Group]
+DRAWS = 4_000
+LEVEL = 0.95
+_Z = 1.959964
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
+"""97.5 % points of Student's t with 1, 2, ... degrees of freedom."""
+Terms = Sequence[tuple[float, Group]]
+"""A weighted sum of groups, such as an arm minus its control."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A weighted sum of groups, such as an arm minus its control."""
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds with its interval; low and high are None where nothing can be said."""
 
-    title: str
-    terms: Sequence[Term]
+    value: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+    def as_share(self) -> "Estimate":
+        """Return the estimate of a share, whose interval ends at 0 and 1."""
+        low, high = (
+            None if end is None else min(max(end, 0.0), 1.0) for end in (self.low, self.high)
+        )
+        return Estimate(self.value, low, high, self.seeds)
+
+
+def estimate(seeds: Sequence[Floats]) -> Estimate | None:
+    """Return the mean over seeds of their means over tasks; None without any number.
+
+    One array a seed, of one number a task; NaN where a task was not judged. A single number a seed
+    is an array of length one. One seed alone has an interval over its tasks only.
+    """
+    known = [values[~np.isnan(values)] for values in seeds]
+    known = [values for values in known if values.size]
+    if not known:
+        return None
+    means = np.array([values.mean() for values in known])
+    centre = float(means.mean())
+    count = len(known)
+    if count == 1 and known[0].size == 1:
+        return Estimate(centre, None, None, 1)
+    drawn = _drawn_seeds(count)
+    between = (means[drawn].mean(axis=1) - centre) * stretch(count)
+    # [draws, places]: how far the drawn tasks of the seed at each place are from its mean.
+    within = np.zeros(drawn.shape)
+    for seed, values in enumerate(known):
+        if values.size > 1:
+            deviations = _weights(values.size, count) @ (values - values.mean()).astype(np.float32)
+            within += np.where(drawn == seed, deviations, 0.0)
+    draws = centre + between + within.mean(axis=1)
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(centre, float(low), float(high), count)
+
+
+def stretch(seeds: int) -> float:
+    """Return by what a bootstrap of so many seeds is too narrow."""
+    if seeds < 2:
+        return 1.0
+    t = _T[seeds - 2] if seeds - 2 < len(_T) else _Z * (1 + (_Z**2 + 1) / (4 * (seeds - 1)))
+    return math.sqrt(seeds / (seeds - 1)) * t / _Z
+
+
+@lru_cache(maxsize=32)
+def _drawn_seeds(count: int) -> npt.NDArray[np.int64]:
+    """Return [draws, count] indices of seeds."""
+    return np.random.default_rng([count, 1]).integers(count, size=(DRAWS, count))
+
+
+@lru_cache(maxsize=8)
+def _weights(tasks: int, places: int) -> npt.NDArray[np.float32]:
+    """Return [draws, places, tasks] shares of tasks drawn with replacement."""
+    rng = np.random.default_rng([tasks, places, 2])
+    size = DRAWS * places
+    drawn = rng.integers(tasks, size=(size, tasks)) + tasks * np.arange(size)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=size * tasks)
+    return (counts / tasks).astype(np.float32).reshape(DRAWS, places, tasks)
 
 
 @dataclass(frozen=True)
@@ -54,7 +131,7 @@ class Finding:
     """A claim about one measure, the number that decides it, and the verdict."""
 
     claim: Claim
-    column: Column
+    compared: str
     measure: Measure
     estimate: Estimate | None
 
@@ -74,66 +151,59 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Columns of one kind for all measures of a section."""
-
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[tuple[Measure, Sequence[Estimate | None]]]
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Everything that is said about an experiment's runs."""
 
     plan: Plan
     trials: Sequence[Trial]
     findings: Sequence[Finding]
-    blocks: Sequence[Block]
-    incomplete: frozenset[Group]
-    """Groups of which a run is missing or not finished."""
+    numbers: Mapping[str, Mapping[str, Mapping[str, Estimate | None]]]
+    """By table, measure and column."""
 
-    def title(self, column: Column) -> str:
-        """Return a column's title, marked where a run is missing."""
-        return column.title + "*" * any(group in self.incomplete for _, group in column.terms)
-
-    def finding_tables(self) -> list[tuple[str, Table]]:
-        """Return the verdicts by question."""
-        head = ("compared", "measure", "predicted", "found", "verdict")
-        rows = [
-            (
-                f.claim.question,
-                self.title(f.column),
-                f.measure.title,
-                f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}",
-                _cell(f.measure, f.estimate),
-                f.verdict,
-            )
-            for f in self.findings
-        ]
-        grouped = groupby(rows, lambda row: row[0])
-        return [(question, (head, [row[1:] for row in some])) for question, some in grouped]
-
-    def measure_tables(self) -> list[tuple[str, Table]]:
-        """Return all numbers by block."""
+    def tables(self) -> list[tuple[str, Table]]:
+        """Return all numbers, a titled table a section and kind of column."""
         found: list[tuple[str, Table]] = []
-        for block in self.blocks:
-            rows = [(m.title, *(_cell(m, e) for e in cells)) for m, cells in block.rows]
-            found.append((block.title, (("", *map(self.title, block.columns)), rows)))
+        for title, by_measure in self.numbers.items():
+            rows = [
+                (MEASURES[name].title, *(_cell(MEASURES[name], e) for e in columns.values()))
+                for name, columns in by_measure.items()
+            ]
+            found.append((title, (("", *next(iter(by_measure.values()))), rows)))
         return found
 
-    def arm_lines(self) -> list[str]:
+    def verdicts(self) -> list[tuple[str, Table]]:
+        """Return the findings, a table a question."""
+        head = ("compared", "measure", "predicted", "found", "verdict")
+        return [
+            (
+                question,
+                (
+                    head,
+                    [
+                        (
+                            f.compared,
+                            f.measure.title,
+                            f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}",
+                            _cell(f.measure, f.estimate),
+                            f.verdict,
+                        )
+                        for f in some
+                    ],
+                ),
+            )
+            for question, some in groupby(self.findings, lambda f: f.claim.question)
+        ]
+
+    def arms(self) -> list[str]:
         """Return one line an arm: what sets it apart, and how many of its runs are done."""
-        lines = []
-        for group in _groups(self.plan):
+        plan, lines = self.plan, []
+        for group in _groups(plan):
             mine = [trial for trial in self.trials if trial.group == group]
-            done = f"{sum(t.complete for t in mine)} of {len(_seeds(self.plan, group))} runs done"
+            done = f"{sum(t.complete for t in mine)} of {len(_seeds(plan, group))} runs done"
             going = [
                 f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete
             ]
-            apart = (
-                self.plan.controls[group.control] if group.control else self.plan.arms[group.arm]
-            )
+            apart = plan.controls[group.control] if group.control else plan.arms[group.arm]
             settings = ", ".join(f"{key} {value}" for key, value in apart.items())
             about = f" ({settings})" if settings else ""
             lines.append(f"{group}{about}: {'; '.join([done, *going])}")
@@ -147,14 +217,7 @@ def compare(places: Sequence[Path]) -> Comparison:
     compared with the first. Raises RunDirectoryError where nothing can be compared.
     """
     plan, trials = open_trials(places)
-    done = {(trial.group, trial.seed) for trial in trials if trial.complete}
-    incomplete = frozenset(
-        group
-        for group in _groups(plan)
-        for seed in _seeds(plan, group)
-        if (group, seed) not in done
-    )
-    return Comparison(plan, trials, find(plan, trials), blocks(plan, trials), incomplete)
+    return Comparison(plan, trials, find(plan, trials), numbers(plan, trials))
 
 
 def _groups(plan: Plan) -> list[Group]:
@@ -163,6 +226,13 @@ def _groups(plan: Plan) -> list[Group]:
 
 def _seeds(plan: Plan, group: Group) -> Sequence[int]:
     return plan.control_seeds if group.control else plan.seeds
+
+
+def _marked(title: str, terms: Terms, plan: Plan, trials: Sequence[Trial]) -> str:
+    """Return the title, with an asterisk where a run is missing or not finished."""
+    done = {(trial.group, trial.seed) for trial in trials if trial.complete}
+    lacking = any((group, s) not in done for _, group in terms for s in _seeds(plan, group))
+    return title + "*" * lacking
 
 
 def open_trials(places: Sequence[Path]) -> tuple[Plan, list[Trial]]:
@@ -206,7 +276,7 @@ def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
     return plan, trials
 
 
-def combine(trials: Sequence[Trial], terms: Sequence[Term], of: Of) -> Estimate | None:
+def combine(trials: Sequence[Trial], terms: Terms, of: Of) -> Estimate | None:
     """Return the weighted sum of a quantity over groups, with its interval over seeds and tasks.
 
     Only seeds that every group has are used, each cut to the last step that its runs share; so the
@@ -230,7 +300,7 @@ def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
     found = []
     for claim in plan.findings:
         net = control if claim.net else None
-        terms: list[Term] = []
+        terms: list[tuple[float, Group]] = []
         for arms, sign in ((claim.plus, 1.0), (claim.minus, -1.0)):
             weight = sign / max(1, len(arms))
             terms += [(weight, Group(arm)) for arm in arms]
@@ -240,46 +310,51 @@ def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
             for arms in (claim.plus, claim.minus)
             if arms
         )
-        column = Column(title + (f", each minus {net}" if net else ""), terms)
+        title = _marked(title + (f", each minus {net}" if net else ""), terms, plan, trials)
         for measure in (MEASURES[name] for name in claim.measures):
             value = combine(trials, terms, measure.of)
             if value and measure.unit == PERCENT and len(terms) == len(claim.plus):
                 value = value.as_share()
-            found.append(Finding(claim, column, measure, value))
+            found.append(Finding(claim, title, measure, value))
     return found
 
 
-def blocks(plan: Plan, trials: Sequence[Trial]) -> list[Block]:
+def numbers(
+    plan: Plan, trials: Sequence[Trial]
+) -> dict[str, dict[str, dict[str, Estimate | None]]]:
     """Return every arm, with each control, minus each control, and arm against arm.
 
-    Measures without any number are left out.
+    By table, measure and column; measures without any number are left out.
     """
-    columns = {"arms": [Column(arm, [(1.0, Group(arm))]) for arm in plan.arms]}
+    kinds: dict[str, dict[str, Terms]] = {"arms": {arm: [(1.0, Group(arm))] for arm in plan.arms}}
     for c in plan.controls:
-        columns[f"arms with {c}"] = [Column(arm, [(1.0, Group(arm, c))]) for arm in plan.arms]
-        columns[f"minus {c}"] = [
-            Column(arm, [(1.0, Group(arm)), (-1.0, Group(arm, c))]) for arm in plan.arms
-        ]
-    columns["arm against arm"] = [
-        Column(f"{a} − {b}", [(1.0, Group(a)), (-1.0, Group(b))]) for a, b in plan.contrasts
-    ]
-    found = []
+        kinds[f"arms with {c}"] = {arm: [(1.0, Group(arm, c))] for arm in plan.arms}
+        kinds[f"minus {c}"] = {arm: [(1.0, Group(arm)), (-1.0, Group(arm, c))] for arm in plan.arms}
+    kinds["arm against arm"] = {
+        f"{a} − {b}": [(1.0, Group(a)), (-1.0, Group(b))] for a, b in plan.contrasts
+    }
+    found = {}
     for section, (_, measures) in SECTIONS.items():
-        for name, some in columns.items():
-            rows = [(m, [combine(trials, c.terms, m.of) for c in some]) for m in measures]
-            if kept := [(m, cells) for m, cells in rows if any(cells)]:
-                found.append(Block(f"{section}: {name}", some, kept))
+        for kind, columns in kinds.items():
+            rows = {
+                m.name: {
+                    _marked(title, terms, plan, trials): combine(trials, terms, m.of)
+                    for title, terms in columns.items()
+                }
+                for m in measures
+            }
+            if kept := {name: cells for name, cells in rows.items() if any(cells.values())}:
+                found[f"{section}: {kind}"] = kept
     return found
 
 
 def to_text(comparison: Comparison) -> str:
     """Return the whole comparison as aligned text."""
     plan = comparison.plan
-    parts = [plan.name, plan.question, "\n".join(comparison.arm_lines())]
-    tables = [*comparison.finding_tables(), *comparison.measure_tables()]
-    parts += [f"{title}\n{text_table(*table)}" for title, table in tables]
-    parts += [READING, MARKED * bool(comparison.incomplete)]
-    return "\n\n".join(part for part in parts if part)
+    parts = [plan.name, plan.question, "\n".join(comparison.arms())]
+    for title, table in (*comparison.verdicts(), *comparison.tables()):
+        parts.append(f"{title}\n{text_table(*table)}")
+    return "\n\n".join(part for part in (*parts, READING) if part)
 
 
 def to_json(comparison: Comparison) -> str:
@@ -288,75 +363,63 @@ def to_json(comparison: Comparison) -> str:
         "name": comparison.plan.name,
         "question": comparison.plan.question,
         "runs": [
-            {**t.group._asdict(), "seed": t.seed, "steps": t.run.last} for t in comparison.trials
+            {**t.group._asdict(), "seed": t.seed, "steps": t.run.last, "complete": t.complete}
+            for t in comparison.trials
         ],
-        "incomplete": sorted(map(str, comparison.incomplete)),
         "findings": [
             {
                 "question": f.claim.question,
-                "compared": f.column.title,
+                "compared": f.compared,
                 "measure": f.measure.name,
                 "predicted": f"{f.claim.predicted} {f.claim.threshold:g}",
-                "estimate": f.estimate and asdict(f.estimate),
+                "estimate": f.estimate,
                 "verdict": f.verdict,
             }
             for f in comparison.findings
         ],
-        "tables": {
-            block.title: {
-                measure.name: {
-                    column.title: cell and asdict(cell)
-                    for column, cell in zip(block.columns, cells, strict=True)
-                }
-                for measure, cells in block.rows
-            }
-            for block in comparison.blocks
-        },
+        "tables": comparison.numbers,
     }
-    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
-
-
-def gain_curves(trials: Sequence[Trial], who: Who, *, control: bool) -> alt.LayerChart | None:
-    """Return held-out gain over steps: a line an arm (or its controls), a band of all its seeds."""
-    track: dict[str, dict[int, list[float]]] = {}
-    for trial in trials:
-        if bool(trial.group.control) == control:
-            mine = track.setdefault(str(trial.group), {0: [0.0]})
-            for step, gains in trial.gains.items():
-                mine.setdefault(step, []).append(100 * float(np.nanmean(who(gains))))
-    rows = [
-        {"step": step, "arm": arm, "middle": float(np.mean(found))}
-        | {"low": min(found), "high": max(found)}
-        for arm, steps in track.items()
-        for step, found in sorted(steps.items())
-    ]
-    return charts.bands(rows, "arm", list(track), "points") if len(rows) > len(track) else None
+    return json.dumps(to_builtins(data), indent=1, allow_nan=False, ensure_ascii=False)
 
 
 def write_comparison(comparison: Comparison, page: Path) -> None:
-    """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
-    drawn = {
-        f"gain: {title}": chart
-        for title, who, control in (
-            ("Population mean", population_mean, False),
-            ("Weakest member", weakest_member, False),
-            ("Controls, population mean", population_mean, True),
-        )
-        if (chart := gain_curves(comparison.trials, who, control=control))
-    }
+    """Write the comparison as one HTML page that works offline; equal ones give equal bytes.
+
+    Its charts show held-out gain over steps: a line an arm, and a band of all its seeds.
+    """
+    drawn: dict[str, alt.TopLevelMixin] = {}
+    for title, who, control in (
+        ("Population mean", population_mean, False),
+        ("Weakest member", weakest_member, False),
+        ("Controls, population mean", population_mean, True),
+    ):
+        track: dict[str, dict[int, list[float]]] = {}
+        for trial in comparison.trials:
+            if bool(trial.group.control) == control:
+                mine = track.setdefault(str(trial.group), {0: [0.0]})
+                for step, gains in trial.gains.items():
+                    mine.setdefault(step, []).append(100 * float(np.nanmean(who(gains))))
+        rows = [
+            {"step": step, "arm": arm, "middle": float(np.mean(found))}
+            | {"low": min(found), "high": max(found)}
+            for arm, steps in track.items()
+            for step, found in sorted(steps.items())
+        ]
+        chart = bands(rows, "arm", list(track), "points")
+        if chart is not None and len(rows) > len(track):
+            drawn[f"gain: {title}"] = chart
     write_page(
         page,
         "compare.html",
         drawn,
         title=comparison.plan.name,
         question=comparison.plan.question,
-        arms=comparison.arm_lines(),
-        findings=comparison.finding_tables(),
+        arms=comparison.arms(),
+        findings=comparison.verdicts(),
         reading=READING,
         hints=dict.fromkeys(drawn, "Line: mean over seeds; band: lowest to highest seed."),
-        tables=comparison.measure_tables(),
+        tables=comparison.tables(),
         meanings=[(section, meaning) for section, (meaning, _) in SECTIONS.items()],
-        marked=MARKED * bool(comparison.incomplete),
     )
 
 
@@ -364,6 +427,9 @@ def _cell(measure: Measure, found: Estimate | None) -> str:
     """Return `+4.2 [+1.0, +7.3]` in the measure's unit."""
     if found is None:
         return "–"
-    e = found.scaled(measure.factor)
-    interval = "" if e.low is None else f" [{figure(e.low)}, {figure(e.high)}]"
-    return f"{figure(e.value)}{interval}"
+    value, *ends = (
+        figure(end * measure.factor)
+        for end in (found.value, found.low, found.high)
+        if end is not None
+    )
+    return f"{value} [{', '.join(ends)}]" if ends else value

@@ -6,18 +6,19 @@ from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.rows import BASE, SolvingRow
-from selfplay.run_record import RunRecord, read_run
-from selfplay.statistics import Floats, smooth, trend
+from selfplay.run_record import RunRecord, read_run, smooth, trend
 from selfplay.tasks import held_out_tasks
 
 T = TypeVar("T")
+Floats = npt.NDArray[np.float64]
 POINTS, PERCENT = "points", "%"
 """Units of a difference of shares, and of a share, which lies between 0 and 1."""
 
@@ -265,23 +266,6 @@ def _teaching(field: str) -> Of:
     return of
 
 
-def _noise(field: str) -> Of:
-    def of(trial: Trial) -> Floats | None:
-        steps = _last_third(trial.run.steps)
-        values = [m.number(field) for step in steps for m in step.members.values()]
-        found = [value for value in values if value is not None]
-        return np.array([median(found)]) if found else None
-
-    return of
-
-
-def _pass_at_k(trial: Trial) -> Floats | None:
-    base = [r.rate.pass_at_k for r in trial.run.evals if r.role == BASE and r.rate]
-    last = [r.rate.pass_at_k for r in trial.run.latest_evals() if r.rate and r.role != BASE]
-    members = _mean(last)
-    return members - base[0] if members is not None and base and base[0] is not None else None
-
-
 def _mean(values: Iterable[float | None]) -> Floats | None:
     known = [value for value in values if value is not None]
     return np.array([fmean(known)]) if known else None
@@ -299,12 +283,10 @@ _MEMBERS = {
 SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Held-out gain over the frozen base": (
         "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
-        "random numbers, at the last evaluation or the mean of the last third of them; pass@k: "
-        "tasks solved by any sample, mean over members.",
+        "random numbers, at the last evaluation or the mean of the last third of them.",
         (
             *(Measure(f"{who}, at the end", POINTS, at_end(f)) for who, f in _MEMBERS.items()),
             *(Measure(f"{w}, last third", POINTS, in_last_third(f)) for w, f in _MEMBERS.items()),
-            Measure("pass@k", POINTS, _pass_at_k),
         ),
     ),
     "Held-out gain by task": (
@@ -371,20 +353,12 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         ),
     ),
     "Cost": (
-        "Noise scale: samples a step at which the gradient is as much signal as noise, median of "
-        "the last third. Seconds and tokens of all steps.",
+        "Seconds of all steps.",
         (
-            Measure("noise scale of students", "attempts", _noise("noise_scale_solve")),
-            Measure("noise scale of teachers", "proposals", _noise("noise_scale_propose")),
             Measure(
                 "seconds",
                 "s",
-                lambda t: np.array([sum(sum(s.seconds.values()) for s in t.run.steps)]),
-            ),
-            Measure(
-                "sampled tokens",
-                "",
-                lambda t: np.array([sum(s.tokens.sampled for s in t.run.steps)]),
+                lambda trial: _mean([sum(sum(s.seconds.values()) for s in trial.run.steps)]),
             ),
         ),
     ),

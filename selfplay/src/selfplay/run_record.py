@@ -1,11 +1,14 @@
-"""What a run directory says: configuration, steps, evaluations, tasks and lineage."""
+"""What a run directory says: configuration, steps, evaluations, tasks, lineage; trends in it."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from msgspec import Struct, structs, to_builtins
 
 from selfplay.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
@@ -15,6 +18,9 @@ from selfplay.settings import read_yaml
 
 if TYPE_CHECKING:
     import pandas
+
+Points = Sequence[tuple[int, float | None]]
+"""A value, or none, by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +206,70 @@ def read_runs(directories: Sequence[Path]) -> list[RunRecord]:
 def _plain(row: Struct, *without: str) -> dict[str, Any]:
     plain: dict[str, Any] = to_builtins(row)
     return {name: value for name, value in plain.items() if name not in without}
+
+
+class Quarter(NamedTuple):
+    """Mean over steps and its spread (sample standard deviation over steps)."""
+
+    mean: float
+    spread: float | None
+    steps: int
+
+
+class Trend(NamedTuple):
+    """First and last quarter of a run.
+
+    `verdict` is `rose`, `fell`, `no clear change` or `too few steps`; clear means that the means
+    differ by more than twice the standard error of their difference (Welch: the root of
+    s1^2/n1 + s2^2/n2), steps counted as independent.
+    """
+
+    first: Quarter
+    last: Quarter
+    verdict: str
+
+
+def trend(points: Points) -> Trend | None:
+    """Compare the first quarter of the steps with the last; None without numbers in either."""
+    size = max(1, len(points) // 4)
+    quarters = []
+    for part in (points[:size], points[-size:]):
+        values = [value for _, value in part if value is not None]
+        if not values:
+            return None
+        spread = stdev(values) if len(values) > 1 else None
+        quarters.append(Quarter(fmean(values), spread, len(values)))
+    first, last = quarters
+    if first.spread is None or last.spread is None:
+        return Trend(first, last, "too few steps")
+    error = math.sqrt(first.spread**2 / first.steps + last.spread**2 / last.steps)
+    change = last.mean - first.mean
+    if abs(change) <= max(2.0 * error, 1e-12):
+        return Trend(first, last, "no clear change")
+    return Trend(first, last, "rose" if change > 0 else "fell")
+
+
+def smooth(points: Points) -> list[tuple[int, float]]:
+    """Return a Gaussian-weighted running mean over the steps that have a value.
+
+    The kernel's standard deviation is a twentieth of the run, at least one step.
+    """
+    known = [(step, value) for step, value in points if value is not None]
+    if not known:
+        return []
+    steps, values = np.array(known, float).T
+    distances = (steps[:, None] - steps) / max(1.0, (steps[-1] - steps[0] + 1) / 20)
+    weights = np.where(abs(distances) <= 3, np.exp(-0.5 * distances**2), 0.0)
+    means = (weights * values).sum(axis=1) / weights.sum(axis=1)
+    return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
+
+
+def thin(points: Points, most: int = 300) -> list[tuple[int, float | None]]:
+    """Return at most `most` points, each the mean of equally many neighbours."""
+    size = max(1, math.ceil(len(points) / most))
+    thinned: list[tuple[int, float | None]] = []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        values = [value for _, value in part if value is not None]
+        thinned.append((part[len(part) // 2][0], fmean(values) if values else None))
+    return thinned

@@ -11,14 +11,26 @@ import altair as alt
 
 from code_verifier import CodeVerifierError
 from lora_evo import check_output
-from selfplay import charts
 from selfplay.config import read_config
 from selfplay.errors import SelfplayError
-from selfplay.pages import Table, duration, figure, text_table, visible, write_page
+from selfplay.pages import (
+    Table,
+    curves,
+    duration,
+    figure,
+    lineage,
+    phase_seconds,
+    phase_times,
+    ratings,
+    rejected,
+    solve_rates,
+    text_table,
+    visible,
+    write_page,
+)
 from selfplay.prompts.template import template_named
 from selfplay.rows import BASE, EvalRow, RateRow, TaskRow
-from selfplay.run_record import RunRecord, flat, read_run, read_runs
-from selfplay.statistics import Points, Quarter, trend
+from selfplay.run_record import Points, Quarter, RunRecord, flat, read_run, read_runs, trend
 
 DRIFT_LIMIT = 1e-3
 """KL divergence (nats a token) of sampler and learner above which they drift apart.
@@ -197,31 +209,31 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
     }
     found: dict[str, tuple[Any, str]] = {
         "eval: Held-out solve rate": (
-            charts.curves({run.name: _held_out(run) for run in runs}, "% of attempts"),
+            curves({run.name: _held_out(run) for run in runs}, "% of attempts"),
             "Students on tasks that never change; at step 0 the frozen base.",
         ),
         "eval: Teachers' tasks, solved by the base": (
-            charts.curves({run.name: _taught(run) for run in runs}, "% of attempts"),
+            curves({run.name: _taught(run) for run in runs}, "% of attempts"),
             "The frozen base on proposals after references that never change. Down: harder tasks.",
         ),
     }
     for section, measures in sections.items():
         for m in measures:
             points = {run.name: _points(run, m.path) for run in runs}
-            found[f"{section}: {m.title}"] = charts.curves(points, m.unit), m.hint
+            found[f"{section}: {m.title}"] = curves(points, m.unit), m.hint
     bar = "A bar is a member's life; lines lead from parents to their child."
     for run in runs:
         for title, chart, hint in (
-            ("population: Ratings of the teachers", charts.ratings(run, "teacher"), ""),
-            ("population: Ratings of the students", charts.ratings(run, "student"), ""),
-            ("tasks: Rejected proposals", charts.rejected(run), ""),
+            ("population: Ratings of the teachers", ratings(run, "teacher"), ""),
+            ("population: Ratings of the students", ratings(run, "student"), ""),
+            ("tasks: Rejected proposals", rejected(run), ""),
             (
                 "tasks: Solve rates of the tasks",
-                charts.solve_rates(run),
+                solve_rates(run),
                 "Tasks between 0 and 1 teach the student.",
             ),
-            ("lineage: Lineage", charts.lineage(run), bar),
-            ("time: Where the time went", charts.phase_times(run), ""),
+            ("lineage: Lineage", lineage(run), bar),
+            ("time: Where the time went", phase_times(run), ""),
         ):
             found[title if len(runs) == 1 else f"{title} of {run.name}"] = chart, hint
     return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
@@ -240,7 +252,7 @@ def summary(directory: Path) -> str:
     parts.append([text_table(head, _moved(run))])
     if board := _board(run):
         parts.append([text_table(("member", "role", "origin", "rating μ ± σ"), board)])
-    totals = charts.phase_seconds(run)
+    totals = phase_seconds(run)
     whole = sum(totals.values()) or 1.0
     shares = [f"{name} {100 * s / whole:.0f} %" for name, s in totals.items() if s]
     parts.append([f"Time: {', '.join(shares)}"])
@@ -358,7 +370,7 @@ def _sentences(run: RunRecord) -> list[str]:
     sampled = sum(step.tokens.sampled for step in run.steps)
     trained = sum(step.tokens.trained for step in run.steps)
     memory = max((m for s in run.steps if isinstance(m := s.memory_mb, float)), default=0.0)
-    seconds = duration(sum(charts.phase_seconds(run).values()))
+    seconds = duration(sum(phase_seconds(run).values()))
     return [
         f"{who} on the base model {base}: {steps}, seed {seed}.",
         f"It took {seconds}, {sampled:,} tokens sampled and {trained:,} trained on, at most "
