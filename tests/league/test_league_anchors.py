@@ -1,19 +1,15 @@
-"""Frozen members: rated against, never rated, and a hall of fame made of them."""
+"""Frozen members: rated against, never rated."""
 
 from collections import Counter
 
 import pytest
 
-from league import League, LeagueConfig, Outcome, Rating
+from league import Outcome, Rating
+from worlds import new_league
 
 EASY = Outcome(8, 8, 32, 30, 0)
 HARD = Outcome(8, 8, 32, 2, 6)
 FIXED = Rating(30.0, 2.0)
-
-
-def make(path, size=4, **settings):
-    names = [[f"{side}{i}" for i in range(size)] for side in "ts"]
-    return League(path, *names, config=LeagueConfig(**settings))
 
 
 def play(league, number, outcome=HARD, matches=None):
@@ -23,7 +19,7 @@ def play(league, number, outcome=HARD, matches=None):
 
 
 def test_an_anchor_is_rated_against_and_never_rated(tmp_path):
-    with make(tmp_path / "l", anchor_share=0.5) as league:
+    with new_league(tmp_path / "l", 4, 4, anchor_share=0.5) as league:
         league.add_anchor("base", "teacher", rating=FIXED)
         met = 0
         for number in range(12):
@@ -38,21 +34,18 @@ def test_an_anchor_is_rated_against_and_never_rated(tmp_path):
         assert "base" not in league.members("teacher")
         assert "base" not in {row.member for row in league.leaderboard("teacher")}
         assert league.select("teacher", 3).count("base") == 0
-        (anchor,) = league.anchors("teacher")
-        assert (anchor.name, anchor.of, anchor.cause, anchor.rounds) == ("base", "", "added", 0)
-        assert league.anchors("student") == []
 
 
 def test_anchors_pin_the_height_of_the_other_side(tmp_path):
     """Students solve a teacher fixed at 40 half of the time: they must be near 40 themselves."""
     even = Outcome(16, 16, 64, 32, 2)
-    with make(tmp_path / "l", anchor_share=0.5) as league:
+    with new_league(tmp_path / "l", 4, 4, anchor_share=0.5) as league:
         league.add_anchor("far", "teacher", rating=Rating(40.0, 0.5))
         for number in range(60):
             play(league, number, even)
         heights = [league.rating(m).mu for m in league.members("student")]
         assert min(heights) > 35.0
-    with make(tmp_path / "free") as league:
+    with new_league(tmp_path / "free", 4, 4) as league:
         for number in range(60):
             play(league, number, even)
         assert abs(league.rating("s0").mu - 25.0) < 3.0
@@ -60,7 +53,7 @@ def test_anchors_pin_the_height_of_the_other_side(tmp_path):
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3])
 def test_anchors_take_their_share_of_matches(tmp_path, share):
-    with make(tmp_path / "l", anchor_share=share, matcher="uniform") as league:
+    with new_league(tmp_path / "l", 4, 4, anchor_share=share, matcher="uniform") as league:
         league.add_anchor("a0", "teacher", rating=FIXED)
         league.add_anchor("a1", "student", rating=FIXED)
         league.add_anchor("a2", "student", rating=FIXED)
@@ -81,35 +74,10 @@ def test_anchors_take_their_share_of_matches(tmp_path, share):
 
 
 def test_in_a_partial_round_anchors_count_among_the_matches(tmp_path):
-    with make(tmp_path / "l", anchor_share=0.9) as league:
+    with new_league(tmp_path / "l", 4, 4, anchor_share=0.9) as league:
         league.add_anchor("a0", "teacher", rating=FIXED)
         for number in range(20):
             pairs = league.pair(number, matches=2)
             assert len(pairs) == 2
             assert sum(p.teacher == "a0" for p in pairs) == 1
         assert len(league.pair(20, matches=1)) == 1
-
-
-def test_the_hall_of_fame_freezes_the_best_now_and_then(tmp_path):
-    with make(tmp_path / "l", hall_every=3, hall_size=2, anchor_share=0.5) as league:
-        for number in range(10):
-            before = {
-                role: (league.leaderboard(role)[0].member, league.leaderboard(role)[0].mu)
-                for role in ("teacher", "student")
-            }
-            pairs = league.pair(number)
-            for role, (best, mu) in before.items():
-                new = [a for a in league.anchors(role) if a.rounds == number]
-                assert len(new) == (number in (3, 6, 9))
-                for anchor in new:
-                    assert (anchor.of, anchor.cause) == (best, "round")
-                    assert anchor.name == f"hall-{role}-{number}"
-                    assert league.rating(anchor.name).mu == mu
-                latest = [a.name for a in league.anchors(role)][-2 - len(new) :][:2]
-                sides = {p.teacher for p in pairs} | {p.student for p in pairs}
-                halls = {name for name in sides if name.startswith(f"hall-{role}")}
-                assert halls <= set(latest)
-            league.record_many([(p, EASY if p.teacher == "t1" else HARD) for p in pairs])
-        state = league.state.to_dict()
-    with League(tmp_path / "l") as league:
-        assert league.state.to_dict() == state

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from league import (
     ConflictingResult,
     League,
-    LeagueConfig,
     LeagueError,
     Outcome,
     Pair,
@@ -20,11 +19,7 @@ from league import (
 )
 from league.ratings import RatingModel
 from league.store import EVENTS
-
-
-def make(path, teachers=3, students=3, **settings):
-    names = [[f"t{i}" for i in range(teachers)], [f"s{i}" for i in range(students)]]
-    return League(path, *names, config=LeagueConfig(**settings))
+from worlds import new_league
 
 
 def outcome_of(pair: Pair) -> Outcome:
@@ -44,7 +39,7 @@ def test_portions_and_order_leave_no_trace(tmp_path_factory, teachers, students,
     states = []
     for way in ("single", "whole", "portions"):
         path = tmp_path_factory.mktemp("l") / way
-        with make(path, teachers, students, anchor_share=0.5) as league:
+        with new_league(path, teachers, students, anchor_share=0.5) as league:
             league.add_anchor("a", "teacher", rating=Rating(30.0, 2.0))
             for number in range(2):
                 results = [(pair, outcome_of(pair)) for pair in league.pair(number)]
@@ -80,7 +75,7 @@ def test_rows_of_a_batch_never_interact():
 def test_results_of_several_rounds_may_come_at_once(tmp_path):
     states = []
     for way in ("rounds", "once"):
-        with make(tmp_path / way) as league:
+        with new_league(tmp_path / way) as league:
             rounds = [[(p, outcome_of(p)) for p in league.pair(n)] for n in range(3)]
             whole = [result for results in reversed(rounds) for result in results]
             for results in rounds if way == "rounds" else [whole]:
@@ -90,7 +85,7 @@ def test_results_of_several_rounds_may_come_at_once(tmp_path):
 
 
 def test_one_event_and_nothing_for_what_is_known(tmp_path):
-    with make(tmp_path / "l") as league:
+    with new_league(tmp_path / "l") as league:
         results = [(pair, outcome_of(pair)) for pair in league.pair(0)]
         league.record(*results[0])
         events = league.state.events
@@ -104,7 +99,7 @@ def test_one_event_and_nothing_for_what_is_known(tmp_path):
 
 
 def test_all_or_nothing(tmp_path):
-    with make(tmp_path / "l") as league:
+    with new_league(tmp_path / "l") as league:
         results = [(pair, outcome_of(pair)) for pair in league.pair(0)]
         league.record(*results[0])
         before = league.state.to_dict(), (tmp_path / "l" / EVENTS).read_bytes()
@@ -125,7 +120,7 @@ def test_all_or_nothing(tmp_path):
 def test_void_tasks_are_kept_and_never_rated(tmp_path):
     boards = []
     for lost in (0, 5):
-        with make(tmp_path / str(lost), 1, 1) as league:
+        with new_league(tmp_path / str(lost), 1, 1) as league:
             (pair,) = league.pair(0)
             league.record(pair, Outcome(8, 6, 24, 12, 1, lost))
             league.record(league.pair(1)[0], Outcome(0, 0, 0, 0, 0, infra_errors=lost))
@@ -139,7 +134,7 @@ def test_void_tasks_are_kept_and_never_rated(tmp_path):
 
 
 def test_threads_may_share_a_league(tmp_path):
-    with make(tmp_path / "l", 12, 12) as league:
+    with new_league(tmp_path / "l", 12, 12) as league:
         pairs = league.pair(0)
         failures = []
 
@@ -159,7 +154,7 @@ def test_threads_may_share_a_league(tmp_path):
             thread.join()
         assert failures == []
         state = without_events(league)
-    with make(tmp_path / "m", 12, 12) as league:
+    with new_league(tmp_path / "m", 12, 12) as league:
         league.record_many([(pair, outcome_of(pair)) for pair in league.pair(0)])
         assert without_events(league) == state
     with League(tmp_path / "l") as league:

@@ -8,7 +8,7 @@ from mortal import changes_until_death
 from league import League, LeagueConfig, Outcome
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT
 
-CONFIG = LeagueConfig(seed=3, snapshot_every=1, hall_every=2, grace_matches=0)
+CONFIG = LeagueConfig(seed=3, snapshot_every=1, grace_matches=0)
 AFTER = (1, 2, 3, 4, 6, 7, 8, 11, 11)
 """How many events are in the log after each operation of the series."""
 OUTCOMES = (Outcome(4, 4, 8, 5, 0), Outcome(4, 3, 6, 2, 1))
@@ -33,9 +33,9 @@ def series(home, done=lambda: None):
             league.record_many(results)
             done()
         if "t2" not in league.members("teacher"):
-            league.replace("t1", "t2", ["t0"], "mutate", "weaker, " * 20)
+            league.replace("t1", "t2", ["t0"], "mutate, " * 25, "weaker, " * 25)
         done()
-        if "old" not in [anchor.name for anchor in league.anchors("student")]:
+        if "old" not in league.state.members:
             league.add_anchor("old", "student", of="s0")
         done()
         for pair, outcome in zip(league.pair(2), OUTCOMES, strict=True):

@@ -60,33 +60,6 @@ def test_outcomes_are_rated_as_a_league_rates_them(tmp_path):
     assert beliefs(rate(rows)) != found
 
 
-def test_known_skills_come_back_from_fractions():
-    """Solved of attempts of 8 teachers and 6 students, each pair four times."""
-    rng = np.random.default_rng(0)
-    skill = {
-        f"{side}{i}": 25 + 4 * rng.standard_normal()
-        for side, n in (("t", 8), ("s", 6))
-        for i in range(n)
-    }
-    scale = 2**0.5 * 25 / 6
-    rows = []
-    for _ in range(4):
-        for t in (n for n in skill if n[0] == "t"):
-            for s in (n for n in skill if n[0] == "s"):
-                chance = trueskill.TrueSkill().cdf((skill[s] - skill[t]) / scale)
-                solved = int(rng.binomial(16, chance))
-                rows.append({"teacher": t, "student": s, "solved": solved, "attempts": 16})
-    rng.shuffle(rows)
-    found = beliefs(rate(rows))
-    # Only differences of skills can be known: compare after removing the mean.
-    names = list(skill)
-    error = np.array([found[n][0] - skill[n] for n in names])
-    error -= error.mean()
-    assert np.sqrt((error**2).mean()) < 0.6
-    assert np.mean(np.abs(error) <= 2.5 * np.array([found[n][1] for n in names])) > 0.9
-    assert all(found[n][1] < 1.0 for n in names)
-
-
 def test_a_share_of_several_tasks_is_solved_of_attempts():
     both = {"member": "a", "opponent": "b"}
     whole = beliefs(rate([both | {"solved": 3, "attempts": 4}]))

@@ -142,7 +142,7 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "reward.right=.nan",
         "league.explore=2",
         "league.anchor_share=0.05",
-        "league.hall_size=0",
+        "league.grace_matches=-1",
         "dtype=float8",
     ],
 )

@@ -20,7 +20,7 @@ from league.league import League
 from league.ratings import Rating, RatingModel, rate_matches
 from league.selection import Standing
 from league.simulation import Simulation, simulate
-from league.state import Anchor, Outcome, Pair, Replacement
+from league.state import Outcome, Pair, Replacement
 from league.table import RatedMember, rate
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __version__ = "0.1.0"
 __all__ = [
     "F_HARD",
     "F_VAR",
-    "Anchor",
     "ConflictingResult",
     "League",
     "LeagueConfig",

@@ -8,8 +8,7 @@ seen.
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +21,7 @@ from league.probability import Z95, Floats, log_cdf_pair, stream
 from league.ratings import Rating, RatingModel, Skills, expected_shares
 from league.selection import Standing
 from league.state import Outcome, State
-from league.store import EVENTS, check_exists, read_events, read_settings, replayed
+from league.store import EVENTS, read_events
 
 Columns: TypeAlias = dict[str, list[Any]]
 """A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
@@ -235,8 +234,8 @@ def calibration(directory: str | os.PathLike[str]) -> Calibration:
 def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list[Forecast]:
     """Return a forecast for every rated match of a log, in its order, as `config` would have it.
 
-    The matches are those of the log: other settings change only the ratings, those of the hall of
-    fame too. Results of one event are all forecast before any of them is taken in.
+    The matches are those of the log: other settings change only the ratings. Results of one event
+    are all forecast before any of them is taken in.
     """
     state = State(config)
     found: list[Forecast] = []
@@ -246,21 +245,15 @@ def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list
             if outcome.counted:
                 teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
                 found.append((pair.round, teacher, student, outcome))
-        frozen = [
-            dict(entry) | asdict(state.members[entry["of"]].rating)
-            for entry in event.get("frozen", ())
-        ]
-        apply(state, {**event, "frozen": frozen} if frozen else event)
+        apply(state, event)
     if not found:
         raise LeagueError("the log has no rated match; expected at least one")
     return found
 
 
 def _read(directory: str | os.PathLike[str]) -> tuple[LeagueConfig, list[dict[str, Any]]]:
-    check_exists(Path(directory))
-    config, path = read_settings(Path(directory)), Path(directory) / EVENTS
-    replayed(config, path.read_bytes(), path)  # names a line that does not fit the others
-    return config, list(read_events(path))
+    with League(directory, read_only=True) as league:
+        return league.config, list(read_events(league.directory / EVENTS, league.byte_length))
 
 
 def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:

@@ -19,17 +19,15 @@ _NUMBERS_UP_TO = 14
 _WIDTH = 460
 
 
-def league_chart(league: League, top: int = LIMIT) -> alt.VConcatChart:
-    """Return all charts of an open league in one.
-
-    top: how many members a side the matrix and the game theory take, at most 32.
-    """
-    state, payoff = league.state, league.payoff(top)
+def league_chart(league: League) -> alt.VConcatChart:
+    """Return all charts of an open league; matrix and game theory take the best 32 of a side."""
+    state, payoff = league.state, league.payoff(top=LIMIT)
     game, evolution = nash(payoff, fill=True), alpha_rank(payoff, fill=True)
+    anchors = sum(member.anchor for member in state.members.values())
     title = alt.TitleParams(
         f"League of {' and '.join(f'{len(names)} {role}s' for role, names in state.slots.items())}",
         subtitle=f"{len(state.rounds)} rounds, {len(state.outcomes)} matches, "
-        f"{len(state.replacements)} replacements, {len(state.anchors)} anchors",
+        f"{len(state.replacements)} replacements, {anchors} anchors",
         anchor="start",
     )
     matrix: list[alt.LayerChart] = [payoff_chart(payoff)]
@@ -88,19 +86,15 @@ def ratings_chart(league: League, role: str) -> alt.LayerChart:
         for row in rows
         if row["member"] in kept
     ).encode(x=alt.X("round:Q", title="rounds"), color=alt.Color("member:N", sort=kept, title=None))
-    pick = alt.selection_point(name=f"pick_{role}", fields=["member"], bind="legend")
-    shown = alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.1))
     scale = alt.Scale(zero=False)
     line = base.mark_line().encode(
-        y=alt.Y("mu:Q", scale=scale), opacity=shown, tooltip=_tips("member:N", "round:Q", "mu:Q")
+        y=alt.Y("mu:Q", scale=scale), tooltip=_tips("member:N", "round:Q", "mu:Q")
     )
-    band = base.mark_area().encode(
-        y=alt.Y("low:Q", scale=scale, title="mu"),
-        y2="high:Q",
-        opacity=alt.when(pick).then(alt.value(0.1)).otherwise(alt.value(0.0)),
+    band = base.mark_area(opacity=0.1).encode(
+        y=alt.Y("low:Q", scale=scale, title="mu"), y2="high:Q"
     )
     more = f", the best {_DRAWN}" if len(board) > _DRAWN else ""
-    return alt.LayerChart(layer=[band, line.add_params(pick)]).properties(
+    return alt.LayerChart(layer=[band, line]).properties(
         width=_WIDTH, height=220, title=f"Ratings of the {role}s over rounds{more}"
     )
 

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,11 @@ from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.game_theory import LIMIT, alpha_rank, diversity, nash
 from league.league import League
-from league.selection import Standing
 from league.simulation import Simulation, simulate
-from league.store import EVENTS, check_exists, replayed, write_atomically
+from league.store import EVENTS, replayed, write_atomically
 from league.table import rate, read_rows
 
 Cell = str | int | float | None
-Boards = dict[str, list[Standing]]
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
@@ -89,7 +88,6 @@ def simulate_command(tau: float, seed: int, as_json: bool, **chosen: Any) -> Non
 
 @main.command("board")
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@click.option("--role", type=click.Choice(["teacher", "student", "member"]), help="Only this role.")
 @click.option(
     "--rows",
     "table",
@@ -97,9 +95,7 @@ def simulate_command(tau: float, seed: int, as_json: bool, **chosen: Any) -> Non
     help="Rate this CSV or JSON Lines file of results instead of a league.",
 )
 @json_option
-def board_command(
-    directory: Path | None, role: str | None, table: Path | None, as_json: bool
-) -> None:
+def board_command(directory: Path | None, table: Path | None, as_json: bool) -> None:
     """Print the leaderboard of the league in DIRECTORY, or of a table of results."""
     if directory is None and table is not None:
         rated = rate(read_rows(table))
@@ -112,11 +108,10 @@ def board_command(
     if directory is None or table is not None:
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
     league = _opened(directory)
-    boards = {r: league.leaderboard(r) for r in ([role] if role else league.state.slots)}
     if as_json:
-        _print_json(_with_ranks(league, boards))
+        _print_json(_boards(league))
         return
-    click.echo(_board(league, boards))
+    click.echo(_board(league))
     click.echo(
         f"\nRanked by {league.config.fitness}; ranks: the 95 % interval of the place by skill. "
         "Ratings are\nrelative: both sides may improve while no rating moves."
@@ -125,22 +120,17 @@ def board_command(
 
 @main.command("matrix")
 @directory_argument
-@click.option(
-    "--what",
-    type=click.Choice(["observed", "share", "expected", "tasks"]),
-    default="observed",
-    show_default=True,
-    help="Solve rate of rollouts, share of tasks won, that share as expected, or how many tasks.",
-)
 @json_option
-def matrix_command(directory: Path, what: str, as_json: bool) -> None:
-    """Print teachers against students; a dot where two have never met."""
+def matrix_command(directory: Path, as_json: bool) -> None:
+    """Print the solve rate of teachers' tasks by students; a dot where two have never met.
+
+    With --json also the share of tasks won, that share as expected, and how many tasks.
+    """
     payoff = _opened(directory).payoff()
     if as_json:
         _print_json(asdict(payoff))
         return
-    cells: Any = getattr(payoff, what)
-    rows = [(name, *row) for name, row in zip(payoff.teachers, cells, strict=True)]
+    rows = [(name, *row) for name, row in zip(payoff.teachers, payoff.observed, strict=True)]
     click.echo(_table(("teacher", *payoff.students), rows))
 
 
@@ -151,24 +141,19 @@ def matrix_command(directory: Path, what: str, as_json: bool) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the charts to this file, a page that works offline.",
 )
-@click.option(
-    "--top",
-    type=click.IntRange(1, LIMIT),
-    default=LIMIT,
-    show_default=True,
-    help="Members a side in the payoff matrix and the game theory.",
-)
 @json_option
-def report_command(directory: Path, html: Path | None, top: int, as_json: bool) -> None:
-    """Print boards, calibration, Nash equilibrium, alpha-rank and diversity of a league."""
+def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
+    """Print boards, calibration, Nash equilibrium, alpha-rank and diversity of a league.
+
+    The last three are of the best 32 members a side.
+    """
     if html is not None and not html.parent.is_dir():
         raise LeagueError(
             f"{html} cannot be written: there is no folder {html.parent}; choose another file, or "
             f"type: mkdir -p {shlex.quote(str(html.parent))}"
         )
     league = _opened(directory)
-    state, payoff = league.state, league.payoff(top)
-    boards = {role: league.leaderboard(role) for role in state.slots}
+    state, payoff = league.state, league.payoff(top=LIMIT)
     rated = any(outcome.counted for outcome in state.outcomes.values())
     calibrated = calibration(directory) if rated else None
     game, evolution = nash(payoff, fill=True), alpha_rank(payoff, fill=True)
@@ -177,19 +162,23 @@ def report_command(directory: Path, html: Path | None, top: int, as_json: bool) 
         from league import league_chart  # slow to import, and an extra
 
         page = io.StringIO()
-        league_chart(league, top).save(page, format="html", inline=True)
+        league_chart(league).save(page, format="html", inline=True)
         write_atomically(html, page.getvalue().encode())
     counts = {
         "rounds": len(state.rounds),
         "matches": len(state.outcomes),
         "replacements": len(state.replacements),
-        "anchors": len(state.anchors),
+        "anchors": sum(member.anchor for member in state.members.values()),
     }
     if as_json:
-        found = {"boards": _with_ranks(league, boards), "payoff": asdict(payoff)}
-        found |= {"nash": asdict(game), "alpha_rank": asdict(evolution)}
-        found |= {"diversity": asdict(different)}
-        found |= {"calibration": asdict(calibrated) if calibrated else {}}
+        found = {
+            "boards": _boards(league),
+            "payoff": asdict(payoff),
+            "nash": asdict(game),
+            "alpha_rank": asdict(evolution),
+            "diversity": asdict(different),
+            "calibration": asdict(calibrated) if calibrated else {},
+        }
         _print_json(counts | found)
         return
     alike = (different.teachers_alike, different.students_alike)
@@ -201,7 +190,7 @@ def report_command(directory: Path, html: Path | None, top: int, as_json: bool) 
         ("diversity if all were alike", *(f"{number:.1f}" for number in alike)),
     ]
     click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
-    click.echo(f"\n{_board(league, boards)}\n")
+    click.echo(f"\n{_board(league)}\n")
     if calibrated is not None:
         click.echo(
             f"calibration: RMSE {calibrated.rmse:.3f} (by chance alone {calibrated.noise:.3f}), "
@@ -282,35 +271,26 @@ def _advice(found: Tuning) -> str:
     )
 
 
-def _with_ranks(league: League, boards: Boards) -> dict[str, list[dict[str, Any]]]:
+def _boards(league: League) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of all boards with their rank intervals, by role."""
     found = {}
-    for role, board in boards.items():
+    for role in league.state.slots:
+        board = league.leaderboard(role)
         ranks = rank_intervals(board, seed=league.config.seed)
         found[role] = [asdict(row) | {"ranks": asdict(ranks[row.member])} for row in board]
     return found
 
 
-def _board(league: League, boards: Boards) -> str:
-    shown = {
-        **{name: name for name in ("role", "member", "slot", "mu", "sigma")},
-        "conservative": "lower",
-        "matches": "matches",
-        "mean_solve_rate": "solved",
-        "valid_rate": "valid",
-        "unsolved_rate": "unsolved",
-        "mean_reward": "reward",
-        "age": "age",
-    }
-    rows = [
-        (
-            *(row[name] for name in shown),
-            f"{row['ranks']['low']}-{row['ranks']['high']}",
-            " + ".join(row["parents"]),
-        )
-        for board in _with_ranks(league, boards).values()
-        for row in board
-    ]
-    return _table((*shown.values(), "ranks", "parents"), rows)
+def _board(league: League) -> str:
+    fields = ["role", "member", "slot", "mu", "sigma", "conservative", "matches"]
+    fields += ["mean_solve_rate", "valid_rate", "unsolved_rate", "mean_reward", "age"]
+    header = ["role", "member", "slot", "mu", "sigma", "lower", "matches"]
+    header += ["solved", "valid", "unsolved", "reward", "age", "ranks", "parents"]
+    rows = []
+    for row in chain.from_iterable(_boards(league).values()):
+        ranks = f"{row['ranks']['low']}-{row['ranks']['high']}"
+        rows.append((*(row[name] for name in fields), ranks, " + ".join(row["parents"])))
+    return _table(header, rows)
 
 
 def _leading(shares: dict[str, float]) -> str:
@@ -319,7 +299,6 @@ def _leading(shares: dict[str, float]) -> str:
 
 
 def _opened(directory: Path) -> League:
-    check_exists(directory)
     league = League(directory, read_only=True)
     for warning in league.warnings:
         click.echo(f"warning: {warning}", err=True)

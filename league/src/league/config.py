@@ -15,8 +15,6 @@ FITNESSES = ("rating", "lower_bound", "reward", "blend")
 _LEAST = {
     "seed": 0,
     "coverage_every": 0,
-    "hall_every": 0,
-    "hall_size": 1,
     "grace_matches": 0,
     "snapshot_every": 1,
 }
@@ -63,11 +61,6 @@ class LeagueConfig:
     members, n of them hold every pair."""
     anchor_share: float = 0.0
     """The share of all matches that is played against frozen anchors, from 0 to 0.9."""
-    hall_every: int = 0
-    """After every so many rounds the best member of each role is frozen as an anchor, 0 for
-    never."""
-    hall_size: int = 16
-    """How many anchors of one role are played against; the latest are."""
     fitness: str = "lower_bound"
     """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
     `reward` (mean reward per task) or `blend` of rating and reward, each in standard deviations

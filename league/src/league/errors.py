@@ -16,7 +16,7 @@ class ConflictingResult(LeagueError):
 
 
 class UnreadableLeague(LeagueError):
-    """Files that are missing, damaged, or written by another version."""
+    """Files that are damaged, or written by another version."""
 
 
 class LeagueLocked(LeagueError):

@@ -18,14 +18,11 @@ import numpy as np
 from league.errors import ConflictingResult, LeagueError, is_finite
 from league.pairing import propose
 from league.ratings import Rating, Skills, child_rating, in_layers, rate_columns
-from league.selection import frozen_entry, hall_of_round
 from league.state import (
-    ADDED,
     MEMBER,
     ROLES,
     STUDENT,
     TEACHER,
-    Anchor,
     Member,
     Outcome,
     Pair,
@@ -94,8 +91,6 @@ def round_event(state: State, round_number: int, matches: int | None) -> dict[st
     }
     if matches is not None:
         event["matches"] = matches
-    if frozen := hall_of_round(state):
-        event["frozen"] = frozen
     return event
 
 
@@ -152,8 +147,8 @@ def anchor_event(
         rating = state.member(of).rating
     if not (is_finite(rating.mu) and is_finite(rating.sigma) and rating.sigma > 0.0):
         raise LeagueError(f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0")
-    floats = Rating(float(rating.mu), float(rating.sigma))
-    return {"event": "anchor_added"} | frozen_entry(name, role, of or "", floats)
+    belief = {"mu": float(rating.mu), "sigma": float(rating.sigma)}
+    return {"event": "anchor_added", "name": name, "role": role, "of": of or ""} | belief
 
 
 def _check_new(state: State, name: str) -> None:
@@ -190,7 +185,6 @@ def _founded(state: State, event: Event) -> None:
 
 
 def _round_paired(state: State, event: Event) -> None:
-    _freeze(state, event.get("frozen", ()), "round")
     number, turn = event["round"], len(state.rounds)
     pairs = [
         state.add_pair(p["id"], number, p["teacher"], p["student"], p["predicted"])
@@ -233,15 +227,15 @@ def _member_replaced(state: State, event: Event) -> None:
     close_round(state)
 
 
-def _freeze(state: State, entries: Sequence[Event], cause: str) -> None:
-    for entry in entries:
-        name, role, of = entry["name"], entry["role"], entry["of"]
-        rating, rounds = Rating(entry["mu"], entry["sigma"]), len(state.rounds)
-        parents = (of,) if of else ()
-        state.members[name] = Member(
-            name, role, -1, rounds, rating, False, parents, "anchor", anchor=True
-        )
-        state.anchors.append(Anchor(name, role, of, rounds, cause))
+def _anchor_added(state: State, event: Event) -> None:
+    name, rating = event["name"], Rating(event["mu"], event["sigma"])
+    state.members[name] = Member(
+        *(name, event["role"], -1, len(state.rounds), rating),
+        alive=False,
+        parents=(event["of"],) if event["of"] else (),
+        operator="anchor",
+        anchor=True,
+    )
 
 
 _APPLY: dict[Any, Callable[[State, Event], None]] = {
@@ -250,7 +244,7 @@ _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "match_recorded": _recorded,
     "matches_recorded": _recorded,
     "member_replaced": _member_replaced,
-    "anchor_added": lambda state, event: _freeze(state, [event], ADDED),
+    "anchor_added": _anchor_added,
 }
 
 
@@ -262,9 +256,6 @@ def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
     if kind == "matches_recorded":
         return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
     return []
-
-
-_SUMS = ("tasks", "valid", "attempts", "solved")
 
 
 def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
@@ -368,11 +359,9 @@ def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
     keep, counted = state.config.history_decay, outcome.counted
     state.meetings[key] = replace(
         old,
-        **_added(old, outcome, _SUMS),
-        matches=old.matches + 1,
+        **_added(old, outcome, ("tasks", "attempts", "solved")),
         past_tasks=keep * old.past_tasks + counted,
         past_won=keep * old.past_won + counted * outcome.student_score,
-        last_round=max(old.last_round, pair.round),
     )
 
 

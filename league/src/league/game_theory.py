@@ -29,8 +29,6 @@ from league.state import Member, State
 
 Cells = tuple[tuple[float | None, ...], ...]
 
-_LIMIT = 512
-
 
 @dataclass(frozen=True)
 class Payoff:
@@ -69,14 +67,9 @@ class Payoff:
 def payoff(state: State, top: int | None = None) -> Payoff:
     """Return the payoff matrices of the living members, by slot.
 
-    top: only the members with the highest mu - 3 sigma of each side; LeagueError above 512 a side.
+    top: only the members with the highest mu - 3 sigma of each side.
     """
     teachers, students = (_best(members, top) for members in state.sides())
-    if max(len(teachers), len(students)) > _LIMIT:
-        raise LeagueError(
-            f"{len(teachers)} x {len(students)} members are too many for a payoff matrix; expected "
-            f"at most {_LIMIT} a side: give top"
-        )
     won: dict[tuple[str, str], float] = defaultdict(float)
     counted: dict[tuple[str, str], int] = defaultdict(int)
     for pair_id, outcome in state.outcomes.items():

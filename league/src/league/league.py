@@ -1,5 +1,6 @@
 """A league in a directory: pairing, results, leaderboard and replacement."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from league.config import LeagueConfig
-from league.errors import LeagueError, UnreadableLeague, check_whole
+from league.errors import LeagueError, check_whole
 from league.events import (
     anchor_event,
     founding_event,
@@ -16,14 +17,12 @@ from league.events import (
     round_event,
 )
 from league.game_theory import Payoff, payoff
-from league.pairing import expected_of_pairs
 from league.ratings import Rating
 from league.selection import Standing, leaderboard, select
 from league.state import (
     MEMBER,
     STUDENT,
     TEACHER,
-    Anchor,
     Outcome,
     Pair,
     Replacement,
@@ -36,9 +35,9 @@ from league.store import (
     SETTINGS,
     SNAPSHOT,
     Store,
-    WriterLock,
     write_atomically,
     write_new_league,
+    writer_lock,
 )
 
 
@@ -71,12 +70,11 @@ class League:
     ) -> None:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
-        self._writer_lock: WriterLock | None = None
         names = {TEACHER: teachers, STUDENT: students, MEMBER: members}
         given = {role: named for role, named in names.items() if named is not None}
         exists = (self.directory / SETTINGS).exists()
         if not given and not exists:
-            raise UnreadableLeague(
+            raise LeagueError(
                 f"no league in {self.directory}; give teachers and students, or members, to create "
                 "one"
             )
@@ -86,27 +84,25 @@ class League:
             raise LeagueError("a league cannot be created read-only")
         founding = founding_event(given) if given else None
         try:
-            if founding:
-                self.directory.mkdir(parents=True, exist_ok=True)
-            if not read_only:
-                self._writer_lock = WriterLock(self.directory / LOCK)
-            if founding:
-                if (self.directory / SETTINGS).exists():
-                    raise LeagueError(f"{self.directory} has just become a league")
-                write_new_league(self.directory, config or LeagueConfig(), founding)
-            self._store = Store(self.directory, writable=not read_only)
-            if config is not None and config != self.config:
-                self._store.close()
-                raise LeagueError(
-                    f"{self.directory} was created with other settings: "
-                    f"{config.difference(self.config)}; open it without a config"
-                )
+            with contextlib.ExitStack() as opened:
+                if founding:
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                if not read_only:
+                    opened.enter_context(writer_lock(self.directory / LOCK))
+                if founding:
+                    if (self.directory / SETTINGS).exists():
+                        raise LeagueError(f"{self.directory} has just become a league")
+                    write_new_league(self.directory, config or LeagueConfig(), founding)
+                self._store = Store(self.directory, writable=not read_only)
+                opened.callback(self._store.close)
+                if config is not None and config != self.config:
+                    raise LeagueError(
+                        f"{self.directory} was created with other settings: "
+                        f"{config.difference(self.config)}; open it without a config"
+                    )
+                self._opened = opened.pop_all()
         except OSError as error:
-            self._release()
             raise LeagueError(f"cannot use {self.directory}: {error}") from error
-        except BaseException:
-            self._release()
-            raise
 
     @property
     def state(self) -> State:
@@ -127,12 +123,6 @@ class League:
         """Return the names of the living members of a role, by slot."""
         with self._mutex:
             return [member.name for member in self.state.living(role)]
-
-    def anchors(self, role: str) -> list[Anchor]:
-        """Return the frozen members of a role, oldest first."""
-        with self._mutex:
-            self.state.check_role(role)
-            return [anchor for anchor in self.state.anchors if anchor.role == role]
 
     def rating(self, member: str) -> Rating:
         """Return the rating of a member, alive, replaced or frozen."""
@@ -158,15 +148,6 @@ class League:
         with self._mutex:
             return payoff(self.state, top)
 
-    def predict(self, teacher: str, student: str) -> float:
-        """Return the student's expected share of the teacher's tasks, by rating and history."""
-        with self._mutex:
-            pair = self.state.member(teacher), self.state.member(student)
-            for member, role in zip(pair, (TEACHER, STUDENT), strict=True):
-                if member.role not in (role, MEMBER):
-                    raise LeagueError(f"{member.name} is a {member.role}; expected a {role}")
-            return float(expected_of_pairs(self.state, [pair])[0])
-
     def replacements(self) -> tuple[Replacement, ...]:
         """Return all replacements, oldest first."""
         with self._mutex:
@@ -177,8 +158,7 @@ class League:
 
         The first call draws them from (seed, round) and the state, and logs them; later calls
         return the same pairs. matches: how many in all, for a round in which only those play who
-        waited longest (guarantees: `league.pairing`). With `config.hall_every`, look into
-        `anchors(role)` afterwards: members were frozen as they are now.
+        waited longest (guarantees: `league.pairing`).
         """
         check_whole("round", round)
         with self._mutex:
@@ -267,15 +247,10 @@ class League:
     def close(self) -> None:
         """Sync the log and let the next writer in; harmless when called again."""
         with self._mutex:
-            self._store.close()
-            self._release()
+            self._opened.close()
 
     def __enter__(self) -> "League":
         return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
-
-    def _release(self) -> None:
-        if self._writer_lock is not None:
-            self._writer_lock.release()

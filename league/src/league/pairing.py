@@ -23,7 +23,7 @@ import numpy as np
 from league.errors import LeagueError
 from league.probability import Floats, Ints, stream
 from league.ratings import Skills, expected_shares
-from league.state import ADDED, MEMBER, STUDENT, TEACHER, Member, Pair, State
+from league.state import MEMBER, STUDENT, TEACHER, Member, Pair, State
 
 
 def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:
@@ -129,8 +129,7 @@ def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Me
 
     Their number is anchor_share of `matches`, rounded at random, and less than `matches`. A
     member has at most one such match a round, drawn at random, and with that anchor of the other
-    side that has been paired least, a random one of equals. Of the hall of fame only the latest
-    `hall_size` play.
+    side that has been paired least, a random one of equals.
     """
     share = state.config.anchor_share
     opponents = {_OTHER[role]: _opponents(state, role) for role in state.slots}
@@ -156,9 +155,7 @@ _OTHER = {TEACHER: STUDENT, STUDENT: TEACHER, MEMBER: MEMBER}
 
 
 def _opponents(state: State, role: str) -> list[Member]:
-    hall = [a.name for a in state.anchors if a.role == role and a.cause != ADDED]
-    added = [a.name for a in state.anchors if a.role == role and a.cause == ADDED]
-    return [state.members[name] for name in (*added, *hall[-state.config.hall_size :])]
+    return [member for member in state.members.values() if member.anchor and member.role == role]
 
 
 SAMPLED_LIMIT = 512

@@ -1,15 +1,14 @@
-"""Fitness and leaderboard, selection of who is replaced, and the hall of fame."""
+"""Fitness and leaderboard, and selection of who is replaced."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
 from league.probability import tie_break
-from league.ratings import Rating, conservative
-from league.state import ADDED, Member, State
+from league.ratings import conservative
+from league.state import Member, State
 
 Values = list[float | None]
 
@@ -158,29 +157,3 @@ def _check(state: State, role: str, given: Mapping[str, float]) -> None:
             raise LeagueError(f"the fitness of {name} is {value!r}; expected a finite number")
     if lacking := sorted(names - given.keys()):
         raise LeagueError(f"fitness lacks {', '.join(lacking[:20])}; expected every living {role}")
-
-
-def hall_of_round(state: State) -> list[dict[str, Any]]:
-    """Return what the pairing of the next round freezes: nothing, or the fittest of each role but
-    newborns, unless it is in the hall with this rating."""
-    every, rounds = state.config.hall_every, len(state.rounds)
-    if not (every and rounds and rounds % every == 0):
-        return []
-    entries = []
-    for role in state.slots:
-        member = next((m for m in ranked(state, role)[0] if not is_newborn(state, m)), None)
-        if member is None:
-            continue
-        copies = [a.name for a in state.anchors if a.of == member.name and a.cause != ADDED]
-        if copies and state.members[copies[-1]].rating == member.rating:
-            continue
-        name = f"hall-{role}-{rounds}"
-        while name in state.members:
-            name += "+"
-        entries.append(frozen_entry(name, role, member.name, member.rating))
-    return entries
-
-
-def frozen_entry(name: str, role: str, of: str, rating: Rating) -> dict[str, Any]:
-    """Return the part of an event that freezes a member under a new name."""
-    return {"name": name, "role": role, "of": of, "mu": rating.mu, "sigma": rating.sigma}

@@ -13,6 +13,16 @@ from league.ratings import Skills
 from league.selection import leaderboard
 from league.state import TEACHER, Outcome, State
 
+TASKS = 16
+"""In a batch."""
+ROLLOUTS = 8
+"""Of each task."""
+SPREAD = 4.0
+"""Standard deviation of the true skills."""
+ALIKE = 0.5
+"""The share of a performance's variance that belongs to the task, so that rollouts of one task
+agree more than chance."""
+
 
 @dataclass(frozen=True)
 class Simulation:
@@ -21,30 +31,19 @@ class Simulation:
     teachers: int = 4
     students: int = 4
     rounds: int = 60
-    tasks: int = 16
-    """Per batch."""
-    rollouts: int = 8
-    """Per task."""
     worlds: int = 8
-    spread: float = 4.0
-    """Standard deviation of the true skills."""
     drift: float | None = None
     """Of each skill's step between rounds; None means config.tau, that is, a world that moves as
     the model believes."""
-    alike: float = 0.5
-    """The share of a performance's variance that belongs to the task, so that rollouts of one task
-    agree more than chance."""
     broken: bool = False
     """Whether the last teacher writes invalid tasks, and one in 16 valid but impossible."""
     seed: int = 0
     config: LeagueConfig = field(default_factory=LeagueConfig)
 
     def __post_init__(self) -> None:
-        for name in ("teachers", "students", "rounds", "tasks", "rollouts", "worlds"):
+        for name in ("teachers", "students", "rounds", "worlds"):
             check_whole(name, getattr(self, name), 1)
-        check_number("spread", self.spread, 0.0)
         check_number("drift", self.drift or 0.0, 0.0)
-        check_number("alike", self.alike, 0.0, 0.999)
         if self.broken and self.teachers < 2:
             raise LeagueError("a broken teacher needs at least one other; expected teachers >= 2")
 
@@ -91,7 +90,7 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
     students = [f"s{i}" for i in range(simulation.students)]
     state = State(config)
     apply(state, {"event": "league_founded", "teachers": teachers, "students": students})
-    skill = {name: simulation.spread * rng.standard_normal() for name in (*teachers, *students)}
+    skill = {name: SPREAD * rng.standard_normal() for name in (*teachers, *students)}
     drift = config.tau if simulation.drift is None else simulation.drift
     broken = teachers[-1] if simulation.broken else ""
     sound = [name for name in teachers if name != broken]
@@ -100,7 +99,7 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
         apply(state, round_event(state, number, None))
         for pair in [state.pairs[pair_id] for pair_id in state.rounds[number]]:
             gap = skill[pair.student] - skill[pair.teacher]
-            outcome = _match(simulation, gap, pair.teacher == broken, rng)
+            outcome = _match(gap, pair.teacher == broken, config.model.performance_scale, rng)
             result = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
             apply(state, result)
         if 4 * (number + 1) >= simulation.rounds:
@@ -124,15 +123,12 @@ def _compare(
     return np.stack([error.ravel(), gaps.ravel(), belief.ravel(), spread.ravel()])
 
 
-def _match(simulation: Simulation, gap: float, broken: bool, rng: np.random.Generator) -> Outcome:
+def _match(gap: float, broken: bool, scale: float, rng: np.random.Generator) -> Outcome:
     """Return what a student wins whose skill is above the teacher's by `gap` rating units."""
-    tasks = simulation.tasks
     if broken:
-        valid = max(tasks // 16, 1) if tasks > 1 else 0
-        return Outcome(tasks, valid, valid * simulation.rollouts, 0, valid)
-    scale, alike = simulation.config.model.performance_scale, simulation.alike
-    offsets = scale * np.sqrt(alike) * rng.standard_normal(tasks)
-    chances = np.exp(log_cdf_pair((gap - offsets) / (scale * np.sqrt(1.0 - alike)))[0])
-    solved = rng.binomial(simulation.rollouts, chances)
+        return Outcome(TASKS, 1, ROLLOUTS, 0, 1)
+    offsets = scale * np.sqrt(ALIKE) * rng.standard_normal(TASKS)
+    chances = np.exp(log_cdf_pair((gap - offsets) / (scale * np.sqrt(1.0 - ALIKE)))[0])
+    solved = rng.binomial(ROLLOUTS, chances)
     total, unsolved = int(solved.sum()), int((solved == 0).sum())
-    return Outcome(tasks, tasks, tasks * simulation.rollouts, total, unsolved)
+    return Outcome(TASKS, TASKS, TASKS * ROLLOUTS, total, unsolved)

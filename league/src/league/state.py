@@ -1,4 +1,4 @@
-"""State of a league: its members, pairs, outcomes, meetings, replacements and anchors."""
+"""State of a league: its members, pairs, outcomes, meetings and replacements."""
 
 import re
 from collections.abc import Mapping
@@ -101,16 +101,13 @@ class Pair:
 class Meeting:
     """All matches of one teacher with one student; plain sums but for the past."""
 
-    matches: int = 0
     tasks: int = 0
-    valid: int = 0
     attempts: int = 0
     solved: int = 0
     past_tasks: float = 0.0
     """Counted tasks, fading with every new match."""
     past_won: float = 0.0
     """The student's share of them."""
-    last_round: int = -1
 
     @property
     def solve_rate(self) -> float | None:
@@ -133,24 +130,6 @@ class Replacement:
     offset: float
     """How much the mean mu of the role moved, which is not progress; subtract it before comparing
     ratings across generations."""
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """A frozen member."""
-
-    name: str
-    role: str
-    of: str
-    """The member that it is a copy of, "" for none."""
-    rounds: int
-    """How many rounds had been paired when it was frozen."""
-    cause: str
-    """`added` by the caller, or `round`: frozen by the league itself (hall_every)."""
-
-
-ADDED = "added"
-"""The cause of an anchor that the caller asked for."""
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
@@ -250,7 +229,6 @@ _PAIR = attrgetter("id", "teacher", "student", "predicted")
 _NEVER = Meeting()
 _MEETING = attrgetter(*Meeting.__slots__)
 _REPLACEMENT = attrgetter(*Replacement.__slots__)
-_ANCHOR = attrgetter(*Anchor.__slots__)
 
 
 @dataclass
@@ -273,7 +251,6 @@ class State:
     meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
     """By (teacher, student)."""
     replacements: list[Replacement] = field(default_factory=list)
-    anchors: list[Anchor] = field(default_factory=list)
     open_round: int = -1
     """The round being recorded, -1 before the first result."""
     open_pairs: dict[str, set[str]] = field(default_factory=dict)
@@ -320,7 +297,7 @@ class State:
         """Return a plain, canonical dict: equal states give equal dicts.
 
         Rows are in the order of the fields of `Pair` (without its round, with those of its
-        `Outcome` if it has one), `Meeting`, `Replacement` and `Anchor`.
+        `Outcome` if it has one), `Meeting` and `Replacement`.
         """
         before = [(name, self.before[name]) for name in sorted(self.before)]
         return {
@@ -329,7 +306,6 @@ class State:
             "whole_rounds": self.whole_rounds,
             "meetings": [[*key, *_MEETING(self.meetings[key])] for key in sorted(self.meetings)],
             "replacements": [_REPLACEMENT(r) for r in self.replacements],
-            "anchors": [_ANCHOR(a) for a in self.anchors],
             "open_round": self.open_round,
             "open_pairs": sorted(set().union(*self.open_pairs.values())),
             "before": [[name, rating.mu, rating.sigma] for name, rating in before],
@@ -345,37 +321,33 @@ class State:
     def from_dict(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
         """Return the state of such a dict."""
         state = cls(config)
-        state._read(data)
-        return state
-
-    def _read(self, data: Mapping[str, Any]) -> None:
         for plain in data["members"]:
-            self.members[plain["name"]] = Member.from_dict(plain)
-        self.whole_rounds, self.open_round = data["whole_rounds"], data["open_round"]
+            state.members[plain["name"]] = Member.from_dict(plain)
+        state.whole_rounds, state.open_round = data["whole_rounds"], data["open_round"]
         for member, child, parents, weights, *rest in data["replacements"]:
-            self.replacements.append(
+            state.replacements.append(
                 Replacement(member, child, tuple(parents), tuple(weights), *rest)
             )
-        self.anchors = [Anchor(*row) for row in data["anchors"]]
-        self.before = {name: Rating(mu, sigma) for name, mu, sigma in data["before"]}
-        self.events = data["events"]
+        state.before = {name: Rating(mu, sigma) for name, mu, sigma in data["before"]}
+        state.events = data["events"]
         for number, rows in data["rounds"]:
-            self.rounds[number] = [row[0] for row in rows]
+            state.rounds[number] = [row[0] for row in rows]
             for pair_id, teacher, student, predicted, *numbers in rows:
-                self.add_pair(pair_id, number, teacher, student, predicted)
+                state.add_pair(pair_id, number, teacher, student, predicted)
                 if numbers:
-                    self.outcomes[pair_id] = Outcome(*numbers)
+                    state.outcomes[pair_id] = Outcome(*numbers)
         for teacher, student, *counts in data["meetings"]:
-            key = (self.members[teacher].name, self.members[student].name)
-            self.meetings[key] = Meeting(*counts)
-        for role in dict.fromkeys(m.role for m in self.members.values()):
-            living = [m for m in self.members.values() if m.alive and m.role == role]
-            self.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
+            key = (state.members[teacher].name, state.members[student].name)
+            state.meetings[key] = Meeting(*counts)
+        for role in dict.fromkeys(m.role for m in state.members.values()):
+            living = [m for m in state.members.values() if m.alive and m.role == role]
+            state.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
         for pair_id in data["open_pairs"]:
-            pair = self.pairs[pair_id]
+            pair = state.pairs[pair_id]
             for name in (pair.teacher, pair.student):
-                if not self.members[name].anchor:
-                    self.open_pairs.setdefault(name, set()).add(pair_id)
+                if not state.members[name].anchor:
+                    state.open_pairs.setdefault(name, set()).add(pair_id)
+        return state
 
     def add_pair(
         self, pair_id: str, number: int, teacher: str, student: str, predicted: float

@@ -209,32 +209,28 @@ def _fold(state: State, line: bytes, path: Path) -> None:
         raise UnreadableLeague(f"{where}: {reason}") from error
 
 
-class WriterLock:
-    """Holds the lock of a league's directory until `release`, or until the process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._handle, 32, 0).decode("ascii", "replace").strip()
-            os.close(self._handle)
-            self._handle = None
-            raise LeagueLocked(
-                f"{path.parent} is open for writing by process {holder or 'unknown'}; wait until "
-                "it ends, or read with League(directory, read_only=True)"
-            ) from None
-        os.ftruncate(self._handle, 0)
-        with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
-            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Let the next writer in; harmless when called again."""
-        if self._handle is not None:
-            os.ftruncate(self._handle, 0)
-            fcntl.flock(self._handle, fcntl.LOCK_UN)
-            os.close(self._handle)
-            self._handle = None
+@contextlib.contextmanager
+def writer_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a league's directory; it also ends with the process."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+        os.close(handle)
+        raise LeagueLocked(
+            f"{path.parent} is open for writing by process {holder or 'unknown'}; wait until "
+            "it ends, or read with League(directory, read_only=True)"
+        ) from None
+    os.ftruncate(handle, 0)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    try:
+        yield
+    finally:
+        os.ftruncate(handle, 0)
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
 def canonical(data: object) -> bytes:
@@ -272,12 +268,6 @@ def read_object(path: Path) -> dict[str, Any]:
             "populab-league that wrote it"
         )
     return data
-
-
-def check_exists(directory: Path) -> None:
-    """Raise LeagueError if there is no league in a directory."""
-    if not (directory / SETTINGS).exists():
-        raise LeagueError(f"no league in {directory}; expected a directory with {SETTINGS}")
 
 
 def read_settings(directory: Path) -> LeagueConfig:

@@ -1,6 +1,6 @@
-"""Leagues in memory, for tests of who plays whom."""
+"""Leagues in memory and in a directory."""
 
-from league import LeagueConfig
+from league import League, LeagueConfig
 from league.events import apply, round_event
 from league.state import State
 
@@ -21,3 +21,16 @@ def play(state: State, number: int, matches: int | None = None) -> list[tuple[st
     apply(state, round_event(state, number, matches))
     pairs = [state.pairs[pair_id] for pair_id in state.rounds[number]]
     return [(pair.teacher, pair.student) for pair in pairs]
+
+
+def new_league(path, teachers=3, students=3, **settings) -> League:
+    """Found a league of so many teachers t0... and students s0... in a directory."""
+    names = [f"t{i}" for i in range(teachers)], [f"s{i}" for i in range(students)]
+    return League(path, *names, config=LeagueConfig(**settings))
+
+
+def play_rounds(league: League, rounds, outcome_of) -> None:
+    """Pair some rounds and record what `outcome_of` says of each pair."""
+    for number in rounds:
+        for pair in league.pair(number):
+            league.record(pair, outcome_of(pair))
