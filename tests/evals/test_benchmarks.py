@@ -9,7 +9,7 @@ from typing import Any
 import evalplus_problems
 import livecodebench_problems
 import pytest
-from click.testing import CliRunner
+from evals_commands import fails, read_rows, run, write_rows
 from sums import TableEngine
 
 from evals import (
@@ -22,7 +22,6 @@ from evals import (
     evaluate,
     load_benchmark,
 )
-from evals.cli import main
 from lora_evo.model import Completion, Request
 
 GSM8K = [
@@ -61,29 +60,16 @@ class Chat:
         return "".join(f"<{turn['role']}>{turn['content']}" for turn in conversation)
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def run(*arguments: object) -> Any:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
 @pytest.fixture
 def functions(tmp_path: Path) -> Path:
-    return write(tmp_path / "functions.jsonl", [evalplus_problems.DOUBLE, evalplus_problems.HALF])
+    return write_rows(
+        tmp_path / "functions.jsonl", [evalplus_problems.DOUBLE, evalplus_problems.HALF]
+    )
 
 
 @pytest.fixture
 def contest(tmp_path: Path) -> Path:
-    return write(tmp_path / "contest.jsonl", [SUM, LATE])
+    return write_rows(tmp_path / "contest.jsonl", [SUM, LATE])
 
 
 def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_path: Path) -> None:
@@ -100,7 +86,7 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
     assert not any(request.special_tokens for request in engine.asked)
     assert engine.asked[0].prompt.startswith("<user>Please provide")
     folder = tmp_path / "base" / "humaneval_plus"
-    verdicts = rows_of(folder / "verdicts.jsonl")
+    verdicts = read_rows(folder / "verdicts.jsonl")
     assert [(v["base"], v["plus"], v["failed_test"]) for v in verdicts] == [
         ("pass", "pass", None),
         ("pass", "fail", 0),
@@ -133,15 +119,15 @@ def test_samples_of_evalplus_are_judged_as_they_are(functions: Path, tmp_path: P
         {"task_id": "HumanEval/1002", "completion": "    return x / 2\n"},
         {"task_id": "HumanEval/1002", "solution": "def half(x):\n    while True: pass\n"},
     ]
-    samples, out = write(tmp_path / "samples.jsonl", rows), tmp_path / "verdicts.jsonl"
+    samples, out = write_rows(tmp_path / "samples.jsonl", rows), tmp_path / "verdicts.jsonl"
     graded = run("grade", "humaneval_plus", samples, "--data", functions, "--out", out, "--json")
     assert graded.exit_code == 0, graded.output
     assert json.loads(graded.stdout)["overall"]["solved"] == 2
-    assert [v["plus"] for v in rows_of(out)][:2] == ["pass", "pass"]
-    assert rows_of(out)[2]["correct"] is False
-    wrong = write(tmp_path / "wrong.jsonl", [{"task_id": "HumanEval/9", "solution": ""}])
-    failed = run("grade", "humaneval_plus", wrong, "--data", functions, "--out", out)
-    assert (failed.exit_code, "has no task 'HumanEval/9'" in failed.stderr) == (2, True)
+    assert [v["plus"] for v in read_rows(out)][:2] == ["pass", "pass"]
+    assert read_rows(out)[2]["correct"] is False
+    wrong = write_rows(tmp_path / "wrong.jsonl", [{"task_id": "HumanEval/9", "solution": ""}])
+    asked = ("grade", "humaneval_plus", wrong, "--data", functions, "--out", out)
+    fails(2, "has no task 'HumanEval/9'", *asked)
 
 
 def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
@@ -161,15 +147,15 @@ def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
     (official,) = evaluate(engine, benchmark, out=tmp_path)
     assert official.overall.rate == 0.5  # the fence of the first must stand on a line of its own
     assert official.settings["grading"] == {}
-    first = rows_of(tmp_path / "base" / "livecodebench" / "verdicts.jsonl")[0]
+    first = read_rows(tmp_path / "base" / "livecodebench" / "verdicts.jsonl")[0]
     assert first["status"] == "fail"
 
 
 def test_a_program_of_megabytes_is_ill_formed_and_not_run(contest: Path, tmp_path: Path) -> None:
     rows = [{"id": "p1", "response": f"{FENCE}\n" + "x = 1\n" * 400_000 + FENCE}]
-    samples, out = write(tmp_path / "s.jsonl", rows), tmp_path / "v.jsonl"
+    samples, out = write_rows(tmp_path / "s.jsonl", rows), tmp_path / "v.jsonl"
     assert run("grade", "livecodebench", samples, "--data", contest, "--out", out).exit_code == 0
-    (verdict,) = rows_of(out)
+    (verdict,) = read_rows(out)
     assert "a program of 2399999 characters" in verdict["reason"]
     assert verdict["extracted"] is None
 
@@ -192,12 +178,12 @@ def test_parts_of_livecodebench_are_named(contest: Path) -> None:
 
 
 def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
-    data = write(tmp_path / "gsm8k.jsonl", GSM8K)
+    data = write_rows(tmp_path / "gsm8k.jsonl", GSM8K)
     benchmark = load_benchmark("gsm8k", Data(data))
     engine = Answers({"is 1 +": "So \\boxed{2}.", "is 2 +": "The answer is 4.", "is 3 +": "7"})
     (result,) = evaluate(engine, benchmark, recipe="azr", limit=3, out=tmp_path)
     assert (result.overall.solved, result.partial) == (2, True)
-    verdicts = rows_of(tmp_path / "base" / "gsm8k" / "verdicts.jsonl")
+    verdicts = read_rows(tmp_path / "base" / "gsm8k" / "verdicts.jsonl")
     assert [(v["extracted"], v["gold"], v["correct"]) for v in verdicts[:2]] == [
         ("2", "2", True),
         ("4", "4", True),
@@ -206,13 +192,15 @@ def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
         {"doc_id": n, "doc": row, "resps": [[text]], "filtered_resps": [text]}
         for n, (row, text) in enumerate(zip(GSM8K, ("2", "\\boxed{4}", "", "9"), strict=True))
     ]
-    samples = write(tmp_path / "log.jsonl", log)
+    samples = write_rows(tmp_path / "log.jsonl", log)
     graded = run("grade", "gsm8k", samples, "--data", data, "--out", tmp_path / "v.jsonl", "--json")
     assert graded.exit_code == 0, graded.output
     assert json.loads(graded.stdout)["overall"]["solved"] == 2
     assert "samples of lm-eval" in graded.stderr
     log[0]["doc_id"] = 40
-    out = run("grade", "gsm8k", write(samples, log), "--data", data, "--out", tmp_path / "w.jsonl")
+    out = run(
+        "grade", "gsm8k", write_rows(samples, log), "--data", data, "--out", tmp_path / "w.jsonl"
+    )
     assert (out.exit_code, "gsm8k has 4 questions" in out.stderr) == (2, True)
 
 
@@ -248,7 +236,7 @@ def answers(right: str, wrong: str, begun: str = "") -> list[str]:
 
 @pytest.mark.parametrize("recipe", [r.name for r in RECIPES.values() if "gsm8k" in r.templates])
 def test_a_made_up_question_does_not_change_a_math_verdict(recipe: str, tmp_path: Path) -> None:
-    data = write(tmp_path / "gsm8k.jsonl", GSM8K)
+    data = write_rows(tmp_path / "gsm8k.jsonl", GSM8K)
     forms = "<think> ok </think> <answer> {} </answer>", "So \\boxed{{{}}}.", "The answer is {}."
     for form in forms:
         responses = answers(form.format(2), form.format(7))
@@ -305,9 +293,7 @@ def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -
         ("lacks the texts", ("livecodebench", "--data", functions)),
         ("is not one of", ("mbpp_plus", "--recipe", "azt")),
     ):
-        done = run(*model, *arguments)
-        assert (done.exit_code, message in done.stderr) == (2, True), done.output
-        assert "Traceback" not in done.stderr
+        fails(2, message, *model, *arguments)
 
 
 def test_another_package_adds_a_benchmark(tmp_path: Path, monkeypatch) -> None:

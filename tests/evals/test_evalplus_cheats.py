@@ -9,20 +9,6 @@ from evals.evalplus.grader import FunctionGrader
 
 TASK = problem(SECRET)
 PROGRAMS = {
-    "equal to all": """
-class Any(list):
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    __hash__ = None
-def secret(x): return Any()
-""",
-    "equal to all, not a list": """
-class Any:
-    def __eq__(self, other): return True
-    def __len__(self): return 2
-    def __iter__(self): return iter([1, 2])
-def secret(x): return Any()
-""",
     "forged status": """
 import os, sys
 def secret(x):
@@ -32,26 +18,11 @@ def secret(x):
                 value.value = 0
     os._exit(0)
 """,
-    "forged report": """
-import os, json
-def secret(x):
-    line = json.dumps(["list", "", None, -1, False, 0.0])
-    os.write(3, (line + "\\n" + line + "\\n" + '["done", ""]\\n').encode())
-    os._exit(0)
-""",
     "forged numbers": """
 import os
 def secret(x):
     os.write(3, b'["list", "", "[10, 1]", NaN, 1e999, Infinity]\\n["done", ""]\\n')
     os._exit(0)
-""",
-    "patched builtins": """
-import builtins, json, hashlib
-builtins.repr = lambda value: "[10, '1']"
-builtins.all = builtins.any = lambda items: True
-json.dumps = lambda *args, **kwargs: '["done", ""]'
-hashlib.sha256 = None
-def secret(x): return 0
 """,
     "leaves at once": "import os\nos._exit(0)",
     "leaves by an exception": "raise SystemExit(0)",
@@ -83,11 +54,6 @@ def secret(x):
                     return names["secret"](x)
     return 0
 """,
-    "looks into the parent": """
-import os
-def secret(x):
-    return open(f"/proc/{os.getppid()}/mem", "rb").read(10)
-""",
     "swallows every exception": """
 def secret(x):
     while True:
@@ -104,12 +70,6 @@ def secret(x):
     signal.setitimer(signal.ITIMER_PROF, 0)
     while True: pass
 """,
-    "forks": """
-import os
-def secret(x):
-    os.fork()
-    return [0, ""]
-""",
     "a metaclass that lies": """
 class Meta(type):
     def __eq__(cls, other): return True
@@ -121,16 +81,6 @@ class list(metaclass=Meta):
     def __eq__(self, other): return True
 def secret(x): return list()
 """,
-    "a number that lies": """
-class Number(int):
-    def __repr__(self): return "10"
-    def __index__(self): return 10
-    def __add__(self, other): return 10
-    def __eq__(self, other): return True
-    __hash__ = int.__hash__
-def secret(x): return [Number(0), str(x)]
-""",
-    "NaN": "def secret(x): return [float('nan'), str(x)]",
     "a mutable that changes later": """
 kept = []
 def secret(x):
@@ -138,22 +88,6 @@ def secret(x):
     for item in kept: item[:] = [x * 7 + 2, str(x)]
     return kept[-1]
 """,
-    "a trace that changes values": """
-import sys
-def tracer(frame, event, arg):
-    for name in frame.f_locals:
-        pass
-    return tracer
-sys.settrace(tracer)
-sys.setprofile(lambda *args: None)
-def secret(x): return [0, ""]
-""",
-    "floods": """
-def secret(x):
-    import os
-    while True: os.write(3, b"x" * 65536)
-""",
-    "closes the pipe": "import os\nos.close(3)\ndef secret(x): return [0, '']",
     "uses all memory": "def secret(x): return [0] * 10**12",
     "recurses without end": "def secret(x): return secret(x)",
 }
@@ -191,7 +125,6 @@ PATCHES = {
     "meta path": "import sys\nsys.meta_path[:] = []\nsys.path_hooks[:] = []",
     "numpy": "import numpy as np\nnp.allclose = np.isclose = lambda *a, **k: True",
     "atexit": f"import atexit, os\natexit.register(lambda: os.write(3, b'{LINE}'))",
-    "audit": "import sys\nsys.addaudithook(lambda *a: None)",
     "profile": "import sys, threading\nsys.setprofile(lambda *a: a[0].f_locals.update(value=[10]))",
     "recursion": "import sys\nsys.setrecursionlimit(60)",
     "digits": "import sys\nsys.set_int_max_str_digits(640)",
@@ -210,15 +143,12 @@ PATCHES = {
     "finaliser": "import os\nclass A:\n"
     f"    def __del__(self): os.write(3, b'{LINE}')\na = A()\ndel a",
     "whole report": f"import os\nos.write(3, b'{LINE}' * 2 + b'[\"done\", \"\"]\\n')\nos._exit(0)",
-    "numbers as digests": 'import os\nos.write(3, b\'["list", "", null, -1, true, 0]\\n\' * 2 + '
-    'b\'["done", ""]\\n\')\nos._exit(0)',
     "foreign text": 'import os\nos.write(3, b\'["ndarray", "", "numpy(1, 2, 3)", 9, true, 0]\\n\''
     ' * 2 + b\'["done", ""]\\n\')\nos._exit(0)',
     "nothing": 'import os\nos.write(3, b\'["done", ""]\\n\')\nos._exit(0)',
 }
 RESULTS = {
-    "str with eq": "type('S', (str,), {'__eq__': lambda s, o: True, '__hash__': None})('x')",
-    "dict with eq": "type('D', (dict,), {'__eq__': lambda s, o: True, '__hash__': None})()",
+    "list with eq": "type('L', (list,), {'__eq__': lambda s, o: True, '__hash__': None})()",
     "tuple with eq": "type('T', (tuple,), {'__eq__': lambda s, o: True, '__hash__': None})((1, 2))",
     "float with eq": "type('F', (float,), {'__eq__': lambda s, o: True, '__hash__': None})(1)",
     "list that iterates otherwise": "type('L', (list,), "
@@ -227,7 +157,6 @@ RESULTS = {
     "'__getitem__': lambda s, i: [x * 7 + 3, str(x)][i]})()",
     "reduce": "type('R', (), {'__reduce__': lambda s: (list, ([x * 7 + 3, str(x)],))})()",
     "mock": "__import__('unittest.mock').mock.ANY",
-    "mock in a list": "[__import__('unittest.mock').mock.ANY] * 2",
     "magic mock": "__import__('unittest.mock').mock.MagicMock(__eq__=lambda *a: True)",
     "generator": "(item for item in [x * 7 + 3, str(x)])",
     "infinite": "__import__('itertools').count()",
@@ -244,7 +173,6 @@ RESULTS = {
     "fraction with eq": "type('F', (__import__('fractions').Fraction,), "
     "{'__eq__': lambda s, o: True, '__hash__': None})(1)",
     "not implemented": "NotImplemented",
-    "a flood": "'x' * 10**9",
     "deep": "__import__('functools').reduce(lambda a, b: [a], range(10**5), [])",
     "the inputs": "x",
     "the function": "secret",

@@ -1,11 +1,8 @@
 """HumanEval+ and MBPP+: problems, and verdicts on whole programs with reasons, in order."""
 
-import itertools
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
@@ -14,7 +11,7 @@ from evals import EvalsError
 from evals.benchmark import Outcome
 from evals.evalplus import grader as grading
 from evals.evalplus.grader import FunctionGrader
-from evals.evalplus.problems import FunctionProblem, read_problems
+from evals.evalplus.problems import read_problems
 
 TASK = problem(DOUBLE)
 
@@ -102,21 +99,8 @@ def test_expected_outputs_are_kept_and_damage_is_no_harm(tmp_path: Path) -> None
             path.write_bytes(path.read_bytes()[:20])
 
 
-def test_samples_are_read_as_they_are_needed(grader: FunctionGrader) -> None:
-    drawn = []
-
-    def samples() -> Iterator[tuple[FunctionProblem, str]]:
-        for number in range(1000):
-            drawn.append(number)
-            yield TASK, "def double(x): return [x, x]"
-
-    verdicts = grader.grade_many(samples())
-    assert next(verdicts)[0].status == "pass"
-    assert len(drawn) < 40
-
-
 @pytest.mark.parametrize("workers", [1, 2])
-def test_pieces_of_a_run_are_shared_out_and_change_no_verdict(
+def test_pieces_of_a_run_change_no_verdict(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = ["", "    return [x, x] if x != 2 else 0", "    return [x, x]"]
@@ -124,30 +108,9 @@ def test_pieces_of_a_run_are_shared_out_and_change_no_verdict(
     samples = [(TASK, program) for program in programs * 3]
     with FunctionGrader(cache=tmp_path) as whole:
         wanted = list(whole.grade_many(samples))
-    lock, running, most, entered = threading.Lock(), [0], [0], itertools.count(1)
-    together = threading.Barrier(workers)
-
-    class Counted(threading.Semaphore):
-        def __enter__(self, *args: Any) -> bool:
-            super().__enter__(*args)
-            with lock:
-                running[0] += 1
-                most[0] = max(most[0], running[0])
-                first = next(entered) <= workers
-            if first:
-                together.wait()
-            return True
-
-        def __exit__(self, *args: Any) -> None:
-            with lock:
-                running[0] -= 1
-            super().__exit__(*args)
-
-    monkeypatch.setattr(grading.threading, "Semaphore", Counted)
     monkeypatch.setattr(grading, "_PIECE_S", 0.0)
     with FunctionGrader(workers, cache=tmp_path) as grader:
         assert list(grader.grade_many(samples)) == wanted
-    assert most == [workers]
 
 
 def test_arguments_of_mbpp_get_their_python_types() -> None:
@@ -172,7 +135,6 @@ def test_arguments_of_mbpp_get_their_python_types() -> None:
     ("rows", "message"),
     [
         ([DOUBLE, DOUBLE], "repeats the task 'HumanEval/1001'"),
-        ([{"task_id": "x", "prompt": "", "test": ""}], "OriginFmt"),
         ([DOUBLE | {"prompt": 3}], "prompt is 3"),
         ([DOUBLE | {"plus_input": [1]}], "list of lists"),
         ([DOUBLE | {"atol": "x"}], "atol"),

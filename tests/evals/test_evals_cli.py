@@ -3,15 +3,12 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from evals_commands import fails, read_rows, run, write_rows
 from mortal import changes_until_death
 
-from evals.cli import main
 from evals.recipes import CODE, MATH
 from lora_evo import EngineStopped
 
@@ -19,26 +16,12 @@ GSM8K = [{"question": f"{a} + {a}?", "answer": f"#### {2 * a}"} for a in range(1
 AMC = [{"id": a, "problem": f"{a} * 2?", "answer": 2.0 * a} for a in range(1, 9)]
 
 
-def _run(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit)
-    return result
-
-
-def _fails(code: int, message: str, *arguments: object) -> None:
-    result = _run(*arguments)
-    assert result.exit_code == code, result.output
-    assert message in result.stderr
-    assert "Traceback" not in result.output
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """Options that name the data of two benchmarks, and how they are asked."""
     folder = tmp_path_factory.mktemp("data")
-    for name, rows in (("gsm8k", GSM8K), ("amc23", AMC)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    files = [f"{name}={folder / name}.jsonl" for name in ("gsm8k", "amc23")]
+    found = (("gsm8k", GSM8K), ("amc23", AMC))
+    files = [f"{name}={write_rows(folder / name, rows)}" for name, rows in found]
     options = ("--benchmark", "gsm8k,amc23", "--data", files[0], "--data", files[1])
     return (*options, "--recipe", "azr", "--max-tokens", "8")
 
@@ -51,7 +34,7 @@ def finished(tmp_path_factory, data, model_folder: Path, adapter_folders: dict[s
         *("run", "--model", model_folder, "--base", "--adapter", adapter_folders["one"]),
         *("--adapter", f"second={adapter_folders['two']}", *data, "--limit", 4, "--out", out),
     )
-    return out, arguments, _run(*arguments)
+    return out, arguments, run(*arguments)
 
 
 def test_run_writes_per_adapter_and_benchmark(finished) -> None:
@@ -63,11 +46,10 @@ def test_run_writes_per_adapter_and_benchmark(finished) -> None:
         for adapter in ("base", "one", "second")
         for benchmark in ("amc23", "gsm8k")
     ]
-    samples = (out / "one" / "gsm8k" / "samples.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in samples]
+    rows = read_rows(out / "one" / "gsm8k" / "samples.jsonl")
     assert [row["sample"] for row in rows] == [0] * 4
     assert set(rows[0]) == {"id", "sample", "response", "truncated", "tokens"}
-    verdict = json.loads((out / "one" / "gsm8k" / "verdicts.jsonl").read_text().splitlines()[0])
+    verdict = read_rows(out / "one" / "gsm8k" / "verdicts.jsonl")[0]
     assert {"id", "correct", "extracted", "gold"} <= set(verdict)
     made = json.loads((out / "one" / "gsm8k" / "result.json").read_text())
     assert made["settings"]["model"] == "tiny"
@@ -84,53 +66,53 @@ def test_run_writes_per_adapter_and_benchmark(finished) -> None:
 def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> None:
     out, arguments, _ = finished
     before = {path: path.read_bytes() for path in out.rglob("*.json*")}
-    again = _run(*arguments, "--json")
+    again = run(*arguments, "--json")
     assert again.exit_code == 0
     assert len(json.loads(again.stdout)["results"]) == 6
     assert before == {path: path.read_bytes() for path in out.rglob("*.json*")}
-    _fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
+    fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
 
 
 def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
     out, _, _ = finished
-    table = _run("report", out)
+    table = run("report", out)
     assert table.exit_code == 0
     assert "population mean of 2" in table.stdout
-    found = json.loads(_run("report", out, out / "one", "--against", "base", "--json").stdout)
+    found = json.loads(run("report", out, out / "one", "--against", "base", "--json").stdout)
     assert len(found["results"]) == 6
     assert [row["label"] for row in found["table"]["rows"]][:2] == ["base", "one"]
     assert len(found["comparisons"]) == 4
-    assert "| --- |" in _run("report", out, "--table", "markdown").stdout
-    compared = _run("report", out, "--against", "one").stdout.splitlines()
+    assert "| --- |" in run("report", out, "--table", "markdown").stdout
+    compared = run("report", out, "--against", "one").stdout.splitlines()
     assert compared[-1].split()[:3] == ["second", "one", "gsm8k"]
-    _fails(2, "did you mean 'one'", "report", out, "--against", "on")
-    _fails(2, "no finished result", "report", tmp_path)
-    _fails(2, "no folder", "report", tmp_path / "absent")
+    fails(2, "did you mean 'one'", "report", out, "--against", "on")
+    fails(2, "no finished result", "report", tmp_path)
+    fails(2, "no folder", "report", tmp_path / "absent")
     for name in ("samples.jsonl", "verdicts.jsonl", "prompts.jsonl"):
         (tmp_path / name).touch()
     for text, message in (('{"adapter": "x"}', "not a result of `evals run`"), ("{", "is damaged")):
         (tmp_path / "result.json").write_text(text)
-        _fails(2, message, "report", tmp_path)
+        fails(2, message, "report", tmp_path)
 
 
 def test_grade_takes_saved_responses(tmp_path: Path) -> None:
     data, samples, out = (tmp_path / f"{name}.jsonl" for name in ("data", "samples", "verdicts"))
-    data.write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+    write_rows(data, GSM8K)
     texts = (("0", r"\boxed{2}"), ("0", r"\boxed{3}"), ("1", "?"))
     rows = [{"id": name, "response": text} for name, text in texts]
-    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(samples, rows)
     arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
-    result = _run(*arguments, "--json")
+    result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     assert (summary["overall"]["solved"], summary["unanswered"]) == (1, 6)
-    verdicts = [json.loads(line) for line in out.read_text().splitlines()]
+    verdicts = read_rows(out)
     assert [(v["sample"], v["correct"]) for v in verdicts] == [(0, True), (1, False), (0, False)]
-    assert "1 of 3 samples right" in _run(*arguments).stdout
+    assert "1 of 3 samples right" in run(*arguments).stdout
     out.unlink()
     samples.write_text(samples.read_text() + '{"id": "zz", "response": "x"}\n')
-    _fails(2, "has no task 'zz'", *arguments)
-    _fails(2, "expected one", "grade", "gsm8k,amc23", samples, "--out", out)
+    fails(2, "has no task 'zz'", *arguments)
+    fails(2, "expected one", "grade", "gsm8k,amc23", samples, "--out", out)
     assert not out.exists()
 
 
@@ -139,10 +121,10 @@ def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]
     file.touch()
     nothing = tmp_path / "absent"  # the work would tell that this is missing
     for out, message in ((away / "v.jsonl", f"type: mkdir -p {away}"), (tmp_path, "not a file")):
-        _fails(2, message, "grade", "gsm8k", nothing, "--data", nothing, "--out", out)
-        _fails(2, message, "report", nothing, "--html", out)
+        fails(2, message, "grade", "gsm8k", nothing, "--data", nothing, "--out", out)
+        fails(2, message, "report", nothing, "--html", out)
     for out in (file, file / "out"):
-        _fails(2, f"{file} ", "run", "--model", nothing, *data, "--out", out)
+        fails(2, f"{file} ", "run", "--model", nothing, *data, "--out", out)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -151,32 +133,32 @@ def test_a_start_that_fails_leaves_no_folders(
 ) -> None:
     model, out = tmp_path / "model", tmp_path / "runs" / "out"
     shutil.copytree(model_folder, model, ignore=shutil.ignore_patterns("tokenizer*"))
-    _fails(2, "no tokenizer that works", "run", "--model", model, *data, "--out", out)
+    fails(2, "no tokenizer that works", "run", "--model", model, *data, "--out", out)
 
     def stopped(*_: object) -> None:
         raise EngineStopped("the engine is gone")
 
     monkeypatch.setattr("lora_evo.model.hf_engine.HFEngine.generate", stopped)
-    _fails(1, "is gone", "run", "--model", model_folder, *data, "--out", out)
+    fails(1, "is gone", "run", "--model", model_folder, *data, "--out", out)
     assert list(tmp_path.iterdir()) == [model]
 
 
 def test_a_killed_grade_resumes(tmp_path: Path) -> None:
     data, samples, out = (tmp_path / name for name in ("data", "samples", "new/verdicts"))
-    data.write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+    write_rows(data, GSM8K)
     rows = [{"id": str(i), "response": rf"\boxed{{{i}}}"} for i in range(8)]
-    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(samples, rows)
     out.parent.mkdir()
     arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
-    changes = changes_until_death(lambda: _run(*arguments), out.parent, None)
+    changes = changes_until_death(lambda: run(*arguments), out.parent, None)
     assert changes is not None
     whole = out.read_bytes()
     most = 0
     for k in range(1, changes + 1):
         shutil.rmtree(out.parent)
         out.parent.mkdir()
-        assert changes_until_death(lambda: _run(*arguments), out.parent, k) is None
-        again = _run(*arguments)
+        assert changes_until_death(lambda: run(*arguments), out.parent, k) is None
+        again = run(*arguments)
         assert again.exit_code == 0, again.output
         assert out.read_bytes() == whole
         assert list(out.parent.iterdir()) == [out]
@@ -187,15 +169,15 @@ def test_a_killed_grade_resumes(tmp_path: Path) -> None:
 
 def test_a_grade_resumes_neither_other_work_nor_a_foreign_file(tmp_path: Path) -> None:
     data, samples, out = (tmp_path / f"{name}.jsonl" for name in ("data", "samples", "verdicts"))
-    data.write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+    write_rows(data, GSM8K)
     samples.write_text(json.dumps({"id": "0", "response": r"\boxed{2}"}) + "\n")
     arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
     part = out.with_name("verdicts.jsonl.part")
     part.write_text('{"grading": {"benchmark": "other"}}\n{"id": "0"}\n')
-    assert "resuming" not in _run(*arguments).stderr
+    assert "resuming" not in run(*arguments).stderr
     assert json.loads(out.read_text())["correct"] is True
     part.write_text("my notes\n")
-    _fails(2, "is in the way", *arguments)
+    fails(2, "is in the way", *arguments)
     assert part.read_text() == "my notes\n"
 
 
@@ -204,21 +186,21 @@ def test_wrong_use_is_one_line_and_exit_code_two(
 ) -> None:
     out = tmp_path / "out"
     start = ("run", "--model", model_folder, "--limit", 1, *data)
-    _fails(2, "no adapter folder", *start, "--adapter", tmp_path / "absent", "--out", out)
-    _fails(2, "--n", *start, "--n", -1, "--out", out)
-    _fails(2, "add --temperature", *start, "--n", 2, "--out", out)
-    _fails(2, "no base model is named", "run", *data, "--out", out)
+    fails(2, "no adapter folder", *start, "--adapter", tmp_path / "absent", "--out", out)
+    fails(2, "--n", *start, "--n", -1, "--out", out)
+    fails(2, "add --temperature", *start, "--n", 2, "--out", out)
+    fails(2, "no base model is named", "run", *data, "--out", out)
     file = tmp_path / "file"
     file.touch()
-    _fails(2, "file", *start, "--out", file / "out")
+    fails(2, "file", *start, "--out", file / "out")
     twice = ("--adapter", adapter_folders["one"]) * 2
-    _fails(2, "two adapters are called 'one'", *start, *twice, "--out", out)
+    fails(2, "two adapters are called 'one'", *start, *twice, "--out", out)
     cut = tmp_path / "cut"
     cut.mkdir()
     for source in adapter_folders["one"].iterdir():
         (cut / source.name).write_bytes(source.read_bytes()[:2000])
-    _fails(2, "cut", *start, "--adapter", cut, "--out", out)
-    _fails(2, "absent.jsonl", "grade", "gsm8k", tmp_path / "absent.jsonl", *data[2:4], "--out", out)
+    fails(2, "cut", *start, "--adapter", cut, "--out", out)
+    fails(2, "absent.jsonl", "grade", "gsm8k", tmp_path / "absent.jsonl", *data[2:4], "--out", out)
     assert not list(out.rglob("result.json"))
 
 
@@ -227,7 +209,7 @@ def test_an_engine_that_is_not_installed_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr("lora_evo.model.vllm_server.find_spec", lambda name: None)
     command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "gsm8k")
-    result = _run(*command, "--out", tmp_path / "out")
+    result = run(*command, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert result.output.startswith("error: the vllm engine needs vLLM")
     assert result.output.count("\n") == 1
@@ -235,38 +217,32 @@ def test_an_engine_that_is_not_installed_is_refused_in_one_line(
 
 
 def test_list_doctor_and_version() -> None:
-    rows = json.loads(_run("list", "--json").stdout)
+    rows = json.loads(run("list", "--json").stdout)
     assert [row["name"] for row in rows][:10] == [*CODE, *MATH]
     assert rows[0]["tasks"] == [164]
     assert "azr-boxed" in rows[9]["recipes"]  # rows after the tenth are of other distributions
-    assert "gsm8k" in _run("list").stdout
-    found = json.loads(_run("doctor", "--json").stdout)
+    assert "gsm8k" in run("list").stdout
+    found = json.loads(run("doctor", "--json").stdout)
     assert {"python", "torch", "transformers"} <= set(found["versions"])
-    assert "device" in _run("doctor").stdout
-    assert "evals" in _run("--version").stdout
-
-
-def test_importing_evals_does_not_import_torch() -> None:
-    code = "import evals, sys; print('torch' in sys.modules, 'selfplay' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    assert "device" in run("doctor").stdout
+    assert "evals" in run("--version").stdout
 
 
 def test_the_living_members_of_a_run_are_evaluated_on_their_own_base(
     model_folder: Path, make_adapter, data: tuple[str, ...], tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
+    home = tmp_path / "run"
     for i, name in enumerate(("s10", "s2", "t0", "s0")):
-        make_adapter(run / "members" / name, i + 1, base=str(model_folder))
-    (run / "league").mkdir()
+        make_adapter(home / "members" / name, i + 1, base=str(model_folder))
+    (home / "league").mkdir()
     replaced = {"event": "member_replaced", "member": "s0", "child": "s2"}
-    (run / "league" / "events.jsonl").write_text(json.dumps(replaced) + '\n{"event": "memb')
-    (run / "members" / ".s3.part").mkdir()
-    asked = ("run", "--adapter", run, *data, "--limit", 1, "--out", tmp_path / "out")
-    done = _run(*asked, "--json")
+    (home / "league" / "events.jsonl").write_text(json.dumps(replaced) + '\n{"event": "memb')
+    (home / "members" / ".s3.part").mkdir()
+    asked = ("run", "--adapter", home, *data, "--limit", 1, "--out", tmp_path / "out")
+    done = run(*asked, "--json")
     assert done.exit_code == 0, done.output
     names = [row["adapter"] for row in json.loads(done.stdout)["results"]]
     assert names == ["s2", "s2", "s10", "s10", "t0", "t0"]
-    _fails(2, "two adapters are called 't0'", *asked, "--adapter", run / "members" / "t0")
-    make_adapter(run / "members" / "s3", 9, base="other/model")
-    _fails(2, "name different base models", *asked)
+    fails(2, "two adapters are called 't0'", *asked, "--adapter", home / "members" / "t0")
+    make_adapter(home / "members" / "s3", 9, base="other/model")
+    fails(2, "name different base models", *asked)

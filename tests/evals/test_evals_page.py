@@ -7,11 +7,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from evals_commands import fails, run
 from sums import TableEngine, sums
 
 from evals import EvalsError, evaluate
-from evals.cli import main
 from evals.report import page_text, questions, questions_solved
 from evals.results import read_runs
 from lora_evo.model import Completion
@@ -88,13 +87,12 @@ def test_charts_hold_every_question_of_every_run(home: Path) -> None:
 
 
 def test_the_command_writes_it_and_says_what_is_wrong(home: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["report", str(home), "--html", str(tmp_path / "page.html")])
+    done = run("report", home, "--html", tmp_path / "page.html")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
     (tmp_path / "file").touch()
     page = tmp_path / "file" / "page.html"
-    done = CliRunner().invoke(main, ["report", str(home), "--html", str(page)])
-    assert (done.exit_code, "error: " in done.output) == (2, True)
+    fails(2, "error: ", "report", home, "--html", page)
 
 
 def test_files_that_do_not_fit_together_are_told(home: Path, tmp_path: Path) -> None:
@@ -107,7 +105,7 @@ def test_files_that_do_not_fit_together_are_told(home: Path, tmp_path: Path) -> 
     verdicts.write_text("{}\n")
     with pytest.raises(EvalsError, match=r"verdicts.jsonl, line 1: expected an object"):
         read_runs([copy])
-    done = CliRunner().invoke(main, ["report", str(home), str(copy), "--json"])
+    done = run("report", home, copy, "--json")
     assert done.exit_code == 1
     assert done.stderr.startswith(f"error: {verdicts}, line 1: expected an object")
     assert done.stderr.count("\n") == 1

@@ -1,7 +1,5 @@
 """Asking, grading, counting and resuming, with engines that answer from a table."""
 
-import json
-import os
 from collections import Counter
 from dataclasses import replace
 from itertools import count
@@ -141,26 +139,6 @@ def test_changed_settings_and_strange_files_are_refused(tmp_path: Path) -> None:
         ask(engine, tmp_path, limit=4)
     with pytest.raises(EvalsError, match="2 samples at temperature 0"):
         ask(engine, temperature=0)
-
-
-def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def full(handle: int) -> None:
-        if os.readlink(f"/proc/self/fd/{handle}").endswith("samples.jsonl"):
-            calls.append(handle)
-        if len(calls) > 1:
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        ask(TableEngine({}), tmp_path)
-    folder = tmp_path / "base" / "sums"
-    lines = (folder / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(lines) == 8
-    assert all(json.loads(line) for line in lines)
-    assert lines[-1].endswith(b"\n")
-    assert sorted(files(folder)) == ["prompts.jsonl", "samples.jsonl", "settings.json"]
 
 
 def test_a_limit_takes_from_every_level() -> None:

@@ -1,12 +1,12 @@
 """Saved samples of other harnesses, in fixtures of their schemas."""
 
 import gzip
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from evals_commands import write_rows
 from sums import sums
 
 from evals import Benchmark, EvalsError, Question
@@ -17,12 +17,6 @@ NAMES = ("HumanEval/900", "HumanEval/901", "60", "Mbpp/900")
 BENCHMARK: Benchmark = replace(
     sums(), questions=tuple(Question(name, {"prompt": f"# {name}\n"}, "") for name in NAMES)
 )
-
-
-def write(folder: Path, rows: list[Any]) -> Path:
-    path = folder / "any.name"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def read(path: Path) -> list[tuple[str, int, str | None]]:
@@ -42,7 +36,7 @@ def test_evalplus_json_lines(tmp_path: Path) -> None:
         {"task_id": "HumanEval/900", "solution": "x = 1"},
         {"task_id": "HumanEval/5", "solution": "x = 1"},
     ]
-    path = write(tmp_path, rows)
+    path = write_rows(tmp_path / "any.name", rows)
     found = read(path)
     assert found == [
         ("HumanEval/900", 0, TWICE),
@@ -64,7 +58,7 @@ def test_lm_eval_logs_find_questions_by_id_or_place(tmp_path: Path) -> None:
         logged(0, "c", doc={"id": 60}),
         logged(3, "e", doc="text"),
     ]
-    assert read(write(tmp_path, rows)) == [
+    assert read(write_rows(tmp_path / "any.name", rows)) == [
         ("HumanEval/900", 0, "a"),
         ("HumanEval/900", 1, "b"),
         ("60", 0, "c"),
@@ -88,12 +82,12 @@ def test_lm_eval_logs_find_questions_by_id_or_place(tmp_path: Path) -> None:
 )
 def test_what_is_no_sample_is_told_in_one_line(tmp_path: Path, rows: list[Any], told: str) -> None:
     with pytest.raises(EvalsError, match=told) as caught:
-        read(write(tmp_path, rows))
+        read(write_rows(tmp_path / "any.name", rows))
     assert "\n" not in str(caught.value)
 
 
 def test_torn_and_missing_files_are_told(tmp_path: Path) -> None:
-    path = write(tmp_path, [{"task_id": "HumanEval/900", "solution": TWICE}] * 2)
+    path = write_rows(tmp_path / "any.name", [{"task_id": "HumanEval/900", "solution": TWICE}] * 2)
     path.write_text(path.read_text()[:-9])
     with pytest.raises(EvalsError, match="line 2: not JSON"):
         read(path)

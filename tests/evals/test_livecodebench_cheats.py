@@ -12,16 +12,11 @@ NUMBER = problem([("2\n", "0.5\n"), ("3\n", "0.25\n")])
 FRAMES = "import sys\nframe = sys._getframe()\nwhile frame.f_back: frame = frame.f_back; "
 CHEATS = {
     "both answers": "print('YES\\nNO')",
-    "both answers on a line": "print('YES NO')",
     "carriage return": "print('YES\\rNO')",
     "backspaces": "print('NO\\b\\b\\bYES')",
-    "an alternative": "print('YES|NO')",
-    "a pattern": "print('.*')",
     "nothing": "pass",
     "nulls": "print('\\0' * 99)",
     "a flood": "while True: print('YES')",
-    "a flood of errors": "import sys\nwhile True: print('YES', file=sys.stderr)",
-    "not a number": "print('nan')",
     "a signalling one": "print('sNaN')",
     "infinity": "print('Infinity')",
     "a huge exponent": "print('1e999999999999999999')",
@@ -37,12 +32,10 @@ CHEATS = {
     "sys.stdout = type('S', (), {'flush': lambda s: None, 'write': lambda s, t: len(t)})()",
     "all descriptors": "import os\nfor fd in range(99):\n"
     '    try: os.write(fd, b\'["done", ""]\')\n    except OSError: pass',
-    "writes to its input": "import os\nos.write(0, b'YES')",
     "the server": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
     "its process group": "import os, signal\nos.killpg(0, signal.SIGKILL)",
     "a fork": "import os\nif os.fork(): print('YES')\nelse: print('NO')",
     "a file": "print(open('/etc/hostname').read())",
-    "memory": "print(open('/proc/self/mem', 'rb').read(9))",
     "the progress": FRAMES + "frame.f_locals.get('progress', {})",
     "names outside": FRAMES + "print(list(frame.f_globals))",
     "expected by gc": "import gc\ngc.unfreeze()\nfor item in gc.get_objects():\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evals_commands import write_rows
 from livecodebench_problems import packed, problem, row
 
 from evals import Data, EvalsError, load_benchmark
@@ -63,10 +64,6 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     parquet.write_table(arrow.Table.from_pylist(rows), path)
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(item, default=str) + "\n" for item in rows))
-
-
 class Table:
     """A data set of `datasets` of 12 rows, each made when it is read."""
 
@@ -92,7 +89,7 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
         "hub": [],
     }[kind]
     for n, name in enumerate(names):
-        (write_lines if kind == "jsonl" else write_parquet)(folder / name, shard_rows(4 * n))
+        (write_rows if kind == "jsonl" else write_parquet)(folder / name, shard_rows(4 * n))
     (folder / "README.md").write_text("no rows")
     source = folder if names else HubRows(Table())
     if kind == "parquet":

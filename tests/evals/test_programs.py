@@ -2,7 +2,7 @@
 
 import pytest
 
-from evals.evalplus.programs import extract_program, fenced_blocks, sanitize
+from evals.evalplus.benchmark import extract_program, fenced_blocks, sanitize
 
 PROGRAM = "def f(x):\n    return x + 1"
 

@@ -19,7 +19,6 @@ from evals.metrics import (
     problem_scores,
     resample,
     score_members,
-    sign_test,
 )
 from evals.recipes import CODE, MATH
 from evals.results import columns
@@ -90,14 +89,6 @@ def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formul
     assert estimate(once) == estimate(often)
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
-    covered = 0
-    for seed in range(200):
-        score = estimate(drawn(seed, 100, 2))  # the expected share right is 0.5
-        covered += score.low <= 0.5 <= score.high
-    assert 180 <= covered <= 199
-
-
 def test_resampling_shares_problems_among_members_and_leaves_missing_ones_out() -> None:
     scores = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, np.nan, 1.0]])
     means = resample(scores, "b", seed=3, draws=700)
@@ -112,10 +103,9 @@ def test_comparisons_are_paired_by_problem() -> None:
     found = compare(verdicts(*"+++++++-+-"), verdicts(*"---+++++--"))
     assert (found.wins, found.losses, found.ties, found.problems) == (4, 1, 5, 10)
     assert found.difference == pytest.approx(0.3)
-    assert found.p_value == pytest.approx(2 * 6 / 32)  # McNemar's exact test
     assert found.low < 0.3 < found.high
     several = compare(verdicts("++", "+-", "--"), verdicts("+-", "--", "--"))
-    assert (several.wins, several.losses, several.ties, several.p_value) == (2, 0, 1, 0.5)
+    assert (several.wins, several.losses, several.ties) == (2, 0, 1)
     assert compare(verdicts("++-", "---"), verdicts("+--", "---"), k=2).difference > 0
     easy = drawn(5, 200, 1)
     better = {p: [True] if i % 10 == 0 else v for i, (p, v) in enumerate(easy.items())}
@@ -124,14 +114,6 @@ def test_comparisons_are_paired_by_problem() -> None:
     assert compare(verdicts("+", "+", "?"), verdicts("-", "?", "+")).problems == 1
     with pytest.raises(EvalsError, match="no problem was graded for both"):
         compare(verdicts("+", "?"), verdicts("?", "-"))
-
-
-@pytest.mark.parametrize(
-    ("wins", "losses", "p"),
-    [(0, 0, 1.0), (1, 1, 1.0), (5, 0, 0.0625), (0, 6, 0.03125), (700, 600, 0.006)],
-)
-def test_the_sign_test_is_exact(wins: int, losses: int, p: float) -> None:
-    assert sign_test(wins, losses) == pytest.approx(p, rel=0.02)
 
 
 def test_a_column_scores_each_member_as_alone() -> None:

@@ -533,7 +533,7 @@ def _compared(
 
 
 def _pair_lines(pairs: Sequence[tuple[str, str, Comparison]], against: str) -> str:
-    head = ["adapter", "minus", "benchmark", "difference", "95 %", "wins", "losses", "p"]
+    head = ["adapter", "minus", "benchmark", "difference", "95 %", "wins", "losses"]
     rows = [
         [
             name,
@@ -543,7 +543,6 @@ def _pair_lines(pairs: Sequence[tuple[str, str, Comparison]], against: str) -> s
             f"{pair.low:+.3f} to {pair.high:+.3f}",
             str(pair.wins),
             str(pair.losses),
-            f"{pair.p_value:.3g}",
         ]
         for name, benchmark, pair in pairs
     ]

@@ -10,7 +10,6 @@ with all its samples (Efron and Tibshirani 1993, ch. 8 and 13). The same drawn p
 member, so that differences, means, minima and maxima are taken on the same problems.
 """
 
-import math
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,8 +46,7 @@ class Estimate:
 class Comparison:
     """First minus second, over the problems that both were graded on, with its 95 % interval.
 
-    wins, losses, ties: problems on which the first scored more, less, the same. p_value: two-sided,
-    of the exact sign test; with one sample a problem that is McNemar's test.
+    wins, losses, ties: problems on which the first scored more, less, the same.
     """
 
     difference: float
@@ -57,7 +55,6 @@ class Comparison:
     wins: int
     losses: int
     ties: int
-    p_value: float
     problems: int
 
 
@@ -169,19 +166,8 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None, seed: int =
         wins=wins,
         losses=losses,
         ties=len(shared) - wins - losses,
-        p_value=sign_test(wins, losses),
         problems=len(shared),
     )
-
-
-def sign_test(wins: int, losses: int) -> float:
-    """Return the two-sided exact p-value of the sign test, ties left out; 1.0 without wins.
-
-    min(1, 2 P(X <= min(wins, losses))) with X ~ Binomial(wins + losses, 1/2).
-    """
-    trials = wins + losses
-    tail = sum(math.comb(trials, i) for i in range(min(wins, losses) + 1))
-    return min(1.0, 2 * tail / (1 << trials))
 
 
 def score_members(

@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import os
-import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -285,8 +284,6 @@ def _read_evalplus(benchmark: str, name: str) -> Source:
 
 def evalplus_cache() -> Path:
     """Return where evalplus 0.3.1 keeps its data (appdirs' user cache), without importing it."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "evalplus"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evalplus"
 
 

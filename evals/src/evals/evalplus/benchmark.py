@@ -1,11 +1,21 @@
-"""HumanEval+ and MBPP+ as benchmarks: functions to write, graded by evalplus' rules."""
+"""HumanEval+ and MBPP+ as benchmarks: functions to write, graded by evalplus' rules.
 
+A program is a fenced block of an answer, or the longest stretch of lines that parses. `sanitize`
+is evalplus' `sanitize` but for its faults: it keeps functions without a return statement, async
+and decorated ones, `if`, `try` and loop statements that bind or change a name in use, calls on a
+module or on data in use (such as `sys.setrecursionlimit`), and the last definition of a name as
+well as the first. It drops what runs when the module does without serving the entry point: prints,
+assertions, examples, a `main` block.
+"""
+
+import ast
+import re
 from collections.abc import Iterator
 
+from code_verifier import ProgramError, parse_program
 from evals.benchmark import PASS, Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
-from evals.evalplus.programs import defines, extract_program, parse, sanitize
 from evals.recipes import CHAT, Template, own_turn
 from evals.sources import compared, fingerprint, load_source
 
@@ -13,6 +23,13 @@ DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",
     MBPP: "MBPP+: write a function from a sentence and an assertion",
 }
+MAX_CHARS = 1_000_000
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n]*$", re.M)
+_START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
+_CUTS = 60
+_BEGINNINGS = 40
+_SHOWING = frozenset({"print", "input", "exit", "quit", "help", "unittest", "doctest", "pytest"})
+_RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", "run"})
 
 
 def load(name: str, data: Data) -> Benchmark:
@@ -82,3 +99,215 @@ def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> 
 def _defines(program: str, problem: FunctionProblem) -> bool:
     tree = parse(program)
     return tree is not None and defines(tree, problem.entry_point)
+
+
+def sanitize(answer: str, entry_point: str) -> str:
+    """Return the program in an answer, without what the entry point does not reach.
+
+    An answer in which no program is found comes back as it is.
+    """
+    program = extract_program(answer, entry_point)
+    tree = parse(program)
+    if tree is None:
+        return program
+    kept = _reached(tree.body, entry_point)
+    if not kept:
+        return program
+    lines = program.removeprefix("\ufeff").split("\n")
+    return "\n".join(_source(lines, kept))
+
+
+def extract_program(answer: str, entry_point: str) -> str:
+    """Return the part of an answer that defines `entry_point`, as it stands there.
+
+    Of several blocks the last one that parses and defines it; without such a block, the first
+    stretch of lines outside of fences that does; else the first block, or the answer.
+    """
+    if len(answer) > MAX_CHARS:
+        return ""
+    blocks = fenced_blocks(answer)
+    for block in reversed(blocks):
+        tree = parse(block)
+        if tree is not None and defines(tree, entry_point):
+            return block
+    for text in (*reversed(blocks), answer):
+        stretch = _stretch(text, entry_point)
+        if stretch is not None:
+            return stretch
+    return blocks[0] if blocks else answer
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """Return the texts between fences; a last fence that is not closed reaches to the end."""
+    blocks = []
+    start, opened = 0, ""
+    for match in _FENCE.finditer(text):
+        fence = match[1]
+        if not opened:
+            start, opened = match.end() + 1, fence
+        elif fence[0] == opened[0] and len(fence) >= len(opened) and not match[2]:
+            blocks.append(text[start : match.start()])
+            opened = ""
+    if opened:
+        blocks.append(text[start:])
+    return [_dedented(block) for block in blocks]
+
+
+def parse(text: str) -> ast.Module | None:
+    """Return the syntax tree, or None where there is none."""
+    try:
+        tree = parse_program(text).tree
+    except ProgramError:
+        return None
+    return tree if isinstance(tree, ast.Module) else None
+
+
+def defines(tree: ast.Module, name: str) -> bool:
+    """Return whether the module binds the name at its top level, `if` and `try` included."""
+    return any(name in bound_names(node) for node in tree.body)
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """Return the names that a statement binds in the scope where it stands."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(item.asname or item.name).partition(".")[0] for item in node.names}
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Store | ast.Del) else set()
+    if isinstance(node, ast.Lambda):
+        return set()
+    names: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        names |= bound_names(child)
+    return names
+
+
+def _stretch(text: str, entry_point: str) -> str | None:
+    """The longest parsing lines from the first line on from where the entry point is defined.
+
+    A text that does not parse is cut where the parser stumbles, so that the work grows with the
+    number of cuts and not with the square of the lines.
+    """
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if _START.match(line)]
+    for start in starts[:_BEGINNINGS]:
+        stop = len(lines)
+        for _ in range(_CUTS):
+            piece = "\n".join(lines[start:stop])
+            try:
+                tree = parse_program(piece).tree
+            except ProgramError as error:
+                stop = min(stop - 1, _line(error, piece) + start)
+                while stop > start and not _at_margin(lines, stop):
+                    stop -= 1
+                if stop <= start:
+                    break
+                continue
+            if isinstance(tree, ast.Module) and defines(tree, entry_point):
+                return piece
+            break
+    return None
+
+
+def _line(error: ProgramError, piece: str) -> int:
+    """Lines before the one where the parser stumbled."""
+    found = re.search(r"\(line (\d+)\)", str(error))
+    return int(found[1]) - 1 if found else piece.count("\n")
+
+
+def _at_margin(lines: list[str], stop: int) -> bool:
+    """Whether a statement can end before line `stop`: what follows starts at the margin."""
+    return stop >= len(lines) or not lines[stop][:1].isspace()
+
+
+def _dedented(block: str) -> str:
+    """A block in a list item is indented as a whole."""
+    lines = [line for line in block.split("\n") if line.strip()]
+    margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return "\n".join(line[margin:] for line in block.split("\n")) if margin else block
+
+
+def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
+    """Statements that the entry point needs, in their order; none when it is not defined."""
+    binds = [bound_names(node) for node in body]
+    uses = [_used(node) for node in body]
+    imported = set().union(
+        *(names for names, node in zip(binds, body, strict=True) if _is_import(node))
+    )
+    defined = set().union(*binds)
+    functions = {
+        node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    if entry_point not in defined:
+        return []
+    reached, kept = {entry_point}, set[int]()
+    while True:
+        fresh = {
+            place
+            for place, node in enumerate(body)
+            if place not in kept
+            and not _is_main_block(node)
+            and (
+                _is_import(node)
+                or binds[place] & reached
+                or _changes(node, (reached - functions) | imported)
+            )
+        }
+        if not fresh:
+            return [body[place] for place in sorted(kept)]
+        kept |= fresh
+        reached = reached.union(*(uses[place] & defined for place in fresh))
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _is_main_block(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "__name__" in _used(node.test)
+
+
+def _used(node: ast.AST) -> set[str]:
+    """Every name in it, whoever binds it."""
+    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+
+
+def _attributes(node: ast.AST) -> set[str]:
+    return {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
+
+
+def _changes(node: ast.stmt, names: set[str]) -> bool:
+    """Whether a statement calls a method of one of the names, or assigns into it, unseen."""
+    if isinstance(node, ast.Assert) or _used(node) & _SHOWING or _attributes(node) & _RUNNING:
+        return False
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    for item in ast.walk(node):
+        target: ast.expr
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                continue  # for the sake of what it binds, which is not in use
+            target = item.func
+        elif isinstance(item, ast.Attribute | ast.Subscript) and isinstance(item.ctx, ast.Store):
+            target = item
+        else:
+            continue
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name) and target.id in names:
+            return True
+    return False
+
+
+def _source(lines: list[str], kept: list[ast.stmt]) -> list[str]:
+    """The lines of the statements, decorators included, each line once."""
+    result: list[str] = []
+    last = 0
+    for node in kept:
+        decorators = getattr(node, "decorator_list", [])
+        first = min([node.lineno, *(item.lineno for item in decorators)])
+        end = node.end_lineno or first
+        result += lines[max(first - 1, last) : end]
+        last = max(last, end)
+    return result

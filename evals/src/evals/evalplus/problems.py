@@ -68,10 +68,7 @@ def read_problems(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Fun
 def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProblem:
     missing = [name for name in (*_TEXTS, *_LISTS, "atol") if name not in row]
     if missing:
-        hint = ""
-        if "test" in row or "test_list" in row:
-            hint = "; this is the OriginFmt file, take the one without that word in its name"
-        raise EvalsError(f"{place} lacks {', '.join(missing)}{hint}")
+        raise EvalsError(f"{place} lacks {', '.join(missing)}")
     for name in _TEXTS:
         if not isinstance(row[name], str):
             raise EvalsError(f"{place}: {name} is {row[name]!r}; expected text")
