@@ -10,7 +10,7 @@ from league.errors import LeagueError, check_number, check_whole
 from league.ratings import RatingModel
 
 MATCHERS = ("sampled", "thompson", "uniform")
-FITNESSES = ("rating", "lower_bound", "reward", "blend")
+FITNESSES = ("rating", "lower_bound", "reward")
 
 _LEAST = {
     "seed": 0,
@@ -20,7 +20,7 @@ _LEAST = {
 }
 _RANGES = (
     (math.inf, ("evidence", "max_weight", "history_tasks", "child_sigma")),
-    (1.0, ("explore", "blend_reward", "history_decay")),
+    (1.0, ("explore", "history_decay")),
     (0.9, ("anchor_share",)),
 )
 
@@ -63,10 +63,7 @@ class LeagueConfig:
     """The share of all matches that is played against frozen anchors, from 0 to 0.9."""
     fitness: str = "lower_bound"
     """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
-    `reward` (mean reward per task) or `blend` of rating and reward, each in standard deviations
-    of the role."""
-    blend_reward: float = 0.5
-    """The reward's share in `blend`."""
+    or `reward` (mean reward per task)."""
     grace_matches: int = 5
     """A child plays so many matches before it can be selected."""
     child_sigma: float = 0.3 * RatingModel.sigma

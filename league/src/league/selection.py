@@ -1,16 +1,12 @@
 """Fitness and leaderboard, and selection of who is replaced."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
 from league.probability import tie_break
-from league.ratings import conservative
+from league.ratings import RatingModel, conservative
 from league.state import Member, State
-
-Values = list[float | None]
 
 
 def ranked(
@@ -22,9 +18,8 @@ def ranked(
     those without a fitness last.
     """
     members = state.living(role)
-    own = FITNESS[state.config.fitness]
-    values = own(state, members) if given is None else [given[m.name] for m in members]
-    by_name = {m.name: value for m, value in zip(members, values, strict=True)}
+    own, model = FITNESS[state.config.fitness], state.config.model
+    by_name = {m.name: own(m, model) if given is None else given[m.name] for m in members}
 
     def order(member: Member) -> tuple[bool, float, int]:
         value = by_name[member.name]
@@ -34,35 +29,10 @@ def ranked(
     return sorted(members, key=order), by_name
 
 
-def _blend(state: State, members: Sequence[Member]) -> Values:
-    """(1 - w) times the rating plus w times the reward, w = config.blend_reward.
-
-    Both in standard deviations from the mean of those members that have a reward, and 0 where
-    all are alike.
-    """
-    rated = [m for m in members if m.mean_reward is not None]
-    share = state.config.blend_reward
-    ratings = _standardised([m.rating.mu for m in rated])
-    rewards = _standardised([m.mean_reward or 0.0 for m in rated])
-    rows = zip(rated, ratings, rewards, strict=True)
-    blend = {m.name: (1.0 - share) * a + share * b for m, a, b in rows}
-    return [blend.get(member.name) for member in members]
-
-
-def _standardised(values: Sequence[float]) -> list[float]:
-    column = np.array(values)
-    spread = float(column.std()) if values else 0.0
-    # The deviation of equal numbers is 0 up to rounding.
-    if spread <= 1e-12 * float(np.abs(column).max(initial=1.0)):
-        return [0.0] * len(values)
-    return [float(v) for v in (column - column.mean()) / spread]
-
-
-FITNESS: dict[str, Callable[[State, Sequence[Member]], Values]] = {
-    "rating": lambda state, them: [m.rating.mu for m in them],
-    "lower_bound": lambda state, them: [conservative(m.rating, state.config.model) for m in them],
-    "reward": lambda state, them: [m.mean_reward for m in them],
-    "blend": _blend,
+FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
+    "rating": lambda member, _model: member.rating.mu,
+    "lower_bound": lambda member, model: conservative(member.rating, model),
+    "reward": lambda member, _model: member.mean_reward,
 }
 """Every fitness by the name that `LeagueConfig.fitness` gives it."""
 
