@@ -7,7 +7,6 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-import league as package
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
 
@@ -107,13 +106,6 @@ def test_module_and_version_without_torch_or_altair():
     command = [sys.executable, "-m", "league", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("league, version ")
-
-
-def test_every_public_name_exists():
-    missing = [n for n in package.__all__ if n != "league_chart" and not hasattr(package, n)]
-    assert not missing
-    with pytest.raises(AttributeError, match="no attribute 'elo'"):
-        _ = package.elo
 
 
 @pytest.mark.parametrize(

@@ -92,14 +92,6 @@ def test_alpha_rank_goes_round_in_matching_pennies():
     assert weights(found.students) == pytest.approx([0.5, 0.5])
 
 
-def test_alpha_rank_of_the_prisoners_dilemma():
-    # Rows: cooperate, defect.
-    first = np.array([[3.0, 0.0], [5.0, 1.0]])
-    mass = stationary(first, first.T)
-    assert mass[1, 1] > 0.99
-    assert mass.sum() == pytest.approx(1.0)
-
-
 def test_alpha_rank_solves_its_own_chain():
     # By hand, epsilon e: three rows, one column, row gains 0 < 1 = 1. Up 1-e, down e, tie 1/2:
     # flow balance of row 0 gives m0 * 2 (1-e) = (m1 + m2) e, and m1 = m2.

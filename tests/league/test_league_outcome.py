@@ -6,20 +6,18 @@ from league import LeagueError, Outcome
 from league.state import teacher_reward
 
 
-def test_an_invalid_task_is_won_by_the_student():
-    outcome = Outcome(tasks=8, valid=4, attempts=16, solved=4, unsolved=2)
-    assert outcome.student_score == pytest.approx((4 + 4 * 0.25) / 8)
-    assert outcome.counted == 8
-
-
-def test_nothing_valid_is_a_legal_loss_of_the_teacher():
-    outcome = Outcome(8, 0, 0, 0, 0)
-    assert outcome.student_score == 1.0
-
-
-def test_valid_tasks_without_an_attempt_do_not_count():
-    assert Outcome(8, 6, 0, 0, 0).counted == 2
-    assert Outcome(0, 0, 0, 0, 0).counted == 0
+@pytest.mark.parametrize(
+    ("numbers", "counted", "score"),
+    [
+        ((8, 4, 16, 4, 2), 8, (4 + 4 * 0.25) / 8),  # the student wins an invalid task
+        ((8, 0, 0, 0, 0), 8, 1.0),
+        ((8, 6, 0, 0, 0), 2, 1.0),  # valid tasks without an attempt do not count
+        ((0, 0, 0, 0, 0), 0, 0.5),
+    ],
+)
+def test_what_a_batch_counts_and_who_won_it(numbers, counted, score):
+    outcome = Outcome(*numbers)
+    assert (outcome.counted, outcome.student_score) == (counted, pytest.approx(score))
 
 
 def test_teacher_reward_adds_up_the_papers_cases():

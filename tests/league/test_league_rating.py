@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from league import Rating, RatingModel, rate_matches
 from league.errors import LeagueError
 from league.probability import log_cdf_pair
-from league.ratings import Skills, child_rating, conservative, expected_shares
+from league.ratings import child_rating, conservative
 
 MODEL = RatingModel()
 
@@ -96,12 +96,6 @@ def test_absurd_upsets_stay_finite():
     assert student.mu > -1000.0
 
 
-def test_many_tasks_say_more_than_one_and_half_says_equal():
-    even = one_match(Rating(25, 8), Rating(25, 8), 0.5, 16.0)
-    assert even[0].mu == pytest.approx(25.0, abs=1e-9)
-    assert even[0].sigma < one_match(Rating(25, 8), Rating(25, 8), 0.5, 1.0)[0].sigma
-
-
 def test_log_tails_against_exact_values():
     # log Φ(z) by mpmath with 40 digits.
     exact = {-60.0: -1805.013560680567, -25.0: -316.63940800802026, -1.0: -1.8410216450092636}
@@ -111,16 +105,6 @@ def test_log_tails_against_exact_values():
     near, far = log_cdf_pair(np.array([-20.0, -20.0 - 1e-9]))[0]
     assert near == pytest.approx(far, rel=1e-9)
     assert np.exp(log_cdf_pair(np.ones(1))[0]) == pytest.approx(0.8413447460685429, rel=1e-14)
-
-
-def test_prediction_between_equals_is_even_and_doubt_pulls_to_the_middle():
-    def predict(teacher, student):
-        sides = Skills.of([teacher]), Skills.of([student])
-        return expected_shares(*sides, MODEL)[0]
-
-    assert predict(Rating(25, 3), Rating(25, 1)) == pytest.approx(0.5)
-    sure = predict(Rating(20, 1), Rating(30, 1))
-    assert 0.5 < predict(Rating(20, 8), Rating(30, 8)) < sure < 1.0
 
 
 def test_a_child_is_like_a_parent_plus_a_jump():
