@@ -238,3 +238,15 @@ def test_samples_end_at_the_end_token_and_where_a_stop_text_is_whole(ids, stop, 
 def test_a_stop_text_over_many_tokens_is_found_at_its_last():
     assert stopped_at((1, 1, 2, 3, 4), ("abcd",), letters) == 5
     assert stopped_at((1, 2), ("abc",), letters) is None
+
+
+def test_a_stop_text_within_broken_characters_is_found_with_few_decodings():
+    text = "é" * 700 + "</answer>" + "é" * 300
+    calls = []
+
+    def decode(ids):
+        calls.append(len(ids))
+        return bytes(ids).decode(errors="replace")
+
+    assert stopped_at(tuple(text.encode()), ("never", "</answer>"), decode) == 1409
+    assert len(calls) < 16

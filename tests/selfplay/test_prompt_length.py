@@ -1,4 +1,4 @@
-"""No task is accepted whose prompts would be longer than the run, or its engine, can read."""
+"""Where prompts and completions end: no prompt is too long to read, no closed answer is lost."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ from lora_evo.model import choose_device, load_base_model
 from selfplay.errors import ConfigError
 from selfplay.progress import Progress
 from selfplay.prompts.template import template_named
-from selfplay.rollout import Attempt, Prompts, Proposed, validated
+from selfplay.rollout import NOT_SAMPLED, Attempt, Prompts, Proposed, validated
 from selfplay.training import new_run, train
 
 ECHO = "def f(a):\n    return a + [1]"
@@ -107,3 +107,30 @@ def test_a_held_out_task_that_is_too_long_ends_the_run_before_it_begins(runs, tm
     with pytest.raises(ConfigError, match=r"eval.held_out: tasks.jsonl/2: a prompt that"):
         train(runs.config(*settings), tmp_path / "run", Progress(quiet=True))
     assert not (tmp_path / "run").exists()
+
+
+RIGHT = "add one</think>\n<answer>```output\n4\n```"
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "why", "answer"),
+    [
+        ("azr", f"{RIGHT}</answer>", "stop", "4"),
+        ("azr", f"{RIGHT}</answer>\nUser: And then?\nAssistant: <think>hm</think>", "length", "4"),
+        ("azr", f"{RIGHT}</answer><answer>5</answer>", "stop", "4"),
+        ("azr", f"{RIGHT}\nUser:", "stop", "4"),
+        ("azr", RIGHT, "stop", "4"),
+        ("azr", RIGHT, "length", None),
+        ("nano", "<|answer|>4", "stop", "4"),
+        ("nano", "<|answer|>4", "length", None),
+    ],
+)
+def test_an_answer_counts_once_it_is_closed_whatever_follows(
+    runs, tokenizer, template, text, why, answer
+):
+    prompts = Prompts(runs.config(), template_named(template, "nano"), tokenizer, None)
+    task = Task("code_o", "def f(a):\n    return a + 1", "3", "4")
+    (asked,) = prompts.of_attempts([attempt(task)])
+    assert asked.stop == (("</answer>", "\nUser:") if template == "azr" else ())
+    read = prompts.read_attempt(attempt(task), replace(NOT_SAMPLED, finish_reason=why), text)
+    assert (read.answer, read.text) == (answer, text)

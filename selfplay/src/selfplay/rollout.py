@@ -139,8 +139,9 @@ class Prompts:
         """Return the requests for proposals."""
         r, encoded = self._rollout, self._encoder()
         prompts = [encoded(self._template.propose_prompt(d.kind, d.references)) for d in drafts]
+        length, stops = r.max_proposal_length, self._template.stops
         return [
-            TokenRequest(d.teacher, prompt, r.max_proposal_length, r.temperature, d.seed)
+            TokenRequest(d.teacher, prompt, length, r.temperature, d.seed, stops)
             for d, prompt in zip(drafts, prompts, strict=True)
         ]
 
@@ -148,24 +149,33 @@ class Prompts:
         """Return the requests for answers."""
         length, encoded = self._rollout.max_completion_length, self._encoder()
         prompts = [encoded(self._template.solve_prompt(a.task)) for a in attempts]
+        stops = self._template.stops
         return [
-            TokenRequest(a.member, prompt, length, a.temperature, a.seed)
+            TokenRequest(a.member, prompt, length, a.temperature, a.seed, stops)
             for a, prompt in zip(attempts, prompts, strict=True)
         ]
 
     def read_proposal(self, draft: Proposed, rollout: Rollout, text: str) -> Proposed:
         """Return the draft with what was written; a text that was cut is no proposal."""
-        proposal = None
-        if rollout.finish_reason == "stop":
-            proposal = self._template.parse_proposal(draft.kind, draft.references, text)
+        proposal, ended = None, self._ended(rollout, text)
+        if ended is not None:
+            proposal = self._template.parse_proposal(draft.kind, draft.references, ended)
         bare = None if proposal is None else _without_comments(proposal)
         return replace(draft, rollout=rollout, text=text, proposal=bare)
 
     def read_attempt(self, attempt: Attempt, rollout: Rollout, text: str) -> Attempt:
         """Return the attempt with what was written; a text that was cut holds no answer."""
-        whole = rollout.finish_reason == "stop"
-        answer = self._template.parse_answer(attempt.task, text) if whole else None
+        ended = self._ended(rollout, text)
+        answer = None if ended is None else self._template.parse_answer(attempt.task, ended)
         return replace(attempt, rollout=rollout, text=text, answer=answer)
+
+    def _ended(self, rollout: Rollout, text: str) -> str | None:
+        """Return the text before the first stop; None where the limit cut it before any."""
+        before = min(
+            (text.partition(stop)[0] for stop in self._template.stops), key=len, default=text
+        )
+        cut = rollout.finish_reason == "length" and len(before) == len(text)
+        return None if cut else before
 
     def excess(self, task: Task) -> str:
         """Say why a task cannot be accepted; empty where all prompts that show it fit.

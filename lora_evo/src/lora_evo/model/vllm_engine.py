@@ -13,6 +13,7 @@ import fcntl
 import shutil
 import sys
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from lora_evo.model.engine import (
     TokenRequest,
     check_request,
     end_tokens,
-    stop_width,
     unknown_adapter,
 )
 from lora_evo.model.vllm_server import EngineDied, ServedModel, Serving, VLLMOptions, import_vllm
@@ -307,12 +307,14 @@ def stopped_at(
     ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]
 ) -> int | None:
     """How many tokens it takes to complete one of the texts; None when none is there."""
-    width = stop_width(stop)
-    for length in range(1, len(ids) + 1):
-        text = decode(ids[max(0, length - width) : length])
-        if any(s in text for s in stop):
-            return length
-    return None
+
+    def complete(length: int) -> bool:
+        text = decode(ids[:length])
+        return any(s in text for s in stop)
+
+    if not complete(len(ids)):
+        return None
+    return bisect_left(range(len(ids)), True, key=complete)
 
 
 def check_adapter(name: str, adapter: Adapter, shapes: Shapes, max_rank: int) -> None:

@@ -51,6 +51,8 @@ OF_THE_FRAME = re.compile(
 """What frames and chat templates are made of."""
 
 
+ANSWERED, NEXT_TURN = "</answer>", "\nUser:"
+"""The end of an answer, and a turn that a model without chat training invents behind it."""
 Frame: TypeAlias = Callable[[str], str]
 """Makes the prompt of a request."""
 _FORM = "First reason inside <think> </think>, then give the answer inside <answer> </answer>."
@@ -105,6 +107,7 @@ class AzrTemplate:
     """Implements `Template` within a frame: the plain one, or a model's chat template."""
 
     frame: Frame
+    stops: tuple[str, ...] = (ANSWERED,)
 
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind, after reference tasks."""

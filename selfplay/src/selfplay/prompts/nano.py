@@ -39,6 +39,8 @@ SPECIAL_TOKENS = (
     "<|answer|>",
 )
 PAD, END = SPECIAL_TOKENS[:2]
+stops: tuple[str, ...] = ()
+"""<|end|> is the model's end token."""
 NUM_INPUTS = 6
 """Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
 

@@ -7,11 +7,14 @@ from code_verifier import Proposal, Task
 from lora_evo import LoraEvoError
 from selfplay.errors import ConfigError
 from selfplay.prompts import nano
-from selfplay.prompts.azr import AzrTemplate, chat_frame, plain_frame
+from selfplay.prompts.azr import ANSWERED, NEXT_TURN, AzrTemplate, chat_frame, plain_frame
 
 
 class Template(Protocol):
     """Writes the prompts of both roles and reads what comes back. A module may be one."""
+
+    stops: tuple[str, ...]
+    """Texts that end a completion, beside the model's end token; nothing from there on is read."""
 
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind."""
@@ -37,7 +40,9 @@ def template_named(name: str, base: str) -> Template:
     template is read from. Raises ConfigError where that has none that works."""
     if name == "nano":
         return cast(Template, nano)
-    return AzrTemplate(chat_frame(_tokenizer(base), base) if name == "azr-chat" else plain_frame)
+    if name == "azr-chat":
+        return AzrTemplate(chat_frame(_tokenizer(base), base))
+    return AzrTemplate(plain_frame, (ANSWERED, NEXT_TURN))
 
 
 def _tokenizer(base: str) -> Any:
