@@ -197,11 +197,6 @@ def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
     assert graded.exit_code == 0, graded.output
     assert json.loads(graded.stdout)["overall"]["solved"] == 2
     assert "samples of lm-eval" in graded.stderr
-    log[0]["doc_id"] = 40
-    out = run(
-        "grade", "gsm8k", write_rows(samples, log), "--data", data, "--out", tmp_path / "w.jsonl"
-    )
-    assert (out.exit_code, "gsm8k has 4 questions" in out.stderr) == (2, True)
 
 
 MADE_UP = (

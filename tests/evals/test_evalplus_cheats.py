@@ -26,22 +26,6 @@ def secret(x):
 """,
     "leaves at once": "import os\nos._exit(0)",
     "leaves by an exception": "raise SystemExit(0)",
-    "kills the server": """
-import os, signal
-def secret(x):
-    os.kill(os.getppid(), signal.SIGKILL)
-    return [0, ""]
-""",
-    "looks for the reference on disk": """
-import glob, os
-def secret(x):
-    for root, _, names in os.walk("/"):
-        for name in names:
-            text = open(os.path.join(root, name)).read()
-            if "x * 7 + 3" in text:
-                return eval("[x * 7 + 3, str(x)]")
-    return 0
-""",
     "looks for the reference in memory": """
 import gc
 def secret(x):

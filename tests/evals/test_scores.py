@@ -76,6 +76,8 @@ def test_pass_at_k_of_many_samples_neither_overflows_nor_cancels() -> None:
     for k in (0, 3):
         with pytest.raises(EvalsError, match=r"p1 has 2|p0 has 3"):
             estimate(verdicts("++-", "+-?"), k=k)
+    with pytest.raises(EvalsError, match=r"a on aime24: pass@2 needs"):
+        score_members({"a": {"p": [True]}}, "aime24", k=2)
 
 
 def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formula() -> None:
@@ -114,19 +116,6 @@ def test_comparisons_are_paired_by_problem() -> None:
     assert compare(verdicts("+", "+", "?"), verdicts("-", "?", "+")).problems == 1
     with pytest.raises(EvalsError, match="no problem was graded for both"):
         compare(verdicts("+", "?"), verdicts("?", "-"))
-
-
-def test_a_column_scores_each_member_as_alone() -> None:
-    results = {"a": share(20, 60), "b": {**share(40, 60), "gone": [None]}, "c": {"p0": [None]}}
-    found = score_members(results, "gsm8k")
-    assert found.members == ("a", "b")
-    for name in found.members:
-        assert found.estimate(name) == estimate(results[name], "gsm8k")
-    assert found.estimate("c") is None
-    assert not found.uneven
-    assert score_members({**results, "d": {"more": [True]}}, "gsm8k").uneven
-    with pytest.raises(EvalsError, match=r"a on aime24: pass@2 needs"):
-        score_members({"a": {"p": [True]}}, "aime24", k=2)
 
 
 def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals() -> None:

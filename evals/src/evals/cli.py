@@ -23,7 +23,7 @@ from evals import __version__
 from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean
-from evals.evaluation import BASE, choose_recipe, evaluate, versions
+from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate, versions
 from evals.metrics import Comparison, Verdicts, compare
 from evals.recipes import RECIPES
 from evals.records import sample_lines, saved_samples, verdict_lines
@@ -220,12 +220,7 @@ def run(
 
         require_vllm()
     found = _load(benchmarks, files)
-    for benchmark in found:
-        chosen = choose_recipe(benchmark, recipe)
-        chosen.template(benchmark.name)
-        heat = chosen.temperature if temperature is None else temperature
-        if (n or chosen.n) > 1 and heat == 0:
-            raise EvalsError(f"--n {n} at temperature 0 gives equal samples; add --temperature 1")
+    counts = [choose_sampling(benchmark, recipe, n, temperature)[1] for benchmark in found]
     # torch comes in here, not for `evals list`.
     from lora_evo.model import members_of, name_adapters, open_engine
 
@@ -245,9 +240,8 @@ def run(
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
     opened = open_engine(engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base)
     with closing(opened) as loaded:
-        for benchmark in found:
-            samples = n or choose_recipe(benchmark, recipe).n
-            total = samples * len(benchmark.part(limit)) * len(everyone)
+        for benchmark, count in zip(found, counts, strict=True):
+            total = count * len(benchmark.part(limit)) * len(everyone)
             with _progress(benchmark.name, total) as progress:
                 evaluate(
                     loaded,

@@ -68,13 +68,9 @@ def evaluate(
     """
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
-    recipe = choose_recipe(benchmark, recipe)
+    recipe, n, temperature = choose_sampling(benchmark, recipe, n, temperature)
     template = recipe.template(benchmark.name)
-    n = recipe.n if n is None else n
-    temperature = recipe.temperature if temperature is None else temperature
     max_tokens = template.max_tokens if max_tokens is None else max_tokens
-    if n > 1 and temperature == 0:
-        raise EvalsError(f"{n} samples at temperature 0 are {n} times the same; raise temperature")
     questions = benchmark.part(limit)
     tokenizer = getattr(engine, "tokenizer", None)
     prompts = {q.id: render(recipe, benchmark.name, q.fields, tokenizer) for q in questions}
@@ -128,6 +124,22 @@ def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
     if recipe is None or recipe == benchmark.recipe.name:
         return benchmark.recipe
     return find_recipe(recipe) if isinstance(recipe, str) else recipe
+
+
+def choose_sampling(
+    benchmark: Benchmark, recipe: Recipe | str | None, n: int | None, temperature: float | None
+) -> tuple[Recipe, int, float]:
+    """Return the recipe, samples a question and temperature; None is the benchmark's own.
+
+    Raises EvalsError for a recipe that does not cover the benchmark, and for equal samples.
+    """
+    chosen = choose_recipe(benchmark, recipe)
+    chosen.template(benchmark.name)
+    n = chosen.n if n is None else n
+    temperature = chosen.temperature if temperature is None else temperature
+    if n > 1 and temperature == 0:
+        raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")
+    return chosen, n, temperature
 
 
 def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:

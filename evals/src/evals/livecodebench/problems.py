@@ -52,7 +52,6 @@ class Problem:
     """
 
     question_id: str
-    title: str
     content: str
     contest_date: datetime
     difficulty: str
@@ -91,7 +90,6 @@ def _problem(row: Mapping[str, Any], private: str | Callable[[], str], place: st
     public = row.get("public_test_cases")
     return Problem(
         question_id=row["question_id"],
-        title=str(row.get("question_title", "")),
         content=row["question_content"],
         contest_date=_date(row["contest_date"], f"{place}: contest_date"),
         difficulty=str(row.get("difficulty", "")),
