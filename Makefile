@@ -69,11 +69,13 @@ unit: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
 # What of code_verifier needs torch or the examples, and all packages but those that wheels tests.
-# The profile draws the same examples every time; `make unit` explores new ones.
+# The profile draws the same examples every time; `make unit` explores new ones. Files are begun in
+# this order, those that take longest first, so that both processes end together.
 rest: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --hypothesis-profile=ci --durations=10 \
-		--numprocesses 2 --dist loadfile \
-		tests/lora_evo tests/evals tests/selfplay tests/integration tests/tools \
+		--numprocesses 2 --dist loadfile --no-loadscope-reorder \
+		tests/selfplay/test_workers.py tests/selfplay/test_experiment.py \
+		tests/selfplay tests/integration tests/evals tests/lora_evo tests/tools \
 		tests/code_verifier/test_code_verifier_callers.py \
 		tests/code_verifier/test_code_verifier_rewards.py
 

@@ -215,7 +215,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_data_loader_workers(tmp_path: Path, method: str) -> None:
     runs(LOADER.replace("METHOD", repr(method)), tmp_path, "-Wignore")
 
@@ -256,7 +256,7 @@ def test_ray_actors_and_tasks(tmp_path: Path) -> None:
 # Odd surroundings ---------------------------------------------------------------------------
 
 USE = """
-with Sandbox(workers=2, limits=Limits(60, 2)) as sandbox:
+with Sandbox(workers=2, limits=Limits(60, 1)) as sandbox:
     pairs = [(SQUARE, str(i)) for i in range(20)]
     assert [v.output for v in sandbox.check_many(pairs)] == [str(i * i) for i in range(20)]
     assert sandbox.run(SPIN, "1").status == "timeout"

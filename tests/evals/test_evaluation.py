@@ -103,14 +103,15 @@ class EchoEngine(TableEngine):
         return [Completion(str(r.seed % 9), (5, 1), (0.0, 0.0), "stop") for r in requests]
 
 
-def test_killed_at_every_change_a_run_resumes_to_the_same_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_a_change_a_run_resumes_to_the_same_files(tmp_path: Path, every: int) -> None:
     def act(home: Path) -> None:
         ask(EchoEngine(home.parent / "notes"), home, limit=6)
 
     whole = tmp_path / "whole" / "home"
     made = changes_until_death(lambda: act(whole), whole, None)
     assert made > 8
-    for k in count(1):
+    for k in count(1, every):
         home = tmp_path / str(k) / "home"
         home.parent.mkdir()
         died = changes_until_death(lambda h=home: act(h), home, k) is None

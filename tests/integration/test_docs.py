@@ -1,12 +1,14 @@
 """The examples in the README and the docs run as they stand."""
 
-import os
 import re
+import shlex
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from size import DOORS
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +18,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
+SCRIPTS = {entry.name: entry for entry in entry_points(group="console_scripts")}
 FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 RUNNABLE = [
     (path, i)
@@ -44,20 +47,25 @@ def test_python_examples_run(path: Path, index: int, tmp_path: Path) -> None:
     ],
 )
 def test_a_tutorial_runs_from_top_to_bottom(
-    name: str, pictures: tuple[str, ...], tmp_path: Path
+    name: str,
+    pictures: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL)
     assert {language for language, _ in blocks} == {"python", "sh"}
-    scripts = str(Path(sys.executable).parent)
-    surroundings = os.environ | {"PATH": scripts + os.pathsep + os.environ["PATH"]}
+    monkeypatch.chdir(tmp_path)
     for language, code in blocks:
-        command = [sys.executable, "-c", code] if language == "python" else ["sh", "-e", "-c", code]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=surroundings, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.strip()
+        if language == "python":
+            exec(compile(code, name, "exec"), {"__name__": "__main__"})
+            assert capsys.readouterr().out.strip()
+        for line in code.splitlines() if language == "sh" else ():
+            command, *words = shlex.split(line)
+            done = CliRunner().invoke(SCRIPTS[command].load(), words)
+            assert done.exit_code == 0, done.output
+            assert done.stdout.strip()
     for picture in pictures:
         assert (tmp_path / picture).exists()
 

@@ -1,19 +1,17 @@
 """The example with a loop of its own runs, on public doors only."""
 
 import ast
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal_populora.py"
 DOORS = {"code_verifier", "league", "lora_evo", "lora_evo.model", "selfplay"}
 
 
-def test_it_trains_and_prints_solve_rates():
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE), "--steps", "2"], capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
+def test_it_trains_and_prints_solve_rates(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [str(EXAMPLE), "--steps", "2"])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
     assert sum(" tasks by t" in line for line in lines) == 4
     assert any(line.endswith("%") and "solves" in line for line in lines)
     assert sum("rating" in line for line in lines) == 4

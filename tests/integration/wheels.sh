@@ -28,7 +28,8 @@ for support in tests/support tests/evals/support tests/league/support tests/self
 done
 mkdir "$work/tests"
 
-for package in "$@"; do
+alone() {
+    local package=$1 pip wheel
     "$python" -m venv "$work/envs/$package"
     pip=("$work/envs/$package/bin/python" -m pip --disable-pip-version-check install --quiet
         -c "$root/constraints.txt" --find-links "$work/dist")
@@ -52,4 +53,16 @@ print('$package', $package.__version__, 'imports alone')")
     (cd "$work" && PYTHONPATH="${helpers#:}" OMP_NUM_THREADS=1 \
         "$work/envs/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
         -o "markers=slow: minutes or more" -m "not slow" -p no:cacheprovider "tests/$package")
+}
+
+# All at once; each says at its end what it has to say.
+running=() failed=0
+for package in "$@"; do
+    alone "$package" >"$work/$package.log" 2>&1 &
+    running+=("$package:$!")
 done
+for one in "${running[@]}"; do
+    wait "${one#*:}" || failed=1
+    cat "$work/${one%%:*}.log"
+done
+exit $failed
