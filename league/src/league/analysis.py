@@ -264,8 +264,7 @@ def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibratio
     predicted, variance = _belief(found, config)
     loss = _log_loss(predicted, observed)
     mean = float(np.average(observed, weights=tasks))
-    agreement = task_agreement(outcomes)
-    alike = 1.0 if agreement is None else agreement
+    alike = task_agreement(outcomes)
     rollouts = np.array([max(o.attempts / max(o.valid, 1), 1.0) for o in outcomes])
     noise = predicted * (1.0 - predicted) * (alike + (1.0 - alike) / rollouts) / tasks
     inside = np.abs(predicted - observed) <= Z95 * np.sqrt(variance + noise) + 1e-12
@@ -300,18 +299,18 @@ def _belief(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Fl
     return expected_shares(teachers, students, config.model), variance
 
 
-def task_agreement(outcomes: Sequence[Outcome]) -> float | None:
+def task_agreement(outcomes: Sequence[Outcome]) -> float:
     """Return the correlation of two rollouts of one task within a match, in [0, 1].
 
     0: rollouts are independent; 1: a task is either always or never solved. Estimated from the
     counts of unsolved tasks: under a beta-binomial with the match's solve rate q and the
     correlation r, a task with n rollouts stays unsolved with the probability of `_unsolved`, and r
-    is where expected and observed counts agree. None with fewer than two rollouts per task, or if
+    is where expected and observed counts agree. 1 with fewer than two rollouts per task, or if
     all or none succeeded.
     """
     informative = [o for o in outcomes if o.attempts >= 2 * o.valid and 0 < o.solved < o.attempts]
     if not informative:
-        return None
+        return 1.0
     observed = sum(o.unsolved for o in informative)
 
     def expected(correlation: float) -> float:

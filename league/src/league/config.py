@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from league.errors import LeagueError, check_number, check_whole
@@ -102,14 +101,5 @@ class LeagueConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LeagueConfig":
-        """Return the config of a plain dict; unknown names are an error with a suggestion."""
-        known = [field.name for field in fields(cls)]
-        for name in data:
-            if name not in known:
-                close = get_close_matches(name, known, n=1)
-                hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
-                raise LeagueError(f"unknown league setting {name!r}{hint}")
-        values = dict(data)
-        if isinstance(values.get("pfsp"), list):
-            values["pfsp"] = tuple(values["pfsp"])
-        return cls(**values)
+        """Return the config of such a dict."""
+        return cls(**{**data, "pfsp": tuple(data["pfsp"])})
