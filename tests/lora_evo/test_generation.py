@@ -1,4 +1,3 @@
-import copy
 import string
 from dataclasses import replace
 from itertools import pairwise
@@ -190,21 +189,3 @@ def test_stop_texts_end_the_text_before_them(engine):
     assert cut.token_ids == free.token_ids[: at + 3]
     assert cut.finish_reason == "stop"
     assert other.token_ids == free.token_ids
-
-
-def test_models_of_other_families_draw_the_same_through_transformers(
-    stack, tokenizer, engine, tiny
-):
-    twin = copy.deepcopy(stack[1])
-    twin.model.config.model_type = "another"
-    general = HFEngine(twin, tokenizer, max_rows=5)
-    requests = [
-        TokenRequest(
-            (None, *tiny.members)[i % 4], prompt(tiny, i), 3 + 5 * (i % 5), float(i % 3), seed=i
-        )
-        for i in range(24)
-    ]
-    mine, theirs = engine.rollouts(requests), general.rollouts(requests)
-    assert [r.completion_ids for r in mine] == [r.completion_ids for r in theirs]
-    for one, other in zip(mine, theirs, strict=True):
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

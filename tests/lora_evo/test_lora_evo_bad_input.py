@@ -32,17 +32,6 @@ def refused(words, reason, code=2):
     assert sorted(os.listdir(".")) == before
 
 
-@pytest.mark.parametrize("reason", ["truncated or corrupt", "configuration says 8"])
-def test_a_damaged_adapter_is_refused_by_every_command(home, reason):
-    if reason.startswith("truncated"):
-        os.truncate(home / "p1" / WEIGHTS, 999)
-    else:
-        held = json.loads((home / "p1" / CONFIG).read_text())
-        (home / "p1" / CONFIG).write_text(json.dumps({**held, "r": 8}))
-    for words in (MUTATE, CROSS, "inspect p1", "distance p2 p1"):
-        refused(words, reason)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

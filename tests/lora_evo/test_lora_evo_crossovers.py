@@ -1,5 +1,7 @@
 """Crossovers on updates: against the dense answer, whatever the gauge, rank, scale or threads."""
 
+from collections import Counter
+
 import numpy
 import pytest
 import torch
@@ -20,7 +22,9 @@ from lora_evo import (
     verify,
 )
 from lora_evo.children import make_child
-from lora_evo.operators.operator import stream
+from lora_evo.operators.crossovers import assign
+from lora_evo.operators.operator import Request, stream, units_of
+from lora_evo.updates import adapter_gap
 
 ON_UPDATES = {
     "average": {},
@@ -206,35 +210,6 @@ def test_fitness_tells_the_better_parent(make_adapter):
     assert len(drawn) == 5
 
 
-def test_dropping_is_right_on_the_mean(make_adapter):
-    pair = [doubled(make_adapter(seed, layers=1, r=8)) for seed in (1, 2)]
-    whole = [make_adapter(0, layers=1, r=16, inputs=24)]
-    base = Adapter(
-        whole[0].config,
-        {
-            path: Slot(
-                torch.cat((slot.A, slot.A)),
-                torch.cat((slot.B, torch.zeros_like(slot.B)), dim=1)
-                * slot.scale
-                / whole[0].config.scale(path),
-                whole[0].config.scale(path),
-            )
-            for path, slot in pair[0].slots.items()
-        },
-    )
-    total = {path: torch.zeros(32, 24, dtype=torch.float64) for path in base.slots}
-    for seed in range(200):
-        for path, slot in cross([base, pair[1]], "dare", seed).slots.items():
-            total[path] += dense(slot) / 200
-    for path, mean in total.items():
-        exact = (dense(pair[0].slots[path]) + dense(pair[1].slots[path])) / 2
-        # Its standard error: |difference| / 2 * sqrt(p / (1 - p) / 200) = 2 % of the difference.
-        gap = torch.linalg.matrix_norm(mean - exact)
-        assert gap < 0.05 * torch.linalg.matrix_norm(
-            dense(pair[0].slots[path]) - dense(pair[1].slots[path])
-        )
-
-
 @pytest.mark.parametrize("operator", ON_UPDATES | FACTOR_WISE)
 def test_directories_give_the_child_of_memory_and_verify(make_adapter, tmp_path, operator):
     dtype = torch.bfloat16
@@ -296,3 +271,81 @@ def test_settings_that_mean_nothing_are_refused(make_adapter, operator, settings
         cross([make_adapter(1), make_adapter(2)], operator, 0, **settings)
     with pytest.raises(LoraEvoError, match="got 3 parents"):
         cross([make_adapter(seed) for seed in range(3)], "extrapolate", 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**40), count=st.integers(2, 4))
+def test_every_slot_comes_whole_from_the_parent_on_record(make_adapter, seed, count):
+    parents = [make_adapter(seed % 50 + index) for index in range(count)]
+    child = make_child(parents, "slot_swap", seed)
+    sources = set()
+    for path, slot in child.adapter.slots.items():
+        source = child.lineage.modules[path].source
+        sources.add(source)
+        assert torch.equal(slot.A, parents[source].slots[path].A)
+        assert torch.equal(slot.B, parents[source].slots[path].B)
+    assert len(sources) > 1
+    assert child.lineage.moments_valid
+    assert child.lineage.relative_change == pytest.approx(
+        adapter_gap(parents[0], child.adapter).relative_change, rel=1e-6
+    )
+
+
+def test_units_of_levels():
+    paths = ("lm_head", "model.layers.11.mlp.up_proj", "model.layers.11.self_attn.q_proj")
+    units = {
+        level: tuple(units_of(Request(paths, (), 1, None, None, {"level": level})).values())
+        for level in ("module", "block", "layer")
+    }
+    assert units == {
+        "module": paths,
+        "block": ("lm_head", "model.layers.11.mlp", "model.layers.11.self_attn"),
+        "layer": ("lm_head", "model.layers.11", "model.layers.11"),
+    }
+
+
+def test_draws_are_fair_weighted_and_independent_of_the_rest():
+    units = [f"model.layers.{n}.q_proj" for n in range(2000)]
+    even = Counter(assign(units, (1, 1), 0).values())
+    assert abs(even[0] - 1000) < 150
+    tilted = Counter(assign(units, (3, 0, 1), 0).values())
+    assert abs(tilted[0] - 1500) < 150
+    assert tilted[1] == 0
+    assert {u: p for u, p in assign(units, (1, 1), 0).items() if u in units[:500]} == dict(
+        assign(units[:500], (1, 1), 0)
+    )
+
+
+def test_no_child_of_two_parents_is_an_accidental_copy():
+    units = ["a", "b"]
+    assert all(len(set(assign(units, (1, 1), seed).values())) == 2 for seed in range(200))
+    assert all(len(set(assign(units, (1, 0), seed).values())) == 1 for seed in range(20))
+
+
+def test_other_alpha_is_carried_over_exactly_in_the_update(make_adapter):
+    first = make_adapter(1, alpha=8)
+    second = make_adapter(2, alpha=32, use_rslora=True)
+    child = make_child([first, second], "slot_swap", 3)
+    assert child.adapter.config == first.config
+    assert not child.lineage.moments_valid
+    for path, slot in child.adapter.slots.items():
+        parent = (first, second)[child.lineage.modules[path].source].slots[path]
+        assert torch.allclose(
+            slot.scale * slot.B @ slot.A, parent.scale * parent.B @ parent.A, rtol=1e-5, atol=1e-8
+        )
+
+
+@pytest.mark.parametrize(
+    ("other", "settings_", "words"),
+    [
+        ({"r": 8}, {}, "rank 4 in parent 1 and 8 in parent 2"),
+        ({}, {"level": "tensor"}, "module, block, layer"),
+        ({}, {"weights": [1]}, "1 weight"),
+        ({}, {"weights": [1, -1]}, "at least 0"),
+        ({}, {"weights": [0, 0]}, "not all 0"),
+        ({}, {"rank": 3}, "no parameter 'rank'"),
+    ],
+)
+def test_refusals(make_adapter, other, settings_, words):
+    with pytest.raises(LoraEvoError, match=words):
+        cross([make_adapter(1), make_adapter(2, **other)], "slot_swap", 1, **settings_)

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, save_adapter
-from lora_evo.files.directory import module_type, shortest_unique_names
-from lora_evo.linalg.spaces import space_overlaps
-from lora_evo.population.diversity import diversity
+from lora_evo.population import diversity
 
 WIDE = {"inputs": 24, "outputs": 32}
 
@@ -57,20 +55,18 @@ def test_factorization_and_signs_of_pairs_do_not_count(make_adapter):
     signs = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)[:, None]
     other = [changed(m, lambda s: Slot(s.A * signs * 3, s.B * signs.T / 3, s.scale))
              for m in members]  # fmt: skip
-    one, two = diversity(members, spaces=True), diversity(other, spaces=True)
+    one, two = diversity(members), diversity(other)
     for i in range(3):
         assert one.distances[i] == pytest.approx(two.distances[i], rel=1e-12)
-        assert one.overlaps.rows[i] == pytest.approx(two.overlaps.rows[i], rel=1e-9)
     assert max(diversity([members[0], other[0]]).distances[0]) < 1e-13
 
 
 def test_equal_members_are_exactly_zero_apart(make_adapter):
-    found = diversity([make_adapter(1, r=5) for _ in range(4)], spaces=True)
+    found = diversity([make_adapter(1, r=5) for _ in range(4)])
     assert found.distances == ((0.0,) * 4,) * 4
     assert found.cosines == ((1.0,) * 4,) * 4
     assert found.effective_members == pytest.approx(1, abs=1e-9)
     assert found.module_types["q_proj"].distance_share == 0
-    assert found.overlaps.columns[0] == pytest.approx([1] * 4, abs=1e-12)
 
 
 def test_members_on_one_line_are_one_in_effect(make_adapter):
@@ -91,34 +87,21 @@ def orthogonal(place, size=4):
 
 
 def test_orthogonal_members_all_count():
-    found = diversity([orthogonal(place) for place in range(4)], spaces=True)
+    found = diversity([orthogonal(place) for place in range(4)])
     assert found.effective_members == pytest.approx(4)
     assert found.distances[0][3] == pytest.approx(2**0.5)
-    assert found.overlaps.columns[1] == pytest.approx([0, 1, 0, 0])
-    assert [kind.effective_members for kind in found.module_types.values()] == pytest.approx([4, 4])
     assert sum(kind.distance_share for kind in found.module_types.values()) == pytest.approx(1)
 
 
 def test_zero_updates(make_adapter):
     members = [make_adapter(1, zero=True), make_adapter(2, zero=True), make_adapter(3)]
-    found = diversity(members, spaces=True)
+    found = diversity(members)
     assert found.distances[0][:2] == (0, 0)
     assert found.distances[0][2] == pytest.approx(2**0.5)
     assert found.cosines[0] == (1, 1, 0)
     assert found.norms[0] == 0
-    assert found.overlaps.rows[0] == (None, None, None)
-    assert found.overlaps.rows[2][2] == 1
     json.dumps(found.to_dict(), allow_nan=False)
     assert diversity(members[:2]).effective_members == pytest.approx(1)
-
-
-def test_overlaps_are_means_over_modules(make_adapter):
-    one, two = make_adapter(1, r=3), make_adapter(2, r=5)
-    found = diversity([one, two], spaces=True).overlaps
-    parts = [space_overlaps([one.slots[path], two.slots[path]]) for path in one.paths]
-    for side, matrix in enumerate((found.columns, found.rows)):
-        mean = sum(float(part[side][0, 1]) for part in parts) / len(parts)
-        assert matrix[0][1] == matrix[1][0] == pytest.approx(mean, rel=1e-9)
 
 
 def test_types_share_the_distance(make_adapter):
@@ -134,16 +117,14 @@ def test_types_share_the_distance(make_adapter):
     assert kinds["v_proj"].modules == 2
 
 
-def test_directories_give_the_same_and_tell_their_progress(make_adapter, tmp_path):
+def test_directories_give_the_same(make_adapter, tmp_path):
     members = [make_adapter(seed, r=seed) for seed in (2, 3, 4)]
     folders = [tmp_path / f"m{place}" for place in range(3)]
     for member, folder in zip(members, folders, strict=True):
         save_adapter(member, folder)
-    steps = []
-    found = diversity(folders, spaces=True, progress=lambda *at: steps.append(at))
+    found = diversity(folders)
     assert found.names == ("m0", "m1", "m2")
-    assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert found == diversity(members, found.names, spaces=True)
+    assert found == diversity(members, found.names)
 
 
 def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
@@ -164,17 +145,3 @@ def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
     save_adapter(one, tmp_path / "p")
     with pytest.raises(LoraEvoError, match="given twice"):
         diversity([tmp_path / "p", tmp_path / "x" / ".." / "p"])
-
-
-def test_names_tell_folders_apart(tmp_path):
-    folders = [tmp_path / "a" / "x", tmp_path / "b" / "x", tmp_path / "b" / "y"]
-    assert shortest_unique_names(folders) == ["a/x", "b/x", "b/y"]
-    assert shortest_unique_names(folders[1:]) == ["x", "y"]
-    assert shortest_unique_names([]) == []
-
-
-def test_module_types():
-    assert module_type("model.layers.0.self_attn.q_proj") == "q_proj"
-    assert module_type("attn.to_out.0") == "to_out"
-    assert module_type("lm_head") == "lm_head"
-    assert module_type("0") == "0"

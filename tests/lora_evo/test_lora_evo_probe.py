@@ -1,15 +1,16 @@
 """Behaviour on probe prompts, with PEFT and merged dense weights as judges."""
 
+import json
+
 import pytest
 import torch
+import transformers
+from letter_model import letter_tokenizer, save_letter_model
+from lora_evo_command import call
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
 from lora_evo.model import TokenPair, load_base_model
-from lora_evo.retained.behaviour import probe
-from lora_evo.retained.rows import PromptRow, encode_row, read_rows
-
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
+from lora_evo.retained.behaviour import PromptRow, encode_row, probe, read_rows
 
 LETTERS = "Ġabcdefghijklmnopqrstuvwxyz"
 TARGETS = ["q_proj", "v_proj", "down_proj"]
@@ -22,34 +23,14 @@ PLAIN = [PromptRow(row.line, row.prompt) for row in ROWS]
 
 
 def tokenizer_of_letters(start=False):
-    """One token per letter; with `start`, a special token goes before every text."""
-    vocabulary = {token: number for number, token in enumerate(["<s>", "</s>", *LETTERS])}
-    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
-        add_prefix_space=False, use_regex=False
-    )
-    if start:
-        inner.post_processor = tokenizers.processors.TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", 0)]
-        )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token="<s>", eos_token="</s>"
-    )
+    return letter_tokenizer(LETTERS, ("<s>", "</s>"), start)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A folder with a random model (base), two adapters of unequal rank (p, q) and a child (c)."""
     folder = tmp_path_factory.mktemp("probe")
-    tokenizer_of_letters().save_pretrained(folder / "base")
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=len(LETTERS) + 2, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
-    )  # fmt: skip
-    model = transformers.Qwen2ForCausalLM(config)
-    model.save_pretrained(folder / "base")
+    model = save_letter_model(folder / "base", tokenizer_of_letters())
     for name, rank, seed in (("p", 3, 1), ("q", 2, 2)):
         save_adapter(adapter_on(model, rank, seed, TARGETS), folder / name)
     child = mutate(load_adapter(folder / "p"), "svd_structured", seed=1, strength=0.4)
@@ -126,14 +107,12 @@ def check(found, kls, scales, losses):
 
 
 @pytest.mark.parametrize("rows", [ROWS, PLAIN], ids=["completions", "prompts"])
-@pytest.mark.parametrize("merged", [False, True], ids=["applied", "merged"])
 @pytest.mark.filterwarnings("ignore")
-def test_equals_peft(home, rows, merged):
+def test_equals_peft(home, rows):
     peft = pytest.importorskip("peft")
     models = [load(home)]
     for name in ("p", "c"):
-        model = peft.PeftModel.from_pretrained(load(home), home / name)
-        models.append(model.merge_and_unload() if merged else model)
+        models.append(peft.PeftModel.from_pretrained(load(home), home / name))
     found = ask(home, rows)["p"]
     assert found.kl > 1e-3
     check(found, *expected(models, rows))
@@ -254,3 +233,21 @@ def test_bad_rows_are_named_by_line(tmp_path, payload, reason):
         read_rows(tmp_path / "rows.jsonl")
     with pytest.raises(LoraEvoError, match="cannot read"):
         read_rows(tmp_path)
+
+
+def test_the_command_probes_and_judges(home, monkeypatch):
+    monkeypatch.chdir(home)
+    rows = [{"prompt": "abcdefg"}, {"prompt": "abc", "completion": "def"}]
+    (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["retention", "c", "--parent", "p", "--model", "base", "--probes", "rows.jsonl"]
+    found = json.loads(call(*words, "--json").stdout)["parents"]["p"]["probe"]
+    assert (found["prompts"], found["tokens"]) == (2, 7)
+    ratio = found["kl_ratio"]
+    result = call(*words, "--limit", f"kl={ratio * 1.01}")
+    assert f"ratio {ratio:.4g} (2 prompts, 7 tokens)" in result.stdout
+    assert "loss on completions" in result.stdout
+    assert result.stderr == ""
+    assert "KL ratio" in call(*words, "--limit", f"kl={ratio * 0.99}", code=1).stderr
+    result = call(*words[:-3], "p", *words[-2:], code=2)
+    assert "p has no config.json" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -4,6 +4,8 @@ import json
 
 import pytest
 import torch
+import transformers
+from letter_model import letter_tokenizer, save_letter_model
 from lora_evo_command import call
 
 from lora_evo import (
@@ -19,6 +21,7 @@ from lora_evo.model import load_base_model
 from lora_evo.model.stacked_lora import export_adapter, fill_member, stack_saved
 from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn
 from lora_evo.operators.operator import stream
+from lora_evo.retained.behaviour import PromptRow, split_rows
 from lora_evo.retained.recovery import (
     CHILD,
     CONTINUED,
@@ -30,10 +33,7 @@ from lora_evo.retained.recovery import (
     recovery,
     recovery_step,
 )
-from lora_evo.retained.rows import PromptRow, split_rows
 
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
 LETTERS = "abcdefghij"
 CPU = torch.device("cpu")
 
@@ -129,20 +129,7 @@ def blank():
 def home(tmp_path_factory):
     """A random model (base), rows with one answer, a parent (p) trained to give it, a child (c)."""
     folder = tmp_path_factory.mktemp("supervised")
-    inner = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocab={letter: n for n, letter in enumerate(LETTERS)}, merges=[])
-    )
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
-        add_prefix_space=False, use_regex=False
-    )
-    transformers.PreTrainedTokenizerFast(tokenizer_object=inner).save_pretrained(folder / "base")
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=len(LETTERS), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32,
-        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
-    )  # fmt: skip
-    transformers.Qwen2ForCausalLM(config).save_pretrained(folder / "base")
+    save_letter_model(folder / "base", letter_tokenizer(LETTERS))
     base = load(folder)
     stack = stack_saved(base.model, {"p": fresh_adapter(blank(), 7)})
     learner = SupervisedLearner(stack, learning_rate=3e-2)

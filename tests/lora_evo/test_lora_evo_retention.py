@@ -1,13 +1,24 @@
 """The zero-step proxies against the dense answers they stand for."""
 
+import json
 import math
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lora_evo_command import call as command
 
-from lora_evo import Adapter, LoraEvoError, Slot, cross_directory, mutate, save_adapter
+from lora_evo import (
+    Adapter,
+    LoraEvoError,
+    Slot,
+    cross_directory,
+    load_adapter,
+    mutate,
+    mutate_directory,
+    save_adapter,
+)
 from lora_evo.lineage import parents_on_disk
 from lora_evo.retained.weights import retention
 
@@ -79,17 +90,6 @@ def test_the_whole_is_the_concatenation(make_adapter):
     assert 4 < whole.parent.effective_rank < 16
 
 
-def test_a_copy_keeps_everything(make_adapter):
-    parent = make_adapter(1)
-    found = retention(parent, parent)
-    for row in (found.whole, *found.modules.values()):
-        assert (row.relative_change, row.cosine, row.norm_ratio) == (0, 1, 1)
-        assert row.spectrum_distance == 0
-        assert row.column_overlap == pytest.approx(1, abs=1e-12)
-        assert row.row_overlap == pytest.approx(1, abs=1e-12)
-        assert row.parent == row.child
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     ranks=st.tuples(st.integers(1, 6), st.integers(1, 6)),
@@ -128,22 +128,6 @@ def test_bounds_symmetry_and_gauge(make_adapter, ranks, alphas, rslora, seed):
             assert getattr(turned, name) == pytest.approx(expected, rel=1e-6, abs=1e-9)
         assert turned.child.norm_a != pytest.approx(row.child.norm_a, rel=1e-3)
         assert turned.child.effective_rank == pytest.approx(row.child.effective_rank, rel=1e-6)
-
-
-def test_what_kind_of_change_it_was(make_adapter):
-    parent = make_adapter(1)
-    longer = retention(parent, changed(parent, lambda s: Slot(s.A, 1.25 * s.B, s.scale))).whole
-    assert longer.relative_change == pytest.approx(0.25, rel=1e-5)
-    assert longer.spectrum_distance == pytest.approx(0.25, rel=1e-5)
-    assert longer.cosine == pytest.approx(1, abs=1e-12)
-    back = retention(parent, changed(parent, lambda s: Slot(s.A, -s.B, s.scale))).whole
-    assert (back.relative_change, back.cosine) == (pytest.approx(2), pytest.approx(-1))
-    assert back.spectrum_distance == pytest.approx(0, abs=1e-7)
-    elsewhere = changed(parent, lambda s: Slot(s.A, torch.roll(s.B, 7, 0), s.scale))
-    turned = retention(parent, elsewhere).whole
-    assert turned.row_overlap == pytest.approx(1, abs=1e-9)
-    assert turned.column_overlap < 0.5
-    assert turned.spectrum_distance < 1e-6 < turned.relative_change
 
 
 def test_dead_pairs_and_zero_updates(make_adapter):
@@ -201,3 +185,97 @@ def test_parents_are_found_by_the_lineage(make_adapter, tmp_path):
         parents_on_disk(tmp_path / "c")
     with pytest.raises(LoraEvoError, match=r"no lineage\.json"):
         parents_on_disk(tmp_path / "p2")
+
+
+@pytest.fixture
+def home(home, make_adapter):
+    save_adapter(make_adapter(3, zero=True), home / "zero")
+    mutate_directory("svd_structured", "p1", "c", seed=1, strength=0.25)
+    cross_directory("slot_swap", ["c", "p2"], "d", seed=2)
+    (home / "rows.jsonl").write_text('{"prompt": "ab"}\n')
+    return home
+
+
+def call(*words, code=0):
+    return command("retention", *words, code=code)
+
+
+def test_the_parents_come_from_the_lineage(home):
+    out = call("c").stdout
+    assert "c against p1: relative change 0.25, numerical rank 16 to 16 of 16" in out
+    assert "optimiser moments: to be reset" in out
+    table = [line.split() for line in out.splitlines() if line.startswith(("module", "all"))]
+    assert table[0][:4] == ["module", "change", "cosine", "norm"]
+    assert table[1][:2] == ["all", "0.25"]
+    both = call("d").stdout
+    assert both.count(" against ") == 2
+    assert "optimiser moments: valid" in both
+
+
+def test_named_parents_and_json(home):
+    found = json.loads(call("c", "--parent", "p1", "--parent", "p2", "--json").stdout)
+    assert list(found["parents"]) == ["p1", "p2"]
+    assert (found["moments_valid_at_birth"], found["trained_since_birth"]) == (False, False)
+    assert found["exceeded"] == []
+    near, far = found["parents"]["p1"], found["parents"]["p2"]
+    assert near["whole"]["relative_change"] == pytest.approx(0.25, rel=1e-4)
+    assert near["whole"]["column_overlap"] == pytest.approx(1, abs=1e-6)
+    assert len(near["modules"]) == 4
+    assert near["modules"]["model.layers.0.self_attn.q_proj"]["child"]["rank"] == 4
+    assert far["whole"]["cosine"] < 0.5
+    assert near["probe"] is None
+    unbred = json.loads(call("p2", "--parent", "zero", "--json").stdout)
+    assert unbred["moments_valid_at_birth"] is None
+    assert unbred["parents"]["zero"]["whole"]["relative_change"] is None
+    save_adapter(load_adapter("p2"), "c", overwrite=True)
+    assert "the child was trained since its birth" in call("c").stdout
+
+
+def test_a_limit_holds_for_the_closest_parent(home):
+    call("c", "--limit", "change=0.26")
+    call("c", "--parent", "p2", "--parent", "p1", "--limit", "change=0.26")
+    result = call("c", "--limit", "change=0.24", code=1)
+    assert result.stderr.splitlines() == [
+        "error: c: relative change 0.25 to the closest parent is above 0.24"
+    ]
+    found = json.loads(
+        call("c", "--parent", "p2", "--limit", "change=0.3", "--json", code=1).stdout
+    )
+    assert len(found["exceeded"]) == 1
+    assert "undefined" in call("p1", "--parent", "zero", "--limit", "change=9", code=1).stderr
+    call("zero", "--parent", "p1", "--limit", "change=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("p1", "no lineage.json, so its parents are not known"),
+        ("nowhere", "nowhere"),
+        ("c --parent nowhere", "not a folder"),
+        ("c --parent p1 --parent ../{home}/p1", "given twice"),
+        ("c --model base", "--model needs --probes or --train"),
+        ("c --probes rows.jsonl", "they need --model"),
+        ("c --limit kl=0.1", "--limit kl needs --probes"),
+        ("c --limit change=-1", "a number of at least 0 and a name of change, kl, recovery"),
+        ("c --limit change=nan", "a number of at least 0 and a name of change, kl, recovery"),
+        ("c --limit change", "expected NAME=NUMBER"),
+        ("c --limit norm=1", "a name of change"),
+        ("c --model p1 --probes nowhere.jsonl", "nowhere.jsonl"),
+        ("c --model p1 --probes bad.jsonl", "bad.jsonl line 2: expected"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(home, words, reason):
+    (home / "bad.jsonl").write_text('{"prompt": "ab"}\n{"prompt": 3}\n')
+    result = call(*words.format(home=home.name).split(), code=2)
+    assert reason in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_parent_that_is_gone_is_named(home):
+    (home / "p1").rename(home / "p1-before")
+    save_adapter_again = home / "p1-before" / "adapter_model.safetensors"
+    save_adapter_again.write_bytes(save_adapter_again.read_bytes()[:-8])
+    stderr = call("c", code=2).stderr
+    assert "the parent sha256:" in stderr
+    assert "truncated" in stderr

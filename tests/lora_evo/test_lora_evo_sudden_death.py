@@ -12,9 +12,11 @@ from mortal import changes_until_death
 
 from lora_evo import (
     LoraEvoError,
+    Operator,
     content_hash,
     cross_directory,
     load_adapter,
+    measured,
     mutate_directory,
     read_lineage,
     save_adapter,
@@ -95,28 +97,23 @@ def test_killed_at_every_change(start, command, tmp_path):
         dies_and_is_run_again(start, command, tmp_path / f"home-{k}", k)
 
 
-def test_killed_again_and_again(start, tmp_path):
-    home = tmp_path / "home"
-    shutil.copytree(start, home)
-    act = COMMANDS["mutate"]
-    for k in (2, 5, 8, 11, 14):
-        assert changes_until_death(lambda: act(home), home, k) is None
-    act(home)
-    assert not list(home.glob(".*"))
-
-
 def test_a_draft_that_is_being_written_is_left_alone(make_adapter, tmp_path):
     """Of two who write one child at once the first to finish has it, and the other is refused."""
     save_adapter(make_adapter(1), tmp_path / "p")
     drafts = []
 
-    def meanwhile(done, total):
-        if done == 2:
-            mutate_directory("neftune", tmp_path / "p", tmp_path / "c", seed=2)
-            drafts.extend(tmp_path.glob(".c.*.tmp"))
+    def prepare(request):
+        def recipe(path, slots):
+            if path == request.paths[-1]:
+                mutate_directory("neftune", tmp_path / "p", tmp_path / "c", seed=2)
+                drafts.extend(tmp_path.glob(".c.*.tmp"))
+            return measured(path, slots[0], slots[0])
 
+        return recipe
+
+    overtaken = Operator("overtaken", "mutation", "s", "p", prepare)
     with pytest.raises(LoraEvoError, match="exists already"):
-        mutate_directory("neftune", tmp_path / "p", tmp_path / "c", seed=1, progress=meanwhile)
+        mutate_directory(overtaken, tmp_path / "p", tmp_path / "c", seed=1)
     assert len(drafts) == 1
     assert not list(tmp_path.glob(".*"))
     assert read_lineage(tmp_path / "c").seed == 2

@@ -53,10 +53,3 @@ def test_what_does_not_fit_changes_nothing(tiny, stack, engine):
         engine.drop_adapter("t0")
     assert engine.versions == dict.fromkeys(tiny.members, 0)
     assert engine.rollouts(asked(tiny, "t0")) == before
-
-
-def test_releasing_between_two_calls_changes_nothing(tiny, engine):
-    before = engine.rollouts(asked(tiny, "s0"))
-    engine.release()
-    engine.restore()
-    assert engine.rollouts(asked(tiny, "s0")) == before

@@ -10,20 +10,17 @@ from lora_evo.atomic import appearing, append_text, check_output, remove_empty, 
 from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import content_hash
-from lora_evo.lineage import Lineage, read_lineage
-from lora_evo.operators.catalogue import OPERATORS
-from lora_evo.operators.operator import Operator
-from lora_evo.population.family import family
+from lora_evo.lineage import Lineage, family, read_lineage
+from lora_evo.operators.operator import OPERATORS, Operator
 
 if TYPE_CHECKING:
-    from lora_evo.children import cross, cross_directory, mutate, mutate_directory
+    from lora_evo.charts import diversity_chart, family_chart
+    from lora_evo.children import cross, cross_directory, mutate, mutate_directory, verify
     from lora_evo.files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
-    from lora_evo.linalg.updates import distance
     from lora_evo.operators.measured import measured
-    from lora_evo.population.charts import diversity_chart, family_chart
-    from lora_evo.population.diversity import diversity
+    from lora_evo.population import diversity
     from lora_evo.retained.weights import retention
-    from lora_evo.verification import verify
+    from lora_evo.updates import distance
 
 __version__ = "0.1.0"
 
@@ -62,14 +59,13 @@ __all__ = [
 ]
 
 _WITH_TORCH = {
-    "children": ("cross", "cross_directory", "mutate", "mutate_directory"),
+    "charts": ("diversity_chart", "family_chart"),
+    "children": ("cross", "cross_directory", "mutate", "mutate_directory", "verify"),
     "files.adapter": ("Adapter", "Slot", "adapter_hash", "load_adapter", "save_adapter"),
-    "linalg.updates": ("distance",),
     "operators.measured": ("measured",),
-    "population.charts": ("diversity_chart", "family_chart"),
-    "population.diversity": ("diversity",),
+    "population": ("diversity",),
     "retained.weights": ("retention",),
-    "verification": ("verify",),
+    "updates": ("distance",),
 }
 
 

@@ -4,6 +4,7 @@ Both ways make a child module by module with the same `Birth`, so they give the 
 """
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,17 +26,31 @@ from lora_evo.files.adapter import (
     write_adapter,
 )
 from lora_evo.files.config import AdapterConfig, check_same_base
-from lora_evo.files.directory import PathLike, Progress, combine, shortest_unique_names
-from lora_evo.linalg.thin import one_thread
-from lora_evo.linalg.updates import (
+from lora_evo.files.directory import (
+    PathLike,
+    combine,
+    content_hash,
+    shortest_unique_names,
+)
+from lora_evo.lineage import (
+    LINEAGE_FILE,
+    Lineage,
+    ModuleTrace,
+    find_parents,
+    lineage_of,
+    read_lineage,
+)
+from lora_evo.operators.operator import Operator, Request, did_you_mean, find_operator
+from lora_evo.thin import one_thread
+from lora_evo.updates import (
+    Gap,
     check_same_ends,
     check_same_modules,
     effective_rank,
     numerical_rank,
+    slot_gap,
+    total_gap,
 )
-from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
-from lora_evo.operators.catalogue import did_you_mean, find_operator
-from lora_evo.operators.operator import Operator, Request
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +101,6 @@ def mutate_directory(
     seed: int,
     strength: float | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
     **parameters: Any,
 ) -> Lineage:
     """Write a mutated child of the directory `parent` to `out`, with its lineage.json.
@@ -96,7 +110,7 @@ def mutate_directory(
     """
     found = find_operator(operator, "mutation")
     settings = {"seed": seed, "strength": strength, "weights": None, "parameters": parameters}
-    return _write_child([Path(parent)], found, settings, Path(out), overwrite, progress)
+    return _write_child([Path(parent)], found, settings, Path(out), overwrite)
 
 
 def cross_directory(
@@ -107,7 +121,6 @@ def cross_directory(
     seed: int,
     weights: Sequence[float] | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
     **parameters: Any,
 ) -> Lineage:
     """Write a child of two or more adapter directories to `out`, with its lineage.json.
@@ -119,7 +132,7 @@ def cross_directory(
     folders = [Path(parent) for parent in parents]
     shortest_unique_names(folders)  # refuses a folder given twice
     settings = {"seed": seed, "strength": None, "weights": weights, "parameters": parameters}
-    return _write_child(folders, found, settings, Path(out), overwrite, progress)
+    return _write_child(folders, found, settings, Path(out), overwrite)
 
 
 def make_child(
@@ -260,7 +273,6 @@ def _write_child(
     settings: Mapping[str, Any],
     out: Path,
     overwrite: bool,
-    progress: Progress | None,
 ) -> Lineage:
     place = out.resolve()
     for parent in parents:
@@ -276,13 +288,8 @@ def _write_child(
         birth = Birth(readers, operator, **settings)
         draft = stack.enter_context(appearing_directory(out, overwrite=overwrite))
 
-        def slots() -> Iterator[tuple[str, Slot]]:
-            for done, (path, slot, _) in enumerate(birth.grow(), start=1):
-                yield path, slot
-                if progress is not None:
-                    progress(done, len(birth.request.paths))
-
-        write_adapter(draft, birth.config, readers[0].layout(), slots())
+        slots = ((path, slot) for path, slot, _ in birth.grow())
+        write_adapter(draft, birth.config, readers[0].layout(), slots)
         before = max(0 if lineage is None else lineage.generation for lineage in known)
         lineage = birth.lineage(1 + before)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
@@ -345,3 +352,91 @@ def _memory(factor: torch.Tensor) -> int:
 
 def _digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.9g}")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of making a child again."""
+
+    identical: bool
+    """Weights, configuration and lineage are what the recipe gives, bit for bit."""
+    difference: float | None
+    """Relative Frobenius distance of the updates; None when the child could not be made again."""
+    modules_differing: tuple[str, ...]
+    problems: tuple[str, ...]
+    """Sentences about what is not as it should be."""
+
+
+def verify(
+    child_dir: PathLike,
+    parents: Sequence[PathLike] | PathLike | None = None,
+    *,
+    operator: Operator | None = None,
+) -> Verification:
+    """Make the child in `child_dir` again and compare it, module by module.
+
+    `parents`: adapter directories, or folders to search for them (by content, whatever their
+    names); by default the folder that holds the child. `operator`: the object that the child was
+    made with, where it is not one of ours. Equal bits are promised for equal versions of torch and
+    numpy on the same kind of processor; elsewhere see `difference`. Raises `LoraEvoError` when the
+    child itself cannot be read, has no lineage, or has an operator that is not known here.
+    """
+    child = Path(child_dir)
+    lineage, content = lineage_of(child), content_hash(child)
+    roots = [parents] if isinstance(parents, str | os.PathLike) else parents
+    folders, problems = find_parents(child, lineage, roots)
+    missing = bool(problems)
+    if content != lineage.content_hash:
+        problems.append(
+            "the child is not as it was made (trained on, or edited): its lineage says "
+            f"{lineage.content_hash[:24]}, it holds {content[:24]}"
+        )
+    if missing:
+        return Verification(False, None, (), tuple(problems))
+    remade, gaps, differing = _remake(lineage, child, folders, operator)
+    if differing:
+        problems.append(
+            f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
+            f"for example {differing[0]} (made with {_versions(lineage)}, here {_versions(remade)})"
+        )
+    else:
+        if content != remade.content_hash:
+            problems.append("adapter_config.json is not what the parents' ones give")
+        recorded, again = lineage.to_dict(), remade.to_dict()
+        odd = sorted(name for name in again if recorded[name] != again[name])
+        odd = [name for name in odd if name not in ("versions", "generation")]
+        if odd:
+            problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
+    difference = total_gap(gaps.values()).distance
+    return Verification(not problems, difference, tuple(differing), tuple(problems))
+
+
+def _remake(
+    lineage: Lineage,
+    child: Path,
+    folders: list[Path],
+    operator: Operator | None,
+) -> tuple[Lineage, dict[str, Gap], list[str]]:
+    """Return the record of the child made again, each module's distance, and which differ."""
+    fields = ("seed", "strength", "weights", "parameters")
+    settings: dict[str, Any] = {name: getattr(lineage, name) for name in fields}
+    with ExitStack() as stack:
+        *readers, reader = (stack.enter_context(open_adapter(at)) for at in (*folders, child))
+        try:
+            again = Birth(readers, operator or lineage.operator, **settings)
+        except LoraEvoError as error:
+            raise LoraEvoError(f"{child} cannot be made again: {error}") from error
+        if reader.paths != readers[0].paths:
+            raise LoraEvoError(f"{child} sits on other modules than its first parent")
+        gaps: dict[str, Gap] = {}
+        differing: list[str] = []
+        for path, slot, digest in again.grow():
+            there = reader.slot(path)
+            gaps[path] = slot_gap(path, slot, there)
+            if slot_digest(there) != digest:
+                differing.append(path)
+        return again.lineage(), gaps, differing
+
+
+def _versions(lineage: Lineage) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(lineage.versions.items()))

@@ -12,15 +12,13 @@ import click
 from lora_evo.commands.terminal import (
     FOLDER,
     change_text,
-    counter,
     json_option,
     print_json,
     print_table,
 )
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
-from lora_evo.operators.catalogue import OPERATORS
-from lora_evo.operators.operator import Operator
+from lora_evo.operators.operator import OPERATORS, Operator
 
 
 @click.command()
@@ -85,8 +83,7 @@ def mutate(
     from lora_evo.children import mutate_directory
 
     options |= _parameters_from(OPERATORS[operator], settings)
-    with counter(operator) as progress:
-        lineage = mutate_directory(operator, parent, out, progress=progress, **options)
+    lineage = mutate_directory(operator, parent, out, **options)
     _print_child(lineage, out, as_json)
 
 
@@ -112,8 +109,7 @@ def cross(
             options["weights"] = [float(word) for word in weights.split(",")]
         except ValueError as error:
             raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
-    with counter(operator) as progress:
-        lineage = cross_directory(operator, parents, out, progress=progress, **options)
+    lineage = cross_directory(operator, parents, out, **options)
     _print_child(lineage, out, as_json)
 
 
@@ -126,10 +122,9 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 
     PARENTS are adapters or folders to search; by default the folder that holds CHILD.
     """
-    from lora_evo.verification import verify as verify_child
+    from lora_evo.children import verify as verify_child
 
-    with counter("verifying") as progress:
-        result = verify_child(child, list(parents) or None, progress=progress)
+    result = verify_child(child, list(parents) or None)
     if as_json:
         print_json(asdict(result))
     elif result.identical:

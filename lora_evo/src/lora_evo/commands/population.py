@@ -13,20 +13,17 @@ from lora_evo.commands.terminal import (
     FOLDER,
     PAGE,
     change_text,
-    counter,
     json_option,
     print_json,
     print_table,
 )
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import adapter_folders, module_type, readable
-from lora_evo.population.family import family, tree
+from lora_evo.lineage import family, tree
 
 if TYPE_CHECKING:
-    from lora_evo.population.diversity import Diversity
+    from lora_evo.population import Diversity
     from lora_evo.retained.weights import Comparison
-
-_MATRIX_UP_TO = 16
 
 
 @click.command()
@@ -38,23 +35,23 @@ def inspect(directory: Path, as_json: bool) -> None:
 
     view = inspect_directory(directory)
     if as_json:
-        print_json(view.to_dict())
+        print_json(view)
         return
-    config = view.config
+    config, modules = view["config"], view["modules"]
     click.echo(
-        f"{directory}: r {config.r}, alpha {config.lora_alpha:g}, {len(view.modules)} modules, "
-        f"base {config.base_model_name_or_path or 'not named'}, {view.content_hash[:24]}"
+        f"{directory}: r {config['r']}, alpha {config['lora_alpha']:g}, {len(modules)} modules, "
+        f"base {config['base_model_name_or_path'] or 'not named'}, {view['content_hash'][:24]}"
     )
     header = (
         "module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype",
     )  # fmt: skip
     rows = [
         (
-            path, module.inputs, module.outputs, state.rank,
-            f"{state.effective_rank:.2f}", state.dead, f"{state.norm_a:.4g}",
-            f"{state.norm_b:.4g}", f"{state.norm:.4g}", module.dtype,
+            path, row["inputs"], row["outputs"], row["rank"], f"{row['effective_rank']:.2f}",
+            row["dead"], f"{row['norm_a']:.4g}", f"{row['norm_b']:.4g}", f"{row['norm']:.4g}",
+            row["dtype"],
         )
-        for path, module, state in ((p, m, m.condition) for p, m in view.modules.items())
+        for path, row in modules.items()
     ]  # fmt: skip
     print_table(header, rows)
 
@@ -62,9 +59,8 @@ def inspect(directory: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("first", type=FOLDER)
 @click.argument("second", type=FOLDER)
-@click.option("--modules", is_flag=True, help="Print one line for each module, not each type.")
 @json_option
-def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
+def distance(first: Path, second: Path, as_json: bool) -> None:
     """Print the relative distance of two adapters' updates (symmetric; 0 to 2).
 
     0 is the same update, 1.41 nothing in common. `overlap`: mean squared cosine of the principal
@@ -73,8 +69,7 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
     """
     from lora_evo.retained.weights import retention, together
 
-    with counter("comparing") as progress:
-        found = retention(first, second, any_base=True, progress=progress)
+    found = retention(first, second, any_base=True)
     counts = Counter(map(module_type, found.modules))
     types = {
         kind: together(part for path, part in found.modules.items() if module_type(path) == kind)
@@ -87,11 +82,10 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
         parts = {path: part.to_dict() for path, part in found.modules.items()}
         print_json({**found.whole.to_dict(), "module_types": rows_by_type, "modules": parts})
         return
-    shown = found.modules if modules else types
-    rows = [_pair_row(name, counts.get(name, 1), part) for name, part in shown.items()]
+    rows = [_pair_row(name, counts[name], part) for name, part in types.items()]
     rows.append(_pair_row("all", len(found.modules), found.whole))
     header = (
-        "module" if modules else "type", "modules", "distance", "cosine", "norm ratio",
+        "type", "modules", "distance", "cosine", "norm ratio",
         "columns overlap", "rows overlap", "change",
     )  # fmt: skip
     print_table(header, rows)
@@ -99,30 +93,26 @@ def distance(first: Path, second: Path, modules: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("directories", type=FOLDER, nargs=-1, required=True)
-@click.option("--spaces", is_flag=True, help="Also the overlap of column and row spaces.")
 @click.option("--html", type=PAGE, help="Write the charts to this HTML file.")
 @json_option
-def diversity(
-    directories: tuple[Path, ...], spaces: bool, html: Path | None, as_json: bool
-) -> None:
+def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
     """Show how varied a population of adapters is in what its members do.
 
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
     `lora-evo distance`. What cannot be read is named and left out; the exit code is then 1.
     """
     from lora_evo.files.adapter import load_adapter
-    from lora_evo.population.diversity import diversity as compare_all
+    from lora_evo.population import diversity as compare_all
 
     if html is not None:
-        from lora_evo.population.charts import diversity_chart, save_page
+        from lora_evo.charts import diversity_chart, save_page
 
         check_output(html)
     folders = [folder for directory in directories for folder in adapter_folders([directory])]
     left_out: list[str] = []
     folders = [folder for folder, _ in readable(folders, load_adapter, left_out.append)]
     _tell(left_out)
-    with counter("comparing") as progress:
-        found = compare_all(folders, spaces=spaces, progress=progress)
+    found = compare_all(folders)
     if html is not None:
         save_page(diversity_chart(found), html)
     if as_json:
@@ -149,7 +139,7 @@ def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> 
     if not members:
         raise LoraEvoError(f"no adapters that can be read under {', '.join(map(str, directories))}")
     if html is not None:
-        from lora_evo.population.charts import family_chart, save_page
+        from lora_evo.charts import family_chart, save_page
 
         save_page(family_chart(members), html)
     if as_json:
@@ -166,34 +156,18 @@ def _tell(left_out: Sequence[str]) -> None:
 
 def _print_population(found: "Diversity") -> None:
     names = found.names
-    numbers = [str(number) for number in range(1, len(names) + 1)]
-    numbered = [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
     click.echo("distances (0 the same update, 1.41 nothing in common, 2 opposite)")
-    if len(names) > _MATRIX_UP_TO:
-        rows: list[Sequence[object]] = []
-        for place, name in enumerate(names):
-            near = found.nearest(place)
-            mean, least = found.mean_distance_of(place), found.distances[place][near]
-            rows.append(
-                (name, f"{found.norms[place]:.4g}", f"{mean:.4g}", names[near], f"{least:.4g}")
-            )
-        print_table(("member", "norm", "mean distance", "nearest", "distance"), rows)
-    else:
-        rows = [
-            (name, f"{norm:.4g}", *(f"{value:.3g}" for value in row))
-            for name, norm, row in zip(numbered, found.norms, found.distances, strict=True)
-        ]
-        print_table(("member", "norm", *numbers), rows)
-    if found.overlaps is not None:
-        for title, matrix in (("write to", found.overlaps.columns), ("read", found.overlaps.rows)):
-            click.echo(f"\noverlap of what they {title} (1 the same space, 0 orthogonal)")
-            cells = [(name, *map(_number, row)) for name, row in zip(numbered, matrix, strict=True)]
-            print_table(("member", *numbers), cells)
+    rows = []
+    for place, name in enumerate(names):
+        near = found.nearest(place)
+        mean, least = found.mean_distance_of(place), found.distances[place][near]
+        rows.append((name, f"{found.norms[place]:.4g}", f"{mean:.4g}", names[near], f"{least:.4g}"))
+    print_table(("member", "norm", "mean distance", "nearest", "distance"), rows)
     click.echo()
     print_table(
-        ("type", "modules", "part of distances", "distinct in effect"),
+        ("type", "modules", "part of distances"),
         [
-            (name, kind.modules, f"{kind.distance_share:.1%}", f"{kind.effective_members:.2f}")
+            (name, kind.modules, f"{kind.distance_share:.1%}")
             for name, kind in found.module_types.items()
         ],
     )

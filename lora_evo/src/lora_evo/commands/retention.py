@@ -140,9 +140,8 @@ def _run(
     """Probe and train a child and its parents on the base model, as far as there are rows."""
     from lora_evo.files.adapter import load_adapter
     from lora_evo.model.base_model import choose_device, load_base_model
-    from lora_evo.retained.behaviour import probe
+    from lora_evo.retained.behaviour import probe, read_rows
     from lora_evo.retained.recovery import recovery
-    from lora_evo.retained.rows import read_rows
 
     prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
     parents = {name: load_adapter(folder) for name, folder in folders.items()}

@@ -69,7 +69,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
 
 
 @contextmanager
-def counter(label: str, unit: str = "modules") -> Iterator[Callable[[int, int], None] | None]:
+def counter(label: str, unit: str) -> Iterator[Callable[[int, int], None] | None]:
     """Yield a function of (units done, units in all) that shows every percent on stderr.
 
     Yields None where stderr is no terminal. The line is wiped at the end.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 
@@ -15,14 +15,16 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.files.config import AdapterConfig, check_pair
 from lora_evo.files.directory import (
     CONFIG_FILE,
+    WEIGHTS_FILE,
     AdapterFiles,
     PathLike,
+    TensorInfo,
+    TensorWriter,
     combine,
     naming,
     open_files,
     tensor_names,
 )
-from lora_evo.files.tensor_file import WEIGHTS_FILE, TensorInfo, TensorWriter
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
@@ -73,18 +75,6 @@ class Adapter:
         return self.slots[path]
 
 
-class SlotSource(Protocol):
-    """What is read module by module: an `Adapter` in memory or an `AdapterReader` on disk."""
-
-    @property
-    def config(self) -> AdapterConfig: ...
-
-    @property
-    def paths(self) -> tuple[str, ...]: ...
-
-    def slot(self, path: str) -> Slot: ...
-
-
 @dataclass(frozen=True)
 class AdapterReader(AdapterFiles):
     """An opened adapter directory whose values are read slot by slot."""
@@ -106,6 +96,10 @@ class AdapterReader(AdapterFiles):
         payload = torch.empty(info.size, dtype=torch.uint8)  # torch aligns it to 64 bytes
         self.files[name].read_into(name, payload.numpy().data)
         return payload.view(_DTYPES[info.dtype]).reshape(info.shape)
+
+
+SlotSource: TypeAlias = Adapter | AdapterReader
+"""What is read module by module: in memory, or on disk."""
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Sums of updates of several parents, held exactly in one small matrix.
+"""Crossovers: sums of the parents' updates, whole slots of theirs, and sums of bare factors.
 
-Parents k = 1..n have the updates D_k = s_k B_k A_k, of any ranks r_k. With their factors side by
-side and one thin factorisation of each side,
+`average`, `dare`, `extrapolate`, `svd_subspace` and `xes` act on updates, whose sums are held
+exactly in one small matrix. Parents k = 1..n have the updates D_k = s_k B_k A_k, of any ranks r_k.
+With their factors side by side and one thin factorisation of each side,
 
     [s_1 B_1, ..., s_n B_n] = Q_B [L_1, ..., L_n],    [A_1^T, ..., A_n^T] = Q_A [H_1, ..., H_n],
 
@@ -17,11 +18,16 @@ Factorization: the rows of A are orthogonal, of equal length, and as large toget
 parent's, as LoRA's start has them; B carries the spectrum. A child of lower rank than r therefore
 has zero columns in B alone, which training can use: no pair is dead.
 
-The operators are `average`, `dare`, `extrapolate`, `svd_subspace` and `xes`.
+`slot_swap` takes the pair (A, B) of every module whole from one parent. The `factor_*` are
+baselines, made from A with A and B with B as PopuLoRA's public code (arXiv 2605.16727) and most
+LoRA mergers do. They depend on the factorization: parents with equal updates but other factors (a
+sign flipped, a basis turned) give different children, and the product of two sums has cross terms
+B_j A_k that no parent has. All parents need the same rank. Where the parents' scales differ, B_k
+counts as (s_k / s_1) B_k. Preserves: rank; but for `factor_dare`, equal parents.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,20 +35,26 @@ from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.thin import Span, prepared, span
-from lora_evo.operators.measured import SlotChild, unchanged
+from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import (
     Recipe,
     Request,
+    check_equal_ranks,
     checked_fitness,
     checked_number,
     shares,
     stream,
     uniform,
+    units_of,
 )
+from lora_evo.thin import Span, prepared, span, thin
+from lora_evo.updates import Gap, slot_gap
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0
+# Below this share of the squared norms, their difference loses digits in single precision.
+_CLOSE = 1e-2
+Keep = Callable[[torch.Tensor, tuple[str, ...]], torch.Tensor]
 
 
 def average(request: Request) -> Recipe:
@@ -268,3 +280,163 @@ def blend(coefficients: Sequence[float]) -> Recipe:
 def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
     # The first row tells most unequal tensors apart, without reading the rest.
     return torch.equal(one[:1], two[:1]) and torch.equal(one, two)
+
+
+def slot_swap(request: Request) -> Recipe:
+    """Take the pair (A, B) of every module whole from one parent.
+
+    The layer-wise crossover of PopuLoRA (arXiv 2605.16727): exact, free of factorization, and the
+    only crossover after which optimiser moments stay valid (they move with the slot). A unit is one
+    module (`level=module`), all modules of one block, such as the attention of a layer
+    (`level=block`), or of one numbered layer (`level=layer`); every unit draws its parent on its
+    own, with equal chances or in proportion to the weights. If all units of a child fell to one
+    parent, one unit, drawn too, goes to another, so that a child of unequal parents is never a
+    copy.
+    """
+    check_equal_ranks(
+        request,
+        "slot_swap moves factors whole: give it parents of equal rank, or use average",
+    )
+    weights = request.weights or (1.0,) * len(request.configs)
+    units = units_of(request)
+    chosen = assign(sorted(set(units.values())), weights, request.seed)
+    return lambda path, slots: _take(path, slots, chosen[units[path]])
+
+
+def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
+    first, taken = slots[0], slots[source]
+    same_scale = taken.scale == first.scale
+    # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
+    b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
+    own = _Grams(taken)
+    values = torch.linalg.svdvals(own.core)
+    if source == 0:
+        change: float | None = 0.0
+        norm = float(torch.linalg.vector_norm(values))
+    else:
+        gap = _gap(path, first, taken, own)
+        change, norm = gap.relative_change, gap.first
+    slot = Slot(taken.A, b, first.scale)
+    return SlotChild(slot, values, change, norm, source=source, moments_valid=same_scale)
+
+
+class _Grams:
+    """Both factors of a slot, split into bases and triangles."""
+
+    def __init__(self, slot: Slot) -> None:
+        self.left, self.right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
+        self.core = self.left.upper.mm(self.right.upper.T).mul(slot.scale)
+
+
+def _gap(path: str, first: Slot, taken: Slot, own: _Grams) -> Gap:
+    """Return `slot_gap`, in the precision of the factors as long as the updates are not close."""
+    other = _Grams(first)
+    one, two = (float(torch.linalg.matrix_norm(grams.core)) for grams in (other, own))
+    left = _inner(other.left.factor, own.left.factor)
+    right = _inner(other.right.factor, own.right.factor)
+    squared = one**2 + two**2 - 2 * first.scale * taken.scale * float((left * right).sum())
+    if squared > _CLOSE * (one**2 + two**2):
+        return Gap(one, two, math.sqrt(squared))
+    return slot_gap(path, first, taken)
+
+
+def _inner(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    precision = torch.promote_types(one.dtype, two.dtype)
+    return (one.to(precision).T @ two.to(precision)).double()
+
+
+def assign(units: Sequence[str], weights: Sequence[float], seed: int) -> Mapping[str, int]:
+    """Return the parent (counted from 0) of every unit; each draw depends on the seed and its
+    unit."""
+    chosen = {unit: _draw(weights, uniform(seed, unit, "parent")) for unit in units}
+    possible = [index for index, weight in enumerate(weights) if weight > 0]
+    if len(units) > 1 and len(possible) > 1 and len(set(chosen.values())) == 1:
+        unit = units[int(uniform(seed, "odd unit") * len(units))]
+        rest = list(weights)
+        rest[chosen[unit]] = 0.0
+        chosen[unit] = _draw(rest, uniform(seed, "odd parent"))
+    return chosen
+
+
+def _draw(weights: Sequence[float], point: float) -> int:
+    target = point * sum(weights)
+    last = 0
+    for index, weight in enumerate(weights):
+        if weight > 0:
+            last = index
+            if target < weight:
+                return index
+        target -= weight
+    return last
+
+
+def factor_average(request: Request) -> Recipe:
+    """Average the factors: A = sum_k w_k A_k, and B alike. A baseline; prefer `average`.
+
+    "Linear" merging loses about half the norm of two independent parents to cross terms, and a
+    parent with its sign flipped in both factors, the same adapter, can cancel the other.
+    """
+    return _sum(request, "average", shares(request))
+
+
+def factor_dare(request: Request) -> Recipe:
+    """Drop entries of the factors: A = sum_k w_k (m_k * A_k) / (1 - p), and B alike.
+
+    A baseline; prefer `dare`. DARE (arXiv 2311.03099) drops entries, m_k zeros with chance p and
+    else ones. Each factor has the right mean, but the variance of every entry grows by p/(1-p) of
+    its square, and the product has both noises and theirs: at p = 0.7, the default as in public
+    code, an adapter crossed with itself lands about twice its norm away from itself.
+    """
+    p = checked_number(request, "p", 0.0, MOST_DROPPED)
+
+    def thinned(factor: torch.Tensor, key: tuple[str, ...]) -> torch.Tensor:
+        points = stream(request.seed, *key).random(tuple(factor.shape))
+        return factor * torch.from_numpy(points >= p) / (1 - p)
+
+    return _sum(request, "dare", shares(request), thinned)
+
+
+def factor_extrapolate(request: Request) -> Recipe:
+    """Extrapolate the factors: A = A_worse + eta (A_better - A_worse), and B alike.
+
+    A baseline; prefer `extrapolate`. eta is from [1, 1.5] as in public code. The update is
+    quadratic in eta; for parents of other factorizations it runs several times their norm away from
+    both at eta = 1.5, and the lower fifth of the range is a copy of the better parent.
+    """
+    return _sum(request, "extrapolate", beyond(request))
+
+
+def factor_xes(request: Request) -> Recipe:
+    """Move the mean of the factors: A = sum_k (w_k + eta z_k / n) A_k, and B alike.
+
+    A baseline; prefer `xes`. z are the z-scored fitnesses; with two parents, equal weights and
+    eta = 1, the default as in public code, the child is the better parent, whatever the other is.
+    """
+    return _sum(request, "xes", stepped(request))
+
+
+def _sum(
+    request: Request, better: str, coefficients: Sequence[float], keep: Keep | None = None
+) -> Recipe:
+    """Return the recipe of A = sum_k c_k A_k, B = sum_k c_k B_k, of what `keep` leaves of each
+    factor."""
+    check_equal_ranks(
+        request,
+        f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not",
+    )
+
+    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        sums = []
+        for side in ("A", "B"):
+            parts = []
+            for index, (share, slot) in enumerate(zip(coefficients, slots, strict=True)):
+                factor = prepared(getattr(slot, side)).double()
+                if side == "B":
+                    factor = factor * (slot.scale / slots[0].scale)
+                if keep is not None:
+                    factor = keep(factor, (path, str(index), side))
+                parts.append(share * factor)
+            sums.append(torch.stack(parts).sum(dim=0))
+        return measured(path, slots[0], Slot(sums[0], sums[1], slots[0].scale))
+
+    return recipe

@@ -25,9 +25,7 @@ import torch
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.thin import prepared
-from lora_evo.linalg.updates import singular_values
-from lora_evo.operators.measured import SlotChild, unchanged
+from lora_evo.operators.measured import SlotChild, solve_step, unchanged
 from lora_evo.operators.operator import (
     Recipe,
     Request,
@@ -37,7 +35,8 @@ from lora_evo.operators.operator import (
     uniform,
     units_of,
 )
-from lora_evo.operators.step import solve_step
+from lora_evo.thin import prepared
+from lora_evo.updates import singular_values
 
 
 def full_gaussian(request: Request) -> Recipe:

@@ -12,11 +12,10 @@ from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
-from lora_evo.linalg.thin import Thin, prepared, thin
-from lora_evo.linalg.updates import NEGLIGIBLE
-from lora_evo.operators.measured import SlotChild, unchanged
+from lora_evo.operators.measured import SlotChild, solve_step, unchanged
 from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength, stream
-from lora_evo.operators.step import solve_step
+from lora_evo.thin import Thin, prepared, thin
+from lora_evo.updates import NEGLIGIBLE
 
 # Draws of one seed that are tried until one of them can change a module enough.
 DRAWS = 64

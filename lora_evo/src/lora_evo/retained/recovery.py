@@ -22,8 +22,7 @@ from lora_evo.model.base_model import BaseModel
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import fill_member
 from lora_evo.model.supervised import SupervisedLearner, drawn
-from lora_evo.retained.behaviour import BATCH_SIZE, stacked
-from lora_evo.retained.rows import PromptRow, encode_row, split_rows
+from lora_evo.retained.behaviour import BATCH_SIZE, PromptRow, encode_row, split_rows, stacked
 
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
 CHILD, CONTINUED, RESET = "child", "continued", "reset"

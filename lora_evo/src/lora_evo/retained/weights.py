@@ -11,18 +11,19 @@ import torch
 from torch.nn.functional import pad
 
 from lora_evo.files.adapter import Adapter, Slot, SlotSource, open_adapter, opened, slot_digest
-from lora_evo.files.config import AdapterConfig, check_same_base
-from lora_evo.files.directory import PathLike, Progress, combine
-from lora_evo.linalg.spaces import overlaps, spaces
-from lora_evo.linalg.thin import one_thread
-from lora_evo.linalg.updates import (
+from lora_evo.files.config import check_same_base
+from lora_evo.files.directory import PathLike, combine
+from lora_evo.thin import one_thread
+from lora_evo.updates import (
     Gap,
     check_same_modules,
     dead_pairs,
     effective_rank,
     numerical_rank,
+    overlap,
     singular_values,
     slot_gap,
+    spaces,
     total_gap,
 )
 
@@ -50,37 +51,6 @@ class Condition:
     """Singular values above a millionth of the largest."""
     dead: int
     """Pairs whose A row and B column are both zero, so that no gradient reaches them."""
-
-
-@dataclass(frozen=True)
-class Module:
-    """One module of an adapter."""
-
-    inputs: int
-    outputs: int
-    alpha: float
-    scale: float
-    dtype: str
-    condition: Condition
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """A whole adapter directory."""
-
-    config: AdapterConfig
-    content_hash: str
-    modules: dict[str, Module]
-    """By path, in sorted order."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields, JSON-ready."""
-        modules = {path: asdict(module) for path, module in self.modules.items()}
-        return {
-            "content_hash": self.content_hash,
-            "config": self.config.to_dict(),
-            "modules": {path: row | row.pop("condition") for path, row in modules.items()},
-        }
 
 
 @dataclass(frozen=True)
@@ -133,23 +103,29 @@ class Retention:
         }
 
 
-def inspect_directory(directory: PathLike) -> Inspection:
-    """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`."""
-    modules: dict[str, Module] = {}
+def inspect_directory(directory: PathLike) -> dict[str, Any]:
+    """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`.
+
+    Returns `content_hash`, `config`, and by path in `modules` the widths `inputs` and `outputs`,
+    `alpha`, `scale`, `dtype` and the fields of `Condition`.
+    """
+    modules: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
     with open_adapter(directory) as reader, one_thread():
+        config = reader.config
         for path in reader.paths:
             slot = reader.slot(path)
             digests[path] = slot_digest(slot)
-            modules[path] = Module(
-                inputs=int(slot.A.shape[1]),
-                outputs=int(slot.B.shape[0]),
-                alpha=float(reader.config.alpha(path)),
-                scale=slot.scale,
-                dtype=str(slot.A.dtype).removeprefix("torch."),
-                condition=_condition(slot, singular_values(slot)),
-            )
-        return Inspection(reader.config, combine(reader.config, digests), modules)
+            modules[path] = {
+                "inputs": int(slot.A.shape[1]),
+                "outputs": int(slot.B.shape[0]),
+                "alpha": float(config.alpha(path)),
+                "scale": slot.scale,
+                "dtype": str(slot.A.dtype).removeprefix("torch."),
+                **asdict(_condition(slot, singular_values(slot))),
+            }
+    content = combine(config, digests)
+    return {"content_hash": content, "config": config.to_dict(), "modules": modules}
 
 
 def retention(
@@ -157,7 +133,6 @@ def retention(
     child: Adapter | PathLike,
     *,
     any_base: bool = False,
-    progress: Progress | None = None,
 ) -> Retention:
     """Compare a child with a parent without the base model and without any dense update.
 
@@ -169,7 +144,7 @@ def retention(
         one, two = opened(parent, stack), opened(child, stack)
         if not any_base:
             check_same_base({"the parent": one.config, "the child": two.config})
-        return _compare(one, two, progress)
+        return _compare(one, two)
 
 
 def together(parts: Iterable[Comparison]) -> Comparison:
@@ -185,14 +160,12 @@ def together(parts: Iterable[Comparison]) -> Comparison:
     )
 
 
-def _compare(parent: SlotSource, child: SlotSource, progress: Progress | None) -> Retention:
+def _compare(parent: SlotSource, child: SlotSource) -> Retention:
     check_same_modules(set(parent.paths), set(child.paths))
     modules = {}
     with one_thread():
         for path in parent.paths:
             modules[path] = _module(path, parent.slot(path), child.slot(path))
-            if progress is not None:
-                progress(len(modules), len(parent.paths))
     return Retention(together(modules.values()), modules)
 
 
@@ -204,16 +177,11 @@ def _module(path: str, parent: Slot, child: Slot) -> Comparison:
     return Comparison(
         **vars(gap),
         spectra=float(torch.linalg.vector_norm(one - two)),
-        column_overlap=_overlap(before.columns, after.columns),
-        row_overlap=_overlap(before.rows, after.rows),
+        column_overlap=overlap(before.columns, after.columns),
+        row_overlap=overlap(before.rows, after.rows),
         parent=_condition(parent, before.values),
         child=_condition(child, after.values),
     )
-
-
-def _overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
-    found = float(overlaps([first, second])[0, 1])
-    return None if math.isnan(found) else found
 
 
 def _condition(slot: Slot, values: torch.Tensor) -> Condition:

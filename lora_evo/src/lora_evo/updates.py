@@ -1,14 +1,20 @@
-"""Updates s B A without forming them: singular values, norms, and distances of adapters."""
+"""Updates s B A without forming them: singular values, norms, distances, overlaps of spaces.
+
+The column space of D = s*B*A is what it can write, the row space what it reads. The principal
+angles between two such spaces depend neither on the factorization nor on norms (Bjorck & Golub
+1973); their mean squared cosine is the overlap.
+"""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, Slot
-from lora_evo.linalg.thin import one_thread, prepared, thin
+from lora_evo.thin import one_thread, prepared, thin
 
 # A singular value below this share of the largest one counts as none: masked, or never trained.
 NEGLIGIBLE = 1e-6
@@ -97,22 +103,14 @@ def distance(first: Adapter, second: Adapter) -> float:
     may differ. Raises `LoraEvoError` when the adapters do not sit on the same modules of the same
     shapes.
     """
-    return total_gap(gaps(first, second).values()).distance
+    return adapter_gap(first, second).distance
 
 
-def relative_change(parent: Adapter, child: Adapter) -> float | None:
-    """Return |D_child - D_parent| / |D_parent| over all modules; None for a zero parent."""
-    return total_gap(gaps(parent, child).values()).relative_change
-
-
-def gaps(first: Adapter, second: Adapter) -> dict[str, Gap]:
-    """Return the gap of every module, in sorted order."""
+def adapter_gap(first: Adapter, second: Adapter) -> Gap:
+    """Return the gap of all modules together."""
     check_same_modules(set(first.slots), set(second.slots))
     with one_thread():
-        return {
-            path: slot_gap(path, first.slots[path], second.slots[path])
-            for path in sorted(first.slots)
-        }
+        return total_gap([slot_gap(p, first.slots[p], second.slots[p]) for p in first.paths])
 
 
 def total_gap(parts: Collection[Gap]) -> Gap:
@@ -167,3 +165,65 @@ def check_same_ends(path: str, first: Slot, second: Slot) -> None:
 
 def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor) -> float:
     return float(((b1.T @ b2) * (a1 @ a2.T)).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Spaces:
+    """D = `columns` diag(`values`) `rows`^T, float64; k is the numerical rank, 0 for D = 0."""
+
+    columns: torch.Tensor
+    """[out, k]."""
+    values: torch.Tensor
+    """[k], largest first."""
+    rows: torch.Tensor
+    """[in, k]."""
+
+
+def spaces(slot: Slot) -> Spaces:
+    """Return orthonormal bases of both spaces of an update and its singular values.
+
+    B = Q_B R_B and A^T = Q_A R_A; the SVD U S V^T of the core s R_B R_A^T gives Q_B U and Q_A V.
+    """
+    left = torch.linalg.qr(prepared(slot.B).double())
+    right = torch.linalg.qr(prepared(slot.A).double().T)
+    u, values, vh = torch.linalg.svd(slot.scale * left.R @ right.R.T, full_matrices=False)
+    count = numerical_rank(values)
+    return Spaces(left.Q @ u[:, :count], values[:count], right.Q @ vh[:count].T)
+
+
+def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return inner products <D_i, D_j> and squared distances of all pairs: [n, n] each (float64).
+
+    <D_i, D_j> = s_i s_j tr(B_i^T B_j A_j A_i^T) is the sum of the entries of
+    (s_i B_i^T s_j B_j) * (A_i A_j^T), a block of the product of two Gram matrices. A pair too close
+    for that goes through QR, so that small distances keep their digits and equal factors are
+    exactly 0 apart.
+    """
+    for slot in slots[1:]:
+        check_same_ends(path, slots[0], slot)
+    left = torch.cat([slot.scale * prepared(slot.B).double().T for slot in slots])
+    right = torch.cat([prepared(slot.A).double() for slot in slots])
+    ranks = torch.tensor([slot.rank for slot in slots])
+    owners = torch.eye(len(slots), dtype=torch.float64).repeat_interleave(ranks, dim=1)
+    products = owners @ (left.mm(left.T) * right.mm(right.T)) @ owners.T
+    products.diagonal().clamp_(min=0.0)
+    energies = products.diagonal().clone()
+    gaps = energies[:, None] + energies[None, :] - 2 * products
+    gaps.fill_diagonal_(0.0)
+    for i, j in combinations(range(len(slots)), 2):
+        both = float(energies[i] + energies[j])
+        if float(gaps[i, j]) <= CANCELLED * both:
+            gap = slot_gap(path, slots[i], slots[j]).difference ** 2
+            products[i, j] = products[j, i] = (both - gap) / 2
+            gaps[i, j] = gaps[j, i] = gap
+    return products, gaps
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
+    """Return the mean cos^2 of the angles between the spans of orthonormal bases [width, k].
+
+    It is |Q_1^T Q_2|^2 / min(k_1, k_2); None where a span is empty.
+    """
+    least = min(first.shape[1], second.shape[1])
+    squares = float((first.T @ second).square().sum())
+    return min(1.0, squares / least) if least else None

@@ -6,8 +6,8 @@ from typing import Any
 
 from lora_evo.atomic import appearing
 from lora_evo.errors import LoraEvoError
-from lora_evo.population.diversity import Diversity
-from lora_evo.population.family import Member, pedigree, short_hash
+from lora_evo.lineage import Member, pedigree, short_hash
+from lora_evo.population import Diversity
 
 try:
     import altair as alt
@@ -16,19 +16,30 @@ except ModuleNotFoundError as error:
         f"charts need {error.name}; type: pip install 'populab-lora-evo[report]'"
     ) from error
 
+
 _NUMBERS_UP_TO = 14
 
 
-def diversity_chart(found: Diversity) -> alt.VConcatChart:
-    """Return distances of all pairs, overlaps where measured, and shares by type of module."""
-    charts = [_heat_map(found, found.distances, "distance")]
-    if found.overlaps is not None:
-        charts.append(_heat_map(found, found.overlaps.columns, "overlap of columns"))
-        charts.append(_heat_map(found, found.overlaps.rows, "overlap of rows"))
-    title = f"{len(found.names)} adapters, {found.effective_members:.2f} distinct in effect"
-    whole = alt.VConcatChart(vconcat=[*charts, _module_shares(found)], title=title)
-    page: alt.VConcatChart = whole.resolve_scale(color="independent")
-    return page
+def diversity_chart(found: Diversity) -> alt.LayerChart:
+    """Return the distances of all pairs of members, written out where there is room."""
+    names = list(found.names)
+    cells = [
+        {"member": one, "other": two, "value": found.distances[i][j]}
+        for i, one in enumerate(names)
+        for j, two in enumerate(names)
+    ]
+    base = alt.Chart(alt.InlineData(values=cells)).encode(
+        x=alt.X("other:N", sort=names, title=None),
+        y=alt.Y("member:N", sort=names, title=None),
+        tooltip=["member:N", "other:N", alt.Tooltip("value:Q", format=".4g")],
+    )
+    layers = [base.mark_rect().encode(color=alt.Color("value:Q", title="distance"))]
+    many = len(names) > _NUMBERS_UP_TO
+    if not many:
+        layers.append(base.mark_text().encode(text=alt.Text("value:Q", format=".2f")))
+    cell = alt.Step(12 if many else 46)
+    title = f"{len(names)} adapters, {found.effective_members:.2f} distinct in effect"
+    return alt.LayerChart(layer=layers).properties(width=cell, height=cell, title=title)
 
 
 def family_chart(members: Sequence[Member]) -> alt.LayerChart:
@@ -80,45 +91,7 @@ def family_chart(members: Sequence[Member]) -> alt.LayerChart:
     )
 
 
-def save_page(chart: alt.VConcatChart | alt.LayerChart, path: Path) -> None:
+def save_page(chart: alt.LayerChart, path: Path) -> None:
     """Write a chart as one HTML file that works offline."""
     with appearing(path) as draft:
         chart.save(draft, format="html", inline=True)
-
-
-def _heat_map(
-    found: Diversity, values: Sequence[Sequence[float | None]], title: str
-) -> alt.LayerChart:
-    """Return a number of all pairs of members, shape [n, n]; written out where there is room."""
-    names = list(found.names)
-    cells = [
-        {"member": one, "other": two, "value": values[i][j]}
-        for i, one in enumerate(names)
-        for j, two in enumerate(names)
-    ]
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
-        x=alt.X("other:N", sort=names, title=None),
-        y=alt.Y("member:N", sort=names, title=None),
-        tooltip=["member:N", "other:N", alt.Tooltip("value:Q", format=".4g")],
-    )
-    layers = [base.mark_rect().encode(color=alt.Color("value:Q", title=title))]
-    many = len(names) > _NUMBERS_UP_TO
-    if not many:
-        layers.append(base.mark_text().encode(text=alt.Text("value:Q", format=".2f")))
-    cell = alt.Step(12 if many else 46)
-    return alt.LayerChart(layer=layers).properties(width=cell, height=cell, title=title)
-
-
-def _module_shares(found: Diversity) -> alt.Chart:
-    """Return each type of module's part of the distances."""
-    rows = [
-        {"type": name, "share": kind.distance_share, "members": kind.effective_members}
-        for name, kind in found.module_types.items()
-    ]
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("share:Q", axis=alt.Axis(format="%"), title="part of the distances"),
-        y=alt.Y("type:N", sort="-x", title=None),
-        tooltip=["type:N", alt.Tooltip("share:Q", format=".1%"), "members:Q"],
-    )
-    bars: alt.Chart = base.mark_bar().properties(width=480)
-    return bars

@@ -28,7 +28,6 @@ _LIMITS = ((torch.float32, 60.0), (torch.float64, 3e5))
 _ALIGNMENT = 64
 # What is left of a factor below this share of its size is rounding: nothing new.
 _NOTHING = {torch.float32: 1e-6, torch.float64: 1e-13}
-
 # Below this share, it is taken apart from the basis a second time.
 _SMALL = 0.05
 

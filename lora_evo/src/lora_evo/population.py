@@ -13,10 +13,9 @@ import torch
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, SlotSource, opened
 from lora_evo.files.config import check_same_base
-from lora_evo.files.directory import PathLike, Progress, module_type, shortest_unique_names
-from lora_evo.linalg.spaces import inner_products, space_overlaps
-from lora_evo.linalg.thin import one_thread
-from lora_evo.linalg.updates import check_same_modules
+from lora_evo.files.directory import PathLike, module_type, shortest_unique_names
+from lora_evo.thin import one_thread
+from lora_evo.updates import check_same_modules, inner_products
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -28,21 +27,6 @@ class ModuleType:
     modules: int
     distance_share: float
     """Its part of the summed squared distances of all pairs; 0 in a population of equals."""
-    effective_members: float
-    """As if there were no other type."""
-
-
-@dataclass(frozen=True)
-class Overlaps:
-    """Mean cos^2 of the principal angles of every pair, over the modules where both are nonzero.
-
-    1 where one space holds the other, 0 for orthogonal ones, None where no module has both.
-    """
-
-    columns: tuple[tuple[float | None, ...], ...]
-    """Of what the updates write to."""
-    rows: tuple[tuple[float | None, ...], ...]
-    """Of what they read."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +44,6 @@ class Diversity:
     effective_members: float
     """The Vendi score: distinct members in effect, from 1 to n."""
     module_types: dict[str, ModuleType]
-    overlaps: Overlaps | None
-    """Only where asked for."""
 
     @property
     def mean_distance(self) -> float:
@@ -97,16 +79,12 @@ class Diversity:
 def diversity(
     members: Sequence[Adapter | PathLike],
     names: Sequence[str] | None = None,
-    *,
-    spaces: bool = False,
-    progress: Progress | None = None,
 ) -> Diversity:
     """Compare all members of a population: adapters, or their directories, read module by module.
 
     `names` default to numbers from 0, those of directories to the last parts of their paths.
-    Ranks, alphas and factorizations may differ. With `spaces`, overlaps of column and row spaces as
-    well. Raises `LoraEvoError` for fewer than two members, another number of names, a name given
-    twice, and members on different modules or base models.
+    Ranks, alphas and factorizations may differ. Raises `LoraEvoError` for fewer than two members,
+    another number of names, a name given twice, and members on different modules or base models.
     """
     folders = [Path(member) for member in members if not isinstance(member, Adapter)]
     known = iter(shortest_unique_names(folders))
@@ -122,7 +100,7 @@ def diversity(
         )
     with ExitStack() as stack:
         sources = [opened(member, stack) for member in members]
-        return _compare(tuple(names), sources, spaces, progress)
+        return _compare(tuple(names), sources)
 
 
 def effective_members(cosines: torch.Tensor) -> float:
@@ -149,27 +127,19 @@ def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
             raise LoraEvoError(f"{names[0]} and {name}: {error}") from error
 
 
-def _compare(
-    names: tuple[str, ...], members: Sequence[SlotSource], spaces: bool, progress: Progress | None
-) -> Diversity:
+def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity:
     _check_members(names, members)
     paths = members[0].paths
     kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.
     zeros = torch.zeros(len(names), len(names), dtype=torch.float64)
-    by_type, apart = ({kind: zeros.clone() for kind in sorted(set(kinds))} for _ in range(2))
-    overlaps: list[tuple[torch.Tensor, torch.Tensor]] = []
+    whole, apart = zeros.clone(), {kind: zeros.clone() for kind in sorted(set(kinds))}
     with one_thread():
-        for done, (path, kind) in enumerate(zip(paths, kinds, strict=True), start=1):
+        for path, kind in zip(paths, kinds, strict=True):
             slots = [member.slot(path) for member in members]
             products, gaps = inner_products(path, slots)
-            by_type[kind] += products
+            whole += products
             apart[kind] += gaps
-            if spaces:
-                overlaps.append(space_overlaps(slots))
-            if progress is not None:
-                progress(done, len(paths))
-        whole = torch.stack(list(by_type.values())).sum(0)
         between = torch.stack(list(apart.values())).sum(0)
         energies = whole.diagonal()
         means = (energies[:, None] + energies[None, :]) / 2
@@ -186,11 +156,9 @@ def _compare(
                 kind: ModuleType(
                     modules=kinds.count(kind),
                     distance_share=float(apart[kind].sum()) / total if total else 0.0,
-                    effective_members=effective_members(_cosines(by_type[kind])),
                 )
-                for kind in by_type
+                for kind in apart
             },
-            overlaps=_mean_overlaps(overlaps) if spaces else None,
         )
 
 
@@ -200,17 +168,6 @@ def _cosines(inner: torch.Tensor) -> torch.Tensor:
     scaled = inner / torch.outer(lengths, lengths).clamp(min=1e-300)
     cosines = torch.where(torch.outer(zero, zero), 1.0, scaled).clamp(-1.0, 1.0)
     return cosines.fill_diagonal_(1.0)
-
-
-def _mean_overlaps(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> Overlaps:
-    columns, rows = (
-        tuple(
-            tuple(None if math.isnan(x) else x for x in row)
-            for row in torch.stack(side).nanmean(0).tolist()
-        )
-        for side in zip(*parts, strict=True)
-    )
-    return Overlaps(columns, rows)
 
 
 def _rows(matrix: torch.Tensor) -> Matrix:

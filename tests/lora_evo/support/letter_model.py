@@ -1,0 +1,34 @@
+"""A random Qwen2 of two layers whose tokens are letters."""
+
+import tokenizers
+import torch
+import transformers
+
+
+def letter_tokenizer(letters, special=(), start=False):
+    """One token per letter; start: the first special token goes before every text."""
+    vocabulary = {token: number for number, token in enumerate([*special, *letters])}
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    )
+    if start:
+        inner.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{special[0]} $A", special_tokens=[(special[0], 0)]
+        )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner)
+
+
+def save_letter_model(folder, tokenizer):
+    """Save a model, the same at every call, with its tokenizer, and return it."""
+    config = transformers.Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = transformers.Qwen2ForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model
