@@ -141,13 +141,6 @@ def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, co
         assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
 
-def test_equal_prompts_are_sampled_independently(tiny, engine):
-    same = [TokenRequest("t1", prompt(tiny, 3), 20, 1.0, seed) for seed in (1, 2, 1)]
-    one, two, again = engine.rollouts(same)
-    assert one.completion_ids == again.completion_ids
-    assert one.completion_ids != two.completion_ids
-
-
 def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
     widths = []
     step = type(engine._decoder).step

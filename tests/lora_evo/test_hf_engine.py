@@ -39,12 +39,6 @@ def test_greedy_equals_generate_of_transformers_and_peft(
     assert len({token for completion in got for token in completion.token_ids}) > 8
 
 
-def test_a_longer_limit_only_adds_tokens(engine: Engine) -> None:
-    short, long = engine.generate([Request("ab", None, n, 1.0, seed=3) for n in (6, 18)])
-    assert long.token_ids[:6] == short.token_ids
-    assert short.finish_reason == "length"
-
-
 def test_frequencies_follow_the_softmax_under_the_temperature(
     engine: Engine, model_folder: Path
 ) -> None:
