@@ -28,3 +28,10 @@ def small() -> Iterator[Sandbox]:
     """For programs that are meant to run out of memory, however busy the machine is."""
     with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=60.0, memory_mb=32)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def one() -> Iterator[Sandbox]:
+    """One worker, so that every program follows the one before it."""
+    with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=20.0)) as opened:
+        yield opened

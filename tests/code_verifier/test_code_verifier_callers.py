@@ -5,8 +5,6 @@ import importlib.util
 import pickle
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,42 +31,7 @@ def runs(script: str, folder: Path, *options: str) -> None:
     assert (done.returncode, done.stdout.split()[-1:]) == (0, ["done"]), done.stdout + done.stderr
 
 
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(workers=2, limits=Limits(wall_s=60.0, cpu_s=60.0)) as opened:
-        yield opened
-
-
-# Threads and asyncio ------------------------------------------------------------------------
-
-
-def test_servers_outlive_the_thread_that_started_them(sandbox: Sandbox) -> None:
-    thread = threading.Thread(target=sandbox.run, args=(IDENTITY, "1"))
-    thread.start()
-    thread.join()
-    before = sandbox.pids()
-    assert len(before) >= 1
-    assert [v.output for v in sandbox.run_many([(IDENTITY, str(i)) for i in range(20)])] == [
-        str(i) for i in range(20)
-    ]
-    assert set(before) <= set(sandbox.pids())
-
-
-def test_many_threads_share_few_servers(sandbox: Sandbox) -> None:
-    wrong: list[str] = []
-
-    def work(number: int) -> None:
-        for i in range(10):
-            value = str(100 * number + i)
-            if sandbox.check(IDENTITY, value).output != value:
-                wrong.append(value)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+# asyncio ---------------------------------------------------------------------------------
 
 
 def test_a_cancelled_task_harms_no_other() -> None:
@@ -283,7 +246,6 @@ SURROUNDINGS = {
         "os.environ.update(PYTHONHOME='/nowhere', PYTHONPATH='/nowhere', PYTHONSTARTUP='x', "
         "PYTHONOPTIMIZE='2', LC_ALL='xx_YY', TZ='Asia/Kolkata', PYTHONHASHSEED='7')"
     ),
-    "low priority": "os.nice(10)",
     "changed limits": (
         "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
         "sys.setrecursionlimit(200)\nsys.set_int_max_str_digits(640)"

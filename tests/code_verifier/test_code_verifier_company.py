@@ -3,12 +3,11 @@
 import ast
 import random
 import re
-from collections.abc import Iterator
 from itertools import product
 
 import pytest
 
-from code_verifier import Limits, Proposal, Sandbox, Status
+from code_verifier import Sandbox
 from code_verifier.jail import separable
 from code_verifier.jail.policy import examine
 
@@ -187,12 +186,6 @@ ATTACKS = attacks()
 INPUTS = ["1", "2", "3"]
 
 
-@pytest.fixture(scope="module")
-def one() -> Iterator[Sandbox]:
-    with Sandbox(workers=1, limits=Limits(wall_s=60.0, cpu_s=20.0)) as opened:
-        yield opened
-
-
 def ends(sandbox: Sandbox, program: str, inputs: list[str]) -> list[tuple[str, str | None, str]]:
     return [(v.status, v.output, v.reason) for v in sandbox.run_inputs(program, inputs)]
 
@@ -231,13 +224,6 @@ def test_built_in_names_take_no_attributes(one: Sandbox) -> None:
     ]
     program = "\n".join(["def f(x):", "    took = []", *lines, "    return took"])
     assert one.run(program.replace("type.n", "int.n"), "1").output == "[]"
-
-
-def test_a_task_that_is_accepted_is_solved_by_its_own_program(one: Sandbox) -> None:
-    program = ATTACKS["counter in the built-in names: a parameter elsewhere"]
-    proposal = Proposal("code_f", program, inputs=("1", "2", "3", "4"), message="add")
-    verdict = one.validate(proposal)
-    assert verdict.status != Status.OK or one.grade(verdict.task, program).correct
 
 
 def random_program(rng: random.Random) -> str:

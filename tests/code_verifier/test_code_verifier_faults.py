@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Verdict
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Task, Verdict
 
 IDENTITY = "def f(x):\n    return x"
 SPIN = "def f(x):\n    while True: pass"
@@ -125,6 +125,23 @@ def test_all_servers_may_die_between_two_checks() -> None:
             os.kill(server, signal.SIGKILL)
         verdicts = list(sandbox.check_many([(IDENTITY, str(i)) for i in range(8)]))
         assert [verdict.output for verdict in verdicts] == [str(i) for i in range(8)]
+
+
+def test_killed_servers_give_no_grade(one: Sandbox, threads: ThreadPoolExecutor) -> None:
+    """The servers are killed under a program for as long as it is judged."""
+    spin = "def f(x):\n    while x == 2: pass\n    return x"
+    examples = Task("code_f", "", inputs=("1", "2", "3"), outputs=("1", "2", "3"), visible=1)
+    for task, answer in ((Task("code_i", spin, output="2"), "2"), (examples, spin)):
+        future = threads.submit(one.grade, task, answer)
+        while not future.done():
+            time.sleep(0.05)
+            if busy(one.pids()):
+                for pid in one.pids():
+                    os.kill(pid, signal.SIGKILL)
+        found = future.result()
+        assert (found.score, found.status, found.judged) == (0.0, "sandbox_error", False)
+        assert (found.passed, found.total) == (None, None)
+    assert one.grade(Task("code_i", IDENTITY, output="9"), "9").score == 1.0
 
 
 @pytest.mark.parametrize("many", ["run_many", "check_many"])

@@ -26,8 +26,14 @@ from code_verifier.jail import confine
 port, memory, jail, skip = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 libc = ctypes.CDLL(None, use_errno=True)
 space = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-if skip:
-    setattr(confine, skip, lambda: False)
+
+def refuse(*_):
+    raise PermissionError
+
+if skip == "landlock":
+    confine._landlock = lambda: False
+elif skip == "empty_root":
+    os.chroot = refuse
 layers = confine.confine(jail, memory)
 
 def attempt(function, *arguments):
@@ -116,19 +122,16 @@ def test_a_confined_process_imports_little() -> None:
         )
 
 
-def test_confine_reports_every_layer(confined: dict[str, object]) -> None:
-    assert set(LAYERS) == set(confined["layers"])  # type: ignore[call-overload]
-
-
 def test_no_file_can_be_opened(confined: dict[str, object]) -> None:
     require(confined, "landlock", "empty_root")
     for what in ("read", "list", "make", "own"):
         assert str(confined[what]).endswith("Error") or confined[what] == "[]", what
 
 
-@pytest.mark.parametrize("skip", ["_landlock", "_leave_namespaces"])
+@pytest.mark.parametrize("skip", ["landlock", "empty_root"])
 def test_files_stay_closed_with_one_layer_less(tmp_path: Path, skip: str) -> None:
     found = probe(tmp_path, skip=skip)
+    assert not found["layers"][skip]  # type: ignore[index]
     require(found, "landlock", "empty_root")
     assert str(found["read"]).endswith("Error")
     assert str(found["own"]).endswith("Error")

@@ -3,6 +3,7 @@
 import ast
 import math
 import random
+from itertools import product
 
 import pytest
 from hypothesis import assume, given, settings
@@ -16,7 +17,7 @@ from code_verifier import (
     parse_arguments,
     parse_literal,
 )
-from code_verifier.literals import canonical_arguments, tidy_arguments
+from code_verifier.literals import canonical_arguments, read_arguments
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
 _complexes = st.builds(complex, _floats, _floats)
@@ -116,7 +117,7 @@ def test_literals_pass_through_the_sandbox_unchanged(
 def test_arguments_survive_the_round_trip(args: list[object], kwargs: dict[str, object]) -> None:
     text = canonical_arguments(args, kwargs)
     assert parse_arguments(text) == (tuple(args), kwargs)
-    assert parse_arguments(tidy_arguments(text)) == (tuple(args), kwargs)
+    assert parse_arguments(read_arguments(text)[2]) == (tuple(args), kwargs)
 
 
 @settings(max_examples=300, deadline=None)
@@ -210,7 +211,7 @@ def test_odd_escapes_make_no_warning() -> None:
 
 
 def test_tidy_arguments_keep_the_order_and_drop_comments() -> None:
-    assert tidy_arguments("{'b':1,'a':2},\n {8,0} # seven") == "{'b': 1, 'a': 2}, {8, 0}"
+    assert read_arguments("{'b':1,'a':2},\n {8,0} # seven")[2] == "{'b': 1, 'a': 2}, {8, 0}"
 
 
 def test_no_method_of_a_class_or_metaclass_is_called() -> None:
@@ -229,13 +230,6 @@ def test_no_method_of_a_class_or_metaclass_is_called() -> None:
 
     with pytest.raises(LiteralError, match="'Number' is not a literal"):
         canonical([Number()])
-
-
-def test_repr_of_complex_numbers_is_read_as_python_wrote_it() -> None:
-    for real in (0.0, -0.0, 1.5, -1.0):
-        for imag in (0.0, -0.0, 2.0, -1.0):
-            value = complex(real, imag)
-            assert repr(parse_literal(repr(value))) == repr(value)
 
 
 def test_fast_and_slow_readers_refuse_the_same() -> None:
@@ -258,16 +252,9 @@ def test_comparison_never_raises() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    odd = [10**400, -(10**400), 1e308, math.nan, math.inf, cycle, Angry(), {1: cycle}, "a", 1j]
-    odd += [frozenset({1}), {1.5, "a", None}, {(1,): 1}, range(2), True, None, ..., b"a", [10**400]]
-    for types in (True, False):
-        for tolerance in (0.0, 1e-6):
-            comparison = Comparison(types, tolerance)
-            for left in odd:
-                for right in odd:
-                    assert comparison.same(left, right) in (True, False)
-            assert not comparison.same(10**400, 1e308)
-            assert not comparison.same("1", 1)
+    odd = [10**400, 1e308, math.nan, cycle, Angry(), {1: cycle}, frozenset({1}), range(2), "a", 1j]
+    for comparison, left, right in product((EXACT, NEAR, PYTHON, LOOSE), odd, odd):
+        assert comparison.same(left, right) in (True, False)
 
 
 EXACT, NEAR = Comparison(), Comparison(tolerance=1e-6)
@@ -289,6 +276,8 @@ PYTHON, LOOSE = Comparison(types=False), Comparison(types=False, tolerance=1e-6)
         ({0.0}, {-0.0}, [NEAR, PYTHON, LOOSE]),
         (1 + 1e-9j, 1 + 0j, [NEAR, LOOSE]),
         (1, 2, []),
+        ("1", 1, []),
+        (10**400, 1e308, []),
     ],
 )
 def test_comparison_by_type_by_python_and_within_tolerance(

@@ -5,19 +5,15 @@ import io
 import math
 import sys
 import sysconfig
-import textwrap
 import tokenize
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from radon.complexity import cc_visit
 from radon.metrics import h_visit
 
 from code_verifier import ProgramError, measure
-from code_verifier.metrics import NUMBERS, fingerprint
+from code_verifier.metrics import fingerprint
 
 PROGRAM = (
     "import math\nfrom re import sub\n\n\nclass A:\n    '''Doc.'''\n\n    def m(self, y):\n"
@@ -64,10 +60,6 @@ def test_nesting_follows_the_reader() -> None:
     assert measure(chain).max_nesting == 1
     assert measure("if a:\n    pass\nelse:\n    x = 1\n    if b:\n        pass").max_nesting == 2
     assert measure("with a:\n  match b:\n    case c:\n      while d: pass").max_nesting == 3
-
-
-def test_numbers_are_all_fields_but_the_structure() -> None:
-    assert [*NUMBERS, "structure"] == list(asdict(measure("x = 1")))
 
 
 @pytest.mark.parametrize(
@@ -161,46 +153,8 @@ def test_other_structure(pair: tuple[str, str]) -> None:
     assert fingerprint(pair[0]) != fingerprint(pair[1])
 
 
-RENAMED = textwrap.dedent(
-    """
-    import re
-    def f(first, second=3):
-        total = 0
-        for item in first:
-            if item > second and len(first) > 2:
-                total += item * 5
-        return [total for total in range(total)], re.escape('a')
-    """
-)
-OWN = ("f", "first", "second", "total", "item")
-names = st.from_regex(r"[a-z]{3,5}_", fullmatch=True)
-
-
-@given(st.lists(names, min_size=5, max_size=5, unique=True), st.integers(0), st.text(max_size=5))
-def test_any_renaming_and_any_constant(new: list[str], number: int, text: str) -> None:
-    tree = ast.parse(RENAMED)
-    known = dict(zip(OWN, new, strict=True))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            node.id = known.get(node.id, node.id)
-        elif isinstance(node, ast.arg):
-            node.arg = known[node.arg]
-        elif isinstance(node, ast.FunctionDef):
-            node.name = known[node.name]
-        elif isinstance(node, ast.Constant):
-            node.value = number if isinstance(node.value, int) else text
-    assert fingerprint(ast.unparse(tree)) == fingerprint(RENAMED)
-
-
-def test_sixteen_digits_or_an_error() -> None:
-    assert len(fingerprint("")) == 16
-    assert int(fingerprint("x = 'é'"), 16) >= 0
-    with pytest.raises(ProgramError):
-        fingerprint("def f(")
-
-
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
-FILES = ("argparse", "ast", "dataclasses", "difflib", "enum", "fractions", "typing", "inspect")
+FILES = ("argparse", "dataclasses", "enum", "typing")
 
 SMALL = [
     "",
@@ -252,13 +206,9 @@ def test_each_construct_counts_as_radon_says(program: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_of_the_standard_library_count_as_radon_says(name: str) -> None:
-    agrees((STDLIB / f"{name}.py").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_lines_of_code_are_lines_with_a_token_less_docstrings(name: str) -> None:
+def test_files_of_the_standard_library_count_as_radon_and_tokens_say(name: str) -> None:
     program = (STDLIB / f"{name}.py").read_text(encoding="utf-8")
+    agrees(program)
     lines: set[int] = set()
     passed = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     for token in tokenize.generate_tokens(io.StringIO(program).readline):

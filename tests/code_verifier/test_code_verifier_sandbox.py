@@ -1,4 +1,4 @@
-"""Limits, streams and the end of a sandbox; programs by the hundred are in `corpus`."""
+"""Limits, streams, several inputs and the end of a sandbox; programs by the hundred: `corpus`."""
 
 import os
 from collections.abc import Iterator
@@ -40,11 +40,6 @@ def test_memory_runs_out(small: Sandbox, program: str) -> None:
     assert small.check(program, "1").status == "memory"
 
 
-def test_a_low_recursion_limit_does_not_break_the_report(sandbox: Sandbox) -> None:
-    program = "import sys\ndef f(x):\n    sys.setrecursionlimit(12)\n    return [[[[[[x]]]]]]"
-    assert sandbox.run(program, "1").status in ("ok", "exception")
-
-
 def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
     taken = 0
 
@@ -58,7 +53,6 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
     assert [next(stream).output for _ in range(30)] == [str(i) for i in range(1, 31)]
     assert taken <= 30 + 8 * sandbox.workers
     stream.close()  # type: ignore[attr-defined]
-    assert sandbox.run_inputs("def f(x):\n    return -x", ["1", "2"])[1].output == "-2"
 
 
 def test_no_process_or_descriptor_stays_behind() -> None:
@@ -76,3 +70,66 @@ def test_wrong_use_is_told() -> None:
     for make in (lambda: Sandbox(workers=0), lambda: Sandbox(runs=1), lambda: Limits(wall_s=-1)):
         with pytest.raises(CodeVerifierError, match="expected"):
             make()
+
+
+# Several inputs of one program
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+def test_an_endless_input_times_out_alone(quick: Sandbox, check: bool) -> None:
+    program = "def f(x):\n    while x == 2: pass\n    return x * 10"
+    ask = quick.check_inputs if check else quick.run_inputs
+    verdicts = ask(program, ["1", "2", "3", "2", "5"])
+    assert [verdict.status for verdict in verdicts] == ["ok", "timeout", "ok", "timeout", "ok"]
+    assert [verdict.output for verdict in verdicts] == ["10", None, "30", None, "50"]
+
+
+def test_inputs_that_share_too_little_time_get_it_each(quick: Sandbox) -> None:
+    program = "def f(x):\n    n = 0\n    for i in range(200_000): n += i\n    return n + x"
+    verdicts = quick.run_inputs(program, [str(x) for x in range(150)])
+    assert {verdict.status for verdict in verdicts} == {"ok"}
+    assert [verdict.output for verdict in verdicts] == [str(19999900000 + x) for x in range(150)]
+
+
+def test_a_greedy_input_runs_out_of_memory_alone(small: Sandbox) -> None:
+    program = "def f(x):\n    return len([0] * x)"
+    verdicts = small.check_inputs(program, ["1", "10**0", "100000000", "5", "100000000", "7"])
+    assert [verdict.status for verdict in verdicts] == [
+        *("ok", "not_literal", "memory", "ok", "memory", "ok")
+    ]
+    assert [verdict.output for verdict in verdicts] == ["1", None, None, "5", None, "7"]
+
+
+def test_inputs_with_large_tables_get_the_whole_memory_each(small: Sandbox) -> None:
+    program = "table = [0] * 1_500_000\ndef f(x):\n    return len(table) + x"
+    verdicts = small.run_inputs(program, [str(x) for x in range(8)])
+    assert [verdict.output for verdict in verdicts] == [str(1_500_000 + x) for x in range(8)]
+
+
+def test_order_is_kept_among_all_kinds_of_ends(one: Sandbox) -> None:
+    program = (
+        "def f(x):\n    if x == 1: raise ValueError(x)\n    if x == 2: return f\n"
+        "    if x == 3: return 'a' * 20000\n    if x == 4: return 1 / 0\n    return x"
+    )
+    verdicts = one.run_inputs(program, ["0", "1", "y", "2", "3", "4", "5", "'('"])
+    assert [verdict.status for verdict in verdicts] == [
+        *("ok", "exception", "not_literal", "not_literal", "too_long", "exception", "ok", "ok")
+    ]
+
+
+def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
+    program = (
+        "def f(x):\n    if x != 2: return x\n    it = iter(())\n"
+        "    for _ in range(300_000): it = filter(None, it)\n    del it\n    return x"
+    )
+    verdicts = one.run_inputs(program, ["1", "2", "3"])
+    assert [verdict.output for verdict in verdicts][::2] == ["1", "3"]
+    assert verdicts[1].status == one.run(program, "2").status
+
+
+def test_many_inputs_and_none(one: Sandbox) -> None:
+    program = "def f(x):\n    return x * x"
+    assert one.run_inputs(program, []) == []
+    verdicts = one.check_inputs(program, [str(x) for x in range(500)])
+    assert [verdict.output for verdict in verdicts] == [str(x * x) for x in range(500)]
+    assert {verdict.runs for verdict in verdicts} == {one.runs}

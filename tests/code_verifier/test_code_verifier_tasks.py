@@ -1,22 +1,27 @@
-"""Proposals are accepted or refused with a reason, and answers are judged."""
+"""Proposals are accepted or refused with a reason, answers are judged, and rows read as tasks."""
 
 import ast
+import json
+from typing import Any
 
 import pytest
 
 from code_verifier import (
     Comparison,
+    Grade,
     Limits,
     Proposal,
     Sandbox,
+    Status,
     Task,
+    Verdict,
     grade,
     measure,
     parse_program,
     strip_comments,
 )
 from code_verifier.errors import CodeVerifierError
-from code_verifier.grading import leaks
+from code_verifier.grading import grade_answer, leaks
 from code_verifier.metrics import fingerprint
 
 SQUARE = "def f(x):\n    total = x * x + 1\n    return total"
@@ -32,29 +37,6 @@ def test_a_pair_becomes_a_task(sandbox: Sandbox) -> None:
     assert again.id == found.task.id != ""
 
 
-@pytest.mark.parametrize(
-    ("status", "proposal"),
-    [
-        ("incomplete", Proposal("code_i", SQUARE)),
-        ("not_literal", Proposal("code_i", SQUARE, input="g(1)")),
-        ("banned", Proposal("code_o", "import os\n" + SQUARE, input="1")),
-        ("incomplete", Proposal("code_f", SQUARE, inputs=("1",))),
-        ("duplicate_input", Proposal("code_f", SQUARE, inputs=("1", "2", " 1 "))),
-        ("constant_output", Proposal("code_f", SQUARE, inputs=("1", "-1"))),
-        ("exception", Proposal("code_f", SQUARE, inputs=("1", "'a'"))),
-        ("leaking_message", Proposal("code_f", SQUARE, inputs=("1", "2"), message=SQUARE)),
-        (
-            "leaking_message",
-            Proposal("code_f", SQUARE, inputs=("1", "2"), message="try total=x*x+1, return total"),
-        ),
-    ],
-)
-def test_bad_proposals_are_refused(sandbox: Sandbox, status: str, proposal: Proposal) -> None:
-    found = sandbox.validate(proposal)
-    assert (found.status, found.task) == (status, None)
-    assert found.reason
-
-
 def test_a_function_proposal_shows_the_first_half(sandbox: Sandbox) -> None:
     proposal = Proposal("code_f", SQUARE, inputs=("1", "2", "3", "4", "5"), message="grows fast")
     (found,) = sandbox.validate_many([proposal])
@@ -63,21 +45,12 @@ def test_a_function_proposal_shows_the_first_half(sandbox: Sandbox) -> None:
     assert found.task.outputs == ("2", "5", "10", "17", "26")
 
 
-def test_output_answers_are_compared_as_data(sandbox: Sandbox) -> None:
+def test_answers_are_compared_by_the_given_rule(sandbox: Sandbox) -> None:
     task = Task("code_o", SQUARE, input="3", output="[1, True]")
-    answers = ["[1, True]", "[1,True]", "[True, 1]", "[0 + 1, True]", "gold", "", "[1, True]\n"]
-    scores = [found.score for found in sandbox.grade_many((task, text) for text in answers)]
-    assert scores == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
-    loose = Sandbox(comparison=Comparison(types=False))
-    assert loose.grade(task, "[True, 1]").score == 1.0
-    assert grade(task, "[1, True]", sandbox).score == 1.0
-
-
-def test_input_answers_run_as_data(sandbox: Sandbox) -> None:
-    task = Task("code_i", SQUARE, input="3", output="10")
-    answers = ["3", "-3", "x=3", "4", "1) or (True", "'a'", "range(3)", "", "3.0"]
-    scores = [sandbox.grade(task, text).score for text in answers]
-    assert scores == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    with Sandbox(comparison=Comparison(types=False)) as loose:
+        assert loose.grade(task, "[True, 1]").score == 1.0
+    assert grade(task, "[True, 1]", sandbox).score == 0.0
+    assert grade(task, "[1,True]").score == 1.0
 
 
 def test_program_answers_must_pass_all_hidden_examples(sandbox: Sandbox) -> None:
@@ -91,6 +64,31 @@ def test_program_answers_must_pass_all_hidden_examples(sandbox: Sandbox) -> None
     same = "class A:\n    def __eq__(s, o): return True\ndef f(n):\n    return A()"
     assert sandbox.grade(task, same).score == 0.0
     assert "syntax_error" in sandbox.grade(task, "def f(").reason
+
+
+def test_a_grade_says_what_became_of_the_answer(sandbox: Sandbox) -> None:
+    task = Task("code_i", SQUARE, output="10")
+    for answer, status in (("3", "ok"), ("4", "ok"), ("'a'", "exception"), ("g()", "not_literal")):
+        found = sandbox.grade(task, answer)
+        assert (found.status, found.judged) == (status, True)
+    assert sandbox.grade(Task("code_o", "", output="9"), "(").status == "not_literal"
+
+
+def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
+    """Wherever it stands, and whatever the other examples said."""
+    for statuses in (
+        ("ok", "sandbox_error", "ok"),
+        ("exception", "sandbox_error"),
+        ("sandbox_error", "ok"),
+    ):
+
+        def run(program: str, inputs: Any, statuses: tuple[str, ...] = statuses) -> Any:
+            for status, given in zip(statuses, inputs, strict=False):
+                yield Verdict(status, given if status == "ok" else None, "gone", 0.0, 1)
+
+        task = Task("code_f", "", inputs=("1", "2", "3"), outputs=("1", "2", "3"))
+        found = grade_answer(task, SQUARE, run, Comparison(), Limits())
+        assert found == Grade(0.0, "sandbox_error: gone", status=Status.SANDBOX_ERROR)
 
 
 def test_tasks_that_cannot_be_judged_are_told(sandbox: Sandbox) -> None:
@@ -137,3 +135,66 @@ def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
         assert wide.grade(found, program).score == 1.0
         huge = wide.validate(Proposal("code_o", program, input="0x" + "f" * 9000))
         assert huge.status == "too_long"
+
+
+# Rows ------------------------------------------------------------------------------------------
+
+PAIR: dict[str, Any] = {"kind": "code_o", "program": SQUARE, "input": "3", "output": "9"}
+EXAMPLES: dict[str, Any] = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["1", "4"]}
+TASKS = (
+    Task("code_o", SQUARE, "3", "9").with_id(),
+    Task("code_i", SQUARE, None, "9", id="7"),
+    Task("code_f", SQUARE, inputs=("1", "2"), outputs=("1", "4"), message="ß", visible=1, id="a"),
+    Task("code_f", "", inputs=("1",), outputs=("1",)),
+)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_comes_back_from_its_row(task: Task) -> None:
+    row = json.loads(json.dumps(task.to_row()))
+    assert Task.from_row(row) == task
+    assert Task.from_row(row | {"step": 3, "metrics": None}) == task
+    assert list(row) == [
+        *("id", "kind", "program", "input", "output", "inputs", "outputs", "message", "visible"),
+    ]
+
+
+def test_a_row_needs_only_what_an_answer_is_judged_by() -> None:
+    assert Task.from_row({"kind": "code_o", "output": "9"}) == Task("code_o", "", output="9")
+    azr = {"id": 7, "kind": "code_i", "snippet": SQUARE, "imports": ["import math"], "output": "9"}
+    found = Task.from_row(azr)
+    assert (found.program, found.id) == (f"import math\n{SQUARE}", "7")
+    of_others = {"inputs": None, "outputs": ["1"], "visible": 9, "message": 1}
+    assert Task.from_row(PAIR | of_others, complete=True) == Task("code_o", SQUARE, "3", "9")
+    assert Task.from_row(EXAMPLES | {"input": 1, "id": None}).visible == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "field 'kind' is missing; found nothing"),
+        (PAIR | {"kind": "x"}, "unknown kind 'x'; expected one of code_o, code_i, code_f"),
+        (
+            {"kind": "code_o", "output": "9"},
+            "field 'program' or 'snippet' is missing; found 'kind', 'output'",
+        ),
+        (
+            PAIR | {"input": None},
+            "field 'input' is missing; found 'kind', 'program', 'input', 'output'",
+        ),
+        (PAIR | {"output": 9}, "field 'output' is of type int; expected a text"),
+        (
+            EXAMPLES | {"program": SQUARE, "inputs": ["1", 2]},
+            "field 'inputs' has a int as item 2; expected texts",
+        ),
+        (
+            EXAMPLES | {"program": SQUARE, "visible": 1.0},
+            "field 'visible' is of type float; expected a whole number",
+        ),
+        (EXAMPLES | {"program": SQUARE, "visible": 3}, "visible is 3; expected 0 to 2"),
+    ],
+)
+def test_a_row_that_is_no_task_is_refused_in_one_line(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(CodeVerifierError) as error:
+        Task.from_row(row, complete=True)
+    assert str(error.value) == message

@@ -16,13 +16,7 @@ from typing import Any
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
-from code_verifier.literals import (
-    Comparison,
-    canonical_arguments,
-    parse_literal,
-    read_arguments,
-    tidy_arguments,
-)
+from code_verifier.literals import Comparison, canonical_arguments, parse_literal, read_arguments
 from code_verifier.syntax import ParsedProgram, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
@@ -107,8 +101,8 @@ def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict
     verdict = next(check(proposal.program, [proposal.input]))
     if verdict.output is None:
         return Verdict(verdict.status, reason=verdict.reason)
-    text = tidy_arguments(proposal.input, limits.input_chars)
-    task = Task(proposal.kind, proposal.program, input=text, output=verdict.output)
+    _, _, laid_out = read_arguments(proposal.input, limits.input_chars)
+    task = Task(proposal.kind, proposal.program, input=laid_out, output=verdict.output)
     return Verdict(Status.OK, task=task.with_id())
 
 

@@ -21,7 +21,6 @@ from code_verifier.errors import CodeVerifierError
 
 MAX_LINE = 8 * 2**20
 """Bytes of the longest line that is read; ten times what the default limits let through."""
-_BOM = b"\xef\xbb\xbf"
 
 Row = dict[str, Any]
 
@@ -41,8 +40,6 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             file: Any = raw
             if file.peek(2).startswith(b"\x1f\x8b"):
                 file = gzip.GzipFile(fileobj=raw, mode="rb")
-            if file.peek(3).startswith(_BOM):
-                file.read(3)
             while line := file.readline(MAX_LINE + 1):
                 number += 1
                 try:
@@ -73,7 +70,7 @@ def _parsed(line: bytes) -> Row | None:
     if len(line) > MAX_LINE:
         raise CodeVerifierError(f"longer than {MAX_LINE} bytes")
     try:
-        text = line.decode("utf-8")
+        text = line.decode("utf-8-sig")
         if not text.strip():
             return None
         row = json.loads(text, object_pairs_hook=_object)

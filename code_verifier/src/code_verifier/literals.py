@@ -67,19 +67,12 @@ def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
     return _arguments(_call(text, max_chars))
 
 
-def tidy_arguments(text: str, max_chars: int = MAX_CHARS) -> str:
-    """The same arguments in Python's usual layout, without comments.
-
-    Unlike the canonical text it keeps the order of dicts, sets and keywords as written, which a
-    program can see. Raises LiteralError.
-    """
-    return read_arguments(text, max_chars)[2]
-
-
 def read_arguments(
     text: str, max_chars: int = MAX_CHARS
 ) -> tuple[tuple[Any, ...], dict[str, Any], str]:
-    """`parse_arguments` and `tidy_arguments` in one: the text is parsed once."""
+    """Return the arguments of `parse_arguments`, and their text in Python's usual layout, without
+    comments. Unlike the canonical text it keeps the order of dicts, sets and keywords as written,
+    which a program can see. Raises LiteralError."""
     call = _call(text, max_chars)
     args, kwargs = _arguments(call)
     return args, kwargs, ", ".join(ast.unparse(node) for node in (*call.args, *call.keywords))
