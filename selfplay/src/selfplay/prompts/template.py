@@ -13,8 +13,9 @@ from selfplay.prompts.azr import ANSWERED, NEXT_TURN, AzrTemplate, chat_frame, p
 class Template(Protocol):
     """Writes the prompts of both roles and reads what comes back. A module may be one."""
 
-    stops: tuple[str, ...]
-    """Texts that end a completion, beside the model's end token; nothing from there on is read."""
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end a completion, beside the model's end token; what follows is not read."""
 
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind."""
