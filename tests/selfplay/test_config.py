@@ -54,7 +54,7 @@ def test_a_file_that_extends_a_preset_holds_what_differs():
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"unknown preset \[1\]; expected one of")],
+    [("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"no preset or file \[1\]; expected one of")],
 )
 def test_a_preset_to_extend_that_is_none_is_named(name, words):
     with pytest.raises(ConfigError, match=words):
@@ -62,8 +62,8 @@ def test_a_preset_to_extend_that_is_none_is_named(name, words):
 
 
 @pytest.mark.parametrize("name", ["", "../config", "nano.yaml", "no such thing"])
-def test_a_preset_is_a_name_and_no_path(name):
-    with pytest.raises(ConfigError, match="unknown preset"):
+def test_what_is_neither_a_preset_nor_a_file_is_named(name):
+    with pytest.raises(ConfigError, match="no preset or file"):
         read_preset(name)
 
 

@@ -77,12 +77,12 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     stepped = []
     for share in (0.0, 0.3):
         with new_run(config, tmp_path / str(share)) as run:
-            run.verifier = FaultySandbox(run.verifier, share)
+            run.sandbox = FaultySandbox(run.sandbox, share)
             matches = match(run, 1)
             solved = solve(run, verify(run, propose(run, matches, 1)), 1)
             samples = training_samples(solved, config)
             row = metrics_row(run, 1, matches, solved, samples, {}, (), 0)
-            stepped.append((solved, row, run.verifier.failed))
+            stepped.append((solved, row, run.sandbox.failed))
     (clean, _, none), (faulty, row, failed) = stepped
     assert not none
 

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import json
 import re
 import subprocess
@@ -19,8 +18,8 @@ from selfplay.run_report import DRIFT_LIMIT, choose, conclusion, report, report_
 from synthetic_run import HOSTILE, Page, beside_the_library, charts_in, make_run, write_rows
 
 
-def page_of(tmp_path, *runs, name="page.html", **options):
-    report(runs, tmp_path / name, **options)
+def page_of(tmp_path, *runs, name="page.html"):
+    report(runs, tmp_path / name)
     return (tmp_path / name).read_text(encoding="utf-8")
 
 
@@ -223,7 +222,6 @@ def test_the_gallery_shows_chosen_steps_spread_over_solve_rates_and_reasons(run,
     assert steps(text) == {"1", "21", "40"}
     for words in ("ill-formed", "wrong × ", "sees it", "judged on it", "rejected: form"):
         assert words in Page(text).text
-    assert steps(page_of(tmp_path, run, gallery_steps=[5, 999])) == {"5"}
     rows = [row for row in read_run(run).tasks() if (row.step, row.kind) == (1, "code_o")]
     rates = [task.solve_rate for task in choose(rows) if task.accepted]
     assert rates == sorted(rates)
@@ -232,17 +230,9 @@ def test_the_gallery_shows_chosen_steps_spread_over_solve_rates_and_reasons(run,
 
 
 def test_a_task_can_be_followed_from_its_reference_to_what_it_moved(trained, tmp_path):
-    text = page_of(tmp_path, trained, gallery_steps=[1, 2])
-    rows = {row.id: row for row in read_run(trained).tasks()}
-    later = [row for row in rows.values() if row.step == 2 and row.accepted and row.attempts]
-    assert later
-    for row in choose(later):
-        assert f"<|solve_{row.kind[-1]}|>" in html.unescape(text)
-        if row.references[0] in rows and row.kind != "code_f":
-            reference = rows[row.references[0]]
-            assert f"<|propose_{row.kind[-1]}|>{reference.program}" in html.unescape(text)
-    for words in ("was shown after seed-", "teacher · reward ", ", advantage "):
-        assert words in Page(text).text
+    page = Page(page_of(tmp_path, trained)).text
+    for words in ("· shown seed-", "teacher · reward ", ", advantage "):
+        assert words in page
 
 
 def test_lives_follow_replacements(run):

@@ -191,8 +191,6 @@ def test_tasks_are_written_for_the_verifier(runs, run, tmp_path):
     for row in rows:
         assert row["kind"] != "code_f" or len(row["inputs"]) == len(row["outputs"])
         assert row["kind"] == "code_f" or row["input"] is not None
-    assert command("tasks", run, "--out", out, "--all").exit_code == 0
-    assert len(runs.rows(out)) >= len(rows)
     refused(command("tasks", tmp_path, "--out", out), "is not a run directory")
 
 

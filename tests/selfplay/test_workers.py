@@ -105,16 +105,12 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
 
 
 @SLOW
-def test_without_room_the_living_take_over_and_later_there_is_room(
-    alone, runs, pools, tmp_path, monkeypatch, capfd
-):
+def test_without_room_the_living_take_over(alone, runs, pools, tmp_path, monkeypatch, capfd):
     config, expected = alone
     monkeypatch.setattr(WorkerPool, "has_room", lambda self, count: False)
     train(config, tmp_path / "run", Killer(pools, "propose"), workers=2)
     assert runs.outcome(tmp_path / "run") == expected
-    said = capfd.readouterr().err
-    assert "worker-1 on " in said
-    assert "there is room for more workers: members are spread over 2" in said
+    assert "worker-1 on " in capfd.readouterr().err
 
 
 @SLOW

@@ -13,15 +13,11 @@ import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import ConfigError, SelfplayError, one_line_errors, silence_transformers
+from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
 from selfplay.settings import (
-    extended,
-    one_of,
-    override,
     preset_names,
     preset_text,
     read_preset,
-    read_yaml,
 )
 
 if TYPE_CHECKING:  # torch comes with it, and a report does without
@@ -87,9 +83,9 @@ def train(
 ) -> None:
     """Train a population into a new run directory."""
     with one_line_errors(out):
-        from selfplay.config import cut_by_member
+        from selfplay.config import cut_by_member, load_preset
 
-        config = _config(preset, assignments, **given)
+        config = load_preset(preset, *assignments, **given)
         if workers is not None or ray is not None:
             config = cut_by_member(config)
         elif config.rollout.by_member:
@@ -106,24 +102,6 @@ def train(
             refuse_what_cannot_fit(config, workers or 1)
         run_train(config, home, Progress(quiet=quiet), workers=workers, ray=ray)
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
-
-
-def _config(preset: str, assignments: tuple[str, ...], **given: Any) -> "Config":
-    """Read a preset or a file, with options and assignments on top."""
-    from selfplay.config import read_config
-
-    if preset in preset_names():
-        data = read_preset(preset)
-    elif Path(preset).is_file():
-        data = extended(read_yaml(Path(preset)))
-    else:
-        raise ConfigError(
-            f"there is no preset or file {preset!r}; {one_of(preset, preset_names())}"
-        )
-    data |= {key: value for key, value in given.items() if value is not None}
-    for assignment in assignments:
-        override(data, assignment)
-    return read_config(data)
 
 
 @main.command()
@@ -227,10 +205,11 @@ def sft(
     any interruption.
     """
     with one_line_errors():
+        from selfplay.config import load_preset
         from selfplay.sft import fine_tune
 
         silence_transformers()
-        config = _config(preset, assignments, steps=steps, seed=seed)
+        config = load_preset(preset, *assignments, steps=steps, seed=seed)
         losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
         gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
         click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
@@ -248,8 +227,9 @@ def plan(
     """Say what a run takes in memory, time and disk, whether it fits, and what to change if not."""
     with one_line_errors():
         from selfplay import planning
+        from selfplay.config import load_preset
 
-        found, changes = planning.plan_run(_config(preset, assignments), gpu, workers)
+        found, changes = planning.plan_run(load_preset(preset, *assignments), gpu, workers)
         if as_json:
             click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
         else:
@@ -329,14 +309,12 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 @main.command()
 @click.argument("run", type=PATH)
 @click.option("--out", required=True, type=PATH, help="JSON Lines file to write.")
-@click.option("--all", "every", is_flag=True, help="Write refused proposals, too.")
-def tasks(run: Path, out: Path, every: bool) -> None:
+def tasks(run: Path, out: Path) -> None:
     """Write a run's tasks in the form that `code-verifier check` and `metrics` read."""
     with one_line_errors():
         from selfplay.export import export_tasks
 
-        count = export_tasks(run, out, refused=every)
-        click.echo(f"{count} tasks: {out}")
+        click.echo(f"{export_tasks(run, out)} tasks: {out}")
 
 
 @main.command()

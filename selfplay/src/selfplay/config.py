@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -340,9 +340,12 @@ def read_config(data: object) -> Config:
     return read_settings(data, Config)
 
 
-def load_preset(name: str, *assignments: str) -> Config:
-    """Return a preset's configuration with assignments such as `learner.r=16` on top."""
-    data = read_preset(name)
+def load_preset(name: str, *assignments: str, **values: Any) -> Config:
+    """Return the configuration of a preset or a YAML file, with values and assignments on top.
+
+    assignments: such as `learner.r=16`. values: by key; those that are None are left out.
+    """
+    data = read_preset(name) | {key: v for key, v in values.items() if v is not None}
     for assignment in assignments:
         override(data, assignment)
     return read_config(data)

@@ -63,11 +63,8 @@ def export_member(
     return named
 
 
-def export_tasks(run: Path, out: Path, *, refused: bool = False) -> int:
-    """Write a run's tasks as `code-verifier check` reads them; return how many there are.
-
-    refused: proposals with a program that were not accepted, too.
-    """
+def export_tasks(run: Path, out: Path) -> int:
+    """Write a run's accepted tasks as `code-verifier check` reads them; return how many."""
     check_output(out)
     open_config(run)
     keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
@@ -75,7 +72,7 @@ def export_tasks(run: Path, out: Path, *, refused: bool = False) -> int:
     rows = [
         {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
         for row in read_rows(run / TASKS, TaskRow)
-        if (refused and row.program is not None) or row.accepted
+        if row.accepted
     ]
     write_text(out, "".join(json.dumps(row) + "\n" for row in rows))
     return len(rows)

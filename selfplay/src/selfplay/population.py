@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from code_verifier import Task
+from code_verifier import Sandbox, Task
 from league import League
 from lora_evo import Adapter, LoraEvoError, adapter_hash, load_adapter
 from lora_evo.model import (
@@ -38,7 +38,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, NamedState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.prompts.template import template_named
-from selfplay.rollout import Attempt, Prompts, Proposed, Verifier
+from selfplay.rollout import Attempt, Prompts, Proposed
 from selfplay.rows import WorkerRow
 from selfplay.tasks import HeldOutTask, TaskBuffer
 from selfplay.tracking import Trackers
@@ -286,7 +286,7 @@ class Run:
     config: Config
     directory: Path
     population: "Population | RemotePopulation"
-    verifier: Verifier
+    sandbox: Sandbox
     seeds: Sequence[Task]
     """The tasks that the run starts from."""
     held_out: Sequence[HeldOutTask]

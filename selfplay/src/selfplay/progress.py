@@ -1,6 +1,6 @@
 """What a person sees while a run trains: a live panel on a terminal, a line per step elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group
@@ -10,7 +10,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from selfplay.config import Config
-from selfplay.rows import EvalRow, StepRow, WorkerRow
+from selfplay.rows import EvalRow, StepRow
 
 
 class Progress:
@@ -24,7 +24,6 @@ class Progress:
         self._live: Live | None = None
         self._row: StepRow | None = None
         self._measured: Sequence[EvalRow] = ()
-        self._workers: Mapping[str, WorkerRow] = {}
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -57,38 +56,22 @@ class Progress:
         if self._live is not None:
             self._live.update(self._view())
 
-    def step(
-        self,
-        row: StepRow,
-        measured: Sequence[EvalRow] = (),
-        workers: Mapping[str, WorkerRow] | None = None,
-    ) -> None:
+    def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
         """Say what a finished step brought."""
-        self._row, self._workers, self.done = row, workers or {}, row.step
+        self._row, self.done = row, row.step
         self._measured = measured or self._measured
         self._bar.update(self._task, completed=row.step)
         if self._live is not None:
             self._live.update(self._view())
         elif not self._quiet:
-            for line in (_line(row), *_eval_lines(measured), *self._worker_lines()):
+            for line in (_line(row), *_eval_lines(measured)):
                 self._console.print(line, highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
         if self._row is None:
             return Group(self._bar)
         measured = "\n".join(_eval_lines(self._measured))
-        lines = "\n".join([_line(self._row), *self._worker_lines()])
-        return Group(self._bar, measured, lines, _board(self._row))
-
-    def _worker_lines(self) -> list[str]:
-        """Say how busy each worker was in the last step."""
-        if not self._workers or self._row is None:
-            return []
-        wall = sum(self._row.seconds.values())
-        shares = (
-            f"{name} {_percent(row.busy / wall).strip()}" for name, row in self._workers.items()
-        )
-        return [f"working: {', '.join(shares)} of the step"]
+        return Group(self._bar, measured, _line(self._row), _board(self._row))
 
 
 def _line(row: StepRow) -> str:

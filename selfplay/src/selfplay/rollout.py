@@ -7,18 +7,16 @@ returns them with its own part filled in.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from code_verifier import (
     CodeVerifierError,
-    Grade,
     Limits,
     Metrics,
     Proposal,
     Sandbox,
     Status,
     Task,
-    Verdict,
     measure,
     strip_comments,
 )
@@ -160,7 +158,7 @@ class Prompts:
         proposal, ended = None, self._ended(rollout, text)
         if ended is not None:
             proposal = self._template.parse_proposal(draft.kind, draft.references, ended)
-        bare = None if proposal is None else _without_comments(proposal)
+        bare = None if proposal is None else without_comments(proposal)
         return replace(draft, rollout=rollout, text=text, proposal=bare)
 
     def read_attempt(self, attempt: Attempt, rollout: Rollout, text: str) -> Attempt:
@@ -210,22 +208,13 @@ class Prompts:
         return encoded
 
 
-def _without_comments(proposal: Proposal) -> Proposal:
+def without_comments(proposal: Proposal) -> Proposal:
+    """Return the proposal as its students see it; one that cannot be parsed, as it is."""
     try:
         program = strip_comments(proposal.parsed)
     except CodeVerifierError:
         return proposal
     return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)
-
-
-class Verifier(Protocol):
-    """A sandbox, or several on several machines; verdicts come in the order of the questions."""
-
-    def validate_many(self, proposals: Iterable[Proposal], /) -> Iterator[Verdict]:
-        """Validate proposals as they come."""
-
-    def grade_many(self, answers: Iterable[tuple[Task, str]], /) -> Iterator[Grade]:
-        """Grade answers as they come."""
 
 
 def open_sandbox(config: Config) -> Sandbox:
@@ -236,7 +225,7 @@ def open_sandbox(config: Config) -> Sandbox:
 
 
 def validated(
-    proposed: Iterable[Proposed], verifier: Verifier, excess: Callable[[Task], str]
+    proposed: Iterable[Proposed], sandbox: Sandbox, excess: Callable[[Task], str]
 ) -> list[Proposed]:
     """Validate proposals as they are written; return them in the order of their numbers.
 
@@ -253,7 +242,7 @@ def validated(
                 asked.append(p)
                 yield p.proposal
 
-    for i, verdict in enumerate(verifier.validate_many(readable())):
+    for i, verdict in enumerate(sandbox.validate_many(readable())):
         p, proposal = asked[i], asked[i].proposal
         if verdict.task is None or proposal is None:
             found.append(replace(p, status=verdict.status, reason=verdict.reason))
@@ -265,7 +254,7 @@ def validated(
     return sorted(found, key=lambda p: p.number)
 
 
-def graded(attempts: Iterable[Attempt], verifier: Verifier) -> list[Attempt]:
+def graded(attempts: Iterable[Attempt], sandbox: Sandbox) -> list[Attempt]:
     """Grade attempts as they are written; return them in the order of their numbers."""
     found: list[Attempt] = []
     asked: list[Attempt] = []
@@ -278,7 +267,7 @@ def graded(attempts: Iterable[Attempt], verifier: Verifier) -> list[Attempt]:
                 asked.append(a)
                 yield a.task, a.answer
 
-    for i, grade in enumerate(verifier.grade_many(answers())):
+    for i, grade in enumerate(sandbox.grade_many(answers())):
         a = asked[i]
         infra_error = not grade.judged
         found.append(replace(a, score=grade.score, reason=grade.reason, infra_error=infra_error))

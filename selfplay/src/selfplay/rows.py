@@ -8,6 +8,7 @@ None where there is nothing to take them of.
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 import msgspec
@@ -293,6 +294,12 @@ class EvalRow(Struct, frozen=True, kw_only=True):
         """How the member teaches; None where nothing was judged."""
         found = self.teaching
         return found if isinstance(found, TeachingRow) and found.valid_share is not None else None
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None where there is none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def append_rows(path: Path, rows: Iterable[Struct]) -> None:

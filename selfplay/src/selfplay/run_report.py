@@ -2,17 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import altair as alt
 
-from code_verifier import CodeVerifierError
 from lora_evo import check_output
-from selfplay.config import read_config
-from selfplay.errors import SelfplayError
 from selfplay.pages import (
     Table,
     curves,
@@ -28,8 +23,7 @@ from selfplay.pages import (
     visible,
     write_page,
 )
-from selfplay.prompts.template import template_named
-from selfplay.rows import BASE, EvalRow, RateRow, TaskRow
+from selfplay.rows import BASE, EvalRow, RateRow, TaskRow, mean
 from selfplay.run_record import Points, Quarter, RunRecord, flat, read_run, read_runs, trend
 
 DRIFT_LIMIT = 1e-3
@@ -84,14 +78,9 @@ PROGRESS = (
 )
 COMPLEXITY = (
     Measure("AST depth", "complexity.ast_depth", "levels", "How deeply valid programs nest."),
-    Measure(
-        "Cyclomatic complexity",
-        "complexity.cyclomatic",
-        "paths",
-        "Independent ways through a program: branches, loops, conditions.",
-    ),
-    Measure("Lines of code", "complexity.loc", "lines", "Mean length of the valid programs."),
-    Measure("Variables", "complexity.variables", "names", "Distinct variables in a program."),
+    Measure("Cyclomatic complexity", "complexity.cyclomatic", "paths", "Ways through a program."),
+    Measure("Lines of code", "complexity.loc", "lines"),
+    Measure("Variables", "complexity.variables", "names"),
 )
 COVERAGE = Measure(
     "Coverage",
@@ -115,12 +104,6 @@ HEALTH = (
             ("noise scale", noise, "samples", "Samples at which signal equals noise."),
         )
     ),
-    Measure(
-        "Prediction error of the ratings",
-        "matches",
-        "|predicted − observed|",
-        "Distance of predicted from observed solve rates.",
-    ),
 )
 
 
@@ -131,28 +114,11 @@ def _points(run: RunRecord, path: str) -> Points:
         return [
             (
                 s.step,
-                _mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")),
+                mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")),
             )
             for s in run.steps
         ]
-    if path != "matches":
-        return run.series(path)
-    return [
-        (
-            step.step,
-            _mean(
-                abs(m.predicted - m.observed)
-                for m in step.matches
-                if m.predicted is not None and m.observed is not None
-            ),
-        )
-        for step in run.steps
-    ]
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return run.series(path)
 
 
 def measures_of_kinds(kinds: Sequence[str]) -> list[Measure]:
@@ -160,16 +126,16 @@ def measures_of_kinds(kinds: Sequence[str]) -> list[Measure]:
     return [Measure(f"Solve rate, {k}", f"kinds.{k}.solve_rate", "% of attempts") for k in kinds]
 
 
-def report(runs: Sequence[Path], page: Path, *, gallery_steps: Sequence[int] = ()) -> None:
+def report(runs: Sequence[Path], page: Path) -> None:
     """Write the report of one or more run directories as one HTML page that works offline.
 
-    The gallery shows tasks of `gallery_steps`, or of the first, middle and last step. Equal runs
-    give equal bytes. Raises RunDirectoryError for a run that cannot be read.
+    The gallery shows tasks of the first, middle and last step. Equal runs give equal bytes.
+    Raises RunDirectoryError for a run that cannot be read.
     """
     check_output(page)
     read = read_runs(runs)
     drawn = report_charts(read)
-    cards, left_out = _gallery(read, gallery_steps)
+    cards, left_out = _gallery(read)
     one = len(read) == 1
     settings = [flat(run.config) for run in read]
     keys = dict.fromkeys(key for found in settings for key in found)
@@ -263,12 +229,12 @@ def summary(directory: Path) -> str:
 def conclusion(run: RunRecord) -> str:
     """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
     last = [row for row in run.latest_evals() if row.rate and row.role != BASE]
-    rate = _mean(row.rate.solve_rate for row in last if row.rate)
-    base = _mean(row.rate.base_solve_rate for row in last if row.rate)
+    rate = mean(row.rate.solve_rate for row in last if row.rate)
+    base = mean(row.rate.base_solve_rate for row in last if row.rate)
     if rate is None or base is None:
         return ""
     who = "the agent" if last[0].role == "agent" else "students"
-    first = _mean(row.rate.solve_rate for row in run.solvers() if row.rate and row.step == 0)
+    first = mean(row.rate.solve_rate for row in run.solvers() if row.rate and row.step == 0)
     start = "" if first is None or not last[0].step else f" (warm start: {_percent(first)})"
     return (
         f"Held-out tasks, never trained on: {who} solve {_percent(rate)} after step "
@@ -400,15 +366,14 @@ def _drift(run: RunRecord) -> list[str]:
     return [f"{about}: {most}; {weights}."]
 
 
-def _gallery(runs: Sequence[RunRecord], wanted: Sequence[int]) -> tuple[list[dict[str, Any]], int]:
-    """Return the cards of chosen tasks, and how many more did not fit."""
+def _gallery(runs: Sequence[RunRecord]) -> tuple[list[dict[str, Any]], int]:
+    """Return the cards of some tasks, and how many more did not fit."""
     cards: list[dict[str, Any]] = []
     left_out = 0
     for run in runs:
         steps = [step.step for step in run.steps]
-        chosen = set(wanted) & set(steps) or {steps[0], steps[len(steps) // 2], steps[-1]}
+        chosen = {steps[0], steps[len(steps) // 2], steps[-1]}
         budget = MOST_CARDS_BYTES // len(runs)
-        prompts = _prompts(run)
         for task in choose(task for task in run.tasks() if task.step in chosen):
             size = sum(len(text or "") for text in (task.program, task.message, task.reason))
             size = min(size, 6000) + sum(min(len(a.thought), 1500) for a in task.attempts[:6])
@@ -416,8 +381,7 @@ def _gallery(runs: Sequence[RunRecord], wanted: Sequence[int]) -> tuple[list[dic
             if budget < 0:
                 left_out += 1
                 continue
-            asked, shown = prompts(task)
-            cards.append({"task": task, "run": run.name, "asked": asked, "shown": shown})
+            cards.append({"task": task, "run": run.name})
     return cards, left_out
 
 
@@ -439,35 +403,6 @@ def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
     return chosen
 
 
-def _prompts(run: RunRecord) -> Callable[[TaskRow], tuple[str | None, str | None]]:
-    """Return what writes the prompts of a task again: of its proposal, and of its attempts.
-
-    None where a prompt is not known.
-    """
-    try:
-        config = read_config(run.config)
-    except SelfplayError:  # settings that are not known here
-        return lambda task: (None, None)
-    from selfplay.tasks import seed_tasks
-
-    name = "azr" if config.template == "azr-chat" else config.template
-    template = template_named(name, config.base)
-    seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
-    known = {task.id: task for task in seeds}
-    for row in run.tasks():
-        with suppress(CodeVerifierError):
-            known |= {row.id: row.task()} if row.accepted else {}
-
-    def write(row: TaskRow) -> tuple[str | None, str | None]:
-        references = [known[id] for id in row.references if id in known]
-        complete = references and len(references) == len(row.references)
-        asked = template.propose_prompt(row.kind, references) if complete else None
-        task = known.get(row.id)
-        return asked, template.solve_prompt(task) if task else None
-
-    return write
-
-
 def _held_out(run: RunRecord) -> Points:
     base = next((row.rate for row in run.solvers() if row.rate and row.step > 0), None)
     start: list[tuple[int, float | None]] = [(0, base.base_solve_rate)] if base else []
@@ -483,7 +418,7 @@ def _by_step(
     rows: Sequence[EvalRow], of: Callable[[EvalRow], float | None]
 ) -> list[tuple[int, float | None]]:
     steps = sorted({row.step for row in rows})
-    return [(step, _mean(of(row) for row in rows if row.step == step)) for step in steps]
+    return [(step, mean(of(row) for row in rows if row.step == step)) for step in steps]
 
 
 def _percent(value: float | None) -> str:

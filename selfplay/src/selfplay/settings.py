@@ -46,12 +46,14 @@ def preset_names() -> list[str]:
 def preset_text(name: str) -> str:
     """Return a preset's YAML file as it is."""
     if name not in preset_names():
-        raise ConfigError(f"unknown preset {name!r}; {one_of(name, preset_names())}")
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, preset_names())}")
     return _PRESETS.joinpath(f"{name}.yaml").read_text()
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """Return a preset as nested plain values."""
+    """Return a preset, or a YAML file, as nested plain values."""
+    if name not in preset_names() and Path(name).is_file():
+        return extended(read_yaml(Path(name)))
     return extended(yaml.safe_load(preset_text(name)))
 
 
@@ -70,7 +72,7 @@ def extended(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration merged over the preset that its `extends` names, if any."""
     own = dict(data)
     name = own.pop("extends", None)
-    return own if name is None else _merged(read_preset(name), own)
+    return own if name is None else _merged(extended(yaml.safe_load(preset_text(name))), own)
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, read_rows, strip_comments
+from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, read_rows
 from lora_evo import check_output, save_adapter, write_text
 from lora_evo.model import (
     SupervisedLearner,
@@ -35,7 +35,7 @@ from selfplay.directory import lock
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
 from selfplay.prompts.template import template_named
-from selfplay.rollout import open_sandbox
+from selfplay.rollout import open_sandbox, without_comments
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
@@ -159,7 +159,7 @@ def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> 
             raise SelfplayError(f"{path}, line {line}: {error}") from None
     refused: Counter[str] = Counter()
     tasks: list[Worked] = []
-    verdicts = sandbox.validate_many(map(_without_comments, proposals))
+    verdicts = sandbox.validate_many(map(without_comments, proposals))
     for row, verdict in zip(rows, verdicts, strict=True):
         if verdict.task is None:
             refused[str(verdict.status)] += 1
@@ -174,13 +174,6 @@ def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> 
         raise SelfplayError(f"{found}; expected rows as `selfplay tasks` writes them")
     say(found)
     return tasks
-
-
-def _without_comments(proposal: Proposal) -> Proposal:
-    try:
-        return replace(proposal, program=strip_comments(proposal.parsed))
-    except CodeVerifierError:
-        return proposal  # the sandbox refuses it
 
 
 def make_examples(

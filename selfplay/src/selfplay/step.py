@@ -78,7 +78,7 @@ def train_step(run: Run, progress: Progress) -> None:
         run.step = step
         if step % config.save_every == 0 or step == config.steps:
             save_checkpoint(run)
-    progress.step(row, measured, resources.workers)
+    progress.step(row, measured)
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
 
 
@@ -112,7 +112,7 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
     """Let the sandbox validate proposals while others are written; students see what it accepts."""
-    return validated(written, run.verifier, run.population.prompts.excess)
+    return validated(written, run.sandbox, run.population.prompts.excess)
 
 
 def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
@@ -129,7 +129,7 @@ def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
                 for i in range(r.num_generations):
                     seed = run.seed(p.id, f"solve-{i}")
                     attempts.append(Attempt(len(attempts), member, p.task, seed, r.temperature))
-    done = iter(graded(run.population.solve(attempts), run.verifier))
+    done = iter(graded(run.population.solve(attempts), run.sandbox))
     solved = []
     for p in verified:
         count = 0 if p.task is None else r.num_generations

@@ -92,17 +92,6 @@ def require_trackers(names: Sequence[str]) -> None:
             )
 
 
-@contextmanager
-def opened_trackers(config: Config, home: Path, step: int) -> Iterator[Trackers]:
-    """Open the run's trackers for the block."""
-    trackers = Trackers()
-    trackers.open(config, home, step)
-    try:
-        yield trackers
-    finally:
-        trackers.close()
-
-
 def step_metrics(
     row: StepRow, measured: Sequence[EvalRow], learning_rate: float
 ) -> dict[str, float]:

@@ -18,11 +18,11 @@ from selfplay.directory import EVALS, clear, create, lock, open_config, removed_
 from selfplay.evaluation import evaluate_members, is_due
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
-from selfplay.rollout import Verifier, open_sandbox
+from selfplay.rollout import open_sandbox
 from selfplay.rows import EvalRow, append_rows, read_rows
 from selfplay.step import train_step
 from selfplay.tasks import TaskBuffer, held_out_tasks, require_room, seed_tasks
-from selfplay.tracking import measured_metrics, opened_trackers, require_trackers
+from selfplay.tracking import measured_metrics, require_trackers
 
 if TYPE_CHECKING:  # Ray is optional
     from selfplay.workers.pool import RemotePopulation
@@ -55,8 +55,8 @@ def resume(
 
 def _train_until_done(run: Run, progress: Progress) -> None:
     run.population.end_step()  # what workers did before the first step belongs to none
-    opened = opened_trackers(run.config, run.directory, run.step)
-    with opened as run.trackers, progress.showing(run.config, run.step):
+    run.trackers.open(run.config, run.directory, run.step)
+    with closing(run.trackers), progress.showing(run.config, run.step):
         if run.step == 0 and run.config.report_to:
             before = read_rows(run.directory / EVALS, EvalRow)
             run.trackers.log(measured_metrics(list(before)), 0)
@@ -123,15 +123,14 @@ def _opened(config: Config, directory: Path, workers: int | None, ray: str | Non
     """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
         stack.enter_context(removed_unless_checkpointed(directory))
-        verifier: Verifier
+        sandbox = stack.enter_context(open_sandbox(config))
         population: Population | RemotePopulation
         if ray is None and workers in (None, 1):
-            verifier = stack.enter_context(open_sandbox(config))
             population = stack.enter_context(open_population(config))
         else:
             from selfplay.workers.session import open_workers
 
-            population, verifier = stack.enter_context(open_workers(config, workers or 0, ray))
+            population = stack.enter_context(open_workers(config, workers or 0, ray))
         seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
         e = config.eval
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
@@ -140,7 +139,7 @@ def _opened(config: Config, directory: Path, workers: int | None, ray: str | Non
             config=config,
             directory=directory,
             population=population,
-            verifier=verifier,
+            sandbox=sandbox,
             seeds=seeds,
             held_out=held_out,
             buffer=TaskBuffer(config.rollout.buffer_tasks, seeds),

@@ -60,13 +60,13 @@ class WorkerPool:
     """Asks workers and keeps the members' states.
 
     ray: the module, connected. founders: the first members by place. gpus: of each worker, 0 or 1.
-    wanted: workers; there are fewer while there is no room.
+    count: workers; there are fewer once one has died and left no room for another.
     """
 
     def __init__(
-        self, ray: Any, config: Config, founders: Sequence[str], gpus: int, wanted: int
+        self, ray: Any, config: Config, founders: Sequence[str], gpus: int, count: int
     ) -> None:
-        self._ray, self._config, self._founders, self._wanted = ray, config, founders, wanted
+        self._ray, self._config, self._founders = ray, config, founders
         needs = {"num_cpus": 1, "num_gpus": gpus}
         self._class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
         self._resource = "GPU" if gpus else "CPU"
@@ -83,7 +83,7 @@ class WorkerPool:
         """As of which step members are published."""
         self.states: list[MemberState] = []
         """Of all members, by place."""
-        self.shares = self._start(spread(len(founders), wanted))
+        self.shares = self._start(spread(len(founders), count))
         born: dict[int, MemberState] = {}
         for share, ref in [(share, share.ask("states")) for share in self.shares]:
             born |= dict(zip(share.places, self._answer(ref, share), strict=True))
@@ -145,17 +145,12 @@ class WorkerPool:
         self.everywhere(self._load)
 
     def end_step(self) -> dict[str, WorkerRow]:
-        """Return what each worker did in the step; use room for workers that are wanted."""
+        """Return what each worker did in the step."""
         found = {}
         for share in self.shares:
             members = tuple(self.names[place] for place in share.places)
             busy, share.busy = round(share.busy, 4), 0.0
             found[share.name] = WorkerRow(share.host, members, busy, share.memory_mb)
-        more = min(self._wanted - len(self.shares), self._room())
-        if more > 0:
-            count = len(self.shares) + more
-            click.echo(f"there is room for more workers: members are spread over {count}", err=True)
-            self._spread(count)
         return found
 
     def close(self) -> None:
@@ -166,14 +161,11 @@ class WorkerPool:
     def has_room(self, count: int) -> bool:
         """Whether there is, within seconds, room for so many more workers."""
         end = time.monotonic() + _ROOM_S
-        while self._room() < count:
+        while self._ray.available_resources().get(self._resource, 0.0) < count:
             if time.monotonic() > end:
                 return False
             time.sleep(0.1)
         return True
-
-    def _room(self) -> int:
-        return int(self._ray.available_resources().get(self._resource, 0.0))
 
     def _start(self, parts: Sequence[tuple[int, ...]]) -> list[Share]:
         """Start a worker for each tuple of places, with the members as they are now.
