@@ -21,7 +21,7 @@ __all__ = ["tiny"]
 SMALL = (
     *("seed=1", "steps=4", "sandbox.workers=1"),
     *("rollout.proposals=2", "rollout.num_generations=3", "rollout.seed_tasks=4"),
-    *("rollout.max_proposal_length=64", "rollout.max_completion_length=48"),
+    *("rollout.max_proposal_length=40", "rollout.max_completion_length=16"),
     *("learner.r=2", "learner.lora_alpha=4", "learner.target_modules=[q_proj, v_proj]"),
     *("evolution.evolve_every=2", "league.grace_matches=1"),
     *("eval.eval_every=2", "eval.tasks=6", "eval.samples=2"),
@@ -80,3 +80,9 @@ def runs():
         rows=rows,
         outcome=outcome,
     )
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """The small run that nothing stopped, of four steps with an evolution; never changed."""
+    return small_run(tmp_path_factory.mktemp("whole") / "run")

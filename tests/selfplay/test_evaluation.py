@@ -10,14 +10,8 @@ from selfplay.config import NANO
 from selfplay.errors import ConfigError
 from selfplay.evaluation import solving_row
 from selfplay.rollout import Attempt
-from selfplay.run_record import read_run
-from selfplay.run_report import conclusion, summary
+from selfplay.run_report import summary
 from selfplay.tasks import TaskBuffer, held_out_tasks
-
-
-@pytest.fixture(scope="module")
-def home(runs, tmp_path_factory):
-    return runs.train(tmp_path_factory.mktemp("eval") / "run")
 
 
 def test_tasks_are_spread_evenly_and_stay_the_same():
@@ -57,16 +51,16 @@ def test_an_unknown_source_names_a_close_one():
         held_out_tasks(("nano_code_0",), 10)
 
 
-def test_before_the_first_step_the_base_alone_is_measured(runs, home):
-    rows = runs.rows(home / "eval.jsonl")
+def test_before_the_first_step_the_base_alone_is_measured(runs, whole):
+    rows = runs.rows(whole / "eval.jsonl")
     first = [r for r in rows if r["step"] == 0]
     assert [r["member"] for r in first] == ["base"]
     assert first[0]["solving"]["difference"] == 0.0
     assert first[0]["teaching"]["proposals"] == 3
 
 
-def test_every_living_member_is_measured(runs, home):
-    rows = runs.rows(home / "eval.jsonl")
+def test_every_living_member_is_measured(runs, whole):
+    rows = runs.rows(whole / "eval.jsonl")
     assert sorted({r["step"] for r in rows}) == [0, 2, 4]
     # Evolution came before the measurement of its step: children are measured, the removed not.
     for step in (2, 4):
@@ -98,11 +92,12 @@ def test_a_run_that_learns_nothing_differs_from_the_base_in_nothing(runs, tmp_pa
             assert row["teaching"]["rewards"] == base["rewards"]
     for row in runs.rows(home / "metrics.jsonl"):
         assert row["same_tasks"]["difference"] in (0.0, None)
+        assert row["evolution"] == [], "switched off"
 
 
-def test_the_base_attempts_a_sample_of_the_steps_own_tasks(runs, home):
-    tasks = runs.rows(home / "tasks.jsonl")
-    for row in runs.rows(home / "metrics.jsonl"):
+def test_the_base_attempts_a_sample_of_the_steps_own_tasks(runs, whole):
+    tasks = runs.rows(whole / "tasks.jsonl")
+    for row in runs.rows(whole / "metrics.jsonl"):
         mine = [t for t in tasks if t["step"] == row["step"]]
         both = [t for t in mine if t["base_solve_rate"] is not None]
         pairs = Counter((t["teacher"], t["student"]) for t in both)
@@ -129,18 +124,10 @@ def test_without_held_out_tasks_teachers_are_measured_still(runs, tmp_path):
     assert "solved by the base" in summary(home)
 
 
-def test_the_summary_leads_with_it(home):
-    lines = summary(home).splitlines()
+def test_the_summary_leads_with_it(whole):
+    lines = summary(whole).splitlines()
     assert lines[0].startswith("Held-out tasks, never trained on: students solve ")
     assert any(line.startswith("6 held-out tasks × 2 ") for line in lines)
-
-
-def test_a_run_of_one_agent_is_measured_in_both_roles(runs, tmp_path):
-    home = runs.train(tmp_path / "run", "mode=azr", "steps=2")
-    row = runs.rows(home / "eval.jsonl")[-1]
-    assert (row["member"], row["role"]) == ("a0", "agent")
-    assert {"solving", "teaching"} <= set(row)
-    assert conclusion(read_run(home)).count("the agent solve") == 1
 
 
 # Arithmetic -------------------------------------------------------------------------------------

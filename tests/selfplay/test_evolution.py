@@ -12,6 +12,10 @@ from lora_evo import LoraEvoError, content_hash, load_adapter, read_lineage, ver
 from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
 from selfplay.progress import Progress
+from selfplay.run_record import read_run
+from selfplay.run_report import conclusion
+
+UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0", "rollout.kinds=[code_o]")
 
 
 def evolving(runs, directory, *assignments):
@@ -48,12 +52,12 @@ def evolving(runs, directory, *assignments):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step, "evolve", watched)
-        runs.train(directory, "steps=2", "evolution.evolve_every=1", *assignments)
+        runs.train(directory, "steps=2", "evolution.evolve_every=1", *UNMEASURED, *assignments)
     seen.home = directory
     return seen
 
 
-GRACE = ("league.grace_matches=0", "rollout.kinds=[code_o]", "evolution.replaced_fraction=0.67")
+GRACE = ("league.grace_matches=0", "evolution.replaced_fraction=0.67")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def three_teachers(runs, tmp_path_factory):
 def three_students(runs, tmp_path_factory):
     home = tmp_path_factory.mktemp("three") / "run"
     crossing = ("evolution.replaced_fraction=0.4", "evolution.crossover_share=1.0")
-    return evolving(runs, home, "teachers=2", "students=3", *GRACE[:2], *crossing)
+    return evolving(runs, home, "teachers=2", "students=3", GRACE[0], *crossing)
 
 
 def test_three_teachers_two_students(runs, three_teachers):
@@ -139,8 +143,9 @@ def test_lineage_survives_training_and_its_parents_are_kept(three_teachers, thre
 
 def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
-    changes = ("steps=3", "evolution.evolve_every=1", "rollout.kinds=[code_o]")
-    home = runs.train(tmp_path / "run", *changes)
+    still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "rollout.proposals=1")
+    evolving = ("steps=3", "evolution.evolve_every=1")
+    home = runs.train(tmp_path / "run", *evolving, *UNMEASURED, *still)
     lineages = {path.name: read_lineage(path) for path in (home / "members").iterdir()}
     generations = {name: lineage.generation for name, lineage in lineages.items()}
     assert generations == {"t0": 0, "t1": 0, "t2": 1, "t3": 2, "s0": 0, "s1": 0, "s2": 1, "s3": 2}
@@ -161,14 +166,10 @@ def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):
     assert seen.after == ("t0", "s0")
 
 
-def test_evolution_can_be_switched_off(runs, tmp_path):
-    seen = evolving(
-        runs, tmp_path / "run", "evolution.evolve_every=0", "rollout.proposals=1", GRACE[1]
-    )
-    assert seen.before is None
-
-
 # One agent --------------------------------------------------------------------------------------
+
+
+AGENT = ("mode=azr", "steps=2", "rollout.kinds=[code_o]", "eval.tasks=2")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def agent(runs, tmp_path_factory):
         real = training.train_step
         patch.setattr(training, "train_step", stop)
         with pytest.raises(KeyboardInterrupt):
-            runs.train(home, "mode=azr", "steps=2")
+            runs.train(home, *AGENT)
     training.resume(home, Progress(quiet=True))
     return home
 
@@ -205,9 +206,16 @@ def test_azr_is_one_member_in_both_roles(runs, agent):
 
 
 def test_azr_resumed_equals_azr_uninterrupted(runs, agent, tmp_path):
-    whole = runs.train(tmp_path / "run", "mode=azr", "steps=2")
+    whole = runs.train(tmp_path / "run", *AGENT)
     for name in ("tasks.jsonl", "members/a0/adapter_model.safetensors"):
         assert (whole / name).read_bytes() == (agent / name).read_bytes()
+
+
+def test_azr_is_measured_in_both_roles(runs, agent):
+    row = runs.rows(agent / "eval.jsonl")[-1]
+    assert (row["member"], row["role"]) == ("a0", "agent")
+    assert {"solving", "teaching"} <= set(row)
+    assert conclusion(read_run(agent)).count("the agent solve") == 1
 
 
 def test_azr_costs_as_much_per_adapter_as_one_teacher_and_one_student(runs, agent, three_students):

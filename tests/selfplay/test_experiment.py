@@ -7,10 +7,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
+from selfplay import experiment
 from selfplay.cli import main
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiment import (
@@ -23,6 +26,7 @@ from selfplay.experiment import (
     resolved,
 )
 
+PLANS = Path(experiment.__file__).parent / "plans"
 SMALL = {
     "name": "small",
     "seeds": [1, 2],
@@ -135,9 +139,9 @@ def test_only_what_never_had_a_step_is_cleared_away(tmp_path):
         prepare(run, tmp_path)
 
 
-def arguments(home):
+def arguments(home, plan="nano-smoke"):
     flags = ("--workers", "1", "--quiet")
-    return ["experiment", "nano-smoke", "--out", str(home), *flags]
+    return ["experiment", str(plan), "--out", str(home), *flags]
 
 
 def begin(home):
@@ -169,25 +173,32 @@ def processes_in(home):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """An experiment that nothing stopped."""
-    home = tmp_path_factory.mktemp("whole") / "home"
-    result = CliRunner().invoke(main, arguments(home))
+def two(tmp_path_factory):
+    """A plan of a run and its control, and the experiment that nothing stopped."""
+    plan = yaml.safe_load((PLANS / "nano-smoke.yaml").read_text())
+    plan |= {"seeds": [1], "arms": {"azr": {"mode": "azr"}}}
+    plan["set"] |= {"steps": 2, "rollout.kinds": ["code_o"], "eval.tasks": 2}
+    del plan["findings"]
+    path = tmp_path_factory.mktemp("two") / "plan.yaml"
+    path.write_text(yaml.safe_dump(plan))
+    result = CliRunner().invoke(main, arguments(path.with_name("home"), path))
     assert result.exit_code == 0, result.output
-    return home
+    return path, path.with_name("home")
 
 
-def test_an_experiment_makes_all_its_runs(whole):
-    runs = planned_runs(open_plan(str(whole / "plan.yaml")))
-    assert len(runs) == 6
-    assert all(r.is_finished(whole) for r in runs)
-    assert not list(whole.rglob("*.log"))
+def test_an_experiment_makes_all_its_runs(two):
+    plan, home = two
+    runs = planned_runs(open_plan(str(plan)))
+    assert [str(run.folder) for run in runs] == ["azr/seed-1", "azr/rate_0/seed-1"]
+    assert all(run.is_finished(home) for run in runs)
+    assert not list(home.rglob("*.log"))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
 @pytest.mark.slow
-def test_whatever_is_killed_the_results_are_the_same(whole, runs, tmp_path):
-    home = tmp_path / "home"
+def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
+    home, whole = tmp_path / "home", tmp_path / "whole"
+    assert CliRunner().invoke(main, arguments(whole)).exit_code == 0
     first, second = home / "azr" / "seed-1", home / "2T+2S" / "seed-1"
     points = (
         (first / "config.yaml", "parent", signal.SIGKILL),
@@ -217,16 +228,16 @@ def test_whatever_is_killed_the_results_are_the_same(whole, runs, tmp_path):
         assert runs.outcome(home / run.folder) == runs.outcome(whole / run.folder), run.title
 
 
-def test_a_damaged_run_is_named_and_the_others_go_on(whole, tmp_path):
+def test_a_damaged_run_is_named_and_the_others_go_on(two, tmp_path):
+    plan, whole = two
     home = tmp_path / "home"
     shutil.copytree(whole, home)
-    broken, missing = home / "azr" / "seed-1", home / "azr" / "seed-2"
-    (broken / "checkpoints" / "step-3").rename(broken / "checkpoints" / "step-1")
-    (broken / "checkpoints" / "step-1" / "state.json").write_text("{")
+    broken, missing = home / "azr" / "seed-1", home / "azr" / "rate_0" / "seed-1"
     shutil.rmtree(broken / "checkpoints" / "step-2")
+    (broken / "checkpoints" / "step-1" / "state.json").write_text("{")
     shutil.rmtree(missing)
-    result = CliRunner().invoke(main, arguments(home))
+    result = CliRunner().invoke(main, arguments(home, plan))
     assert result.exit_code == 1
     assert "azr, seed 1" in result.stderr
     assert "state.json is damaged" in result.stderr
-    assert (missing / "checkpoints" / "step-3").is_dir()
+    assert (missing / "checkpoints" / "step-2").is_dir()

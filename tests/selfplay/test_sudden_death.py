@@ -56,7 +56,7 @@ def dies_and_goes_on(runs, whole, home, k):
     assert files(runs, home) == expected, f"killed at change {k} of {made}"
 
 
-@pytest.mark.parametrize("share", [0.03, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0])
+@pytest.mark.parametrize("share", [0.03, 0.6, 0.97])
 def test_killed_here_and_there(runs, whole, tmp_path, share):
     dies_and_goes_on(runs, whole, tmp_path / "run", max(1, round(share * whole[1])))
 
@@ -71,7 +71,7 @@ def test_killed_again_while_it_goes_on(runs, whole, tmp_path):
     home = tmp_path / "run"
     expected, made = whole
     assert changes_until_death(lambda: start(runs, home), home, made - 10) is None
-    for k in (3, 9, 15):
+    for k in (3, 15):
         assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, k) is None
         assert not verify_run(home)
     resume(home, Progress(quiet=True))

@@ -130,7 +130,9 @@ def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, nam
     ]
 
 
-def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(runs, tmp_path, monkeypatch, capsys):
+def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
+    runs, whole, tmp_path, monkeypatch, capsys
+):
     told = []
 
     def broken(values, step):
@@ -157,8 +159,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(runs, tmp_path, mo
         "wandb failed and is left out from now on: the server",
         "tensorboard failed and is left out from now on: division by zero",
     ]
-    train(runs.config(), tmp_path / "untold", Progress(quiet=True))
-    mine, expected = runs.outcome(home), runs.outcome(tmp_path / "untold")
+    mine, expected = runs.outcome(home), runs.outcome(whole)
     assert {n for n in expected if mine[n] != expected[n]} == {"config.yaml"}
 
 
@@ -177,9 +178,8 @@ def test_an_unknown_tracker_is_told_from_known_ones():
         read_config({"report_to": ["tensorbord"]})
 
 
-def test_names_are_those_of_trl_where_it_has_them(runs, tmp_path):
-    train(runs.config("steps=1"), tmp_path / "run", Progress(quiet=True))
-    (row,) = read_rows(tmp_path / "run" / "metrics.jsonl", StepRow)
+def test_names_are_those_of_trl_where_it_has_them(whole):
+    row = next(iter(read_rows(whole / "metrics.jsonl", StepRow)))
     found = step_metrics(row, [], 0.25)
     of_member = {name.partition("/")[2] for name in found if name.startswith("s0/")}
     assert {

@@ -5,23 +5,14 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from standing import start
 
 from selfplay import directory as run_directory
 from selfplay import step
 from selfplay.cli import main
-
-
-@pytest.fixture(scope="module")
-def whole(runs, tmp_path_factory):
-    """A run of four steps with an evolution in the middle that nothing stopped."""
-    home = runs.train(tmp_path_factory.mktemp("whole") / "run")
-    return SimpleNamespace(home=home, outcome=runs.outcome(home))
 
 
 def command(*arguments):
@@ -44,41 +35,7 @@ def refused(result, *words):
         assert word in line
 
 
-STANDING_STILL = """
-import sys, threading
-from selfplay import step
-from selfplay.cli import main
-
-solve, at = step.solve, int(sys.argv.pop(1))
-
-def standing_still(run, verified, number):
-    if number == at:
-        print("here", flush=True)
-        threading.Event().wait()
-    return solve(run, verified, number)
-
-step.solve = standing_still
-main()
-"""
-
-
-def start(step, *arguments):
-    """Start a command in a process that stands still in the middle of a step."""
-    environment = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "PYTHONWARNINGS": "default::ResourceWarning",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-c", STANDING_STILL, str(step), *map(str, arguments)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    if process.stdout.readline() != "here\n":
-        raise AssertionError(process.communicate())
-    return process
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default::ResourceWarning"}
 
 
 def once(monkeypatch, module, name, error, when=lambda *a, **k: True):
@@ -95,26 +52,26 @@ def once(monkeypatch, module, name, error, when=lambda *a, **k: True):
 
 
 def test_the_whole_run_is_worth_comparing(runs, whole):
-    rows = whole.outcome["metrics"]
+    rows = runs.outcome(whole)["metrics"]
     assert [r["step"] for r in rows] == [1, 2, 3, 4]
     assert {b["child"] for b in rows[1]["evolution"]} == {"t2", "s2"}
     assert any(m["stepped"] for r in rows for m in r["members"].values())
     assert sum(r["valid_share"] for r in rows) > 0
-    members = {p.name for p in (whole.home / "members").iterdir()}
+    members = {p.name for p in (whole / "members").iterdir()}
     assert members == {"t0", "t1", "t2", "s0", "s1", "s2"}
-    assert sorted(p.name for p in (whole.home / "checkpoints").iterdir()) == ["step-3", "step-4"]
-    assert not list(whole.home.rglob("*.tmp"))
+    assert sorted(p.name for p in (whole / "checkpoints").iterdir()) == ["step-3", "step-4"]
+    assert not list(whole.rglob("*.tmp"))
 
 
 def test_no_file_of_a_run_names_this_machine(whole):
-    for path in whole.home.rglob("*"):
+    for path in whole.rglob("*"):
         if path.is_file():
-            assert str(whole.home.parent).encode() not in path.read_bytes(), path
+            assert str(whole.parent).encode() not in path.read_bytes(), path
 
 
 def test_another_seed_is_another_run(runs, whole, tmp_path):
     other = runs.train(tmp_path / "run", "seed=2", "steps=1", "evolution.evolve_every=0")
-    mine = [r for r in runs.rows(whole.home / "tasks.jsonl") if r["step"] == 1]
+    mine = [r for r in runs.rows(whole / "tasks.jsonl") if r["step"] == 1]
     theirs = runs.rows(other / "tasks.jsonl")
     assert len(mine) == len(theirs)
     assert [r["program"] for r in mine] != [r["program"] for r in theirs]
@@ -122,15 +79,15 @@ def test_another_seed_is_another_run(runs, whole, tmp_path):
 
 def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_path):
     home = tmp_path / "run"
-    process = start(2, *runs.arguments(home))
+    process = start(2, ENVIRONMENT, *runs.arguments(home))
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate()
+    said, _ = process.communicate()
     assert process.returncode == 130, said
     assert said == (
         f"error: interrupted; nothing is lost: continue with `selfplay resume {home}`\n"
     )
 
-    process = start(4, "resume", "--workers", "1", home, "--quiet")
+    process = start(4, ENVIRONMENT, "resume", "--workers", "1", home, "--quiet")
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -142,7 +99,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     (home / "checkpoints" / ".step-4.abcd1234.tmp").mkdir()
     (home / "members" / "t7").mkdir()
     assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
-    assert runs.outcome(home) == whole.outcome
+    assert runs.outcome(home) == runs.outcome(whole)
     assert not list(home.rglob("*.tmp"))
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
 
@@ -179,7 +136,7 @@ def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monk
         stopped(command(*going_on), "interrupted", code=130)
     assert (home / "checkpoints" / "step-2").exists()
     assert command(*going_on).exit_code == 0
-    assert runs.outcome(home) == whole.outcome
+    assert runs.outcome(home) == runs.outcome(whole)
 
 
 def _into_checkpoints(source, target, **_):
@@ -228,7 +185,7 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     stopped(result, "learner.safetensors", "File too large")
 
     assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
-    assert runs.outcome(home) == whole.outcome
+    assert runs.outcome(home) == runs.outcome(whole)
 
 
 def _failing(real, error, when):
@@ -242,12 +199,12 @@ def _failing(real, error, when):
 
 @pytest.fixture
 def copy(whole, tmp_path):
-    return shutil.copytree(whole.home, tmp_path / "run")
+    return shutil.copytree(whole, tmp_path / "run")
 
 
 def test_resuming_a_finished_run_changes_nothing(runs, whole, copy):
     assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
-    assert runs.outcome(copy) == whole.outcome
+    assert runs.outcome(copy) == runs.outcome(whole)
 
 
 def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
@@ -261,7 +218,7 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
     )
     shutil.rmtree(newest)
     assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
-    assert runs.outcome(copy) == whole.outcome
+    assert runs.outcome(copy) == runs.outcome(whole)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +288,7 @@ def test_every_damaged_file_is_named_and_what_can_be_is_mended(runs, whole, copy
     named = [line.partition(" is damaged: ")[0] for line in found.stdout.splitlines()]
     assert sorted(named) == sorted(map(str, (*missing, older)))
     assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
-    assert runs.outcome(copy) == whole.outcome
+    assert runs.outcome(copy) == runs.outcome(whole)
     assert command("verify", copy).stdout.count("is damaged") == 1
     for name in ("tasks.jsonl", "checkpoints/step-4/state.json"):
         with_another_digit(copy / name)

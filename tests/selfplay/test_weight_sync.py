@@ -9,7 +9,7 @@ from selfplay.errors import SelfplayError
 from selfplay.population import open_learner as open_shared
 from selfplay.training import new_run
 
-SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]")
+SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "eval.tasks=2")
 
 
 class SeparateEngine(HFEngine):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from code_verifier import Proposal
 from lora_evo import EngineStopped
-from lora_evo.model import TokenRequest, load_base_model
+from lora_evo.model import load_base_model
 from selfplay import cli, training
 from selfplay.cli import main
 from selfplay.config import cut_by_member
@@ -22,7 +22,7 @@ from selfplay.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import session
-from selfplay.workers.pool import Share, WorkerPool, base_batches, check_equal, spread
+from selfplay.workers.pool import Share, WorkerPool, check_equal
 from selfplay.workers.session import check_room, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
 
@@ -73,7 +73,7 @@ def pools(monkeypatch):
 @pytest.fixture(scope="module")
 def alone(runs, tmp_path_factory):
     """The small run in one process, cut by member, and its outcome."""
-    config = cut_by_member(runs.config("teachers=3"))
+    config = cut_by_member(runs.config("teachers=3", "steps=3", "rollout.kinds=[code_o]"))
     home = tmp_path_factory.mktemp("alone") / "run"
     train(config, home, Progress(quiet=True))
     return config, runs.outcome(home)
@@ -133,17 +133,6 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
 
 
 # Who does what --------------------------------------------------------------------------------
-
-
-def test_places_are_spread_in_turn():
-    assert spread(5, 2) == [(0, 2, 4), (1, 3)]
-    assert spread(2, 2) == [(0,), (1,)]
-
-
-def test_the_bases_requests_are_cut_as_one_engine_cuts_them():
-    lengths = (3, 1, 2, 3, 1)
-    requests = [TokenRequest(None, tuple(range(n)), 4) for n in lengths]
-    assert base_batches(requests, 2) == [[1, 4], [2, 0], [3]]
 
 
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):

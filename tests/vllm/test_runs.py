@@ -2,10 +2,10 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
+
+from standing import start
 
 SMALL = (
     *("seed=1", "steps=3", "sandbox.workers=1", "rollout.proposals=2", "rollout.seed_tasks=4"),
@@ -37,14 +37,9 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, environment, command, 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done = subprocess.run(train(whole), env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    started = subprocess.Popen(train(killed), env=environment, stderr=subprocess.DEVNULL)
-    metrics = killed / "metrics.jsonl"
-    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
-        assert started.poll() is None
-        time.sleep(0.02)
-    os.kill(started.pid, signal.SIGKILL)
-    started.wait()
-    assert len(rows(metrics)) < 3, "killed too late to test anything"
+    with start(3, environment, *train(killed)[3:]) as started:
+        started.kill()
+    assert len(rows(killed / "metrics.jsonl")) == 2
     resumed = subprocess.run(
         command("selfplay", "resume", killed, "--quiet"),
         env=environment,
@@ -93,7 +88,7 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, environment, command, bo
 
 
 DYING = """
-import json, os, signal, sys, threading
+import json, os, signal
 from conftest import config, open_both
 from lora_evo.model import TokenRequest
 from lora_evo.model import vllm_engine as module
@@ -104,6 +99,17 @@ module.import_vllm = lambda own: first(True)
 def kill(engine):
     manager = engine._served.llm.llm_engine.engine_core.resources.engine_manager
     os.kill(manager.processes[0].pid, signal.SIGKILL)
+
+def kill_at_work(engine):
+    "Kill it when the first tokens of what it is asked next have come."
+    asked = engine._served.llm.llm_engine
+    step = asked.step
+    def once():
+        asked.step = step
+        found = step()
+        kill(engine)
+        return found
+    asked.step = once
 
 if __name__ == "__main__":
     both = open_both(config("learner.r=2"))
@@ -116,7 +122,7 @@ if __name__ == "__main__":
     found = []
     kill(engine)
     found.append(engine.rollouts(asked) == before)
-    threading.Timer(0.05, kill, [engine]).start()
+    kill_at_work(engine)
     found.append(engine.rollouts(asked) == before)
     kill(engine)
     engine.put_adapter("t0", 2, both.learner.export("t0"))
