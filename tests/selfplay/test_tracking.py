@@ -102,7 +102,8 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, name):
     pytest.importorskip(name, reason=f"pip install {name}")
-    config, home = runs.config(f"report_to=[{name}]", "save_every=2"), tmp_path / "mine"
+    settings = (f"report_to=[{name}]", "save_every=2", "evolution.evolve_every=0")
+    config, home = runs.config(*settings), tmp_path / "mine"
     with pytest.raises(KeyboardInterrupt):
         train(config, home, Stop(quiet=True))
     resume(home, Progress(quiet=True))
