@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 import pytest
 import yaml
 
-from selfplay.config import config_text, read_config
+from selfplay.config import config_text, load_preset, read_config
 from selfplay.errors import ConfigError
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
@@ -40,7 +40,19 @@ def test_the_presets_are_the_documented_ones():
         config = read_config(read_preset(name))
         assert (config.teachers, config.students) == members
         assert (config.learner.r, config.learner.learning_rate) == (32, 1e-5)
-    assert read_config(read_preset("7b-azr")).mode == "azr"
+    azr = read_config(read_preset("7b-azr"))
+    assert (azr.rollout.proposals, azr.rollout.num_generations) == (64, 8)
+    assert (azr.rollout.max_prompt_length, azr.longest_completion) == (6144, 8096)
+
+
+def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():
+    found = load_preset("nano", "mode=azr", "learner.entropy_coef=0", "learner.r=3")
+    assert (found.rollout.train_on, found.rollout.buffer_keeps) == ("buffer", "oldest")
+    assert (found.reward.whiten, found.learner.loss_type) == ("tokens", "dapo")
+    assert (found.learner.weight_decay, found.learner.entropy_coef) == (0.01, 0.0)
+    assert found.learner.r == 3
+    assert read_config(yaml.safe_load(config_text(found))) == found
+    assert load_preset("nano").rollout.train_on == "attempts"
 
 
 def test_a_file_that_extends_a_preset_holds_what_differs():

@@ -167,3 +167,20 @@ def test_seed_tasks_hold_their_share_of_the_references():
     assert share == pytest.approx(0.3, abs=0.07)
     assert drawn == [buffer.draw(1, seed, 0.3)[0].id for seed in range(400)]
     assert {buffer.draw(1, seed)[0].id for seed in range(100)} == {"5", "6", "7", "8"}
+
+
+def test_a_buffer_gives_the_last_steps_tasks_first_and_may_keep_its_oldest():
+    def task(name, kind="code_o"):
+        return Task(kind, f"def f(a): return {name}", "1", name, id=name)
+
+    buffer = TaskBuffer(6, [task("0")], "oldest")
+    for i in range(1, 9):
+        buffer.add(task(str(i), "code_i" if i % 2 else "code_o"), step=i // 3 + 1)
+    assert {t.id for t in buffer.draw(9, 1)} == set("012345")
+    for seed in range(20):
+        drawn = buffer.draw_newest("code_i", 3, 3, seed)  # 3 and 5 are of step 2
+        assert {t.id for t in drawn[:2]} == {"3", "5"}
+        assert {t.kind for t in drawn} == {"code_i"}
+        assert len(drawn) == 3
+    assert {buffer.draw_newest("code_i", 3, 3, seed)[2].id for seed in range(20)} == {"0", "1"}
+    assert buffer.draw_newest("code_f", 3, 3, 1) == []

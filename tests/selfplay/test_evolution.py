@@ -11,6 +11,7 @@ from league import League
 from lora_evo import LoraEvoError, content_hash, load_adapter, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
+from selfplay.errors import ConfigError
 from selfplay.progress import Progress
 from selfplay.run_record import read_run
 from selfplay.run_report import conclusion
@@ -166,6 +167,18 @@ def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):
     assert seen.after == ("t0", "s0")
 
 
+def test_operators_are_drawn_from_a_pool(runs, tmp_path):
+    pool = ("subspace_rotation", "full_gaussian")
+    settings = (f"evolution.mutation=[{', '.join(pool)}]", "evolution.crossover_share=0")
+    config = runs.config(*settings)
+    assert config.evolution.pool("mutation") == pool
+    home = runs.train(tmp_path / "run", *settings, "evolution.evolve_every=1")
+    births = [birth for row in runs.rows(home / "metrics.jsonl") for birth in row["evolution"]]
+    assert {birth["operator"] for birth in births} == set(pool)
+    with pytest.raises(ConfigError, match="mutation is 'slot_swap'"):
+        runs.config("evolution.mutation=[full_gaussian, slot_swap]")
+
+
 # One agent --------------------------------------------------------------------------------------
 
 
@@ -195,6 +208,7 @@ def test_azr_is_one_member_in_both_roles(runs, agent):
     rows = runs.rows(agent / "metrics.jsonl")
     assert [r["step"] for r in rows] == [1, 2]
     for row in rows:
+        assert row["student_reward"] is not None
         assert list(row["members"]) == ["a0"]
         assert row["members"]["a0"]["role"] == "agent"
         assert row["members"]["a0"]["tokens"] == row["tokens"]["trained"]

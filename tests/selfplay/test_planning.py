@@ -155,7 +155,7 @@ def test_a_step_has_the_rows_of_the_configuration():
     assert (step.proposals.count, step.attempts.count, step.members) == (192, 1536, 8)
     assert (step.proposals.limit, step.attempts.limit) == (4096, 4096)
     single = workload(settings("7b-azr"))
-    assert (single.proposals.count, single.members) == (48, 1)
+    assert (single.proposals.count, single.members) == (192, 1)
 
 
 def test_halved_rates_double_the_seconds():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from code_verifier import Proposal, Task
 from lora_evo.model import Rollout
-from selfplay.config import Config
+from selfplay.config import Config, read_config
 from selfplay.learning.batch import TrainingSample
 from selfplay.recording import frac_reward_zero_std, task_rows
 from selfplay.rewards import (
@@ -122,6 +122,25 @@ def test_the_single_agent_earns_by_azrs_table():
     assert [p.reward for p in proposals] == [0.75, -0.5, -0.5, -1.0]
     assert [a.reward for a in attempts[:4]] == [1.0, -0.5, -0.5, -0.5]
     assert {s.member for s in (*proposals, *attempts)} == {"a0"}
+
+
+def test_absolute_zero_learns_from_earlier_tasks_whitened_over_tokens():
+    config = read_config({"mode": "azr"})
+    agent = {"match": ("a0", "a0")}
+    step = [solved(n, [1.0, 0.0], **agent) for n in range(3)]
+    replayed = [replace(solved(9 + n, [n % 2], **agent).attempts[0], member="a0") for n in range(3)]
+    long = replace(replayed[0].rollout, completion_ids=(1,) * 9, logprobs=(-1.0,) * 9)
+    replayed[0] = replace(replayed[0], rollout=long)
+    replayed.append(replace(replayed[1], infra_error=True))
+    proposals, attempts = split(training_samples(step, config, replayed))
+    assert [s.completion_ids for s in attempts] == [a.rollout.completion_ids for a in replayed[:3]]
+    # Rewards -0.5 (9 tokens), 1 and -0.5 (3 each), no task with a second attempt to centre over.
+    mean = (-0.5 * 9 + 1.0 * 3 - 0.5 * 3) / 15
+    std = sqrt((12 * (-0.5 - mean) ** 2 + 3 * (1.0 - mean) ** 2) / 14)
+    expected = [(r - mean) / std for r in (-0.5, 1.0, -0.5)]
+    assert [s.advantage for s in attempts] == pytest.approx(expected)
+    assert len(proposals) == 3
+    assert training_samples(step, read_config({}), replayed) == training_samples(step, Config())
 
 
 def test_the_rollouts_behind_the_solve_rate_are_the_ones_the_student_learns_from():

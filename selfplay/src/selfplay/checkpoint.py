@@ -138,8 +138,7 @@ def restore(run: Run, checkpoint: Path) -> None:
         if row.accepted:
             if row.metrics is not None:
                 run.structures.add(row.metrics["structure"])
-            if row.kind != "code_f":
-                run.buffer.add(row.task())
+            run.buffer.add(row.task(), row.step)
 
 
 def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:

@@ -1,6 +1,7 @@
 """What a run depends on: typed sections, each field with its sentence."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from selfplay.settings import (
     NotNegative,
     Positive,
     Share,
+    merged,
     one_of,
     override,
     read_preset,
@@ -49,7 +51,13 @@ class RolloutConfig:
     seed_tasks: AtLeastOne = 64
     """Reference tasks that a run starts from."""
     buffer_tasks: AtLeastOne = 512
-    """Newest accepted tasks that references are drawn from."""
+    """Most accepted tasks that references are drawn from."""
+    buffer_keeps: Literal["newest", "oldest"] = "newest"
+    """Which tasks a full buffer keeps (Absolute Zero: the oldest)."""
+    train_on: Literal["attempts", "buffer"] = "attempts"
+    """What students learn from: `attempts`, those that measure the solve rates of new tasks; or
+    `buffer`, one attempt each at as many earlier tasks as there are proposals of the kind, those of
+    the step before first (Absolute Zero)."""
     seed_share: Share = 0.0
     """Share of references drawn from the tasks that the run started from: they hold back drift."""
     max_rows: AtLeastOne = 128
@@ -90,14 +98,19 @@ class EvolutionConfig:
     """Steps between two replacements; 0 switches evolution off."""
     replaced_fraction: Share = 0.25
     """Share of each role that is replaced (the paper's gamma), at least one member."""
-    mutation: str = "svd_structured"
-    """Operator that makes a child of one parent."""
-    crossover: str = "slot_swap"
-    """Operator that makes a child of two parents."""
+    mutation: str | tuple[str, ...] = "svd_structured"
+    """Operator that makes a child of one parent, or a list to draw it from."""
+    crossover: str | tuple[str, ...] = "slot_swap"
+    """Operator that makes a child of two parents, or a list to draw it from."""
     crossover_share: Share = 0.5
     """Probability of a crossover where the role has two parents to choose from."""
     strength: NotNegative = 0.15
     """Relative change of the update that a mutation aims at."""
+
+    def pool(self, kind: str) -> tuple[str, ...]:
+        """Return the operators of a kind, `mutation` or `crossover`."""
+        names = self.mutation if kind == "mutation" else self.crossover
+        return (names,) if isinstance(names, str) else names
 
 
 @dataclass(frozen=True)
@@ -143,8 +156,8 @@ class EvalConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class StudentRewards:
-    """The three values a student's answer can earn."""
+class RewardConfig:
+    """The three values a student's answer can earn, and how rewards become advantages."""
 
     right: float = 1.0
     """Reward of a correct and well-formed answer (scaled by its score for partial credit)."""
@@ -152,6 +165,9 @@ class StudentRewards:
     """Reward of a well-formed answer that is not correct."""
     ill_formed: float = -1.0
     """Reward of a text from which no answer can be read."""
+    whiten: Literal["samples", "tokens"] = "samples"
+    """What the mean and the deviation of rewards are taken over; over tokens, long texts weigh more
+    (Absolute Zero)."""
 
 
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -248,6 +264,15 @@ class LearnerConfig:
         return self.min_lr_rate + (1.0 - self.min_lr_rate) * left
 
 
+ABSOLUTE_ZERO = {
+    "rollout": {"train_on": "buffer", "buffer_keeps": "oldest"},
+    "reward": {"whiten": "tokens"},
+    "learner": {"loss_type": "dapo", "weight_decay": 0.01, "entropy_coef": 0.001},
+}
+"""What mode azr sets beside its reward, from the code of Absolute Zero (arXiv 2505.03335) that made
+its published numbers; docs/training.md has the table."""
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole run."""
@@ -259,7 +284,7 @@ class Config:
     warm_start: str | None = None
     """Adapter that every member starts from, such as `selfplay sft` makes; null: fresh ones."""
     mode: Literal["populora", "azr"] = "populora"
-    """`populora`, or `azr`: one adapter in both roles with AZR's reward."""
+    """`populora`, or `azr`: one adapter in both roles, trained as Absolute Zero does."""
     engine: Literal["hf", "vllm"] = "hf"
     """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/vllm.md)."""
     device: str = "auto"
@@ -285,7 +310,7 @@ class Config:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
-    reward: StudentRewards = field(default_factory=StudentRewards)
+    reward: RewardConfig = field(default_factory=RewardConfig)
     league: LeagueConfig = field(default_factory=LeagueConfig)
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
@@ -302,9 +327,8 @@ class Config:
                 "weights of frozen members to play against"
             )
         for kind in ("mutation", "crossover"):
-            name = getattr(self.evolution, kind)
-            if name != getattr(EvolutionConfig, kind):
-                _refuse_unknown_operator(kind, name)
+            if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
+                _refuse_unknown_operators(kind, self.evolution.pool(kind))
         learner = replace(
             self.learner,
             temperature=self.rollout.temperature,
@@ -326,17 +350,23 @@ class Config:
         return longest + self.rollout.prompt_seams + self.longest_completion
 
 
-def _refuse_unknown_operator(kind: str, name: str) -> None:
+def _refuse_unknown_operators(kind: str, names: tuple[str, ...]) -> None:
     """Ask lora_evo, which brings torch: a report on a run of the defaults does without."""
     from lora_evo import OPERATORS
 
     known = [operator.name for operator in OPERATORS.values() if operator.kind == kind]
-    if name not in known:
-        raise ConfigError(f"evolution.{kind} is {name!r}; {one_of(name, known)}")
+    for name in names or ("",):
+        if name not in known:
+            raise ConfigError(f"evolution.{kind} is {name!r}; {one_of(name, known)}")
 
 
 def read_config(data: object) -> Config:
-    """Build a run's configuration from nested plain values; unknown keys are an error."""
+    """Build a run's configuration from nested plain values; unknown keys are an error.
+
+    In mode azr, `ABSOLUTE_ZERO` stands for the keys that are not there.
+    """
+    if isinstance(data, Mapping) and data.get("mode") == "azr":
+        data = merged(ABSOLUTE_ZERO, data)
     return read_settings(data, Config)
 
 

@@ -124,12 +124,13 @@ def _same_tasks_row(solved: Sequence[Proposed]) -> rows.SameTasksRow:
 
 
 def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
-    """Return the share of tasks all of whose attempts earned the same; 0 without attempts."""
+    """Return the share of tasks all of whose several attempts earned the same; 0 without such."""
     rewards: dict[tuple[str, str], list[float]] = defaultdict(list)
     for s in samples:
         if s.role == "solve":
             rewards[s.member, s.task].append(s.reward)
-    return rows.mean([float(max(r) - min(r) <= ZERO_STD) for r in rewards.values()]) or 0.0
+    several = [r for r in rewards.values() if len(r) > 1]
+    return rows.mean([float(max(r) - min(r) <= ZERO_STD) for r in several]) or 0.0
 
 
 def _attempt_rows(p: Proposed, samples: Sequence[TrainingSample]) -> tuple[rows.AttemptRow, ...]:

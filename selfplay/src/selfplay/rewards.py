@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from selfplay.config import Config, StudentRewards
+from selfplay.config import Config, RewardConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
 from selfplay.rollout import Attempt, Proposed
@@ -51,14 +51,14 @@ def azr_proposer_reward(valid: bool, solve_rate: float) -> float:
     return -0.5 if _share("solve rate", solve_rate) in (0.0, 1.0) else 1.0 - solve_rate
 
 
-def student_reward(well_formed: bool, score: float, values: StudentRewards | None = None) -> float:
+def student_reward(well_formed: bool, score: float, values: RewardConfig | None = None) -> float:
     """Return the reward of one answer.
 
     score in [0, 1] is the verifier's (for code_f the share of hidden examples passed, or 0/1). A
     positive score earns score * `right`; 0 earns `wrong`; an answer that cannot be read earns
     `ill_formed` whatever its score.
     """
-    table = values or StudentRewards()
+    table = values or RewardConfig()
     if not well_formed:
         return table.ill_formed
     return table.right * score if _share("score", score) > 0.0 else table.wrong
@@ -70,32 +70,44 @@ def _share(name: str, value: float) -> float:
     return value
 
 
-def training_samples(solved: Sequence[Proposed], config: Config) -> list[TrainingSample]:
+def training_samples(
+    solved: Sequence[Proposed], config: Config, replayed: Sequence[Attempt] = ()
+) -> list[TrainingSample]:
     """Reward every proposal by its matched student's solve rate and every attempt by its grade.
 
-    The same attempts give a proposal's solve rate and train the student. Returns the samples with
-    their advantages: of all proposals first, then of all attempts, task by task. What got no
-    verdict because the sandbox failed is left out.
+    The attempts that give a proposal its solve rate also train the student, unless those at
+    earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
+    proposals first, then of all attempts, task by task. What got no verdict because the sandbox
+    failed is left out.
     """
     value = azr_proposer_reward if config.mode == "azr" else teacher_reward
-    teaching, solving = [], []
-    for p in solved:
-        if p.infra_error:
-            continue
-        teaching.append(_sample(p, p, value(p.task is not None, p.solve_rate)))
-        for a in p.judged:
-            solving.append(
-                _sample(p, a, student_reward(a.answer is not None, a.score, config.reward))
-            )
-    advantages = teacher_advantages(teaching) + student_advantages(solving)
+    counted = [p for p in solved if not p.infra_error]
+    teaching = [
+        _sample(p.teacher, "propose", p, p.id, p.kind, value(p.task is not None, p.solve_rate))
+        for p in counted
+    ]
+    tried = [(p.id, a) for p in counted for a in p.judged]
+    if config.rollout.train_on == "buffer":
+        tried = [(a.task.id, a) for a in replayed if not a.infra_error]
+    solving = [
+        _sample(
+            *(a.member, "solve", a, task, a.task.kind),
+            student_reward(a.answer is not None, a.score, config.reward),
+        )
+        for task, a in tried
+    ]
+    by_tokens = config.reward.whiten == "tokens"
+    advantages = teacher_advantages(teaching, token_weighted=by_tokens)
+    advantages += student_advantages(solving, token_weighted=by_tokens)
     samples = teaching + solving
     return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
 
 
-def _sample(p: Proposed, written: Proposed | Attempt, reward: float) -> TrainingSample:
-    member, role = (p.teacher, "propose") if written is p else (p.student, "solve")
+def _sample(
+    member: str | None, role: str, written: Proposed | Attempt, task: str, kind: str, reward: float
+) -> TrainingSample:
     if member is None:
-        raise SelfplayError(f"{p.id} was written by the base model, which is frozen")
+        raise SelfplayError(f"{task} was written by the base model, which is frozen")
     rollout = written.rollout
     return TrainingSample(
         member=member,
@@ -104,8 +116,8 @@ def _sample(p: Proposed, written: Proposed | Attempt, reward: float) -> Training
         logprobs=rollout.logprobs,
         truncated=rollout.finish_reason == "length",
         role=role,
-        task=p.id,
-        kind=p.kind,
+        task=task,
+        kind=kind,
         reward=reward,
     )
 

@@ -72,14 +72,15 @@ def extended(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration merged over the preset that its `extends` names, if any."""
     own = dict(data)
     name = own.pop("extends", None)
-    return own if name is None else _merged(extended(yaml.safe_load(preset_text(name))), own)
+    return own if name is None else merged(extended(yaml.safe_load(preset_text(name))), own)
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both, nested sections too; where both have a key, the value above counts."""
     both = {**below, **above}
     for name, section in above.items():
         if isinstance(section, Mapping) and isinstance(below.get(name), Mapping):
-            both[name] = _merged(below[name], section)
+            both[name] = merged(below[name], section)
     return both
 
 

@@ -47,8 +47,9 @@ def train_step(run: Run, progress: Progress) -> None:
     verified = verify(run, clock.then("verify", written))
     clock.phase("solve")
     solved = solve(run, verified, step)
+    replayed = replay(run, matches, step)
     clock.phase("update")
-    samples = training_samples(solved, config)
+    samples = training_samples(solved, config, replayed)
     factor = config.learner.schedule(step, config.steps)
     stats = run.population.update(samples, factor)
     record_outcomes(run, matches, solved)
@@ -61,7 +62,7 @@ def train_step(run: Run, progress: Progress) -> None:
     run.population.sync(step)
 
     clock.phase("save")
-    new_structures = remember(run, solved)
+    new_structures = remember(run, solved, step)
     row = metrics_row(run, step, matches, solved, samples, stats, births, new_structures)
     proposals = task_rows(solved, samples, step)
     append_rows(run.directory / TASKS, proposals)
@@ -139,6 +140,21 @@ def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
     return solved
 
 
+def replay(run: Run, matches: Sequence[Pair], step: int) -> list[Attempt]:
+    """Let every student attempt earlier tasks once each, where it learns from those."""
+    r = run.config.rollout
+    if r.train_on == "attempts":
+        return []
+    attempts: list[Attempt] = []
+    for student in dict.fromkeys(m.student for m in matches):
+        for kind in r.kinds:
+            seed = run.seed(step, student, kind, "replay")
+            for task in run.buffer.draw_newest(kind, r.proposals, step, seed):
+                own = run.seed(step, student, task.id, kind, "solve")
+                attempts.append(Attempt(len(attempts), student, task, own, r.temperature))
+    return graded(run.population.solve(attempts), run.sandbox)
+
+
 def _chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
     """Draw the ids of the accepted tasks, up to `same_tasks` a match, that the base attempts too.
 
@@ -201,7 +217,8 @@ def _replace(
     cross = len(staying) > 1 and rng.random() < e.crossover_share
     picked = rng.choice(len(staying), 2 if cross else 1, replace=False)
     parents = [staying[int(i)] for i in picked]
-    operator = e.crossover if cross else e.mutation
+    pool = e.pool("crossover" if cross else "mutation")
+    operator = pool[int(rng.integers(len(pool)))] if len(pool) > 1 else pool[0]
     child = f"{role[0]}{run.born[role]}"
     run.born[role] += 1
     ancestors = [_ancestor(run, parent, step) for parent in parents]
@@ -228,14 +245,13 @@ def _ancestor(run: Run, parent: str, step: int) -> Path:
     return directory
 
 
-def remember(run: Run, solved: Sequence[Proposed]) -> int:
+def remember(run: Run, solved: Sequence[Proposed], step: int) -> int:
     """Add the accepted tasks to the buffer; return how many program structures are new."""
     before = len(run.structures)
     for p in solved:
         if p.task is not None and p.metrics is not None:
             run.structures.add(p.metrics.structure)
-            if p.kind != "code_f":
-                run.buffer.add(p.task)
+            run.buffer.add(p.task, step)
     return len(run.structures) - before
 
 

@@ -2,13 +2,13 @@
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from code_verifier import CodeVerifierError, Task
 from lora_evo.model import stream
@@ -47,12 +47,20 @@ def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
 
 
 class TaskBuffer:
-    """Holds code_o and code_i tasks (whose programs also serve code_f), newest last, no repeats."""
+    """The accepted tasks of a run, newest last, no repeats.
 
-    def __init__(self, size: int, tasks: Iterable[Task] = ()) -> None:
-        self._size = size
+    References are drawn from those of code_o and code_i, whose programs also serve code_f. Of them,
+    and of those of code_f, `size` are kept each.
+    """
+
+    def __init__(
+        self, size: int, tasks: Iterable[Task] = (), keeps: Literal["newest", "oldest"] = "newest"
+    ) -> None:
+        self._size, self._keeps = size, keeps
         self._tasks: deque[Task] = deque()
-        self._known: set[tuple[str, str | None]] = set()
+        self._functions: deque[Task] = deque()
+        self._steps: dict[Hashable, int] = {}
+        """When each task came."""
         self._seeds = list(tasks)
         for task in self._seeds:
             self.add(task)
@@ -60,16 +68,16 @@ class TaskBuffer:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def add(self, task: Task) -> bool:
-        """Add a task; False when the same program and input is in the buffer already."""
-        key = (task.program, task.input)
-        if key in self._known:
+    def add(self, task: Task, step: int = 0) -> bool:
+        """Add a task of this step; False when it is there already, or finds no room."""
+        pool = self._functions if task.kind == "code_f" else self._tasks
+        full = len(pool) == self._size
+        if _key(task) in self._steps or (full and self._keeps == "oldest"):
             return False
-        self._known.add(key)
-        self._tasks.append(task)
-        if len(self._tasks) > self._size:
-            old = self._tasks.popleft()
-            self._known.remove((old.program, old.input))
+        if full:
+            del self._steps[_key(pool.popleft())]
+        self._steps[_key(task)] = step
+        pool.append(task)
         return True
 
     def draw(self, count: int, seed: int, seed_share: float = 0.0) -> list[Task]:
@@ -82,6 +90,27 @@ class TaskBuffer:
         pool = self._seeds if seeds else self._tasks
         picked = rng.choice(len(pool), min(count, len(pool)), replace=False)
         return [pool[int(i)] for i in picked]
+
+    def draw_newest(self, kind: str, count: int, step: int, seed: int) -> list[Task]:
+        """Return up to `count` different tasks of a kind: those of the step before, then any.
+
+        The run's seeds serve code_o and code_i.
+        """
+        pool = self._functions if kind == "code_f" else self._tasks
+        mine = [t for t in pool if t.kind == kind or self._steps[_key(t)] == 0]
+        newest = [t for t in mine if self._steps[_key(t)] == step - 1]
+        others = [t for t in mine if self._steps[_key(t)] != step - 1]
+        rng = stream(seed)
+        drawn = [
+            group[int(i)]
+            for group, room in ((newest, count), (others, count - len(newest)))
+            for i in rng.permutation(len(group))[: max(room, 0)]
+        ]
+        return [t if t.kind == kind else replace(t, kind=kind) for t in drawn]
+
+
+def _key(task: Task) -> Hashable:
+    return task.program, task.input, task.inputs
 
 
 @dataclass(frozen=True)

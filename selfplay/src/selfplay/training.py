@@ -131,8 +131,8 @@ def _opened(config: Config, directory: Path, workers: int | None, ray: str | Non
             from selfplay.workers.session import open_workers
 
             population = stack.enter_context(open_workers(config, workers or 0, ray))
-        seeds = seed_tasks(config.template, config.rollout.seed_tasks, config.seed)
-        e = config.eval
+        e, r = config.eval, config.rollout
+        seeds = seed_tasks(config.template, r.seed_tasks, config.seed)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.excess)
         run = Run(
@@ -142,7 +142,7 @@ def _opened(config: Config, directory: Path, workers: int | None, ray: str | Non
             sandbox=sandbox,
             seeds=seeds,
             held_out=held_out,
-            buffer=TaskBuffer(config.rollout.buffer_tasks, seeds),
+            buffer=TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps),
             born={"teacher": config.teachers, "student": config.students},
         )
         try:
