@@ -42,20 +42,20 @@ def adapter(path=PATH, inputs=6, outputs=4, r=2, value=1.0):
 
 def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
-    with pytest.raises(LoraEvoError, match=r"not installed; type: pip install 'vllm>=0.30,<0.34'"):
+    with pytest.raises(LoraEvoError, match=r"not installed; type: pip install 'vllm==0.32.\*'"):
         installed.require_vllm()
 
 
-@pytest.mark.parametrize("found", ["0.30.0", "0.32.0+cpu", "0.33.1rc2"])
+@pytest.mark.parametrize("found", ["0.32.0", "0.32.0+cpu", "0.32.1rc2"])
 def test_known_versions_pass(found):
     installed.check_version(found)
 
 
-@pytest.mark.parametrize("found", ["0.29.4", "0.34.0", "1.0", "?"])
+@pytest.mark.parametrize("found", ["0.31.4", "0.33.0", "1.0", "?"])
 def test_another_version_is_refused_with_what_to_type(found):
     with pytest.raises(LoraEvoError) as refused:
         installed.check_version(found)
-    assert f"vLLM {found} is installed, expected 0.30 to 0.33" in str(refused.value)
+    assert f"vLLM {found} is installed, expected 0.32," in str(refused.value)
     assert "pip install 'vllm==0.32.*'" in str(refused.value)
 
 

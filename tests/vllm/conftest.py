@@ -54,10 +54,18 @@ def open_both(settings):
 
 
 @pytest.fixture(scope="session")
-def both():
-    opened = open_both(config())
-    yield opened
-    opened.served.close()
+def opened():
+    both = open_both(config())
+    yield both, both.learner.state_dict()
+    both.served.close()
+
+
+@pytest.fixture
+def both(opened):
+    """One engine for all tests; every test begins with the same members, equal to the base."""
+    both, (tensors, values) = opened
+    both.learner.load_state_dict(tensors, values)
+    return both
 
 
 def shake(learner, seed):

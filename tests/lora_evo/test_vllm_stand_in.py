@@ -1,0 +1,199 @@
+"""The vllm engine on a stand-in for `vllm.LLM` that sleeps as on a GPU, and fails when told to."""
+
+import gc
+import weakref
+from collections import Counter
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot
+from lora_evo.errors import EngineStopped
+from lora_evo.model import Serving, TokenRequest, VLLMEngine, VLLMOptions
+from lora_evo.model import vllm_engine as module
+from lora_evo.model.vllm_server import VLLM
+
+PATH = "model.layers.0.self_attn.q_proj"
+MEMBERS = ("t0", "s0")
+ASKED = [TokenRequest(name, (1, 2), 3, seed=i) for i, name in enumerate((None, *MEMBERS))]
+
+
+class Machine:
+    """What happened, in order, and how many of the next calls of each name fail."""
+
+    def __init__(self):
+        self.calls, self.failing = [], Counter()
+
+    def note(self, name):
+        self.calls.append(name)
+        if self.failing[name]:
+            self.failing[name] -= 1
+            raise RuntimeError(f"{name} failed\nand so on")
+
+
+class LLM:
+    """What is used of `vllm.LLM`. Its slots are lost while it sleeps, its numbers are not.
+
+    As in vLLM, an adapter of a number that is known is not read again, unless it is to replace
+    what is there. The log-probability of every token is the sum of the slot.
+    """
+
+    def __init__(self, machine, **arguments):
+        self.note = machine.note
+        self.note("LLM")
+        self.slots, self.asleep = {}, False
+        self.llm_engine = self.engine_core = self
+        self.shutdown = partial(self.note, "shutdown")
+
+    def add_lora(self, request):
+        self.note("add_lora")
+        if request.number not in self.slots or request.load_inplace:
+            tensors = load_file(f"{request.path}/adapter_model.safetensors")
+            self.slots[request.number] = sum(float(t.sum()) for t in tensors.values())
+        return True
+
+    def remove_lora(self, number):
+        self.note("remove_lora")
+        return self.slots.pop(number, None) is not None
+
+    def sleep(self, level):
+        self.note("sleep")
+        self.asleep = level == 0
+
+    def release_kv_cache_memory(self):
+        self.note("release_kv_cache_memory")
+        self.slots = dict.fromkeys(self.slots, -99.0)
+
+    def wake_up(self, tags):
+        self.note("wake_up")
+        self.asleep = set(tags) != {"kv_cache", "scheduling"}
+
+    def generate(self, prompts, sampling, *, lora_request, use_tqdm):
+        self.note("generate")
+        if self.asleep:
+            raise RuntimeError("asked while asleep")
+        return [self.output(*row) for row in zip(sampling, lora_request, strict=True)]
+
+    def output(self, sampling, request):
+        self.add_lora(request)
+        table = {7: SimpleNamespace(logprob=self.slots[request.number])}
+        count = sampling.max_tokens
+        row = SimpleNamespace(token_ids=[7] * count, logprobs=[table] * count)
+        return SimpleNamespace(outputs=[row])
+
+
+def lora_request(name, number, path, load_inplace=False):
+    return SimpleNamespace(name=name, number=number, path=path, load_inplace=load_inplace)
+
+
+def adapter(value):
+    config = AdapterConfig.new(r=1, lora_alpha=1, target_modules=("q_proj",))
+    return Adapter(config, {PATH: Slot(torch.full((1, 6), value), torch.ones(4, 1), 1.0)})
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    made = Machine()
+    names = VLLM(partial(LLM, made), SimpleNamespace, lora_request)
+    monkeypatch.setattr(module, "import_vllm", lambda own_process: names)
+    monkeypatch.setattr(torch.cuda, "empty_cache", partial(made.note, "empty_cache"))
+    return made
+
+
+@pytest.fixture
+def engine(machine, tiny):
+    model = tiny.qwen()
+    tokenizer = SimpleNamespace(eos_token_id=1)
+    serving = Serving("tiny", "float32", torch.device("cuda"), None, len(MEMBERS), max_rank=1)
+    opened = VLLMEngine(
+        SimpleNamespace(model=model, tokenizer=tokenizer),
+        serving,
+        VLLMOptions(sleep=True),
+        {PATH: (6, 4)},
+    )
+    for value, name in enumerate(MEMBERS):
+        opened.put_adapter(name, 1, adapter(float(value + 1)))
+    yield opened
+    machine.failing.clear()
+    opened.close()
+
+
+def a_step(engine):
+    """Return what is sampled after a sleep and a new version of one member."""
+    engine.release()
+    engine.restore()
+    engine.put_adapter("s0", 2, adapter(5.0))
+    return engine.rollouts(ASKED)
+
+
+EXPECTED = [(0.0,) * 3, (10.0,) * 3, (34.0,) * 3]
+CALLS = ("sleep", "release_kv_cache_memory", "wake_up", "add_lora", "remove_lora", "generate")
+
+
+def test_adapters_that_sleep_lost_are_read_again_and_none_twice(engine, machine):
+    machine.calls.clear()
+    assert [r.logprobs for r in a_step(engine)] == EXPECTED
+    before_sampling = machine.calls[: machine.calls.index("generate")]
+    assert before_sampling.count("add_lora") == 3  # the new version, the member that stayed, zeros
+    machine.calls.clear()
+    engine.rollouts(ASKED)
+    assert machine.calls[0] == "generate"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_that_fails_once_is_a_new_start_and_the_same_samples(engine, machine, call, capsys):
+    machine.calls.clear()
+    machine.failing[call] = 1
+    assert [r.logprobs for r in a_step(engine)] == EXPECTED
+    assert machine.calls.count("LLM") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("vLLM failed to ")
+    assert line.endswith(f"({call} failed); it is started again")
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "wake_up"])
+def test_a_call_that_fails_again_ends_the_run_with_one_line(engine, machine, call):
+    machine.failing[call] = 2
+    with pytest.raises(EngineStopped) as stopped:
+        a_step(engine)
+    assert f"again after a new start: {call} failed; try fewer rows" in str(stopped.value)
+    assert len(str(stopped.value).splitlines()) == 1
+
+
+def test_an_engine_that_cannot_be_started_again_is_one_line(engine, machine):
+    machine.failing.update(wake_up=1, LLM=1)
+    with pytest.raises(LoraEvoError, match=r"cannot serve tiny: LLM failed; where memory is short"):
+        a_step(engine)
+
+
+def test_freed_memory_is_given_back_before_vllm_starts_and_before_it_wakes(
+    engine, machine, monkeypatch
+):
+    """Also what only the collector frees."""
+
+    class Knot:
+        def __init__(self):
+            self.myself = self
+
+    knots = [weakref.ref(Knot())]
+    monkeypatch.setattr(
+        torch.cuda, "empty_cache", lambda: machine.calls.append(f"given back, {knots[-1]()}")
+    )
+    gc.disable()
+    try:
+        engine.release()
+        machine.calls.clear()
+        knots.append(weakref.ref(Knot()))
+        engine.restore()
+        machine.failing["sleep"] = 1
+        knots.append(weakref.ref(Knot()))
+        engine.release()
+    finally:
+        gc.enable()
+    back = "given back, None"
+    assert machine.calls[:2] == [back, "wake_up"]
+    assert machine.calls[2:6] == ["sleep", "shutdown", back, back]
+    assert machine.calls[6:] == ["LLM", "sleep", "release_kv_cache_memory"]
