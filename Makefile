@@ -8,7 +8,7 @@ DEMO := runs/demo
 VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: help env demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers bench real rehearse docs clean
+.PHONY: help env demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers bench real real-learning rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
+	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: two hours"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
 
@@ -126,6 +127,10 @@ bench: env
 # The file and the folder are the user's own: nothing of them is shipped. tests/real/run.py says what.
 real: env
 	$(BIN)/python tests/real/run.py runs/real --tasks "$(TASKS)" $(if $(DATA),--data "$(DATA)")
+
+# tests/real/learning.py says what; stopped anywhere, it resumes.
+real-learning: env
+	$(BIN)/python tests/real/learning.py runs/real-learning $(ARGS)
 
 # tests/real/rehearse.py says what; more of its options go into ARGS.
 REHEARSE_VENV := $(if $(filter vllm,$(ENGINE)),$(VLLM_VENV),$(VENV))

@@ -1,17 +1,23 @@
 """What stands still while a run's own tasks change."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from code_verifier import Task
-from selfplay.config import NANO
+from selfplay.config import NANO, load_preset
 from selfplay.errors import ConfigError
 from selfplay.evaluation import solving_row
 from selfplay.rollout import Attempt
 from selfplay.run_report import summary
-from selfplay.tasks import TaskBuffer, held_out_tasks
+from selfplay.settings import preset_names
+from selfplay.tasks import DATA, EASY, TaskBuffer, held_out_tasks
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_tasks_are_spread_evenly_and_stay_the_same():
@@ -44,6 +50,25 @@ def test_a_file_of_tasks_serves_too(tmp_path):
     path.write_text(json.dumps(rows[0]) + "\n[]\n")
     with pytest.raises(ConfigError, match="line 2: not a task"):
         held_out_tasks((str(path),), 10)
+
+
+def test_the_easy_tasks_are_right_and_written_by_their_generator(tmp_path):
+    written = tmp_path / "again.jsonl"
+    script = ROOT / "tests" / "real" / "easy_tasks.py"
+    subprocess.run([sys.executable, script, written], check=True)  # it runs every program
+    assert written.read_bytes() == (DATA / f"{EASY}.jsonl").read_bytes()
+    tasks = held_out_tasks((EASY,), 10**6)
+    assert len({(t.task.program, t.task.input) for t in tasks}) == 96
+    assert {(t.task.kind, t.level) for t in tasks} == {("code_o", 0)}
+    assert len({t.task.program.split("return")[1] for t in held_out_tasks((EASY,), 12)}) == 12
+
+
+@pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"nano"}))
+def test_presets_of_real_models_are_measured_on_easy_tasks_too(preset):
+    measured = load_preset(preset).eval
+    found = Counter(t.level == 0 for t in held_out_tasks(measured.held_out, measured.tasks))
+    assert found[True] >= 8
+    assert found[False] > found[True]
 
 
 def test_an_unknown_source_names_a_close_one():

@@ -19,6 +19,8 @@ WEIGHTS = DATA / "nano"
 """The directory of the nano model: config, tokenizer, safetensors and card."""
 HELD_OUT = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
+EASY = "easy_code_o"
+"""The set on one-line programs, which a small real model can learn to solve."""
 SEED_RUNS = 32
 """Runs of nano of so many seeds start from seed tasks of their own."""
 IDENTITY = Task(
@@ -129,8 +131,8 @@ def nano_tasks(name: str) -> list[HeldOutTask]:
 def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
 
-    A source is one of `HELD_OUT`, or a JSON Lines file of tasks as `selfplay tasks` writes it
-    (with an optional `level`). Raises ConfigError for any other.
+    A source is one of `HELD_OUT`, `EASY`, or a JSON Lines file of tasks as `selfplay tasks` writes
+    it (with an optional `level`). Raises ConfigError for any other.
     """
     strata: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
@@ -167,10 +169,11 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
 def _read(source: str) -> list[HeldOutTask]:
     if source in HELD_OUT:
         return nano_tasks(source)
-    path = Path(source)
+    path = DATA / f"{EASY}.jsonl" if source == EASY else Path(source)
     if not path.is_file():
-        close = get_close_matches(source, HELD_OUT, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(HELD_OUT)}"
+        known = (*HELD_OUT, EASY)
+        close = get_close_matches(source, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
         raise ConfigError(
             f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {hint}"
         )
