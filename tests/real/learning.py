@@ -185,7 +185,7 @@ def start(run: Run, home: Path, found: dict[str, Any]) -> None:
         )
         for t in run.seeds
     ]
-    for _ in islice(supervised_steps(run, STUDENT, lessons, 0.1), START_STEPS):
+    for _ in islice(supervised_steps(run, STUDENT, lessons, 0.4), START_STEPS):
         pass
     save_adapter(run.population.export(STUDENT), home / "adapter", overwrite=True)
     found["measured"].append(measure(run, STUDENT, 0))
