@@ -146,7 +146,7 @@ def opened(a: argparse.Namespace, seed: int, home: Path) -> Iterator[Run]:
             config=config,
             directory=home,
             population=population,
-            verifier=sandbox,
+            sandbox=sandbox,
             seeds=lessons,
             held_out=(),
             buffer=TaskBuffer(config.rollout.buffer_tasks, lessons),
@@ -293,7 +293,7 @@ def given_tasks(run: Run, update: int) -> list[Proposed]:
     proposals = [draw(i, run.seed(update, "task", i), apart) for i in range(len(FAMILIES))]
     return [
         Proposed(i, f"{update}-{i}", TEACHER, STUDENT, KIND, (), 0, task=verdict.task)
-        for i, verdict in enumerate(run.verifier.validate_many(proposals))
+        for i, verdict in enumerate(run.sandbox.validate_many(proposals))
     ]
 
 
@@ -317,7 +317,7 @@ def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
         Attempt(number, member, task, run.seed("held-out", update, task.id, i), 1.0)
         for number, (task, i) in enumerate(asked)
     ]
-    done = graded(run.population.solve(attempts), run.verifier)
+    done = graded(run.population.solve(attempts), run.sandbox)
     logprobs = [p for a in done for p in a.rollout.logprobs]
     right = [a.score >= 1.0 for a in done]
     row = {
