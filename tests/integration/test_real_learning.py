@@ -1,0 +1,61 @@
+"""`make real-learning` on a tiny random model: it resumes, measures all arms, has a teacher."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from lora_evo.model import load_tokenizer
+
+SCRIPT = Path(__file__).parents[1] / "real" / "learning.py"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = load_tokenizer("nano")
+    size = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size, **heads)).save_pretrained(
+        folder
+    )
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def arms(base: Path, out: Path, *options: str) -> list[tuple[str, int]]:
+    common = ("--base", base, "--seeds", "1", "--every", "1", "--jobs", "1")
+    subprocess.run([sys.executable, SCRIPT, out, *common, *options], check=True)
+    return [(row["arm"], row["updates"]) for row in json.loads((out / "results.json").read_text())]
+
+
+@pytest.mark.slow
+def test_it_goes_on_from_where_it_was(base: Path, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert arms(base, parts, "--updates", "1")[2:] == [("learning", 1), ("control", 1)]
+    found = arms(base, parts, "--updates", "2")
+    assert found == [
+        ("untouched", 0), ("start", 0),
+        ("learning", 1), ("learning", 2), ("control", 1), ("control", 2),
+    ]  # fmt: skip
+    assert arms(base, whole, "--updates", "2") == found
+    for name in ("start", "learning", "control"):
+        one, other = (
+            json.loads((out / "seed-1" / f"{name}.json").read_text())["measured"]
+            for out in (whole, parts)
+        )
+        assert [row["rates"] for row in one] == [row["rates"] for row in other]
+        assert [row["entropy"] for row in one] == [row["entropy"] for row in other]
+
+
+@pytest.mark.slow
+def test_a_teacher_writes_the_tasks(base: Path, tmp_path: Path) -> None:
+    assert arms(base, tmp_path, "--updates", "1", "--teacher")[2:] == [("teacher", 1)]
+    found = json.loads((tmp_path / "seed-1" / "teacher.json").read_text())
+    assert found["teacher_start"]["valid"] == 0.0  # a random model: it took all steps that it may
+    assert [row["valid"] for row in found["updates"]] == [0.0]
