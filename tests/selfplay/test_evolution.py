@@ -1,5 +1,6 @@
 """Evolution: the weakest give way to children of those who stay, and their lineage verifies."""
 
+import shutil
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from league import League
 from lora_evo import LoraEvoError, content_hash, load_adapter, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
+from selfplay.cli import main as selfplay_command
 from selfplay.errors import ConfigError
 from selfplay.progress import Progress
 from selfplay.run_record import read_run
@@ -159,6 +161,42 @@ def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(runs, tmp_pat
     assert branches == [*("s1@1", "s2", "s2@2", "s3"), *("t1@1", "t2", "t2@2", "t3")]
     with pytest.raises(LoraEvoError, match="t0 is a founder of its population"):
         verify(home / "members" / "t0")
+
+
+def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
+    still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "rollout.proposals=1")
+    settings = ("evolution.evolve_every=1", *UNMEASURED, *still)
+    whole = runs.outcome(runs.train(tmp_path / "whole", *settings))
+    home = runs.train(tmp_path / "run", *settings, "keep_dead=false", "keep_checkpoints=3")
+
+    def adapters():
+        return {p.name for name in ("members", "ancestors") for p in (home / name).iterdir()}
+
+    def selfplay(*arguments):
+        done = CliRunner().invoke(selfplay_command, [str(a) for a in arguments])
+        assert done.exit_code == 0, done.output
+
+    def after_three_replacements():
+        selfplay("verify", home)
+        assert verify(home / "members" / "t3", [home / "ancestors"]).identical
+        assert verify(home / "members" / "s4", [home / "ancestors"]).identical
+        found = runs.outcome(home)
+        assert all(whole[name] == found[name] for name in found if name != "config.yaml")
+        # The checkpoint of step 2 goes on from t2 and t3, the later ones from t3 and t4.
+        kept = ("{}2", "{}3", "{}4", "{}1@1", "{}2@2", "{}3@3")
+        assert adapters() == {name.format(role) for name in kept for role in "ts"}
+
+    after_three_replacements()
+    for newest in (4, 3):
+        shutil.rmtree(home / "checkpoints" / f"step-{newest}")
+    selfplay("verify", home)
+    selfplay("resume", "--workers", "1", home, "--quiet")
+    after_three_replacements()
+    drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)])
+    assert (drawn.exit_code, "s4" in drawn.stdout) == (0, True)
+    (home / "members" / "t4" / "adapter_model.safetensors").write_bytes(b"")
+    assert CliRunner().invoke(selfplay_command, ["verify", str(home)]).exit_code == 1
 
 
 def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):

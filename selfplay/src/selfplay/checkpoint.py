@@ -33,18 +33,21 @@ from selfplay.directory import (
     is_as_recorded,
     lock,
     open_config,
+    prune,
     size,
     truncate,
 )
 from selfplay.errors import RunDirectoryError
 from selfplay.population import Run, role_of
-from selfplay.rows import TaskRow, read_rows
+from selfplay.rows import StepRow, TaskRow, read_rows
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
 
 def save_checkpoint(run: Run) -> None:
     """Write the members' adapters and `checkpoints/step-N`; drop the oldest checkpoints.
+
+    Without `keep_dead`, adapters that no checkpoint names go with them.
 
     The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
     step again.
@@ -67,7 +70,7 @@ def save_checkpoint(run: Run) -> None:
             run.league.copy_to(draft / "league")
         for member in run.population.members:
             write_member(run, member)
-        run.hashes.write(run.directory, draft, run.population.members)
+        run.hashes.write(run.directory, draft, run.population.members, _kept(run))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
 
@@ -204,10 +207,28 @@ def write_founders(run: Run) -> None:
         write_text(run.directory / "members" / member / LINEAGE, text)
 
 
+def _kept(run: Run) -> set[str] | None:
+    """Return the adapters without which living members cannot be verified; None to keep all."""
+    if run.config.keep_dead:
+        return None
+    living = set(run.population.members)
+    births = (
+        (birth, row.step)
+        for row in read_rows(run.directory / METRICS, StepRow)
+        for birth in row.evolution
+    )
+    parents = {
+        f"{p}@{step}" for birth, step in births if birth.child in living for p in birth.parents
+    }
+    return living | parents
+
+
 def _drop_oldest(run: Run) -> None:
     home = run.directory / "checkpoints"
     for old in _steps(home)[: -run.config.keep_checkpoints]:
         shutil.rmtree(home / f"step-{old}")
+    if not run.config.keep_dead:
+        prune(run.directory, [home / f"step-{step}" for step in _steps(home)])
 
 
 def _steps(home: Path) -> list[int]:

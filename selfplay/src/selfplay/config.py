@@ -305,6 +305,9 @@ class Config:
     """Steps between two checkpoints."""
     keep_checkpoints: AtLeastOne = 2
     """Newest checkpoints that stay on disk."""
+    keep_dead: bool = True
+    """Keep the adapters of dead members, and every parent as it was; false: of parents, only those
+    that `lora-evo verify` needs for the members that live."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     """Trackers that every step is logged to, as in TRL (see docs/trackers.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)

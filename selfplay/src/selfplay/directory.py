@@ -149,8 +149,17 @@ class Hashes:
         self._known[path] = content, length
         return f"{content.hexdigest()}:{length}"
 
-    def write(self, directory: Path, checkpoint: Path, living: Collection[str]) -> None:
-        """Write the hashes of a run into a checkpoint that is complete but for them."""
+    def write(
+        self,
+        directory: Path,
+        checkpoint: Path,
+        living: Collection[str],
+        kept: Collection[str] | None = None,
+    ) -> None:
+        """Write the hashes of a run into a checkpoint that is complete but for them.
+
+        kept: folders of members and ancestors that the run goes on with; None for all.
+        """
         own = {
             path.relative_to(checkpoint).as_posix(): Hashes().of(path)
             for path in sorted(checkpoint.rglob("*"))
@@ -160,6 +169,8 @@ class Hashes:
         alive: dict[str, str] = {}
         for path in _adapter_files(directory):
             name = path.relative_to(directory).as_posix()
+            if kept is not None and path.parent.name not in kept:
+                continue
             if path.parent.name in living and path.name != LINEAGE:
                 alive[name] = Hashes().of(path)
             else:
@@ -198,11 +209,26 @@ def damaged_run(checkpoint: Path) -> Iterator[Damage]:
     if logged:
         del again[_SNAPSHOT]
     grown = any(size(directory / name) > _length(run[name]) for name in ROW_FILES)
-    files = (path.relative_to(directory).as_posix() for path in _adapter_files(directory))
-    if not (logged or grown or any(f.startswith("ancestors/") and f not in run for f in files)):
+    step = int(checkpoint.name.rpartition("-")[2])
+    homes = (path.parent.name for path in _adapter_files(directory))
+    if not (logged or grown or any("@" in h and int(h.partition("@")[2]) > step for h in homes)):
         again |= recorded["living"]
     for name, expected in again.items():
         yield from _compared(directory / name, expected, "", grows=name == _LOG)
+
+
+def prune(directory: Path, checkpoints: Collection[Path]) -> None:
+    """Remove the members and ancestors of a run that none of its checkpoints goes on from."""
+    try:
+        recorded = [_recorded(checkpoint) for checkpoint in checkpoints]
+    except ValueError:  # what a damaged checkpoint needs is not known
+        return
+    names = {
+        name.split("/")[1] for r in recorded for name in (*r["run"], *r["living"]) if "/" in name
+    }
+    for folder in {path.parent for path in _adapter_files(directory)}:
+        if folder.name not in names:
+            shutil.rmtree(folder)
 
 
 def is_as_recorded(checkpoint: Path, member: str) -> bool:
