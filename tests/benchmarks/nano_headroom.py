@@ -48,7 +48,7 @@ def main() -> None:
     config = load_preset("nano", *SETTINGS, *own)
     table = []
     with tempfile.TemporaryDirectory() as folder, new_run(config, Path(folder) / "run") as run:
-        solved = solve(run, verify(run, propose(run, match(run, 1), 1)), 1)
+        solved, _ = solve(run, verify(run, propose(run, match(run, 1), 1)), 1)
         learner = run.population.learner
         rows = batch_rows(training_samples(solved, config), learner.adapters, config.learner)
         sums = {row.member: StatsSum() for row in rows}

@@ -263,7 +263,7 @@ def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int)
             proposed = verify(run, propose(run, [pair], update))
         else:
             proposed = given_tasks(run, update)
-        solved = solve(run, proposed, update)
+        solved, _ = solve(run, proposed, update)
         samples = training_samples(solved, run.config)
         if found["part"] != "teacher":
             samples = [s for s in samples if s.role == "solve"]

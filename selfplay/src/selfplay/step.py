@@ -46,8 +46,7 @@ def train_step(run: Run, progress: Progress) -> None:
     written = propose(run, matches, step)
     verified = verify(run, clock.then("verify", written))
     clock.phase("solve")
-    solved = solve(run, verified, step)
-    replayed = replay(run, matches, step)
+    solved, replayed = solve(run, verified, step)
     clock.phase("update")
     samples = training_samples(solved, config, replayed)
     factor = config.learner.schedule(step, config.steps)
@@ -116,10 +115,13 @@ def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
     return validated(written, run.sandbox, run.population.prompts.excess)
 
 
-def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
+def solve(
+    run: Run, verified: Sequence[Proposed], step: int
+) -> tuple[list[Proposed], list[Attempt]]:
     """Let the matched student attempt every accepted task several times, and grade it.
 
-    The frozen base attempts a sample of the same tasks with the same seeds.
+    The frozen base attempts a sample of the same tasks with the same seeds. Returned beside are the
+    attempts at earlier tasks, one each, where students learn from those.
     """
     r = run.config.rollout
     also_base = _chosen_for_base(run, verified, step)
@@ -130,6 +132,13 @@ def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
                 for i in range(r.num_generations):
                     seed = run.seed(p.id, f"solve-{i}")
                     attempts.append(Attempt(len(attempts), member, p.task, seed, r.temperature))
+    if r.train_on == "buffer":
+        for student in dict.fromkeys(p.student for p in verified):
+            for kind in r.kinds:
+                drawn = run.seed(step, student or BASE, kind, "replay")
+                for task in run.buffer.draw_newest(kind, r.proposals, step, drawn):
+                    seed = run.seed(step, student or BASE, task.id, kind, "solve")
+                    attempts.append(Attempt(len(attempts), student, task, seed, r.temperature))
     done = iter(graded(run.population.solve(attempts), run.sandbox))
     solved = []
     for p in verified:
@@ -137,22 +146,7 @@ def solve(run: Run, verified: Sequence[Proposed], step: int) -> list[Proposed]:
         tries = tuple(next(done) for _ in range(count))
         base = tuple(next(done) for _ in range(count)) if p.id in also_base else ()
         solved.append(replace(p, attempts=tries, base_attempts=base))
-    return solved
-
-
-def replay(run: Run, matches: Sequence[Pair], step: int) -> list[Attempt]:
-    """Let every student attempt earlier tasks once each, where it learns from those."""
-    r = run.config.rollout
-    if r.train_on == "attempts":
-        return []
-    attempts: list[Attempt] = []
-    for student in dict.fromkeys(m.student for m in matches):
-        for kind in r.kinds:
-            seed = run.seed(step, student, kind, "replay")
-            for task in run.buffer.draw_newest(kind, r.proposals, step, seed):
-                own = run.seed(step, student, task.id, kind, "solve")
-                attempts.append(Attempt(len(attempts), student, task, own, r.temperature))
-    return graded(run.population.solve(attempts), run.sandbox)
+    return solved, list(done)
 
 
 def _chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
