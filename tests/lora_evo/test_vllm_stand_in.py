@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot
+from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
 from lora_evo.model import Serving, TokenRequest, VLLMEngine, VLLMOptions
 from lora_evo.model import vllm_engine as module
@@ -70,6 +70,7 @@ class LLM:
     def wake_up(self, tags):
         self.note("wake_up")
         self.asleep = set(tags) != {"kv_cache", "scheduling"}
+        return not self.asleep
 
     def generate(self, prompts, sampling, *, lora_request, use_tqdm):
         self.note("generate")
@@ -100,7 +101,9 @@ def machine(monkeypatch):
     names = VLLM(partial(LLM, made), SimpleNamespace, lora_request)
     monkeypatch.setattr(module, "import_vllm", lambda own_process: names)
     monkeypatch.setattr(torch.cuda, "empty_cache", partial(made.note, "empty_cache"))
-    return made
+    gc.freeze()  # what was here before is left out: collecting is quick
+    yield made
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -154,6 +157,12 @@ def test_a_call_that_fails_once_is_a_new_start_and_the_same_samples(engine, mach
     assert line.endswith(f"({call} failed); it is started again")
 
 
+def test_an_engine_that_stays_asleep_is_started_again(engine, machine, monkeypatch, capsys):
+    monkeypatch.setattr(engine._served.llm, "wake_up", lambda tags: False)
+    assert [r.logprobs for r in a_step(engine)] == EXPECTED
+    assert "vLLM failed to wake up (it stays asleep); it is started" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("call", [call for call in CALLS if call != "wake_up"])
 def test_a_call_that_fails_again_ends_the_run_with_one_line(engine, machine, call):
     machine.failing[call] = 2
@@ -165,7 +174,9 @@ def test_a_call_that_fails_again_ends_the_run_with_one_line(engine, machine, cal
 
 def test_an_engine_that_cannot_be_started_again_is_one_line(engine, machine):
     machine.failing.update(wake_up=1, LLM=1)
-    with pytest.raises(LoraEvoError, match=r"cannot serve tiny: LLM failed; where memory is short"):
+    with pytest.raises(
+        EngineStopped, match=r"cannot serve tiny: LLM failed; where memory is short"
+    ):
         a_step(engine)
 
 

@@ -163,6 +163,8 @@ class VLLMEngine(Engine):
                 f"vLLM failed to {what} again after a new start: {error}; try fewer rows "
                 "(max_rows), a shorter max_model_len, another gpu_memory_utilization or --engine hf"
             ) from error
+        except LoraEvoError as error:
+            raise EngineStopped(str(error)) from error
 
     def _wake_up(self) -> None:
         if self._served.wake_up():

@@ -321,7 +321,8 @@ class ServedModel:
         slept = self._asleep
         if slept:
             give_memory_back()
-            self.call(lambda llm: llm.wake_up(tags=["kv_cache", "scheduling"]))
+            if not self.call(lambda llm: llm.wake_up(tags=["kv_cache", "scheduling"])):
+                raise EngineFailed("it stays asleep")  # and would let a request wait for ever
             self._asleep = False
         return slept
 
