@@ -162,7 +162,7 @@ def do_part(a: argparse.Namespace, seed: int, name: str) -> None:
     if name == "start" and not found["measured"]:
         with opened(a, seed, home) as run:
             start(run, home, found)
-    if name != "start" and (found["measured"] or [{"update": -1}])[-1]["update"] < a.updates:
+    if name != "start" and len(found["updates"]) < a.updates:
         with opened(a, seed, home) as run:
             learn(run, home, found, a.updates, a.every)
 
