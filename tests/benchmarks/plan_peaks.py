@@ -17,14 +17,9 @@ from pathlib import Path
 from benchmarking import alone, memory, parser, show
 
 from selfplay import Config, load_preset
-from selfplay.planning import (
-    GIB,
-    make_plan,
-    micro_batch,
-    read_architecture,
-    this_machine,
-    workload,
-)
+from selfplay.architecture import read_architecture
+from selfplay.devices import GIB, this_machine
+from selfplay.planning import make_plan, micro_batch, workload
 
 ALONE = ("learner.noise_groups=0",)
 """Without groups a micro-batch is as full as its budget allows."""

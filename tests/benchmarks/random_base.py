@@ -13,7 +13,7 @@ import torch
 from benchmarking import parser
 from transformers import AutoModelForCausalLM
 
-from selfplay.planning import model_config
+from selfplay.architecture import model_config
 
 
 def main() -> None:

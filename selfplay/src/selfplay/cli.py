@@ -216,24 +216,36 @@ def sft(
 
 
 @main.command()
-@click.argument("preset", default="nano", metavar="[NAME|FILE]")
+@click.argument("preset", default="nano", metavar="[NAME|FILE|RUN]")
 @SET
 @click.option("--gpu", help="A GPU such as H100, or its GiB. Default: the device found here.")
 @click.option("--workers", type=click.IntRange(1), default=1, help="Plan for one of so many.")
+@click.option(
+    "--fill", type=click.FloatRange(0, 1, min_open=True),
+    help="Share of its limit that a completion has. Default: what a RUN had, else .15 to .5.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 def plan(
-    preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int, as_json: bool
-) -> None:
+    preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int, fill: float | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Say what a run takes in memory, time and disk, whether it fits, and what to change if not."""
     with one_line_errors():
         from selfplay import planning
         from selfplay.config import load_preset
 
-        found, changes = planning.plan_run(load_preset(preset, *assignments), gpu, workers)
+        run = Path(preset)
+        if not run.is_dir():
+            config = load_preset(preset, *assignments)
+        else:
+            config = load_preset(str(run / "config.yaml"), *assignments)
+            fill = fill or planning.measured_fill(run, config)
+        ends = (fill, fill) if fill else planning.FILL
+        found, changes = planning.plan_run(config, gpu, workers, ends)
         if as_json:
             click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
         else:
-            click.echo(planning.to_text(found, changes))
+            click.echo(planning.to_text(found, changes, config.steps))
 
 
 @main.command()

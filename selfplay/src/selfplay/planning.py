@@ -2,14 +2,11 @@
 
 Reads the configuration and the base's config.json, no weights. Sizes are in bytes. Rows and tokens
 are upper bounds: every proposal valid, every micro-batch full of the longest rows. Seconds are
-arithmetic at stated rates, completions at half of their limits, nothing in parallel.
+arithmetic from a fast end to a slow one: of rates, and of what completions have of their limits.
 """
 
 import math
-import os
-import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,30 +14,23 @@ from typing import Any
 import msgspec
 
 from lora_evo import LoraEvoError
+from selfplay.architecture import Architecture, read_architecture
 from selfplay.config import Config, LearnerConfig, read_config
+from selfplay.devices import GIB, Machine, gpu, this_machine
+from selfplay.directory import CONFIG, METRICS
 from selfplay.errors import ConfigError
-from selfplay.settings import one_of, override
+from selfplay.rows import StepRow, read_rows
+from selfplay.settings import override
 
-GIB = 2**30
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-FILL = 0.5
-"""Share of its limit that a completion is expected to have."""
-CARDS = {
-    "H200": (139.7, 989, 4800),
-    "H100": (79.1, 989, 3350),
-    "A100-80GB": (79.1, 312, 2039),
-    "A100-40GB": (39.4, 312, 1555),
-    "L40S": (44.4, 362, 864),
-    "RTX4090": (23.5, 165, 1008),
-    "RTX3090": (23.6, 71, 936),
-    "L4": (22.0, 121, 300),
-}
-"""GiB of memory, and the data sheet's TFLOP/s (dense bfloat16) and GB/s."""
-COMPUTE_SHARE, READ_SHARE = 0.4, 0.6
-"""Shares of these peaks that are taken as reached."""
-CPU_FLOPS, CPU_READS = 60e9, 8e9
-"""Per thread; measured with a model of 135 M parameters in float32 on a busy machine."""
+Ends = tuple[float, float]
+FILL = (0.15, 0.5)
+"""Shares of its limit that a completion has, from short closed answers to thinking aloud; one of a
+model that never closes an answer has 1."""
+FILES, PUBLISHED, BRED, SAVED = (2e9, 0.3e9), 4, 16, 12
+"""Bytes of adapters a second that are copied, hashed, written or read, measured in processor time
+and on a busy machine; how many times an adapter is, by what happens to it."""
 CHANGES = (
     "learner.noise_groups=0",
     "learner.gradient_checkpointing=true",
@@ -61,59 +51,15 @@ CHANGES = (
 """What makes a run smaller, in the order of its cost: nothing, time, precision, what the run is."""
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""
-_ACCURACY = 0.15
-"""By which a real peak may differ from the estimate."""
+_GRAPHS, _ACCURACY = 1.5e9, 0.15
+"""What vLLM's CUDA graphs may take beside its share; by which share a real peak may differ from
+what is counted, with gaps between tensors."""
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""
 _PROMPT = {"nano": (8, 48), "azr": (330, 170), "azr-chat": (370, 170)}
-"""Tokens of a prompt without tasks, and of a task that it shows: of Absolute Zero's published tasks
-the mean is 160 tokens of a small model, and one in twenty has more than 400."""
 _LONG = 2.5
-"""Long tasks are so many times longer than usual ones."""
-_QWEN25 = re.compile(r"Qwen2\.5(?:-Coder)?-(0\.5|1\.5|3|7|14)B(?:-Instruct)?")
-_SIZE_NAMES = (
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "vocab_size",
-)  # fmt: skip
-_SIZES = {
-    "0.5": (896, 4864, 24, 14, 2, 151936),
-    "1.5": (1536, 8960, 28, 12, 2, 151936),
-    "3": (2048, 11008, 36, 16, 2, 151936),
-    "7": (3584, 18944, 28, 28, 4, 152064),
-    "14": (5120, 13824, 48, 40, 8, 152064),
-}
-"""Of Qwen2.5 (arXiv 2412.15115)."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A device: bytes of memory, and operations and bytes read a second."""
-
-    name: str
-    memory: float
-    flops: float
-    reads: float
-    is_gpu: bool
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Sizes of a decoder-only model, in entries; linears: name, inputs and outputs of each."""
-
-    name: str
-    parameters: int
-    hidden: int
-    inner: int
-    layers: int
-    heads: int
-    query: int
-    key: int
-    vocabulary: int
-    linears: tuple[tuple[str, int, int], ...]
-
-    def adapter_parameters(self, learner: LearnerConfig) -> int:
-        """Return the entries of one adapter: A [r, in] and B [out, r] on each target."""
-        return sum(learner.r * (i + o) for n, i, o in self.linears if n in learner.target_modules)
+"""Tokens of a prompt without tasks, and of a task that it shows; how many times longer a long task
+is. Of Absolute Zero's tasks the mean is 160 tokens of a small model, one in twenty above 400."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +94,10 @@ class Workload:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run takes; checkpoint and disk: of one checkpoint, and of all files that are kept."""
+    """What a run takes; most: the peak with gaps and graphs; fits: whether the device has that.
+
+    seconds: by phase at the slow end, of what is not in every step its share; disk: at the end.
+    """
 
     model: str
     machine: Machine
@@ -158,105 +107,13 @@ class Plan:
     learning: float
     sampling: float
     peak: float
-    """The larger of both phases."""
+    most: float
     fits: bool
-    """Whether this estimate is within the device's memory."""
     step: Workload
+    fill: Ends
+    least_seconds: Mapping[str, float]
     seconds: Mapping[str, float]
-    checkpoint: float
-    disk: float
-
-
-def gpu(what: str) -> Machine:
-    """Return a GPU of `CARDS`, or one of so many GiB with the rates of that next in size."""
-    known = {name.lower(): name for name in CARDS}
-    name = known.get(what.lower())
-    try:
-        gib = CARDS[name][0] if name else float(what)
-    except ValueError:
-        expected = one_of(what, list(CARDS))
-        raise ConfigError(f"--gpu is {what!r}; {expected}; or a number of GiB") from None
-    nearest = name or _next_in_size(gib, CARDS)
-    _, teraflops, gigabytes = CARDS[nearest]
-    flops, reads = teraflops * 1e12 * COMPUTE_SHARE, gigabytes * 1e9 * READ_SHARE
-    return Machine(name or f"a GPU of {gib:.4g} GiB", gib * GIB, flops, reads, is_gpu=True)
-
-
-def _next_in_size(gib: float, names: Iterable[str]) -> str:
-    return min(names, key=lambda name: abs(CARDS[name][0] - gib))
-
-
-def this_machine(device: str, threads: int) -> Machine:
-    """Return what is here: device as in a configuration, threads of torch (0: all cores)."""
-    import torch
-
-    if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
-        if not torch.cuda.is_available():
-            raise ConfigError(
-                "device is cuda, and torch finds no GPU here; name one with --gpu, or plan for "
-                "--set device=cpu"
-            )
-        card = torch.cuda.get_device_properties(torch.device(device if ":" in device else "cuda"))
-        names = [n for n in CARDS if n.partition("-")[0] in card.name.upper().replace(" ", "")]
-        nearest = gpu(_next_in_size(card.total_memory / GIB, names or CARDS))
-        return replace(nearest, name=card.name, memory=card.total_memory)
-    cores = threads or os.cpu_count() or 1
-    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(OSError, ValueError):  # no such file, or `max`
-        memory = min(memory, float(Path("/sys/fs/cgroup/memory.max").read_text()))
-    name = f"CPU, {cores} thread{'s' * (cores > 1)}"
-    return Machine(name, memory, CPU_FLOPS * cores, CPU_READS * cores, is_gpu=False)
-
-
-def model_config(base: str) -> Any:
-    """Return transformers' configuration of a base model. Raises ConfigError, one line."""
-    from transformers import AutoConfig, Qwen2Config
-
-    from lora_evo.model import resolve
-
-    source = resolve(base)
-    known = _QWEN25.fullmatch(source.removeprefix("Qwen/"))
-    if known and not Path(source).is_dir():
-        sizes = dict(zip(_SIZE_NAMES, _SIZES[known[1]], strict=True))
-        return Qwen2Config(**sizes, tie_word_embeddings=known[1] in ("0.5", "1.5", "3"))
-    try:
-        return AutoConfig.from_pretrained(source, local_files_only=True)
-    except Exception as error:  # whatever a damaged config.json makes transformers raise
-        raise ConfigError(
-            f"the shape of {base} is not known: give the folder of a model with a readable "
-            "config.json as base; built in are Qwen2.5 and Qwen2.5-Coder of 0.5B to 14B"
-        ) from error
-
-
-def read_architecture(base: str) -> Architecture:
-    """Return the shape of a base model: a folder, `nano`, or a name whose shape is known here."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from lora_evo.model import public_name
-
-    config = model_config(base)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    output, text = model.get_output_embeddings(), config.get_text_config()
-    heads = text.num_attention_heads
-    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
-    return Architecture(
-        name=public_name(base),
-        parameters=sum(p.numel() for p in model.parameters()),
-        hidden=text.hidden_size,
-        inner=text.intermediate_size,
-        layers=text.num_hidden_layers,
-        heads=heads,
-        query=heads * head_dim,
-        key=(getattr(text, "num_key_value_heads", None) or heads) * head_dim,
-        vocabulary=text.vocab_size,
-        linears=tuple(
-            (path.rpartition(".")[2], module.in_features, module.out_features)
-            for path, module in model.named_modules()
-            if isinstance(module, torch.nn.Linear) and module is not output
-        ),
-    )
+    disk: Mapping[str, float]
 
 
 def workload(config: Config) -> Workload:
@@ -267,7 +124,7 @@ def workload(config: Config) -> Workload:
     bound = r.max_prompt_length or math.inf
     longest = round(words + shown * task * (_LONG if shown == 1 else 1.5))
     proposals = Rows(
-        count=(1 if single else config.teachers) * len(r.kinds) * r.proposals,
+        count=(1 if single else max(config.teachers, config.students)) * len(r.kinds) * r.proposals,
         prompt=words + shown * task,
         longest_prompt=int(min(bound, longest)),
         limit=r.max_proposal_length,
@@ -337,92 +194,149 @@ def learner_parts(
         found = {"activations": held + max(0.0, moving - output), "output layer": output}
         largest = max(largest, found, key=lambda parts: sum(parts.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
+    shown = model.layers if learner.gradient_checkpointing else 1  # of which one at a time is there
     return {
         "gradients": kept + (3 * adapter if groups else 2 * adapter),
         "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
-        "adapters stacked for a pass": (
-            stacked / model.layers if learner.gradient_checkpointing else stacked
-        ),
+        "adapters stacked for a pass": stacked / shown,
         **largest,
     }
 
 
 def sampler_parts(
     model: Architecture, config: Config, step: Workload, machine: Machine
-) -> tuple[float, float, int, float]:
-    """Return weights and cache of the sampler, rows sampled together, and bytes kept in between.
+) -> tuple[float, float, float]:
+    """Return weights and cache of the sampler, and what of both stays during an update.
 
     Weights are a second copy of the base (vLLM), or one member merged into it (hf).
     """
-    r, dtype = config.rollout, BYTES[config.dtype]
-    token = 2 * model.layers * model.key * dtype
+    dtype = BYTES[config.dtype]
     if config.engine == "vllm":
-        longest = token * max(rows.longest for rows in step.parts)
         adapters = (step.members + 1) * model.adapter_parameters(config.learner)
         weights = float((model.parameters + adapters) * dtype)
         share = config.vllm.gpu_memory_utilization * machine.memory
         free = max(share - weights, 0.0) if machine.is_gpu else 2.0**30
+        longest = model.cache * dtype * max(rows.longest for rows in step.parts)
         cache = max(float(config.vllm.kv_cache_memory_bytes or free), longest)
-        rows_that_fit = int(cache / (longest * FILL))
-        together = max(1, min(rows_that_fit, sum(rows.count for rows in step.parts), 256))
         sleeps = machine.is_gpu and config.vllm.sleep
-        return weights, cache, together, weights + (0.0 if sleeps else cache)
-    # Half of the members take part in a role; one with many rows samples them alone, merged.
-    active = max(1, step.members // 2)
-    merging = [0 < r.merge_rows <= rows.count // active for rows in step.parts]
-    counts = [
-        min(r.max_rows, rows.count // active if merged else rows.count)
-        for rows, merged in zip(step.parts, merging, strict=True)
-    ]
-    positions = max(n * rows.longest for rows, n in zip(step.parts, counts, strict=True))
+        return weights, cache, weights + (0.0 if sleeps else cache)
+    batches = [decoded_together(config, step, rows) for rows in step.parts]
     targets = config.learner.target_modules
     merged = sum(i * o for name, i, o in model.linears if name in targets) * dtype
-    return float(merged * any(merging)), _GROWING * token * positions, max(counts), 0.0
+    positions = max(n * rows.longest for rows, (n, _) in zip(step.parts, batches, strict=True))
+    growing = _GROWING * model.cache * dtype * positions
+    return float(merged * any(alone for _, alone in batches)), growing, 0.0
+
+
+def decoded_together(config: Config, step: Workload, rows: Rows) -> tuple[int, bool]:
+    """Return how many rows the engine decodes together, and whether they are merged members'.
+
+    By hf, half of the members take part in a role; one with many rows samples alone, merged.
+    """
+    mine = rows.count // max(1, step.members // 2)
+    alone = config.engine == "hf" and 0 < config.rollout.merge_rows <= mine
+    return max(1, min(config.rollout.max_rows, mine if alone else rows.count)), alone
 
 
 def step_seconds(
-    model: Architecture, config: Config, step: Workload, machine: Machine, together: int
+    model: Architecture,
+    config: Config,
+    step: Workload,
+    machine: Machine,
+    share: float,
+    *,
+    slow: bool,
 ) -> dict[str, float]:
-    """Return seconds by phase.
+    """Return seconds of a step by phase; share: of its limit that a completion has.
 
-    A token costs two operations a parameter to read or write; to learn from, four, because frozen
-    weights have no gradients, and six where activations are computed twice.
+    A token costs two operations a parameter to read or write; to learn from, four (frozen weights
+    have no gradients), and six where activations are computed twice. At the slow end every batch
+    waits for one completion that runs to its limit.
     """
+    r, e, learner, dtype = config.rollout, config.eval, config.learner, BYTES[config.dtype]
+    vllm, pair = config.engine == "vllm", 2 * model.parameters
+    flops, reads = machine.reached(eager=not vllm, slow=slow)
+    _, cache, _ = sampler_parts(model, config, step, machine)
 
-    def sampling(rows: Rows) -> float:
-        read = rows.prompt * rows.count / rows.samples * 2 * model.parameters / machine.flops
-        batch = min(together, rows.count)
-        context = rows.prompt + rows.limit * FILL / 2
-        entries = model.parameters + batch * context * 2 * model.layers * model.key
-        reading = BYTES[config.dtype] * entries / machine.reads
-        computing = batch * 2 * model.parameters / machine.flops
-        return read + rows.count * rows.limit * FILL / batch * (reading + computing)
+    def sampling(rows: Rows, count: int) -> float:
+        length, (batch, _) = rows.limit * share, decoded_together(config, step, rows)
+        waves = math.ceil(count / batch)
+        if vllm:  # a place is filled as soon as its row has ended
+            held = int(cache / (model.cache * dtype * (rows.prompt + length)))
+            batch, waves = max(1, min(batch, held)), 1
+        batch = min(batch, max(1, count))
+        entries = model.parameters + batch * (rows.prompt + length / 2) * model.cache
+        together = dtype * entries / reads + batch * pair / flops
+        prompts = pair * rows.prompt * count / rows.samples / flops
+        waiting = waves * (rows.limit - length) * dtype * model.parameters / reads
+        return prompts + count * length / batch * together + waiting * (slow and count > 0)
 
-    learned = sum(rows.count * (rows.prompt + rows.limit * FILL) for rows in step.parts)
-    passes = 3 if config.learner.gradient_checkpointing else 2
-    update = 2 * model.parameters * learned * passes / machine.flops
+    proposed, tried = step.parts
+    single, again = config.mode == "azr", proposed.count * (r.train_on == "buffer")
+    matches = proposed.count // (len(r.kinds) * r.proposals)
+    base = min(matches * e.same_tasks, proposed.count) * r.num_generations
+    learned = proposed.count * (proposed.prompt + proposed.limit * share)
+    learned += (again or tried.count) * (tried.prompt + tried.limit * share)
+    passes = (2 + learner.gradient_checkpointing + (learner.beta > 0)) * learner.num_iterations
+    written = e.proposals * len(r.kinds) * (1 if single else config.teachers)
+    held_out = e.tasks * e.samples * (1 if single else config.students)
+    measured = sampling(proposed, written) + sampling(tried, written * e.attempts + held_out)
+    adapter = FLOAT32 * model.adapter_parameters(learner) / FILES[slow]
     return {
-        "propose": sampling(step.proposals),
-        "solve": sampling(step.attempts),
-        "update": update,
+        "propose": sampling(proposed, proposed.count),
+        "solve": sampling(tried, tried.count + again + base),
+        "update": pair * learned * passes / machine.reached(eager=True, slow=slow)[0],
+        "evolve": BRED * adapter * born(config) / max(1, config.evolution.evolve_every),
+        "weight_sync": PUBLISHED * adapter * step.members * vllm,
+        "save": SAVED * adapter * step.members / config.save_every,
+        "eval": measured / e.eval_every if e.eval_every else 0.0,
     }
 
 
-def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
+def born(config: Config) -> int:
+    """Return the children of one replacement."""
+    e = config.evolution
+    if config.mode == "azr" or not e.evolve_every:
+        return 0
+    sizes = (config.teachers, config.students)
+    return sum(min(max(1, round(n * e.replaced_fraction)), n - 1) for n in sizes)
+
+
+def disk(config: Config, adapter: float, members: int) -> dict[str, float]:
+    """Return bytes on disk after all steps; parents are those of children, each as it was."""
+    e, each = config.evolution, born(config)
+    children = dead = each * ((config.steps - 1) // max(1, e.evolve_every))
+    if not config.keep_dead:  # an older checkpoint may go on from those before a replacement
+        dead, children = min(dead, each), min(dead, members + each)
+    kept = {
+        "checkpoints, one being written": 3 * adapter * members * (config.keep_checkpoints + 1),
+        "living members and dead": adapter * (members + dead),
+        "parents as they were": adapter * children * (1 + e.crossover_share),
+    }
+    return {"a checkpoint": 3 * adapter * members, **kept, "together": sum(kept.values())}
+
+
+def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends = FILL) -> Plan:
     """Return what a run of this configuration takes on this device."""
     dtype, step = config.dtype, workload(config)
     adapter = FLOAT32 * model.adapter_parameters(config.learner)
-    weights, cache, together, kept = sampler_parts(model, config, step, machine)
+    weights, cache, kept = sampler_parts(model, config, step, machine)
+    on_gpu, apart = machine.is_gpu, machine.is_gpu and config.engine == "vllm"
     held = {
         f"base ({dtype})": float(model.parameters * BYTES[dtype]),
         "adapters (float32)": float(adapter * step.members),
-        "process and libraries": _LIBRARIES[machine.is_gpu],
+        "process and libraries": _LIBRARIES[on_gpu] * (1 + apart),
     }
     work = learner_parts(model, config.learner, dtype, step)
     engine = "vLLM: weights and adapters" if config.engine == "vllm" else "merged member"
     learning = sum(held.values()) + sum(work.values()) + kept
     sampling = sum(held.values()) + work["optimiser"] + weights + cache
-    peak = max(learning, sampling)
+    graphs = _GRAPHS * (apart and not config.vllm.enforce_eager)
+    moving = sum(work.values()) - work["optimiser"]
+    growing = cache * (config.engine == "hf")
+    most = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
+    of = (model, config, step, machine)
+    fast, slow = (step_seconds(*of, share, slow=at > 0) for at, share in enumerate(fill))
     return Plan(
         model=model.name,
         machine=machine,
@@ -431,12 +345,14 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
         memory={**held, **work, engine: weights, "cache": cache},
         learning=learning,
         sampling=sampling,
-        peak=peak,
-        fits=peak <= machine.memory,
+        peak=max(learning, sampling),
+        most=most,
+        fits=most <= machine.memory,
         step=step,
-        seconds=step_seconds(model, config, step, machine, together),
-        checkpoint=3.0 * adapter * step.members,
-        disk=adapter * step.members * (3.0 * config.keep_checkpoints + 1),
+        fill=fill,
+        least_seconds=fast,
+        seconds=slow,
+        disk=disk(config, adapter, step.members),
     )
 
 
@@ -452,13 +368,15 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
             override(data, assignment)
         changed = read_config(data)
         less = make_plan(changed, model, machine)
-        if less.peak < 0.99 * plan.peak:
+        if less.most < 0.99 * plan.most:
             config, plan = changed, less
             found += change.split()
     return list({text.partition("=")[0]: text for text in found}.values()), plan
 
 
-def plan_run(config: Config, card: str | None, workers: int = 1) -> tuple[Plan, list[str]]:
+def plan_run(
+    config: Config, card: str | None, workers: int = 1, fill: Ends = FILL
+) -> tuple[Plan, list[str]]:
     """Return the plan for a GPU, or for the device found here, and the changes that would help."""
     machine = gpu(card) if card else this_machine(config.device, config.threads)
     # The fullest worker; those on a CPU share its memory.
@@ -467,38 +385,56 @@ def plan_run(config: Config, card: str | None, workers: int = 1) -> tuple[Plan, 
     if not machine.is_gpu:
         machine = replace(machine, memory=machine.memory / workers)
     model = read_architecture(config.base)
-    return make_plan(config, model, machine), smaller(config, model, machine)[0]
+    return make_plan(config, model, machine, fill), smaller(config, model, machine)[0]
+
+
+def measured_fill(run: Path, config: Config) -> float:
+    """Return the share of their limits that the completions of a run's steps had in the mean."""
+    r, written, limits = config.rollout, 0, 0.0
+    for row in read_rows(run / METRICS, StepRow):
+        proposed = sum(kind.proposed for kind in row.kinds.values())
+        tried = proposed * (row.valid_share or 0.0) + row.same_tasks.tasks
+        written += row.tokens.sampled
+        limits += proposed * r.max_proposal_length
+        limits += tried * r.num_generations * r.max_completion_length
+    if not limits:
+        raise ConfigError(f"{run} has no step yet; plan for its {CONFIG}, or name --fill")
+    return min(1.0, written / limits)
 
 
 def verdict(plan: Plan, changes: list[str]) -> str:
     """Return one line: whether the run fits, and which changes to try if not."""
-    where = f"{plan.machine.name} ({plan.machine.memory / GIB:.1f} GiB)"
-    takes = f"{plan.model} needs about {plan.peak / GIB:.1f} GiB"
-    if plan.fits:
-        return f"{takes} and fits {where}"
-    if not changes:
-        return f"{takes} and does not fit {where}: take a larger device or a smaller base"
-    tried = " ".join(f"--set {change}" for change in changes)
-    return f"{takes} and does not fit {where}; try, cheapest first: {tried}"
+    gib = [b / GIB for b in (plan.peak, plan.most, plan.machine.memory)]
+    unsure = "may not fit" if gib[0] <= gib[2] else "does not fit"
+    text = f"{plan.model} needs {gib[0]:.1f} to {gib[1]:.1f} GiB and "
+    text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
+    if plan.fits or not changes:
+        return text if plan.fits else f"{text}: take a larger device or a smaller base"
+    return f"{text}; try, cheapest first: {' '.join(f'--set {change}' for change in changes)}"
 
 
-def to_text(plan: Plan, changes: list[str]) -> str:
+def to_text(plan: Plan, changes: list[str], steps: int) -> str:
     """Return the tables of a plan."""
-    machine, step = plan.machine, plan.step
-    lines = [
-        f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
-        f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
-        f"{step.attempts.count:,} attempts a step"
-    ]
+    step, ends = plan.step, [sum(s.values()) for s in (plan.least_seconds, plan.seconds)]
     phases = {"while learning": plan.learning, "while sampling": plan.sampling}
-    rates = f"{machine.flops / 1e12:.3g} TFLOP/s and {machine.reads / 1e9:.3g} GB/s"
-    for title, values, scale in (
-        ("memory, GiB", {**plan.memory, **phases}, GIB),
-        (f"seconds a step on {machine.name}, at {rates}", plan.seconds, 1),
-        ("disk, GiB", {"a checkpoint": plan.checkpoint, "all that is kept": plan.disk}, GIB),
-    ):
-        lines += ["", title, *(f"  {name:32}{v / scale:12.2f}" for name, v in values.items())]
-    return "\n".join([*lines, "", verdict(plan, changes)])
+    full = " to ".join(f"{share:.2g}" for share in dict.fromkeys(plan.fill))
+    return "\n".join(
+        [
+            f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
+            f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
+            f"{step.attempts.count:,} attempts a step",
+            "\nmemory, GiB",
+            *(f"  {name:32}{v / GIB:12.2f}" for name, v in {**plan.memory, **phases}.items()),
+            f"\nseconds a step on {plan.machine.name}, completions of {full} of their limits",
+            *(f"  {n:32}{plan.least_seconds[n]:12.1f} to {v:.1f}" for n, v in plan.seconds.items()),
+            f"  {'together':32}{ends[0]:12.1f} to {ends[1]:.1f}",
+            f"  {f'hours of {steps:,} steps':32}"
+            f"{ends[0] * steps / 3600:12.1f} to {ends[1] * steps / 3600:.1f}",
+            "\ndisk, GiB",
+            *(f"  {name:32}{v / GIB:12.2f}" for name, v in plan.disk.items()),
+            f"\n{verdict(plan, changes)}",
+        ]
+    )
 
 
 def refuse_what_cannot_fit(config: Config, workers: int = 1) -> None:
