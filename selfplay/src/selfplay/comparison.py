@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import to_builtins
 
+from selfplay.config import Config, set_by_mode
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment import PLAN, Claim, Plan, open_plan, planned_runs
 from selfplay.findings import (
@@ -262,10 +263,10 @@ def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
     seeds = [int(found.pop("seed", 0)) for found in settings]
     keys = dict.fromkeys(key for found in settings for key in found)
     differ = [key for key in keys if len({found.get(key) for found in settings}) > 1]
-    names = [
-        ", ".join(f"{key.rpartition('.')[2]} {found.get(key, '-')}" for key in differ) or "runs"
-        for found in settings
-    ]
+    names = _named(settings, differ)
+    if "mode" in differ:  # what it sets goes without saying, where the arms are told apart so
+        short = _named(settings, [key for key in differ if key not in set_by_mode(Config())])
+        names = short if len(set(short)) == len(set(names)) else names
     trials = [
         replace(trial, group=Group(name), seed=seed)
         for trial, name, seed in zip(trials, names, seeds, strict=True)
@@ -274,6 +275,13 @@ def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
     contrasts = tuple((arm, arms[0]) for arm in arms[1:])
     plan = Plan("comparison", {a: {} for a in arms}, tuple(sorted(set(seeds))), contrasts=contrasts)
     return plan, trials
+
+
+def _named(settings: Sequence[Mapping[str, str]], differ: Sequence[str]) -> list[str]:
+    return [
+        ", ".join(f"{key.rpartition('.')[2]} {found.get(key, '-')}" for key in differ) or "runs"
+        for found in settings
+    ]
 
 
 def combine(trials: Sequence[Trial], terms: Terms, of: Of) -> Estimate | None:

@@ -264,7 +264,7 @@ class LearnerConfig:
         return self.min_lr_rate + (1.0 - self.min_lr_rate) * left
 
 
-ABSOLUTE_ZERO = {
+ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
     "rollout": {"train_on": "buffer", "buffer_keeps": "oldest"},
     "reward": {"whiten": "tokens"},
     "learner": {"loss_type": "dapo", "weight_decay": 0.01, "entropy_coef": 0.001},
@@ -371,6 +371,15 @@ def read_config(data: object) -> Config:
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)
     return read_settings(data, Config)
+
+
+def set_by_mode(config: Config) -> dict[str, Any]:
+    """Return by dotted key what `ABSOLUTE_ZERO` is about, as this configuration has it."""
+    return {
+        f"{section}.{key}": getattr(getattr(config, section), key)
+        for section, keys in ABSOLUTE_ZERO.items()
+        for key in keys
+    }
 
 
 def load_preset(name: str, *assignments: str, **values: Any) -> Config:

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lora_evo import write_text
-from selfplay.config import Config, config_text, read_config
+from selfplay.config import Config, config_text, read_config, set_by_mode
 from selfplay.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
@@ -202,7 +202,11 @@ def resolved(plan: Plan) -> Plan:
     shared = replace(plan, arms={first: {}}).run_config(first, None, 0)
     config = yaml.safe_load(config_text(shared))
     del config["seed"]
-    return replace(plan, preset=None, config=config, set={})
+    arms = {}
+    for arm, settings in plan.arms.items():
+        own = plan.run_config(arm, None, 0)
+        arms[arm] = dict(settings) | (set_by_mode(own) if own.mode != shared.mode else {})
+    return replace(plan, preset=None, config=config, set={}, arms=arms)
 
 
 def planned_runs(plan: Plan) -> list[PlannedRun]:
