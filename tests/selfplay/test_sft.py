@@ -11,11 +11,12 @@ from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
 from selfplay.cli import main
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
+from selfplay.findings import Group, over_start, read_trial
 from selfplay.population import open_learner, warm_start
 from selfplay.prompts import nano
 from selfplay.prompts.template import template_named
 from selfplay.run_record import read_run
-from selfplay.run_report import conclusion, report_charts
+from selfplay.run_report import conclusion, report_charts, summary
 from selfplay.settings import read_preset
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 
@@ -277,13 +278,18 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
         for path, slot in given.slots.items():
             assert torch.equal(mine.slots[path].A, slot.A)
             assert torch.equal(mine.slots[path].B, slot.B)
-    # What they can do then is measured before the first step, and is no gain of the run.
+    # What they can do then is measured once before the first step, and is no gain of the run.
     rows = runs.rows(run / "eval.jsonl")
     start, end = ({r["member"]: r for r in rows if r["step"] == step} for step in (0, 1))
-    assert set(start) == {"base", "t0", "t1", "s0", "s1"}
-    assert start["s0"]["solving"]["solved"] == end["s0"]["solving"]["solved"]
-    solved = start["s0"]["solving"]["solve_rate"]
-    assert f"(warm start: {solved:.1%})".replace("%", " %") in conclusion(read_run(run))
+    assert list(start) == ["base", "start"]
+    assert start["start"]["teaching"]["rewards"] == end["t0"]["teaching"]["rewards"]
+    for member in ("s0", "s1"):
+        assert start["start"]["solving"]["solved"] == end[member]["solving"]["solved"]
+        assert end[member]["solving"]["over_start"] == 0.0
+    solved = start["start"]["solving"]["solve_rate"]
+    assert f", the warm start {solved:.1%} (+0.0)".replace("%", " %") in conclusion(read_run(run))
+    assert "over the start" in summary(run)
+    assert over_start(read_trial(run, Group("a"), 0)).tolist() == [0.0] * 6
     chart, _ = report_charts([read_run(run)])["eval: Held-out solve rate"]
     (rows,) = chart.to_dict()["datasets"].values()
     assert (rows[0]["step"], rows[0]["value"]) == (0, pytest.approx(solved))

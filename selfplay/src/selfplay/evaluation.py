@@ -1,4 +1,4 @@
-"""Evaluation of a run: members against the frozen base on tasks that never change.
+"""Evaluation of a run: members against the frozen base, and what they started from, on fixed tasks.
 
 Students attempt held-out tasks, teachers write after references that never change. Equal seeds at
 every measurement.
@@ -15,10 +15,20 @@ from msgspec import UNSET
 from code_verifier import Status, Task
 from lora_evo.model import stream
 from selfplay.config import Config
-from selfplay.population import Run, role_of
+from selfplay.directory import EVALS
+from selfplay.population import Run, founders, role_of
 from selfplay.rewards import teacher_reward
 from selfplay.rollout import Attempt, Proposed, graded, validated
-from selfplay.rows import BASE, EvalRow, RateRow, SolvingRow, TeachingRow, mean
+from selfplay.rows import (
+    BASE,
+    START,
+    EvalRow,
+    RateRow,
+    SolvingRow,
+    TeachingRow,
+    mean,
+    read_rows,
+)
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
@@ -31,34 +41,40 @@ def is_due(config: Config, step: int) -> bool:
 
 
 def evaluate_members(run: Run, step: int) -> list[EvalRow]:
-    """Return a row for every living member, and before the first step for the base.
+    """Return a row for every living member; before the first step for what members start from.
 
-    Without a warm start every member is the base before the first step (its B is 0): only the base
-    is sampled then.
+    That is the base, whose members have B = 0, and after a warm start also its adapter, which every
+    member holds then. Later rows are compared with these two, as eval.jsonl has them.
     """
-    members: list[str | None] = [None] if step == 0 else []
-    if step > 0 or run.config.warm_start is not None:
-        members += run.population.members
-    roles = {m: BASE if m is None else role_of(m) for m in members}
-    if run.base_attempts is None:
-        (run.base_attempts,) = solve_held_out(run, [None])
-    students = [m for m in members if m is not None and roles[m] != "teacher"]
-    solved: dict[str | None, list[list[Attempt]]] = {None: run.base_attempts}
-    solved |= zip(students, solve_held_out(run, students), strict=True)
-    teachers = [m for m in members if roles[m] != "student"]
-    taught = dict(zip(teachers, teaching_rows(run, teachers), strict=True))
+    solvers: dict[str, str | None] = {}
+    teachers: dict[str, str | None] = {}
+    if step == 0:
+        solvers[BASE] = teachers[BASE] = None
+        if run.config.warm_start is not None:
+            (teachers[START], *_), (solvers[START], *_) = founders(run.config)
+    else:
+        solvers |= {m: m for m in run.population.members if role_of(m) != "teacher"}
+        teachers |= {m: m for m in run.population.members if role_of(m) != "student"}
     kinds = [held_out.task.kind for held_out in run.held_out]
+    solved = dict(zip(solvers, solve_held_out(run, list(solvers.values())), strict=True))
+    taught = dict(zip(teachers, teaching_rows(run, list(teachers.values())), strict=True))
+    before = {
+        row.member: row.solving.rates
+        for row in read_rows(run.directory / EVALS, EvalRow)
+        if row.step == 0 and isinstance(row.solving, SolvingRow)
+    }
+    of_base = before.get(BASE) or [_rate(tries) for tries in solved.get(BASE, ())]
     return [
         EvalRow(
             step=step,
-            member=m or BASE,
-            role=roles[m],
-            solving=solving_row(kinds, solved[m], run.base_attempts)
+            member=m,
+            role=m if step == 0 else role_of(m),
+            solving=solving_row(kinds, solved[m], of_base, before.get(START))
             if kinds and m in solved
             else UNSET,
             teaching=taught.get(m, UNSET),
         )
-        for m in members
+        for m in (solvers if step == 0 else run.population.members)
     ]
 
 
@@ -77,28 +93,35 @@ def solve_held_out(run: Run, members: Sequence[str | None]) -> list[list[list[At
 
 
 def solving_row(
-    kinds: Sequence[str], attempts: Sequence[Sequence[Attempt]], base: Sequence[Sequence[Attempt]]
+    kinds: Sequence[str],
+    attempts: Sequence[Sequence[Attempt]],
+    base: Sequence[float | None],
+    start: Sequence[float | None] | None = None,
 ) -> SolvingRow:
     """Return a member's row: rates, and the difference to the base with its standard error.
 
-    kinds, attempts, base: one for each held-out task. pass_at_k is the unbiased estimate (Chen et
+    kinds, attempts, and solve rates of the base and of a warm start: one for each held-out task;
+    pass_at_k is the unbiased estimate (Chen et
     al. 2021) at k = all samples of a task.
     """
     judged = [[a for a in tries if not a.infra_error] for tries in attempts]
-    rates, of_base = [_rate(tries) for tries in attempts], [_rate(tries) for tries in base]
+    rates = [_rate(tries) for tries in attempts]
+    over_start = {} if start is None else _paired(rates, start)
     every = [a for tries in attempts for a in tries]
 
     def of(kind: str, values: Sequence[float | None]) -> list[float | None]:
         return [value for value, own in zip(values, kinds, strict=True) if own == kind]
 
     return SolvingRow(
-        **_paired(rates, of_base),
-        kinds={k: RateRow(**_paired(of(k, rates), of(k, of_base))) for k in sorted(set(kinds))},
+        **_paired(rates, base),
+        kinds={k: RateRow(**_paired(of(k, rates), of(k, base))) for k in sorted(set(kinds))},
         pass_at_k=mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
         well_formed=mean([float(a.answer is not None) for a in every]),
         tokens=mean([float(len(a.rollout.completion_ids)) for a in every]),
         solved=tuple(sum(a.score >= 1.0 for a in j) for j in judged),
         judged=tuple(len(j) for j in judged),
+        over_start=over_start.get("difference", UNSET),
+        over_start_error=over_start.get("standard_error", UNSET),
     )
 
 
@@ -159,8 +182,9 @@ def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
 def _drawn(run: Run, kind: str, i: int) -> tuple[Task, ...]:
     count = 1 if kind == "code_f" else run.config.rollout.num_references
     rng = stream(run.seed("yardstick", kind, i, "references"))
-    picked = rng.choice(len(run.seeds), min(count, len(run.seeds)), replace=False)
-    return tuple(run.seeds[int(k)] for k in picked)
+    seeds = [task for task in run.seeds if task.kind != "code_f"]
+    picked = rng.choice(len(seeds), min(count, len(seeds)), replace=False)
+    return tuple(seeds[int(k)] for k in picked)
 
 
 def _rate(tries: Sequence[Attempt]) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.rows import BASE, SolvingRow
+from selfplay.rows import BASE, START, SolvingRow
 from selfplay.run_record import RunRecord, read_run, smooth, trend
 from selfplay.tasks import held_out_tasks
 
@@ -141,6 +141,12 @@ def weakest_member(gains: Mapping[str, Floats]) -> Floats:
 def at_end(who: Who) -> Of:
     """Return the gain at the last evaluation."""
     return lambda trial: who(list(trial.gains.values())[-1]) if trial.gains else None
+
+
+def over_start(trial: Trial) -> Floats | None:
+    """Return the population's gain at the last evaluation over the warm start's; None without."""
+    start, end = trial.gains.get(0, {}).get(START), at_end(population_mean)(trial)
+    return None if start is None or end is None else np.asarray(end - start)
 
 
 def in_last_third(who: Who) -> Of:
@@ -283,10 +289,12 @@ _MEMBERS = {
 SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Held-out gain over the frozen base": (
         "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
-        "random numbers, at the last evaluation or the mean of the last third of them.",
+        "random numbers, at the last evaluation or the mean of the last third of them. Over the "
+        "warm start: minus the solve rate of the adapter that the run's members began with.",
         (
             *(Measure(f"{who}, at the end", POINTS, at_end(f)) for who, f in _MEMBERS.items()),
             *(Measure(f"{w}, last third", POINTS, in_last_third(f)) for w, f in _MEMBERS.items()),
+            Measure("population mean over the warm start, at the end", POINTS, over_start),
         ),
     ),
     "Held-out gain by task": (

@@ -10,7 +10,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from selfplay.config import Config
-from selfplay.rows import EvalRow, StepRow
+from selfplay.rows import EvalRow, SolvingRow, StepRow
 
 
 class Progress:
@@ -95,7 +95,8 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
     lines = []
     if rates:
         solving = [
-            f"{name} {_percent(rate.solve_rate).strip()} ({_points(rate.difference).strip()})"
+            f"{name} {_percent(rate.solve_rate).strip()} "
+            f"({_points(rate.difference).strip()}{_over(rate)})"
             for name, rate in rates.items()
         ]
         base = _percent(next(iter(rates.values())).base_solve_rate).strip()
@@ -104,6 +105,11 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
         teaching = [f"{name} {_percent(t.base_solve_rate).strip()}" for name, t in taught.items()]
         lines.append(f"teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
+
+
+def _over(rate: SolvingRow) -> str:
+    gain = rate.over_start
+    return f", {100 * gain:+.1f} over the start" if isinstance(gain, float) else ""
 
 
 def _board(row: StepRow) -> Table:

@@ -23,6 +23,8 @@ Maybe = float | None | UnsetType
 """A number, None where it has no value, UNSET where it does not apply."""
 BASE = "base"
 """Name and role of the frozen base in the rows."""
+START = "start"
+"""Name and role of the warm start's adapter, as members are before the first step."""
 
 
 class AttemptRow(Struct, frozen=True):
@@ -253,6 +255,15 @@ class SolvingRow(RateRow, frozen=True, kw_only=True):
     """Right attempts at each task."""
     judged: tuple[int, ...] = ()
     """Judged attempts at each task."""
+    over_start: Maybe = UNSET
+    """Solve rate minus that of the warm start on the same tasks; of runs that have one."""
+    over_start_error: Maybe = UNSET
+    """Standard error of it, paired over tasks."""
+
+    @property
+    def rates(self) -> list[float | None]:
+        """The solve rate of each task; None where nothing was judged."""
+        return [s / j if j else None for s, j in zip(self.solved, self.judged, strict=True)]
 
 
 class TeachingRow(Struct, frozen=True, kw_only=True):
@@ -273,7 +284,7 @@ class TeachingRow(Struct, frozen=True, kw_only=True):
 
 
 class EvalRow(Struct, frozen=True, kw_only=True):
-    """One measurement; before the first step only of the base itself."""
+    """One measurement; before the first step of the base and of a warm start."""
 
     step: int = 0
     member: str

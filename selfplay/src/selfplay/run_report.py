@@ -23,7 +23,7 @@ from selfplay.pages import (
     visible,
     write_page,
 )
-from selfplay.rows import BASE, EvalRow, RateRow, TaskRow, mean
+from selfplay.rows import BASE, START, EvalRow, Maybe, TaskRow, mean
 from selfplay.run_record import Points, Quarter, RunRecord, flat, read_run, read_runs, trend
 
 DRIFT_LIMIT = 1e-3
@@ -234,8 +234,9 @@ def conclusion(run: RunRecord) -> str:
     if rate is None or base is None:
         return ""
     who = "the agent" if last[0].role == "agent" else "students"
-    first = mean(row.rate.solve_rate for row in run.solvers() if row.rate and row.step == 0)
-    start = "" if first is None or not last[0].step else f" (warm start: {_percent(first)})"
+    gains = [row.rate.over_start for row in last if row.rate]
+    over = mean(gain for gain in gains if isinstance(gain, float))
+    start = "" if over is None else f", the warm start {_percent(rate - over)} ({100 * over:+.1f})"
     return (
         f"Held-out tasks, never trained on: {who} solve {_percent(rate)} after step "
         f"{last[0].step}{start}, the frozen base {_percent(base)} "
@@ -247,13 +248,18 @@ def _solving_table(run: RunRecord) -> Table:
     """Return the last evaluation of every solver, paired with the frozen base."""
     last = {row.member: row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
+    started = any(isinstance(rate.over_start, float) for rate in last.values())
     rows = [
         (
             name,
             _percent(rate.base_solve_rate),
             _percent(rate.solve_rate),
-            _gain(rate),
-            *(_gain(rate.kinds[kind]) if kind in rate.kinds else "" for kind in kinds),
+            _gain(rate.difference, rate.standard_error),
+            *([_gain(rate.over_start, rate.over_start_error)] if started else []),
+            *(
+                _gain(r.difference, r.standard_error) if r else ""
+                for r in map(rate.kinds.get, kinds)
+            ),
             figure(rate.tokens),
         )
         for name, rate in last.items()
@@ -261,13 +267,15 @@ def _solving_table(run: RunRecord) -> Table:
     tasks = max((len(rate.judged) for rate in last.values()), default=0)
     samples = max((max(rate.judged, default=0) for rate in last.values()), default=0)
     title = f"{tasks} held-out tasks × {samples}"
-    return (title, "base", "member", "gain in points", *kinds, "tokens an answer"), rows
+    over = ("over the start",) if started else ()
+    head = (title, "base", "member", "gain in points", *over, *kinds, "tokens an answer")
+    return head, rows
 
 
 def _teaching_table(run: RunRecord) -> Table:
-    """Return what teachers wrote after references that never change, the frozen base's first."""
-    base = [row for row in run.evals if row.role == BASE and row.taught][:1]
-    last = [row for row in run.latest_evals() if row.taught and row.role != BASE]
+    """Return what teachers wrote after references that never change, the start's first."""
+    base = [row for row in run.evals if row.role in (BASE, START) and row.taught]
+    last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
     rows = [
         (
             row.member,
@@ -425,12 +433,12 @@ def _percent(value: float | None) -> str:
     return figure(value, share=True)
 
 
-def _gain(rate: RateRow) -> str:
+def _gain(difference: Maybe, error: Maybe) -> str:
     """Return `+8.4 ± 1.8`, in points, with the standard error paired over tasks."""
-    if rate.difference is None:
+    if not isinstance(difference, float):
         return "–"
-    error = "" if rate.standard_error is None else f" ± {100 * rate.standard_error:.1f}"
-    return f"{100 * rate.difference:+.1f}{error}"
+    after = f" ± {100 * error:.1f}" if isinstance(error, float) else ""
+    return f"{100 * difference:+.1f}{after}"
 
 
 def _quarter(quarter: Quarter, share: bool) -> str:
