@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from code_verifier import Task
 from selfplay.config import NANO, load_preset
@@ -170,7 +171,11 @@ def solving(*tasks):
 def test_rates_are_paired_by_task_and_what_nobody_judged_is_left_out():
     mine = solving((1.0, 1.0), (1.0, 0.0), (None, None), (0.0, 0.0), (1.0, None))
     base = solving((1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (0.0, 0.0), (1.0, 1.0))
-    row = solving_row(["code_o"] * 5, mine, base)
+    of_base = solving_row(["code_o"] * 5, base, [None] * 5).rates
+    assert of_base == [0.5, 0.0, 1.0, 0.0, 1.0]
+    row = solving_row(["code_o"] * 5, mine, of_base)
+    assert row.over_start is UNSET
+    assert solving_row(["code_o"] * 5, mine, [None] * 5, of_base).over_start == row.difference
     assert row.solve_rate == pytest.approx((1 + 0.5 + 0 + 1) / 4)
     assert row.difference == pytest.approx((0.5 + 0.5 + 0 + 0) / 4)
     assert row.standard_error == pytest.approx((1 / 12) ** 0.5 / 2)
@@ -192,6 +197,14 @@ def test_seed_tasks_hold_their_share_of_the_references():
     assert share == pytest.approx(0.3, abs=0.07)
     assert drawn == [buffer.draw(1, seed, 0.3)[0].id for seed in range(400)]
     assert {buffer.draw(1, seed)[0].id for seed in range(100)} == {"5", "6", "7", "8"}
+
+
+def test_functions_among_the_seeds_are_no_references():
+    mine = Task("code_o", "def f(a): return a", "1", "1", id="0")
+    function = Task("code_f", "def f(a): return a", inputs=("1", "2"), outputs=("1", "2"), id="1")
+    buffer = TaskBuffer(4, [mine, function])
+    assert {t.id for seed in range(20) for t in buffer.draw(2, seed, 0.5)} == {"0"}
+    assert buffer.draw_newest("code_f", 2, 1, 0) == [function]
 
 
 def test_a_buffer_gives_the_last_steps_tasks_first_and_may_keep_its_oldest():

@@ -49,7 +49,12 @@ class RolloutConfig:
     num_references: AtLeastOne = 1
     """Reference tasks shown to a teacher (the nano template shows one)."""
     seed_tasks: AtLeastOne = 64
-    """Reference tasks that a run starts from."""
+    """Reference tasks that a run starts from, of code_o and code_i together."""
+    seed_file: str | None = None
+    """JSON Lines to draw them from, as `selfplay sft --data` reads; null: the template's own."""
+    self_seed: bool = False
+    """Let the base write them, from the identity function on (Absolute Zero), and as many of
+    code_f."""
     buffer_tasks: AtLeastOne = 512
     """Most accepted tasks that references are drawn from."""
     buffer_keeps: Literal["newest", "oldest"] = "newest"
@@ -322,6 +327,11 @@ class Config:
     def __post_init__(self) -> None:
         if len(set(self.rollout.kinds)) < len(self.rollout.kinds):
             raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(self.rollout.kinds)}")
+        if self.rollout.self_seed and self.rollout.seed_file is not None:
+            raise ConfigError(
+                f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "
+                "expected one of them"
+            )
         if self.learner.noise_groups == 1:
             raise ConfigError("learner.noise_groups is 1; expected 0 or at least 2")
         if self.league.anchor_share:

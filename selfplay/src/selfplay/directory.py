@@ -23,6 +23,8 @@ from selfplay.settings import read_yaml
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK, LINEAGE = "run.lock", "lineage.json"
+SEEDS = "seeds.jsonl"
+"""The tasks that the run starts from; a resume needs no other file of them."""
 EVALS = "eval.jsonl"
 """Measurements of living members on tasks that never change."""
 RESOURCES = "resources.jsonl"
@@ -79,7 +81,7 @@ def lock(directory: Path) -> IO[str]:
 
 def clear(directory: Path) -> None:
     """Remove what a run wrote that died before its first checkpoint; nothing else is touched."""
-    for name in (*ROW_FILES, *FOLDERS):
+    for name in (SEEDS, *ROW_FILES, *FOLDERS):
         path = directory / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -165,7 +167,7 @@ class Hashes:
             for path in sorted(checkpoint.rglob("*"))
             if path.is_file()
         }
-        run = {name: self.of(directory / name) for name in (CONFIG, *ROW_FILES)}
+        run = {name: self.of(directory / name) for name in (CONFIG, SEEDS, *ROW_FILES)}
         alive: dict[str, str] = {}
         for path in _adapter_files(directory):
             name = path.relative_to(directory).as_posix()

@@ -287,25 +287,28 @@ class Run:
     directory: Path
     population: "Population | RemotePopulation"
     sandbox: Sandbox
-    seeds: Sequence[Task]
-    """The tasks that the run starts from."""
     held_out: Sequence[HeldOutTask]
     """The tasks that members are measured on; they never change."""
-    buffer: TaskBuffer
-    """Tasks that teachers are shown as references."""
     born: dict[str, int]
     """Members ever born of each role; the next child's number."""
+    seeds: Sequence[Task] = ()
+    """The tasks that the run starts from."""
+    buffer: TaskBuffer = field(default_factory=lambda: TaskBuffer(0))
+    """Tasks that teachers are shown as references."""
     league: League | None = None
     """None in mode azr: the one agent has no opponent."""
     structures: set[str] = field(default_factory=set)
     """Normalised structures of all accepted programs so far: the coverage."""
-    base_attempts: list[list[Attempt]] | None = None
-    """The frozen base's attempts at the held-out tasks: sampled once, and again after a resume."""
     step: int = 0
     """Steps done."""
     trackers: Trackers = field(default_factory=Trackers)
     hashes: Hashes = field(default_factory=Hashes)
     """Of files, as far as they have been written."""
+
+    def start_from(self, seeds: Sequence[Task]) -> None:
+        """Let the run start from these tasks."""
+        r = self.config.rollout
+        self.seeds, self.buffer = seeds, TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps)
 
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""

@@ -7,8 +7,7 @@ to come. The adapter that results is what members of a run start from (`warm_sta
 import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 
 import torch
 
-from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, read_rows
 from lora_evo import check_output, save_adapter, write_text
 from lora_evo.model import (
     SupervisedLearner,
@@ -35,15 +33,13 @@ from selfplay.directory import lock
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
 from selfplay.prompts.template import template_named
-from selfplay.rollout import open_sandbox, without_comments
+from selfplay.rollout import open_sandbox
+from selfplay.seeds import Say, Worked, read_tasks
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
 SAVE_EVERY = 10
 """Steps between two checkpoints."""
-Say = Callable[[str], None]
-Worked = tuple[Task, str]
-"""A valid task, and the thought that its row gives, if any."""
 
 
 def fine_tune(
@@ -139,41 +135,6 @@ def _removed_unless_begun(work: Path) -> Iterator[None]:
         if not (work / CHECKPOINT).exists():
             shutil.rmtree(work)
         raise
-
-
-def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> list[Worked]:
-    """Read JSON Lines of tasks: ours, or Absolute Zero's {"snippet", "input", "output"}.
-
-    A row without `kind` serves both code_o and code_i, or code_f where it has `inputs`. Programs
-    lose their comments; outputs are found by running them, whatever the row says. Raises
-    SelfplayError for a file without a valid row.
-    """
-    if not path.is_file():
-        raise SelfplayError(f"there is no file {path}; expected JSON Lines of tasks")
-    rows, proposals = [], []
-    for line, row in read_rows(path):
-        rows.append(row)
-        try:
-            proposals.append(Proposal.from_row(row))
-        except CodeVerifierError as error:
-            raise SelfplayError(f"{path}, line {line}: {error}") from None
-    refused: Counter[str] = Counter()
-    tasks: list[Worked] = []
-    verdicts = sandbox.validate_many(map(without_comments, proposals))
-    for row, verdict in zip(rows, verdicts, strict=True):
-        if verdict.task is None:
-            refused[str(verdict.status)] += 1
-            continue
-        kind = verdict.task.kind
-        both = not row.get("kind") and kind != "code_f"
-        mine = [k for k in (("code_o", "code_i") if both else (kind,)) if k in kinds]
-        tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in mine]
-    found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
-    found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
-    if not tasks:
-        raise SelfplayError(f"{found}; expected rows as `selfplay tasks` writes them")
-    say(found)
-    return tasks
 
 
 def make_examples(

@@ -33,9 +33,15 @@ def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
     """Return the first references of a run of this seed: code_o tasks on easy programs for nano.
 
     Their file holds a block for each of `SEED_RUNS` seeds; a run reads on from the start of its
-    own. Other templates start from the identity. Raises ConfigError when more tasks are asked for
-    than there are.
+    own. Other templates have the identity function alone. Raises ConfigError when more tasks are
+    asked for than there are.
     """
+    if template != "nano" and count > 1:
+        raise ConfigError(
+            f"rollout.seed_tasks is {count}, and template {template} has one, the identity "
+            "function; name more as rollout.seed_file, let the base write them with "
+            "rollout.self_seed=true, or set rollout.seed_tasks=1"
+        )
     if template != "nano":
         return [IDENTITY]
     rows = list(_rows("seed_tasks"))
@@ -63,9 +69,11 @@ class TaskBuffer:
         self._functions: deque[Task] = deque()
         self._steps: dict[Hashable, int] = {}
         """When each task came."""
-        self._seeds = list(tasks)
-        for task in self._seeds:
+        self._seeds: list[Task] = []
+        for task in tasks:
             self.add(task)
+            if task.kind != "code_f":
+                self._seeds.append(task)
 
     def __len__(self) -> int:
         return len(self._tasks)

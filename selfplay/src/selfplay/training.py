@@ -14,14 +14,23 @@ from selfplay.checkpoint import (
     write_founders,
 )
 from selfplay.config import Config
-from selfplay.directory import EVALS, clear, create, lock, open_config, removed_unless_checkpointed
+from selfplay.directory import (
+    EVALS,
+    SEEDS,
+    clear,
+    create,
+    lock,
+    open_config,
+    removed_unless_checkpointed,
+)
 from selfplay.evaluation import evaluate_members, is_due
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
 from selfplay.rollout import open_sandbox
 from selfplay.rows import EvalRow, append_rows, read_rows
+from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
 from selfplay.step import train_step
-from selfplay.tasks import TaskBuffer, held_out_tasks, require_room, seed_tasks
+from selfplay.tasks import held_out_tasks, require_room
 from selfplay.tracking import measured_metrics, require_trackers
 
 if TYPE_CHECKING:  # Ray is optional
@@ -74,6 +83,7 @@ def new_run(
     Ray cluster to use. Without both everything is in this process.
     """
     require_trackers(config.report_to)
+    require_seeds(config)
     create(directory, config)
     with closing(lock(directory)), _opened(config, directory, workers, ray) as run:
         _found(run)
@@ -91,6 +101,8 @@ def open_run(
         checkpoint = newest_checkpoint(directory)
         if checkpoint is not None:
             refuse_damage(checkpoint)
+        else:
+            clear(directory)
         with _opened(config, directory, workers, ray) as run:
             if checkpoint is None:
                 _found(run)
@@ -105,7 +117,6 @@ def open_run(
 def _found(run: Run) -> None:
     """Bring the run to the moment before its first step: members, league, evaluation."""
     config = run.config
-    clear(run.directory)
     warm_start(run.population, config)
     write_founders(run)
     if config.mode == "populora":
@@ -113,6 +124,9 @@ def _found(run: Run) -> None:
         home = run.directory / "league"
         run.league = League(home, teachers=teachers, students=students, config=config.league)
     run.population.sync(0)
+    if config.rollout.self_seed:
+        run.start_from(self_made_seeds(run))
+    write_seeds(run.directory / SEEDS, run.seeds)
     if is_due(config, 0):
         append_rows(run.directory / EVALS, evaluate_members(run, 0))
     save_checkpoint(run)
@@ -131,8 +145,9 @@ def _opened(config: Config, directory: Path, workers: int | None, ray: str | Non
             from selfplay.workers.session import open_workers
 
             population = stack.enter_context(open_workers(config, workers or 0, ray))
-        e, r = config.eval, config.rollout
-        seeds = seed_tasks(config.template, r.seed_tasks, config.seed)
+        e = config.eval
+        seeds = written_seeds(directory / SEEDS)
+        seeds = seeds or given_seeds(config, sandbox, population.prompts.excess)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.excess)
         run = Run(
@@ -140,11 +155,10 @@ def _opened(config: Config, directory: Path, workers: int | None, ray: str | Non
             directory=directory,
             population=population,
             sandbox=sandbox,
-            seeds=seeds,
             held_out=held_out,
-            buffer=TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps),
             born={"teacher": config.teachers, "student": config.students},
         )
+        run.start_from(seeds)
         try:
             yield run
         finally:

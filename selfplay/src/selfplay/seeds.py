@@ -1,0 +1,175 @@
+"""Seeds: the tasks that a run starts from, read from a file or written by the model itself."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, read_rows
+from lora_evo import write_text
+from lora_evo.model import derive_seed, stream
+from selfplay.config import Config
+from selfplay.errors import ConfigError, SelfplayError
+from selfplay.population import Run
+from selfplay.rollout import Proposed, validated, without_comments
+from selfplay.tasks import IDENTITY, seed_tasks
+
+BATCH = 64
+"""Proposals sampled together, after the same pool of references (Absolute Zero's batch)."""
+LEAST = 1 / 16
+"""A model that writes a smaller share of new valid tasks is given up, after four batches."""
+Say = Callable[[str], None]
+Worked = tuple[Task, str]
+"""A valid task, and the thought that its row gives, if any."""
+
+
+def require_seeds(config: Config) -> None:
+    """Raise ConfigError, before anything loads, where seeds are asked for that nobody gives."""
+    r = config.rollout
+    if r.seed_file is not None and not Path(r.seed_file).is_file():
+        raise ConfigError(f"rollout.seed_file: there is no file {r.seed_file}")
+    if r.seed_file is None and not r.self_seed:
+        seed_tasks(config.template, r.seed_tasks, config.seed)
+
+
+def given_seeds(config: Config, sandbox: Sandbox, excess: Callable[[Task], str]) -> list[Task]:
+    """Return the seeds that a new run is given: of `rollout.seed_file`, or the template's.
+
+    Of a file, `seed_tasks` tasks of code_o and code_i are drawn by the run's seed, and as many of
+    code_f if there are. excess: says why the prompts of a task are too long. Raises ConfigError
+    when there are fewer than asked for.
+    """
+    r = config.rollout
+    if r.self_seed:
+        return [IDENTITY]
+    if r.seed_file is None:
+        return seed_tasks(config.template, r.seed_tasks, config.seed)
+    place = Path(r.seed_file)
+    try:
+        kinds = tuple(dict.fromkeys(("code_o", "code_i", *r.kinds)))
+        read = read_tasks(place, kinds, sandbox, lambda _: None)
+    except (SelfplayError, CodeVerifierError, OSError) as error:
+        raise ConfigError(f"rollout.seed_file: {error}") from error
+    different: dict[Hashable, Task] = {}
+    for task, _ in read:
+        if not excess(task):
+            different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
+    tasks = list(different.values())
+    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))
+    drawn = [tasks[int(i)] for i in order]
+    calls = [task for task in drawn if task.kind != "code_f"][: r.seed_tasks]
+    if len(calls) < r.seed_tasks:
+        raise ConfigError(
+            f"rollout.seed_tasks is {r.seed_tasks}, and {place} has {len(calls)} different valid "
+            f"tasks of code_o and code_i whose prompts fit; --set rollout.seed_tasks={len(calls)}, "
+            "or give more rows"
+        )
+    return calls + [task for task in drawn if task.kind == "code_f"][: r.seed_tasks]
+
+
+def self_made_seeds(run: Run) -> list[Task]:
+    """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
+
+    References are drawn from what was accepted before. `seed_tasks` of code_o and code_i together,
+    then as many of code_f where that is in play. The frozen base writes; after a warm start the
+    first member, which all others equal. Raises SelfplayError for a model that writes too few.
+    """
+    r = run.config.rollout
+    calls: list[Task] = [IDENTITY]
+    _write(run, [kind for kind in r.kinds if kind != "code_f"] or ["code_o"], calls, calls)
+    functions: list[Task] = []
+    if "code_f" in r.kinds:
+        _write(run, ["code_f"], calls, functions)
+    return calls + functions
+
+
+def _write(run: Run, kinds: Sequence[str], references: Sequence[Task], found: list[Task]) -> None:
+    """Add what the model writes of these kinds in turn, batch by batch, until there is enough."""
+    r, batch = run.config.rollout, 0
+    writer = None if run.config.warm_start is None else run.population.members[0]
+    seen = {_content(task) for task in found}
+    while len(found) < r.seed_tasks:
+        if batch >= 4 and len(found) < LEAST * BATCH * batch:
+            raise SelfplayError(
+                f"after {batch * BATCH} proposals of {run.config.base} there are {len(found)} "
+                f"different valid tasks of {' and '.join(kinds)}, expected rollout.seed_tasks="
+                f"{r.seed_tasks}; start from an adapter of `selfplay sft` (warm_start), or give "
+                "seeds: --set rollout.self_seed=false --set rollout.seed_file=FILE"
+            )
+        drafts = []
+        for i in range(BATCH):
+            kind = kinds[i % len(kinds)]
+            name = f"seed-{kind}-{batch}-{i}"
+            count = min(1 if kind == "code_f" else r.num_references, len(references))
+            rng = stream(run.seed(name, "references"))
+            shown = rng.choice(len(references), count, replace=False)
+            drafts.append(
+                Proposed(
+                    i,
+                    name,
+                    writer,
+                    None,
+                    kind,
+                    tuple(references[int(k)] for k in shown),
+                    run.seed(name, "propose"),
+                )
+            )
+        written = run.population.propose(drafts)
+        for p in validated(written, run.sandbox, run.population.prompts.excess):
+            if p.task is not None and _content(p.task) not in seen:
+                seen.add(_content(p.task))
+                found.append(p.task)
+        batch += 1
+    del found[r.seed_tasks :]
+
+
+def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
+    """Write a run's seeds where it finds them when it is resumed."""
+    write_text(path, "".join(json.dumps(task.to_row()) + "\n" for task in seeds))
+
+
+def written_seeds(path: Path) -> list[Task]:
+    """Return the seeds that a run was founded with; none before that."""
+    if not path.exists():
+        return []
+    return [Task.from_row(row, complete=True) for _, row in read_rows(path)]
+
+
+def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> list[Worked]:
+    """Read JSON Lines of tasks: ours, or Absolute Zero's {"snippet", "input", "output"}.
+
+    A row without `kind` serves both code_o and code_i, or code_f where it has `inputs`. Programs
+    lose their comments; outputs are found by running them, whatever the row says. Raises
+    SelfplayError for a file without a valid row.
+    """
+    if not path.is_file():
+        raise SelfplayError(f"there is no file {path}; expected JSON Lines of tasks")
+    rows, proposals = [], []
+    for line, row in read_rows(path):
+        rows.append(row)
+        try:
+            proposals.append(Proposal.from_row(row))
+        except CodeVerifierError as error:
+            raise SelfplayError(f"{path}, line {line}: {error}") from None
+    refused: Counter[str] = Counter()
+    tasks: list[Worked] = []
+    verdicts = sandbox.validate_many(map(without_comments, proposals))
+    for row, verdict in zip(rows, verdicts, strict=True):
+        if verdict.task is None:
+            refused[str(verdict.status)] += 1
+            continue
+        kind = verdict.task.kind
+        both = not row.get("kind") and kind != "code_f"
+        mine = [k for k in (("code_o", "code_i") if both else (kind,)) if k in kinds]
+        tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in mine]
+    found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
+    found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
+    if not tasks:
+        raise SelfplayError(f"{found}; expected rows as `selfplay tasks` writes them")
+    say(found)
+    return tasks
+
+
+def _content(task: Task) -> Hashable:
+    return task.program, task.input, task.inputs

@@ -1,0 +1,116 @@
+"""The tasks that a run starts from: a file's, or the model's own."""
+
+import json
+
+import pytest
+
+from selfplay.config import load_preset
+from selfplay.directory import SEEDS
+from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
+from selfplay.rollout import open_sandbox
+from selfplay.seeds import given_seeds
+from selfplay.settings import preset_names
+from selfplay.training import new_run, open_run
+
+SELF = ("rollout.self_seed=true", "rollout.seed_tasks=8", "eval.eval_every=0", "steps=1")
+
+
+def row(number, **more):
+    return {"snippet": f"def f(a):\n    return a + {number}", "input": "1", "output": "?"} | more
+
+
+ROWS = (
+    *(row(number) for number in range(6)),
+    row(0),  # twice
+    row("b"),  # raises
+    row(6, kind="code_i"),
+    {"program": "def f(a):\n    return a", "inputs": list("123456"), "message": "m"},
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(found) + "\n" for found in ROWS))
+    return path
+
+
+def test_a_run_starts_from_a_file_and_does_without_it_afterwards(runs, file, tmp_path):
+    home = tmp_path / "run"
+    given = (f"rollout.seed_file={file}", "rollout.seed_tasks=7", "eval.eval_every=0")
+    with new_run(runs.config(*given), home) as run:
+        seeds = run.seeds
+        calls = [task for task in seeds if task.kind != "code_f"]
+        assert sorted(task.output for task in calls) == list("1234567")
+        assert [task.kind for task in calls].count("code_i") == 1
+        assert [task.outputs for task in seeds if task.kind == "code_f"] == [tuple("123456")]
+        assert {t.id for t in run.buffer.draw(9, 0)} == {task.id for task in calls}
+    file.unlink()
+    with open_run(home) as run:
+        assert run.seeds == seeds
+        assert {t.id for t in run.buffer.draw(9, 0)} == {task.id for task in calls}
+
+
+def test_fewer_seeds_are_drawn_by_the_runs_seed_from_those_whose_prompts_fit(runs, file):
+    given = (f"rollout.seed_file={file}", "rollout.seed_tasks=3", "rollout.kinds=[code_o]")
+
+    def drawn(seed, long="none"):
+        config = runs.config(*given, f"seed={seed}")
+        return given_seeds(config, sandbox, lambda task: "long" * (long in task.program))
+
+    with open_sandbox(runs.config()) as sandbox:
+        assert len(drawn(1)) == 3
+        assert drawn(1) == drawn(1) != drawn(2)
+        assert not any("+ 1" in task.program for n in range(9) for task in drawn(n, "+ 1"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["rollout.seed_tasks=8"], "has 7 different valid tasks .* rollout.seed_tasks=7"),
+        (["rollout.self_seed=true"], "expected one of them"),
+        (["rollout.seed_file=no.jsonl"], "rollout.seed_file: there is no file no.jsonl"),
+        (["rollout.seed_file=null", "template=azr"], "seed_tasks is 4, and template azr has one"),
+    ],
+)
+def test_what_is_asked_and_cannot_be_had_is_an_error(runs, file, tmp_path, settings, words):
+    with (
+        pytest.raises(ConfigError, match=words),
+        new_run(runs.config(f"rollout.seed_file={file}", *settings), tmp_path / "run"),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_path):
+    config = runs.config(*SELF, "rollout.max_proposal_length=64")
+    with new_run(config, tmp_path / "a") as run:
+        seeds = run.seeds
+        kinds = [task.kind for task in seeds]
+        assert seeds[0].program == "def f(a):\n    return a", "the identity"
+        assert (len(kinds), kinds.count("code_f")) == (16, 8)
+        assert {"code_o", "code_i"} < set(kinds)
+        assert len({(t.program, t.input, t.inputs) for t in seeds}) == 16
+        assert {t.id for t in run.buffer.draw(9, 0)} == {t.id for t in seeds[:8]}
+    with open_run(tmp_path / "a") as run:
+        assert run.seeds == seeds
+    with new_run(config, tmp_path / "b"):
+        assert (tmp_path / "a" / SEEDS).read_bytes() == (tmp_path / "b" / SEEDS).read_bytes()
+    (tmp_path / "a" / SEEDS).write_text("")
+    with pytest.raises(RunDirectoryError, match="is damaged"), open_run(tmp_path / "a"):
+        pass
+
+
+def test_a_base_that_writes_no_tasks_is_given_up(runs, tmp_path):
+    with (
+        pytest.raises(SelfplayError, match=r"256 proposals of nano there are 1 .*seed_file=FILE"),
+        new_run(runs.config(*SELF, "rollout.max_proposal_length=2"), tmp_path / "run"),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+def test_presets_can_have_the_seeds_that_they_ask_for():
+    for name in preset_names():
+        r = load_preset(name).rollout
+        assert r.seed_tasks == 1 or r.self_seed or load_preset(name).template == "nano"
