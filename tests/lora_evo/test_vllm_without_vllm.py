@@ -64,13 +64,13 @@ def test_another_version_is_refused_with_what_to_type(found):
 
 def test_settings_of_a_gpu_and_of_a_cpu():
     serving = Serving("m", "bfloat16", torch.device("cuda"), 4096, max_adapters=8, max_rank=20)
-    options = VLLMOptions(gpu_memory_utilization=0.45, sleep=True, max_rows=64)
+    options = VLLMOptions(0.45, sleep=True, max_rows=64, tensor_parallel_size=2)
     gpu = llm_arguments(serving, options)
     assert (gpu["max_loras"], gpu["max_cpu_loras"], gpu["max_lora_rank"]) == (9, 18, 32)
     assert gpu["logprobs_mode"] == "processed_logprobs"
     assert gpu["generation_config"] == "vllm"
     assert (gpu["gpu_memory_utilization"], gpu["enable_sleep_mode"]) == (0.45, True)
-    assert gpu["max_model_len"] == 4096
+    assert (gpu["max_model_len"], gpu["tensor_parallel_size"]) == (4096, 2)
     cpu = llm_arguments(replace(serving, device=CPU), replace(options, max_model_len=6000))
     assert cpu["enable_chunked_prefill"] is False
     assert cpu["max_num_batched_tokens"] >= cpu["max_model_len"] == 4096

@@ -93,6 +93,8 @@ class VLLMConfig:
     """Memory of the cache; null: what the share leaves, on a CPU 1 GiB."""
     sleep: bool = True
     """Give the cache's memory to the learner between sampling and sampling; nothing on a CPU."""
+    tensor_parallel_size: AtLeastOne = 1
+    """GPUs that vLLM spreads the base over; the learner stays on the first."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class VLLMOptions:
     """Whether `release` gives the memory of the cache back; on a CPU there is nothing to give."""
     max_rows: int = 256
     """Sequences sampled together."""
+    tensor_parallel_size: int = 1
+    """GPUs that the base is spread over."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
             "gpu_memory_utilization": options.gpu_memory_utilization,
             "kv_cache_memory_bytes": options.kv_cache_memory_bytes,
             "enable_sleep_mode": options.sleep,
+            "tensor_parallel_size": options.tensor_parallel_size,
         }
     return arguments
 
