@@ -333,7 +333,10 @@ def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
 
 
 def summary(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each arm and measured update: means over seeds, and the gain by task."""
+    """Return a row for each arm and measured update: means over seeds, and the gain by task.
+
+    standard_error: of the gain, over tasks. families: the share of right answers in each.
+    """
     starts = {p["seed"]: p["measured"][-1]["rates"] for p in parts if p["part"] == "start"}
     rows: dict[tuple[str, int], list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     for part in parts:
@@ -348,6 +351,9 @@ def summary(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         row |= {"right": [own["right"] for _, own in measured], "gain": float(gains.mean())}
         row["standard_error"] = float(gains.std(ddof=1)) / math.sqrt(len(gains))
         row |= {key: fmean(own[key] for _, own in measured) for key in MEANS}
+        of_family = np.mean([own["rates"] for _, own in measured], axis=0).reshape(-1, EACH)
+        names = [returned for _, returned in FAMILIES]
+        row["families"] = dict(zip(names, of_family.mean(axis=1).tolist(), strict=True))
         found.append(row)
     return found
 
