@@ -110,6 +110,29 @@ def test_gathered_matrices_follow_the_weights(tiny):
             assert not torch.allclose(adapters.model(input_ids=ids).logits, before)
 
 
+@pytest.mark.parametrize("rows", [[0, 0, 1], [0, 2, 2], [2, 0, 1, 2]])
+def test_unchanged_adapters_give_the_same_bits_and_new_weights_are_seen_afterwards(tiny, rows):
+    _, adapters = tiny.stacked()
+    ids = tokens(tiny, len(rows), 24)
+    own = [p for m in range(3) for p in adapters.parameters_of(m).values()]
+
+    def passes():
+        with adapters.route(rows):
+            logits = [adapters.model(input_ids=ids).logits for _ in range(2)]
+        found = torch.autograd.grad(sum(logits).square().sum(), own, allow_unused=True)
+        return [t for t in (*logits, *found) if t is not None]
+
+    for _ in range(2):
+        plain = passes()
+        with adapters.unchanged():
+            kept = passes()
+        assert len(plain) == len(kept)
+        assert all(torch.equal(a, b) for a, b in zip(plain, kept, strict=True))
+        tiny.shake(adapters)
+        with torch.no_grad():
+            own[0].add_(0.1)
+
+
 def test_export_and_import_move_a_member(tiny):
     _, adapters = tiny.stacked()
     adapter = export_adapter(adapters, 2, "nano")

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from memory_meter import MemoryMeter
 from tiny_families import family, tiny_model
 
 from selfplay.learning.batch import batch_rows, micro_batches
@@ -241,6 +242,30 @@ def test_out_of_memory_is_done_again_in_smaller_batches_with_the_same_result(tin
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         one.update(samples(tiny))
+
+
+def test_tensors_of_a_pass_that_ran_out_of_memory_are_free_before_the_next(tiny):
+    """The error comes from the allocation that passes the limit, wherever in a pass that is."""
+    options = {"gradient_checkpointing": True}
+    plain, one = learner(tiny, **options), learner(tiny, **options)
+    wanted = plain.update(samples(tiny))
+    again, starts = one.backward, []
+    with MemoryMeter() as free:
+        learner(tiny, **options).update(samples(tiny))
+    with MemoryMeter(limit=free.peak * 2 // 3) as meter:
+
+        def watched(*arguments):
+            starts.append(meter.live)
+            return again(*arguments)
+
+        one.backward = watched
+        with pytest.warns(UserWarning, match="out of memory in an update"):
+            found = one.update(samples(tiny))
+    assert len(starts) == len(meter.ran_out) + 1 > 1
+    frozen = sum(p.nbytes for p in one.model.parameters() if not p.requires_grad)
+    assert max(starts) <= frozen, "views of the base are all that is left"
+    alike(wanted, found)
+    close(weights(plain), weights(one), rtol=1e-3, atol=1e-3)
 
 
 def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import accumulate
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -312,6 +313,28 @@ def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu():
     machine = this_machine("auto", 1)
     assert not machine.is_gpu
     assert machine.memory > GIB
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "card"),
+    [
+        ("NVIDIA H100 80GB HBM3", 79.1, "H100"),
+        ("NVIDIA A100-SXM4-40GB", 39.4, "A100-40GB"),
+        ("NVIDIA A100 80GB PCIe", 79.3, "A100-80GB"),
+        ("NVIDIA GeForce RTX 4090", 23.5, "RTX4090"),
+        ("NVIDIA L4", 22.0, "L4"),
+        ("NVIDIA L40S", 44.4, "L40S"),
+        ("Another card", 23.4, "RTX4090"),
+    ],
+)
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+def test_a_card_is_known_by_its_name_and_memory(monkeypatch, device, name, gib, card):
+    found = SimpleNamespace(name=name, total_memory=int(gib * GIB))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+    machine = this_machine(device, 0)
+    assert machine == replace(gpu(card), name=name, memory=found.total_memory)
+    assert machine.is_gpu
 
 
 def test_changes_make_it_fit_and_the_cheapest_come_first():

@@ -194,11 +194,10 @@ def learner_parts(
         found = {"activations": held + max(0.0, moving - output), "output layer": output}
         largest = max(largest, found, key=lambda parts: sum(parts.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
-    shown = model.layers if learner.gradient_checkpointing else 1  # of which one at a time is there
     return {
         "gradients": kept + (3 * adapter if groups else 2 * adapter),
         "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
-        "adapters stacked for a pass": stacked / shown,
+        "adapters stacked for a pass": stacked,
         **largest,
     }
 

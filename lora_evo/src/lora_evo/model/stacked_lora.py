@@ -54,6 +54,8 @@ class Routing:
 
     def __init__(self) -> None:
         self.current: Route | None = None
+        self.keeps = False
+        """Whether layers keep the stacks of all members from pass to pass."""
 
     @contextmanager
     def fixed(self, route: Route | None) -> Iterator[None]:
@@ -86,6 +88,8 @@ class StackedLoRALinear(nn.Module):
         self._routing = routing
         self.gathered: tuple[Route, Tensor, Tensor] | None = None
         """The matrices of the rows of a route in force."""
+        self.kept: tuple[Tensor, Tensor] | None = None
+        """The stacks of all members while the routing keeps them."""
         self.merged: Tensor | None = None
         """The weights to use whatever the route; None follows it."""
 
@@ -101,14 +105,30 @@ class StackedLoRALinear(nn.Module):
             down, up = self._by_row(route, x)
             y = F.linear(x, base.weight, base.bias)
             return torch.baddbmm(y, torch.bmm(x, down), up)
-        pairs = [self._pair(member, x) for member, _, _ in route.runs]
-        down = torch.stack([a for a, _ in pairs])
-        up = torch.stack([b for _, b in pairs])
+        members = [member for member, _, _ in route.runs]
+        down, up = self._stacks(members, x)
+        own = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
+        scales = [self.scales[m] for m in members]
         runs = tuple((start, stop) for _, start, stop in route.runs)
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), base.weight, base.bias, down, up, runs
+            x.contiguous(), base.weight, base.bias, down, up, scales, runs, *own
         )
         return cast(Tensor, y)
+
+    @torch.no_grad()
+    def _stacks(self, members: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor]:
+        """A [members, r, in] and scale * B [members, out, r] in the dtype of x."""
+        if not self._routing.keeps:
+            down, up = zip(*(self._pair(member, x) for member in members), strict=True)
+            return torch.stack(down), torch.stack(up)
+        if self.kept is None:
+            down, up = zip(*(self._pair(m, x) for m in range(len(self.scales))), strict=True)
+            self.kept = torch.stack(down), torch.stack(up)
+        first, last = members[0], members[-1] + 1
+        if list(members) == list(range(first, last)):
+            return self.kept[0][first:last], self.kept[1][first:last]
+        chosen = [[stack[member] for member in members] for stack in self.kept]
+        return torch.stack(chosen[0]), torch.stack(chosen[1])
 
     def merge(self, member: int) -> None:
         """Use W + scale * B A of one member, whatever the route."""
@@ -174,6 +194,20 @@ class StackedAdapters:
         finally:
             for layer in self.layers.values():
                 layer.gathered = None
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Bring A and B into the base's number type once for all passes inside the block.
+
+        No parameter may change in it; gradients arrive at the parameters after every pass.
+        """
+        self.routing.keeps = True
+        try:
+            yield
+        finally:
+            self.routing.keeps = False
+            for layer in self.layers.values():
+                layer.kept = None
 
     def same_route(self) -> AbstractContextManager[None]:
         """Return a block in which the route in force at this call is in force once more."""
@@ -379,11 +413,13 @@ def _even(runs: Sequence[tuple[int, int]], rows: int) -> bool:
 
 
 class _GroupedLinear(torch.autograd.Function):
-    """x W^T + bias, plus x_i A_i^T B_i^T on the rows of each run i; gradients of x, down and up.
+    """x W^T + bias, plus scale_i x_i A_i^T B_i^T on the rows of each run i; gradients of x, A, B.
 
     Forward and backward add the updates in place into the dense product, which saves three passes
-    over the activations. x [rows, T, in], weight [out, in] (frozen), down [runs, r, in], up [runs,
-    out, r]; runs[i] = (first row, row after the last). Rows in no run get no update.
+    over the activations. x [rows, T, in], weight [out, in] (frozen); down [runs, r, in] and up
+    [runs, out, r] are A and scale * B in the dtype of x, own each A and then each B itself, whose
+    gradients have the parameter's dtype; runs[i] = (first row, row after the last). Rows in no run
+    get no update.
     """
 
     @staticmethod
@@ -394,7 +430,9 @@ class _GroupedLinear(torch.autograd.Function):
         bias: Tensor | None,
         down: Tensor,
         up: Tensor,
+        scales: list[float],
         runs: tuple[tuple[int, int], ...],
+        *own: Tensor,
     ) -> Tensor:
         y = F.linear(x, weight, bias)
         if _even(runs, x.shape[0]):
@@ -408,7 +446,7 @@ class _GroupedLinear(torch.autograd.Function):
                 torch.mm(x_i, down[i].t(), out=z[here])
                 y_i.addmm_(z[here], up[i].t())
         ctx.save_for_backward(x, weight, down, up, z)
-        ctx.runs = runs
+        ctx.runs, ctx.scales, ctx.dtype = runs, scales, own[0].dtype
         return y
 
     @staticmethod
@@ -425,15 +463,17 @@ class _GroupedLinear(torch.autograd.Function):
             grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
             if grad_x is not None:
                 grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, down)
-            return grad_x, None, None, grad_down, grad_up, None
-        grad_down, grad_up = torch.empty_like(down), torch.empty_like(up)
-        for i, (here, grad_i, x_i) in enumerate(_slices(ctx.runs, grad, x)):
-            grad_z = grad_i @ up[i]
-            torch.mm(grad_i.t(), z[here], out=grad_up[i])
-            torch.mm(grad_z.t(), x_i, out=grad_down[i])
-            if grad_x is not None:
-                grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[i])
-        return grad_x, None, None, grad_down, grad_up, None
+        else:
+            grad_down, grad_up = torch.empty_like(down), torch.empty_like(up)
+            for i, (here, grad_i, x_i) in enumerate(_slices(ctx.runs, grad, x)):
+                grad_z = grad_i @ up[i]
+                torch.mm(grad_i.t(), z[here], out=grad_up[i])
+                torch.mm(grad_z.t(), x_i, out=grad_down[i])
+                if grad_x is not None:
+                    grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[i])
+        downs = grad_down.to(ctx.dtype).unbind()
+        ups = torch._foreach_mul(grad_up.to(ctx.dtype).unbind(), ctx.scales)
+        return grad_x, None, None, None, None, None, None, *downs, *ups
 
 
 def _slices(

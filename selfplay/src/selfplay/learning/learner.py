@@ -176,7 +176,8 @@ class Learner:
         before, olds = deepcopy(sums), [row.old for row in rows]
         while True:
             try:
-                return self.backward(rows, sums)
+                with self.adapters.unchanged():
+                    return self.backward(rows, sums)
             except torch.OutOfMemoryError:
                 pass  # outside of this block the failed pass's tensors are free
             self.optimizer.zero_grad()

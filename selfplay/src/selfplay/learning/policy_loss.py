@@ -195,7 +195,8 @@ class PaddedRows:
         """Repeat one value per row over the row's completion tokens."""
         device = self.targets.device
         repeats = torch.tensor(self.lengths, device=device)
-        return torch.tensor(values, device=device).repeat_interleave(repeats)
+        found = torch.tensor(values, device=device)
+        return found.repeat_interleave(repeats, output_size=len(self.targets))
 
 
 class ForwardPass:

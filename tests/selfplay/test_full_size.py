@@ -1,0 +1,145 @@
+"""Presets at their full sizes without a GPU: tensors that have shapes and types, and no values.
+
+What an update of the learner holds is compared with the plan, and its operations are counted.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from memory_meter import MemoryMeter
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import AutoModelForCausalLM
+
+from lora_evo.model.stacked_lora import StackedAdapters
+from selfplay import load_preset
+from selfplay.architecture import Architecture, model_config, read_architecture
+from selfplay.config import Config
+from selfplay.devices import gpu
+from selfplay.learning.batch import TrainingSample, batch_rows
+from selfplay.learning.learner import Learner
+from selfplay.learning.statistics import StatsSum
+from selfplay.planning import Plan, make_plan, micro_batch, workload
+
+PRESETS = {
+    "7b-4t4s": (),
+    "7b-1t1s": (),
+    "7b-8t8s": (),
+    "7b-azr": (),
+    "smol": ("base=Qwen/Qwen2.5-0.5B", "learner.noise_groups=0"),
+}
+"""The shape of `smol` is that of the smallest model with tied tables that is built in."""
+PRODUCTS = ("mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_")
+LAYERS = 6
+"""All presets but the first are cut to so many: a layer takes what any other takes."""
+
+
+@dataclass
+class Update:
+    """What an update on one micro-batch of the longest rows did."""
+
+    config: Config
+    plan: Plan
+    model: Architecture
+    tokens: int
+    logits: int
+    """Entries of the largest table of logits."""
+    peak: float
+    """Bytes."""
+    operations: Counter
+    """Of one micro-batch by name, without views."""
+    results: list
+    """Of these: name, number types of what was given, number type and entries of what was made."""
+
+
+def without_values(model):
+    """Give a model on `meta` tensors of the mode in force; shared ones stay shared."""
+    made = {}
+    for module in model.modules():
+        for table, kind in ((module._parameters, torch.nn.Parameter), (module._buffers, None)):
+            for name, old in table.items():
+                if old is None:
+                    continue
+                if id(old) not in made:
+                    new = torch.empty(old.shape, dtype=old.dtype)
+                    made[id(old)] = kind(new, requires_grad=False) if kind else new
+                table[name] = made[id(old)]
+    return model
+
+
+@pytest.fixture(scope="module", params=PRESETS)
+def update(request, tmp_path_factory):
+    preset = request.param
+    config = load_preset(preset, *PRESETS[preset])
+    shape = model_config(config.base)
+    if preset != "7b-4t4s":
+        shape.num_hidden_layers = LAYERS
+        shape.layer_types = shape.layer_types[:LAYERS]
+    folder = tmp_path_factory.mktemp(preset)
+    shape.save_pretrained(folder)
+    architecture = read_architecture(str(folder))
+    # Without vLLM in the plan: what it keeps is not in this process.
+    plan = make_plan(replace(config, engine="hf"), architecture, gpu("H100"))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
+    step, meter = workload(config), MemoryMeter()
+    names = [f"m{i}" for i in range(step.members)]
+    budget = config.learner.micro_batch_tokens
+    longest = max(step.parts, key=lambda rows: micro_batch(rows, budget))
+    tokens, answered = micro_batch(longest, budget)
+    samples = [
+        TrainingSample(
+            names[i % len(names)],
+            (1,) * longest.longest_prompt,
+            (2,) * longest.limit,
+            (-1.0,) * longest.limit,
+            advantage=1.0,
+        )
+        for i in range(tokens // longest.longest)
+    ]
+    with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), meter:
+        patch.setattr(StackedAdapters, "initialise", lambda *_: None)  # there are no values
+        learner = Learner(without_values(model), 0, names, config.learner, seed=0)
+        for m in range(len(names)):  # as after a micro-batch of every member
+            for p in learner.adapters.parameters_of(m).values():
+                p.grad = torch.empty_like(p)
+        rows = batch_rows(samples, learner.adapters, config.learner)
+        sums = {m: StatsSum() for m in range(len(names))}
+        with learner.adapters.unchanged():
+            learner.backward(rows, sums)
+            meter.operations.clear()  # from here on, what every further micro-batch takes
+            meter.results.clear()
+            learner.backward(rows, sums)
+            operations, results = Counter(meter.operations), list(meter.results)
+        learner.optimizer.step(0)
+    logits = min(answered, learner.forward_pass.output.chunk) * architecture.vocabulary
+    return Update(config, plan, architecture, tokens, logits, meter.peak, operations, results)
+
+
+def test_an_update_of_every_preset_takes_what_the_plan_says(update):
+    planned = update.plan.learning - update.plan.memory["process and libraries"]
+    assert update.peak == pytest.approx(planned, rel=0.15)
+
+
+def test_attention_is_computed_once_in_each_direction(update):
+    attention = {n: k for n, k in update.operations.items() if n.startswith("_scaled_dot_product")}
+    assert len(attention) == 2
+    assert set(attention.values()) == {update.model.layers}
+
+
+def test_only_norms_and_a_chunk_of_logits_are_float32(update):
+    """And rotary angles; all products of matrices are in the base's number type."""
+    wide = [(*given, made, n) for name, given, made, n in update.results if name in PRODUCTS]
+    least = update.tokens * update.config.learner.r
+    assert {kind for *kinds, n in wide if n >= least for kind in kinds} == {
+        getattr(torch, update.config.dtype)
+    }
+    if update.config.dtype == "bfloat16":
+        exact = max(n for _, _, made, n in update.results if made == torch.float32)
+        assert exact <= max(update.logits, update.tokens * update.model.hidden)
+
+
+def test_a_micro_batch_takes_few_operations_a_layer(update):
+    """Each is a kernel to launch; with adapters cast for every pass they were 410 a layer."""
+    assert sum(update.operations.values()) < 260 * update.model.layers + 1500
