@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # torch comes with it, and a report does without
 PATH = click.Path(path_type=Path)
 F = TypeVar("F", bound=Callable[..., Any])
 SET = click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Set any key.")
+ENGINE = click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What samples.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 SEED = click.option("--seed", type=int, help="Random seed.")
 PAGE = click.option("--html", "page", type=PATH, help="Write one self-contained page.")
@@ -64,7 +65,7 @@ def worker_options(command: F) -> F:
 @click.option(
     "--mode", type=click.Choice(["populora", "azr"]), help="azr: one adapter in both roles."
 )
-@click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What samples.")
+@ENGINE
 @SEED
 @SET
 @click.option("--out", type=PATH, help="New run directory. Default: runs/PRESET-MODE-seedN.")
@@ -246,6 +247,34 @@ def plan(
             click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
         else:
             click.echo(planning.to_text(found, changes, config.steps))
+
+
+@main.command()
+@click.option("--base", required=True, help="Base model: nano, a directory, or a hub's name.")
+@click.option(
+    "--preset", metavar="NAME|FILE",
+    help="Sizes to try. Default: nano for nano; else 7b-4t4s on a GPU and smol without.",
+)  # fmt: skip
+@ENGINE
+@SET
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+def doctor(
+    base: str, preset: str | None, engine: str | None, assignments: tuple[str, ...], as_json: bool
+) -> None:
+    """Try a base on this machine for ten minutes: what it takes, what works, what to change."""
+    with one_line_errors():
+        from lora_evo.model import choose_device
+        from selfplay.config import load_preset
+        from selfplay.doctor import examine, to_text
+
+        silence_transformers()
+        large = "7b-4t4s" if choose_device("auto").type == "cuda" else "smol"
+        preset = preset or ("nano" if base == "nano" else large)
+        config = load_preset(preset, *assignments, base=base, engine=engine)
+        found = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
+        click.echo(json.dumps(asdict(found), indent=1) if as_json else to_text(found))
+        if not all(check.passed for check in found.checks):
+            sys.exit(1)
 
 
 @main.command()

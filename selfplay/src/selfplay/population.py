@@ -19,6 +19,7 @@ from lora_evo.model import (
     BaseModel,
     Engine,
     HFEngine,
+    Rollout,
     Serving,
     TokenRequest,
     VLLMEngine,
@@ -255,20 +256,9 @@ class WeightSync:
                 self._sent[member] = content
         self._check_agreement()
 
-    @torch.no_grad()
     def _check_agreement(self) -> None:
         """Compare one token's log-probability of every member, and of the base."""
-        model, adapters = self._learner.model, self._learner.adapters
-        ids = tuple(i % model.config.vocab_size for i in range(1, _PROBE_TOKENS + 1))
-        names = (None, *self._learner.members)
-        asked = [TokenRequest(name, ids, 1, temperature=0.0) for name in names]
-        sampled = self._engine.rollouts(asked)
-        device = next(model.parameters()).device
-        with adapters.route([adapters.index(name) for name in names]):
-            tokens = torch.tensor([ids] * len(names), device=device)
-            logits = model(input_ids=tokens).logits[:, -1]
-        expected = torch.log_softmax(logits.float(), dim=-1).tolist()
-        for rollout, table in zip(sampled, expected, strict=True):
+        for rollout, table in zip(*probe(self._learner, self._engine), strict=True):
             found, own = rollout.logprobs[0], table[rollout.completion_ids[0]]
             if not abs(found - own) <= self._tolerance:
                 raise SelfplayError(
@@ -277,6 +267,24 @@ class WeightSync:
                     f"{self._tolerance}; continue with `selfplay resume`, and with --engine hf if "
                     "it comes back"
                 )
+
+
+@torch.no_grad()
+def probe(learner: Learner, engine: Engine) -> tuple[list[Rollout], list[list[float]]]:
+    """Let the base and every member sample one token, the likeliest, after the same few.
+
+    Returns the samples, and the learner's log-probabilities of all tokens in their places.
+    """
+    model, adapters = learner.model, learner.adapters
+    ids = tuple(i % model.config.vocab_size for i in range(1, _PROBE_TOKENS + 1))
+    names = (None, *learner.members)
+    sampled = engine.rollouts([TokenRequest(name, ids, 1, temperature=0.0) for name in names])
+    device = next(model.parameters()).device
+    with adapters.route([adapters.index(name) for name in names]):
+        tokens = torch.tensor([ids] * len(names), device=device)
+        logits = model(input_ids=tokens).logits[:, -1]
+    tables: list[list[float]] = torch.log_softmax(logits.float(), dim=-1).tolist()
+    return sampled, tables
 
 
 @dataclass

@@ -1,0 +1,421 @@
+"""The doctor: what a run takes on the machine that will train, and whether it works there.
+
+The members of a run are opened as `selfplay train` opens them. They write and learn for two steps,
+in which every text is learned from, whatever it is worth. Then follow the largest update that the
+configuration allows, on made-up rows, and one that runs out of memory. What was measured stands
+beside what `selfplay plan` says. Nothing is kept.
+"""
+
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import msgspec
+import torch
+
+from code_verifier import Sandbox
+from lora_evo import LoraEvoError
+from lora_evo.model import choose_device, derive_seed
+from selfplay.config import Config, read_config
+from selfplay.errors import ConfigError, SelfplayError, first_line
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.statistics import UpdateStats
+from selfplay.planning import GIB, Plan, plan_run, refuse_what_cannot_fit
+from selfplay.population import (
+    TOLERANCE,
+    Population,
+    founders,
+    memory_mb,
+    open_population,
+    probe,
+    warm_start,
+)
+from selfplay.rewards import training_samples
+from selfplay.rollout import Attempt, Proposed, graded, open_sandbox, validated
+from selfplay.run_report import DRIFT_LIMIT
+from selfplay.settings import override
+from selfplay.tasks import nano_tasks
+
+STEP_S = 120.0
+"""Seconds of a step here, as planned: where one of the configuration takes longer, fewer rows are
+written, of the same lengths."""
+SECOND_S = 240.0
+"""Seconds after which no second step is begun."""
+LARGE_RATE = 1e-2
+"""Learning rate of the update that must move every member."""
+WORK = ("propose", "solve", "update")
+FASTER = ("learner.gradient_checkpointing=false", "rollout.max_rows=256")
+"""Changes that save time and take memory."""
+ROOM = 0.9
+"""Share of the device's memory that a run may take after such a change."""
+LARGEST = "largest update"
+
+Compared = tuple[float, ...]
+"""Measured, and what was planned: nothing, a number, or two ends."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must work, and what was seen."""
+
+    name: str
+    passed: bool
+    seen: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found on a machine."""
+
+    what: str
+    seconds: Mapping[str, Compared]
+    """Of each phase; of the steps' phases the mean."""
+    memory: Mapping[str, Compared]
+    """Largest bytes."""
+    rates: Mapping[str, float]
+    """Tokens a second, and shares of what was written."""
+    checks: Sequence[Check]
+    settings: Sequence[str]
+    """To change, as `--set` takes them."""
+
+
+class Meter:
+    """Times phases, and takes the largest memory of each: the GPU's, or this process's."""
+
+    def __init__(self, device: torch.device, say: Callable[[str], object]) -> None:
+        self.gpu, self._say = device.type == "cuda", say
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.peaks: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure what is done within. Raises ConfigError when a GPU's memory does not suffice."""
+        self._say(name)
+        if self.gpu:
+            torch.cuda.reset_peak_memory_stats()
+        with suppress(OSError):  # elsewhere than on Linux, the largest so far counts
+            Path("/proc/self/clear_refs").write_text("5")
+        begun = time.perf_counter()
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"out of memory ({name}): {first_line(error)}; ask `selfplay plan`, or try "
+                "--set rollout.max_rows=16"
+            ) from error
+        self.seconds[name].append(time.perf_counter() - begun)
+        self.peaks[name] = max(self.peaks[name], self._peak())
+
+    def _peak(self) -> float:
+        if self.gpu:  # what others take, vLLM's process among them, is there all the time
+            free, total = torch.cuda.mem_get_info()
+            passed = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+            return float(total - free + passed)
+        with suppress(OSError):
+            status = Path("/proc/self/status").read_text()
+            return float(status.partition("VmHWM:")[2].split()[0]) * 1024
+        return memory_mb() * 2**20
+
+
+@dataclass
+class Trial:
+    """What is tried, and what it is tried with; config: with as many rows as there is time for."""
+
+    config: Config
+    plan: Plan
+    population: Population
+    sandbox: Sandbox
+    meter: Meter
+    written: list[Proposed] = field(default_factory=list)
+    learned: int = 0
+    """Tokens of the samples so far."""
+    stats: list[UpdateStats] = field(default_factory=list)
+
+
+def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
+    """Try a configuration on this machine; say is told what begins.
+
+    Raises ConfigError for what cannot fit.
+    """
+    begun = time.perf_counter()
+    refuse_what_cannot_fit(config)
+    meter = Meter(choose_device(config.device), say)
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(open_sandbox(config))
+        with meter.phase("load"):
+            population = stack.enter_context(open_population(config))
+            warm_start(population, config)
+        trial = Trial(*within_time(config), population, sandbox, meter)
+        with meter.phase("weight_sync"):
+            population.sync(0)
+        for step in (1, 2):
+            if step == 1 or time.perf_counter() - begun < SECOND_S:
+                do_step(trial, step)
+        checks = [_check("probabilities", _agreement, trial), _check("swap", _swap, trial)]
+        tokens = population.learner.micro_batch_tokens
+        checks.append(_check("sleep and wake", _sleep, trial))
+        checks.append(_check("memory error", _starvation, trial))
+    return _diagnosis(config, trial, checks, tokens)
+
+
+def within_time(config: Config) -> tuple[Config, Plan]:
+    """Return the configuration with rows for a step of `STEP_S`, all learned from, and its plan."""
+    r = replace(config.rollout, train_on="attempts")
+    while True:
+        config = replace(config, rollout=r, eval=replace(config.eval, same_tasks=0))
+        plan, _ = plan_run(config, None)
+        least = r.proposals * r.num_generations == 1
+        if least or sum(plan.seconds[name] for name in WORK) <= STEP_S:
+            return config, plan
+        name = "proposals" if r.proposals >= r.num_generations else "num_generations"
+        r = replace(r, **{name: getattr(r, name) // 2})
+
+
+def do_step(trial: Trial, step: int) -> None:
+    """Let the members write, and learn from every text: each second one is rewarded."""
+    solved = write(trial, step)
+    samples = [
+        replace(sample, advantage=(-1.0) ** i)
+        for i, sample in enumerate(training_samples(solved, trial.config))
+    ]
+    with trial.meter.phase("update"):
+        trial.stats += trial.population.update(samples).values()
+    with trial.meter.phase("weight_sync"):
+        trial.population.sync(step)
+    trial.learned += sum(len(s.prompt_ids) + len(s.completion_ids) for s in samples)
+    trial.written += solved
+
+
+def write(trial: Trial, step: int) -> list[Proposed]:
+    """Let teachers propose, and their students attempt that; a known task where it is refused."""
+    config, population, r = trial.config, trial.population, trial.config.rollout
+    known = {k: [t.task for t in nano_tasks(f"nano_{k}")] for k in ("code_o", "code_i", "code_f")}
+    teachers, students = founders(config)
+    drafts: list[Proposed] = []
+    for pair in range(max(len(teachers), len(students))):
+        teacher, student = teachers[pair % len(teachers)], students[pair % len(students)]
+        for kind in [kind for kind in r.kinds for _ in range(r.proposals)]:
+            n, count = len(drafts), 1 if kind == "code_f" else r.num_references
+            shown = tuple(known["code_o"][n % 99 :][:count])
+            seed = derive_seed(config.seed, step, n, "propose")
+            drafts.append(Proposed(n, f"{step}-{n}", teacher, student, kind, shown, seed))
+    with trial.meter.phase("propose"):
+        excess = population.prompts.excess
+        proposed = validated(population.propose(drafts), trial.sandbox, excess)
+    attempts: list[Attempt] = []
+    for p in proposed:
+        for _ in range(r.num_generations):
+            seed = derive_seed(config.seed, step, len(attempts), "solve")
+            task = p.task or known[p.kind][p.number % len(known[p.kind])]
+            attempts.append(Attempt(len(attempts), p.student, task, seed, r.temperature))
+    with trial.meter.phase("solve"):
+        done = graded(population.solve(attempts), trial.sandbox)
+    each = r.num_generations
+    return [replace(p, attempts=tuple(done[i * each :][:each])) for i, p in enumerate(proposed)]
+
+
+def fullest(config: Config, plan: Plan, shorter: int = 1) -> list[TrainingSample]:
+    """Return made-up rows that fill a micro-batch in each role, in the last group of the noise.
+
+    Before them every member has a short row in each group, so that all gradients are there.
+    shorter: divides the lengths.
+    """
+    learner, samples = config.learner, list[TrainingSample]()
+
+    def add(member: str, role: str, prompt: int, limit: int, task: str) -> None:
+        ids = tuple(3 + (7 * len(samples) + i) % 90 for i in range(prompt + limit))
+        # As if the sampler hardly ever drew these tokens: then their importance is the largest.
+        row = (member, ids[:prompt], ids[prompt:], (-20.0,) * limit, (-1.0) ** len(samples))
+        samples.append(TrainingSample(*row, role=role, task=task))
+
+    for role, members, rows in zip(WORK, founders(config), plan.step.parts, strict=False):
+        for group in range(max(1, learner.noise_groups - 1)):
+            for member in members:
+                add(member, role, 1, 1, str(group))
+        prompt, limit = rows.longest_prompt // shorter, rows.limit // shorter
+        width = min(learner.micro_batch_members or len(members), len(members))
+        for n in range(max(1, learner.micro_batch_tokens // (prompt + limit))):
+            add(members[n % width], role, prompt, limit, "last")
+    return samples
+
+
+def _check(name: str, look: Callable[[Trial], tuple[bool, str]], trial: Trial) -> Check:
+    try:
+        return Check(name, *look(trial))
+    except (SelfplayError, LoraEvoError, torch.OutOfMemoryError) as error:
+        return Check(name, False, first_line(error))
+
+
+def _agreement(trial: Trial) -> tuple[bool, str]:
+    kl = max(s.mismatch_kl for s in trial.stats)
+    most = max(s.logp_difference_max for s in trial.stats)
+    return kl <= DRIFT_LIMIT, (
+        f"sampler and learner differ by a KL divergence of {kl:.1g} nats a token at most (limit "
+        f"{DRIFT_LIMIT:g}), by {most:.2g} nats at one token"
+    )
+
+
+def _swap(trial: Trial) -> tuple[bool, str]:
+    """Move every member far, and see that the engine has the new weights and not the old."""
+    learner, engine = trial.population.learner, trial.population.engine
+    _, before = probe(learner, engine)
+    rate = trial.config.learner.learning_rate
+    with trial.meter.phase(LARGEST):
+        trial.population.update(
+            fullest(trial.config, trial.plan), LARGE_RATE / rate if rate else 1.0
+        )
+    trial.population.sync(3)
+    sampled, after = probe(learner, engine)
+    moved, missed = [], []
+    for rollout, old, new in list(zip(sampled, before, after, strict=True))[1:]:
+        (token,), (found,) = rollout.completion_ids, rollout.logprobs
+        moved.append(abs(new[token] - old[token]))
+        missed.append(abs(new[token] - found))
+    return all(miss <= max(move / 2, 1e-3) for miss, move in zip(missed, moved, strict=True)), (
+        f"after an update that moved every member's log-probability of a token by {min(moved):.2g} "
+        f"nats or more, the engine is within {max(missed):.1g} of the new one"
+    )
+
+
+def _sleep(trial: Trial) -> tuple[bool, str]:
+    learner, engine = trial.population.learner, trial.population.engine
+    before, _ = probe(learner, engine)
+    engine.release()
+    begun = time.perf_counter()
+    engine.restore()
+    after, _ = probe(learner, engine)
+    apart = max(abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(before, after, strict=True))
+    same = [r.completion_ids for r in before] == [r.completion_ids for r in after]
+    return same and apart <= TOLERANCE[trial.config.dtype], (
+        f"awake again in {time.perf_counter() - begun:.1f} s, every member's token "
+        f"{'the same' if same else 'another'}, log-probabilities within {apart:.1g}"
+    )
+
+
+def _starvation(trial: Trial) -> tuple[bool, str]:
+    """Let an update run out of memory."""
+    learner = trial.population.learner
+    whole = learner.micro_batch_tokens
+    try:
+        with too_little_memory(trial.meter.gpu), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it is what is looked for
+            stats = trial.population.update(fullest(trial.config, trial.plan, shorter=8))
+        found = learner.micro_batch_tokens
+    finally:
+        learner.micro_batch_tokens = whole
+    trial.population.sync(4)
+    return found < whole and all(s.stepped for s in stats.values()), (
+        f"an update ran out of memory in micro-batches of {whole} tokens and was done in those of "
+        f"{found}"
+    )
+
+
+@contextmanager
+def too_little_memory(gpu: bool) -> Iterator[None]:
+    """Leave less memory than the last phase took; on a CPU, fail once as if there were none."""
+    if gpu:
+        taken = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
+        torch.cuda.empty_cache()
+        limit = torch.cuda.memory_reserved() + 0.6 * taken
+        torch.cuda.set_per_process_memory_fraction(limit / torch.cuda.mem_get_info()[1])
+        try:
+            yield
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        return
+    fails = [True]
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if fails:
+            fails.clear()
+            raise torch.OutOfMemoryError("on purpose")
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield
+
+
+def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -> Diagnosis:
+    """Say what was found; tokens: of a micro-batch that fitted."""
+    r, meter = config.rollout, trial.meter
+    attempts = [a for p in trial.written for a in p.attempts]
+    texts = [(p.rollout, r.max_proposal_length) for p in trial.written]
+    texts += [(a.rollout, r.max_completion_length) for a in attempts]
+    seconds = {name: fmean(values) for name, values in meter.seconds.items()}
+    steps = len(meter.seconds["update"])
+    writing = steps * (seconds["propose"] + seconds["solve"])
+    rates = {
+        "tokens written a second": sum(len(x.completion_ids) for x, _ in texts) / writing,
+        "tokens learned a second": trial.learned / seconds["update"] / steps,
+        "fill of completions": fmean(len(x.completion_ids) / limit for x, limit in texts),
+        "completions at their limit": fmean(x.finish_reason == "length" for x, _ in texts),
+        "valid proposals": fmean(p.task is not None for p in trial.written),
+        "well-formed attempts": fmean(a.answer is not None for a in attempts),
+    }
+    plan, (whole, _) = trial.plan, plan_run(config, None)
+    compared = {name: (found, *_planned(plan, name)) for name, found in seconds.items()}
+    rows = [seconds[name] * whole.seconds[name] / plan.seconds[name] for name in WORK]
+    compared["work of a whole step"] = (
+        sum(rows),
+        *(sum(ends) for ends in zip(*(_planned(whole, name) for name in WORK), strict=True)),
+    )
+    sampling = max(meter.peaks["propose"], meter.peaks["solve"])
+    learning = max(meter.peaks["update"], meter.peaks[LARGEST])
+    settings = faster(config, whole, learning / plan.learning)
+    if tokens < config.learner.micro_batch_tokens:
+        settings.insert(0, f"learner.micro_batch_tokens={tokens}")
+    return Diagnosis(
+        what=(
+            f"{whole.model} on {whole.machine.name}: {config.engine}, {config.dtype}, "
+            f"{whole.step.members} members; {steps} steps of {len(trial.written) // steps} "
+            f"proposals and {len(attempts) // steps} attempts"
+        ),
+        seconds=compared,
+        memory={"sampling": (sampling, plan.sampling), "learning": (learning, plan.learning)},
+        rates=rates,
+        checks=checks,
+        settings=settings,
+    )
+
+
+def _planned(plan: Plan, name: str) -> Sequence[float]:
+    return [plan.seconds[name]] if name in plan.seconds else []
+
+
+def faster(config: Config, plan: Plan, ratio: float) -> list[str]:
+    """Return those of `FASTER` that fit; ratio: of memory measured to memory planned."""
+    found = []
+    for change in FASTER:
+        data: dict[str, Any] = msgspec.to_builtins(asdict(config))
+        override(data, change)
+        changed = read_config(data)
+        other, _ = plan_run(changed, None)
+        saved = sum(other.seconds.values()) < 0.95 * sum(plan.seconds.values())
+        if saved and other.peak * max(1.0, ratio) <= ROOM * plan.machine.memory:
+            config, plan = changed, other
+            found.append(change)
+    return found
+
+
+def to_text(found: Diagnosis) -> str:
+    """Return the tables of a diagnosis, and what to do."""
+    lines = [found.what]
+    for title, table, unit in (("seconds", found.seconds, 1), ("memory, GiB", found.memory, GIB)):
+        lines += ["", f"{title:28}{'measured':>12}     planned"]
+        for name, (measured, *planned) in table.items():
+            ends = " to ".join(f"{end / unit:.2f}" for end in planned)
+            lines.append(f"  {name:26}{measured / unit:12.2f}     {ends}".rstrip())
+    lines += ["", *(f"{name:28}{value:12.4g}" for name, value in found.rates.items()), ""]
+    lines += [f"{'ok    ' if c.passed else 'FAILED'}  {c.name}: {c.seen}" for c in found.checks]
+    lines += ["", f"change: {' '.join(f'--set {text}' for text in found.settings) or 'nothing'}"]
+    if found.rates["completions at their limit"] > 0.5:
+        lines.append("most completions are cut by their limit: longer ones, or another template")
+    if not found.rates["valid proposals"] or not found.rates["well-formed attempts"]:
+        lines.append("this base has nothing to learn from yet: give it a start by `selfplay sft`")
+    return "\n".join(lines)
