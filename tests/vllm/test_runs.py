@@ -149,3 +149,14 @@ def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path, env
         r"vLLM failed to (\w+) .*?\(process \d+ ended .* it is started again", done.stderr
     )
     assert failed == ["sample", "sample", "add"]
+
+
+def test_the_doctor_finds_everything_in_order(command, environment):
+    sizes = ("rollout.kinds=[code_o]", "rollout.proposals=1", "rollout.num_generations=2")
+    flags = [word for text in (*sizes, "learner.r=4") for word in ("--set", text)]
+    words = ("doctor", "--base", "nano", "--engine", "vllm", "--json", *flags)
+    done = subprocess.run(command("selfplay", *words), env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [check["name"] for check in found["checks"] if not check["passed"]] == []
+    assert found["seconds"]["weight_sync"][0] > 0
