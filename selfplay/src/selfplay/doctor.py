@@ -275,7 +275,7 @@ def _swap(trial: Trial) -> tuple[bool, str]:
     old, new = _apart(sampled, before)[1:], _apart(sampled, after)[1:]  # the base comes first
     return all(b <= max(a / 2, 2 * noise + 1e-3) for a, b in zip(old, new, strict=True)), (
         f"after an update that moved members far, a token's log-probability in the engine is up "
-        f"to {max(old):.2g} nats from that of the old weights, {max(new):.1g} from the new one"
+        f"to {max(old):.2g} nats from the old weights', within {max(new):.1g} of the new weights'"
     )
 
 
