@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from selfplay import planning, population
 from selfplay.cli import main
 from selfplay.config import load_preset
+from selfplay.devices import GIB, gpu
 from selfplay.doctor import (
     Check,
     Diagnosis,
@@ -20,7 +21,7 @@ from selfplay.doctor import (
 )
 from selfplay.learning.batch import batch_rows, micro_batches
 from selfplay.learning.learner import Learner
-from selfplay.planning import GIB, gpu, micro_batch, plan_run
+from selfplay.planning import micro_batch, plan_run
 from selfplay.population import open_learner
 from separate_engine import SeparateEngine, open_separate
 
@@ -62,7 +63,7 @@ def test_phases_are_measured_beside_the_plan(found):
 
 def test_rates_are_those_of_what_was_written(found):
     assert found["what"].startswith("nano on ")
-    assert found["what"].endswith("2 steps of 2 proposals and 4 attempts")
+    assert found["what"].endswith("; 2 proposals and 4 attempts a step, steps done: 2")
     rates = found["rates"]
     assert rates["tokens written a second"] > 0 < rates["tokens learned a second"]
     assert 0 < rates["fill of completions"] <= 1

@@ -23,10 +23,11 @@ from code_verifier import Sandbox
 from lora_evo import LoraEvoError
 from lora_evo.model import Rollout, choose_device, derive_seed
 from selfplay.config import Config, read_config
+from selfplay.devices import GIB
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
-from selfplay.planning import GIB, Plan, plan_run, refuse_what_cannot_fit
+from selfplay.planning import Plan, plan_run, refuse_what_cannot_fit
 from selfplay.population import (
     TOLERANCE,
     Population,
@@ -274,8 +275,8 @@ def _swap(trial: Trial) -> tuple[bool, str]:
     sampled, after = probe(learner, engine)
     old, new = _apart(sampled, before)[1:], _apart(sampled, after)[1:]  # the base comes first
     return all(b <= max(a / 2, 2 * noise + 1e-3) for a, b in zip(old, new, strict=True)), (
-        f"after an update that moved members far, a token's log-probability in the engine is up "
-        f"to {max(old):.2g} nats from the old weights', within {max(new):.1g} of the new weights'"
+        f"after an update that moved every member's log-probability of a token by {min(old):.2g} "
+        f"nats or more, the engine is within {max(new):.1g} of the new one"
     )
 
 
@@ -361,7 +362,8 @@ def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -
         "valid proposals": fmean(p.task is not None for p in trial.written),
         "well-formed attempts": fmean(a.answer is not None for a in attempts),
     }
-    plan, (whole, _) = trial.plan, plan_run(config, None)
+    fill = (rates["fill of completions"],) * 2
+    (plan, _), (whole, _) = (plan_run(c, None, fill=fill) for c in (trial.config, config))
     compared = {name: (found, *_planned(plan, name)) for name, found in seconds.items()}
     rows = [seconds[name] * whole.seconds[name] / plan.seconds[name] for name in WORK]
     compared["work of a whole step"] = (
@@ -376,8 +378,8 @@ def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -
     return Diagnosis(
         what=(
             f"{whole.model} on {whole.machine.name}: {config.engine}, {config.dtype}, "
-            f"{whole.step.members} members; {steps} steps of {len(trial.written) // steps} "
-            f"proposals and {len(attempts) // steps} attempts"
+            f"{whole.step.members} members; {len(trial.written) // steps} proposals and "
+            f"{len(attempts) // steps} attempts a step, steps done: {steps}"
         ),
         seconds=compared,
         memory={"sampling": (sampling, plan.sampling), "learning": (learning, plan.learning)},
@@ -388,7 +390,8 @@ def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -
 
 
 def _planned(plan: Plan, name: str) -> Sequence[float]:
-    return [plan.seconds[name]] if name in plan.seconds else []
+    ends = (plan.least_seconds, plan.seconds)
+    return [end[name] for end in ends if name in end]
 
 
 def faster(config: Config, plan: Plan, ratio: float) -> list[str]:
@@ -400,7 +403,7 @@ def faster(config: Config, plan: Plan, ratio: float) -> list[str]:
         changed = read_config(data)
         other, _ = plan_run(changed, None)
         saved = sum(other.seconds.values()) < 0.95 * sum(plan.seconds.values())
-        if saved and other.peak * max(1.0, ratio) <= ROOM * plan.machine.memory:
+        if saved and other.most * max(1.0, ratio) <= ROOM * plan.machine.memory:
             config, plan = changed, other
             found.append(change)
     return found

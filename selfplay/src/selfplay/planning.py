@@ -446,4 +446,4 @@ def refuse_what_cannot_fit(config: Config, workers: int = 1) -> None:
     except (ConfigError, LoraEvoError):
         return
     if plan.peak * (1 - _ACCURACY) > plan.machine.memory:
-        raise ConfigError(f"{verdict(plan, changes)}; or try anyway with --force")
+        raise ConfigError(f"{verdict(plan, changes)}; or `selfplay train --force`")
