@@ -158,8 +158,10 @@ def test_killing_all_servers_loses_and_reorders_nothing(many: str) -> None:
 
 
 CALLER = """
-import sys, threading
+import signal
 from code_verifier import Limits, Sandbox
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run under nohup
+signal.signal(signal.SIGINT, signal.default_int_handler)  # and so is this in a shell's background
 sandbox = Sandbox(workers=2, limits=Limits(wall_s=3600, cpu_s=3600))
 sandbox.check("def f(x): return x", "1")
 print(*sandbox.pids(), flush=True)
