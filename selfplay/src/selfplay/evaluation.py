@@ -100,8 +100,7 @@ def solving_row(
     """Return a member's row: rates, and the difference to the base with its standard error.
 
     kinds, attempts, and solve rates of the base and of a warm start: one for each held-out task;
-    pass_at_k is the unbiased estimate (Chen et
-    al. 2021) at k = all samples of a task.
+    pass_at_k is the unbiased estimate (Chen et al. 2021) at k = all samples of a task.
     """
     judged = [[a for a in tries if not a.infra_error] for tries in attempts]
     rates = [_rate(tries) for tries in attempts]
