@@ -1,0 +1,82 @@
+"""Narrow models with the vocabularies and heads of real ones go through a preset of theirs."""
+
+import math
+import shutil
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from selfplay import training
+from selfplay.config import load_preset
+from selfplay.progress import Progress
+from selfplay.tasks import WEIGHTS
+
+SHAPES = [
+    ("qwen2", 151936, True),  # Qwen2.5 up to 3B
+    ("qwen2", 152064, False),  # Qwen2.5 from 7B on
+    ("qwen3", 151936, True),
+    ("llama", 128256, True),  # Llama 3.2
+]
+SETTINGS = (
+    *("device=cpu", "engine=hf", "threads=1", "teachers=1", "students=1", "steps=2"),
+    *("save_every=1", "rollout.proposals=2", "rollout.num_generations=2"),
+    *("rollout.kinds=[code_o]", "rollout.self_seed=false", "rollout.seed_tasks=1"),
+    *("rollout.max_proposal_length=24", "rollout.max_completion_length=24"),
+    *("rollout.num_references=1", "evolution.evolve_every=0", "sandbox.workers=1"),
+    *("eval.eval_every=0", "eval.same_tasks=0", "learner.r=4", "learner.micro_batch_tokens=1024"),
+    # What such a base writes is no task; with a bonus its rows are passed and learned from.
+    *("learner.entropy_coef=0.01", "learner.learning_rate=1e-3"),
+)
+
+
+def narrow_model(family, vocabulary, tied, home):
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=48,
+        head_dim=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=16384,
+        tie_word_embeddings=tied,
+        eos_token_id=1,
+        bos_token_id=None,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(home)
+    for file in WEIGHTS.glob("*token*"):
+        shutil.copy(file, home)
+
+
+@pytest.mark.parametrize(("family", "vocabulary", "tied"), SHAPES)
+def test_it_learns_resumes_and_samples_what_the_learner_computes(
+    runs, tmp_path, monkeypatch, family, vocabulary, tied
+):
+    base, home = tmp_path / "base", tmp_path / "run"
+    narrow_model(family, vocabulary, tied, base)
+    config = load_preset("7b-4t4s", f"base={base}", *SETTINGS)
+    assert (config.dtype, config.template) == ("bfloat16", "azr")
+    real = training.train_step
+
+    def stop(run, progress):
+        if run.step == 1:
+            raise KeyboardInterrupt
+        real(run, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            training.train(config, home, Progress(quiet=True))
+    training.resume(home, Progress(quiet=True))
+    rows = runs.rows(home / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2]
+    for row in rows:
+        teacher = row["members"]["t0"]
+        assert teacher["stepped"]
+        assert teacher["logp_difference_max"] < 1e-3
+        assert teacher["entropy"] == pytest.approx(math.log(vocabulary), rel=0.1)
