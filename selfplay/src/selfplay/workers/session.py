@@ -57,7 +57,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     """Yield the module `ray`, connected; it is left at the end.
 
     address: HOST:PORT of a cluster's head, or `auto` for the one this machine belongs to; None
-    starts Ray on this machine, reachable from it alone, for so many processes. Raises
+    starts Ray on this machine, reachable from it alone, for so many processes (0: all). Raises
     SelfplayError.
     """
     if address is None:
@@ -73,7 +73,9 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
         ) from error
     if address is not None:
         _check_answers(address)
-    options = {"address": address} if address else {"num_cpus": cpus, "include_dashboard": False}
+    options = (
+        {"address": address} if address else {"num_cpus": cpus or None, "include_dashboard": False}
+    )
     try:
         ray.init(**{"address": "local"} | options, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
