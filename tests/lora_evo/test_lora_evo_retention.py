@@ -2,6 +2,7 @@
 
 import json
 import math
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -21,6 +22,8 @@ from lora_evo import (
 )
 from lora_evo.lineage import parents_on_disk
 from lora_evo.retained.weights import retention
+
+MODEL = pytest.mark.skipif(not find_spec("transformers"), reason="needs the extra `model`")
 
 
 def dense(slot):
@@ -260,8 +263,8 @@ def test_a_limit_holds_for_the_closest_parent(home):
         ("c --limit change=nan", "a number of at least 0 and a name of change, kl, recovery"),
         ("c --limit change", "expected NAME=NUMBER"),
         ("c --limit norm=1", "a name of change"),
-        ("c --model p1 --probes nowhere.jsonl", "nowhere.jsonl"),
-        ("c --model p1 --probes bad.jsonl", "bad.jsonl line 2: expected"),
+        pytest.param("c --model p1 --probes nowhere.jsonl", "nowhere.jsonl", marks=MODEL),
+        pytest.param("c --model p1 --probes bad.jsonl", "bad.jsonl line 2: expected", marks=MODEL),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(home, words, reason):

@@ -6,6 +6,7 @@ each other.
 
 import json
 import signal
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,13 @@ from selfplay.settings import override, read_preset
 from selfplay.training import train
 
 __all__ = ["tiny"]
+
+NEEDS = {
+    "test_export.py": "peft",
+    "test_frames.py": "nbclient",
+    "test_nano_benchmarks.py": "evals",
+}
+collect_ignore = [file for file, package in NEEDS.items() if not find_spec(package)]
 
 SMALL = (
     *("seed=1", "steps=4", "sandbox.workers=1"),
