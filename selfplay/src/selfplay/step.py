@@ -120,7 +120,7 @@ def solve(
 ) -> tuple[list[Proposed], list[Attempt]]:
     """Let the matched student attempt every accepted task several times, and grade it.
 
-    The frozen base attempts a sample of the same tasks with the same seeds. Returned beside are the
+    The frozen base attempts a sample of the same tasks with the same seeds. Also returned are the
     attempts at earlier tasks, one each, where students learn from those.
     """
     r = run.config.rollout

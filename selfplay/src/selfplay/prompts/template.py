@@ -15,7 +15,7 @@ class Template(Protocol):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts that end a completion, beside the model's end token; what follows is not read."""
+        """Texts that end a completion, as its end token does; what follows is not read."""
 
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind."""
