@@ -276,8 +276,8 @@ ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
     "reward": {"whiten": "tokens"},
     "learner": {"loss_type": "dapo", "weight_decay": 0.01, "entropy_coef": 0.001},
 }
-"""What mode azr sets apart from its reward, from the code of Absolute Zero (arXiv 2505.03335) that made
-its published numbers; docs/training.md has the table."""
+"""What mode azr sets besides its reward, from the code of Absolute Zero (arXiv 2505.03335) that
+made its published numbers; docs/training.md has the table."""
 
 
 @dataclass(frozen=True)
