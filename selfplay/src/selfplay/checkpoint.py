@@ -22,6 +22,7 @@ from torch import Tensor
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay.directory import (
     COPY,
+    EVALS,
     FOLDERS,
     LINEAGE,
     METRICS,
@@ -39,7 +40,7 @@ from selfplay.directory import (
 )
 from selfplay.errors import RunDirectoryError
 from selfplay.population import Run, role_of
-from selfplay.rows import StepRow, TaskRow, read_rows
+from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
@@ -137,11 +138,17 @@ def restore(run: Run, checkpoint: Path) -> None:
             write_member(run, member)
     _restore_files(run.directory, checkpoint, state)
     _drop_oldest(run)
-    for row in read_rows(run.directory / TASKS, TaskRow):
-        if row.accepted:
-            if row.metrics is not None:
-                run.structures.add(row.metrics["structure"])
-            run.buffer.add(row.task(), row.step)
+    for task in read_rows(run.directory / TASKS, TaskRow):
+        if task.accepted:
+            if task.metrics is not None:
+                run.structures.add(task.metrics["structure"])
+            run.buffer.add(task.task(), task.step)
+    for row in read_rows(run.directory / METRICS, StepRow):
+        for birth in row.evolution:
+            run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
+    for found in read_rows(run.directory / EVALS, EvalRow):
+        if found.step == 0 and isinstance(found.solving, SolvingRow):
+            run.before[found.member] = found.solving.rates
 
 
 def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
@@ -211,16 +218,8 @@ def _kept(run: Run) -> set[str] | None:
     """Return the adapters without which living members cannot be verified; None to keep all."""
     if run.config.keep_dead:
         return None
-    living = set(run.population.members)
-    births = (
-        (birth, row.step)
-        for row in read_rows(run.directory / METRICS, StepRow)
-        for birth in row.evolution
-    )
-    parents = {
-        f"{p}@{step}" for birth, step in births if birth.child in living for p in birth.parents
-    }
-    return living | parents
+    living = run.population.members
+    return {*living, *(folder for member in living for folder in run.parents.get(member, ()))}
 
 
 def _drop_oldest(run: Run) -> None:

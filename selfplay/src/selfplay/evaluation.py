@@ -15,19 +15,10 @@ from msgspec import UNSET
 from code_verifier import Status, Task
 from lora_evo.model import stream
 from selfplay.config import Config
-from selfplay.directory import EVALS
-from selfplay.population import Run, founders, role_of
+from selfplay.population import Run, role_of
 from selfplay.rewards import teacher_reward
 from selfplay.rollout import Attempt, Proposed, graded, validated
-from selfplay.rows import (
-    BASE,
-    START,
-    EvalRow,
-    RateRow,
-    SolvingRow,
-    TeachingRow,
-    read_rows,
-)
+from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
@@ -43,37 +34,32 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
     """Return a row for every living member; before the first step for what members start from.
 
     That is the base, whose members have B = 0, and after a warm start also its adapter, which every
-    member holds then. Later rows are compared with these two, as eval.jsonl has them.
+    member holds then. Later rows are compared with these two: the run keeps their solve rates.
     """
-    solvers: dict[str, str | None] = {}
-    teachers: dict[str, str | None] = {}
+    members = run.population.members
+    solvers: dict[str, str | None] = {m: m for m in members if role_of(m) != "teacher"}
+    teachers: dict[str, str | None] = {m: m for m in members if role_of(m) != "student"}
     if step == 0:
-        solvers[BASE] = teachers[BASE] = None
-        if run.config.warm_start is not None:
-            (teachers[START], *_), (solvers[START], *_) = founders(run.config)
-    else:
-        solvers |= {m: m for m in run.population.members if role_of(m) != "teacher"}
-        teachers |= {m: m for m in run.population.members if role_of(m) != "student"}
-    kinds = [held_out.task.kind for held_out in run.held_out]
+        names = (BASE,) if run.config.warm_start is None else (BASE, START)
+        solvers = dict(zip(names, (None, *solvers), strict=False))
+        teachers = dict(zip(names, (None, *teachers), strict=False))
     solved = dict(zip(solvers, solve_held_out(run, list(solvers.values())), strict=True))
     taught = dict(zip(teachers, teaching_rows(run, list(teachers.values())), strict=True))
-    before = {
-        row.member: row.solving.rates
-        for row in read_rows(run.directory / EVALS, EvalRow)
-        if row.step == 0 and isinstance(row.solving, SolvingRow)
-    }
-    of_base = before.get(BASE) or [_rate(tries) for tries in solved.get(BASE, ())]
+    if step == 0:
+        run.before = {name: [_rate(tries) for tries in tasks] for name, tasks in solved.items()}
+    start = run.before.get(START) if step > 0 else None
+    kinds = [held_out.task.kind for held_out in run.held_out]
     return [
         EvalRow(
             step=step,
             member=m,
             role=m if step == 0 else role_of(m),
-            solving=solving_row(kinds, solved[m], of_base, before.get(START))
+            solving=solving_row(kinds, solved[m], run.before[BASE], start)
             if kinds and m in solved
             else UNSET,
             teaching=taught.get(m, UNSET),
         )
-        for m in (solvers if step == 0 else run.population.members)
+        for m in (solvers if step == 0 else members)
     ]
 
 

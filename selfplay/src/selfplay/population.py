@@ -305,6 +305,10 @@ class Run:
     """Tasks that teachers are shown as references."""
     league: League | None = None
     """None in mode azr: the one agent has no opponent."""
+    before: dict[str, list[float | None]] = field(default_factory=dict)
+    """Solve rate of each held-out task before the first step: of the base and of a warm start."""
+    parents: dict[str, list[str]] = field(default_factory=dict)
+    """What each child was made of: folders of `ancestors`."""
     structures: set[str] = field(default_factory=set)
     """Normalised structures of all accepted programs so far: the coverage."""
     step: int = 0

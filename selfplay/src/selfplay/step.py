@@ -216,6 +216,7 @@ def _replace(
     child = f"{role[0]}{run.born[role]}"
     run.born[role] += 1
     ancestors = [_ancestor(run, parent, step) for parent in parents]
+    run.parents[child] = [ancestor.name for ancestor in ancestors]
     write_member(run, member)
     home = run.directory / "members" / child
     seed = run.seed(step, child, operator)
