@@ -4,6 +4,7 @@ What an update of the learner holds is compared with the plan, and its operation
 """
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
@@ -68,26 +69,20 @@ def without_values(model):
     return model
 
 
-@pytest.fixture(scope="module", params=PRESETS)
-def update(request, tmp_path_factory):
-    preset = request.param
+def full_size(preset, layers=LAYERS):
+    """The configuration of a preset and the shape of its base, cut to so many layers."""
     config = load_preset(preset, *PRESETS[preset])
     shape = model_config(config.base)
-    if preset != "7b-4t4s":
-        shape.num_hidden_layers = LAYERS
-        shape.layer_types = shape.layer_types[:LAYERS]
-    folder = tmp_path_factory.mktemp(preset)
-    shape.save_pretrained(folder)
-    architecture = read_architecture(str(folder))
-    # Without vLLM in the plan: what it keeps is not in this process.
-    plan = make_plan(replace(config, engine="hf"), architecture, gpu("H100"))
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
-    step, meter = workload(config), MemoryMeter()
-    names = [f"m{i}" for i in range(step.members)]
-    budget = config.learner.micro_batch_tokens
+    shape.num_hidden_layers = min(layers, shape.num_hidden_layers)
+    shape.layer_types = shape.layer_types[: shape.num_hidden_layers]
+    return config, shape
+
+
+def longest_rows(config):
+    """Names of the members, and a full micro-batch of the longest rows that they write."""
+    step, budget = workload(config), config.learner.micro_batch_tokens
     longest = max(step.parts, key=lambda rows: micro_batch(rows, budget))
-    tokens, answered = micro_batch(longest, budget)
+    names = [f"m{i}" for i in range(step.members)]
     samples = [
         TrainingSample(
             names[i % len(names)],
@@ -96,11 +91,32 @@ def update(request, tmp_path_factory):
             (-1.0,) * longest.limit,
             advantage=1.0,
         )
-        for i in range(tokens // longest.longest)
+        for i in range(micro_batch(longest, budget)[0] // longest.longest)
     ]
-    with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), meter:
+    return names, samples, micro_batch(longest, budget)
+
+
+@contextmanager
+def learning(config, shape, names, limit=None):
+    """A learner without values, and the meter of all that it holds."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
+    with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), MemoryMeter(limit) as meter:
         patch.setattr(StackedAdapters, "initialise", lambda *_: None)  # there are no values
-        learner = Learner(without_values(model), 0, names, config.learner, seed=0)
+        yield Learner(without_values(model), 0, names, config.learner, seed=0), meter
+
+
+@pytest.fixture(scope="module", params=PRESETS)
+def update(request, tmp_path_factory):
+    preset = request.param
+    config, shape = full_size(preset, 99 if preset == "7b-4t4s" else LAYERS)
+    folder = tmp_path_factory.mktemp(preset)
+    shape.save_pretrained(folder)
+    architecture = read_architecture(str(folder))
+    # Without vLLM in the plan: what it keeps is not in this process.
+    plan = make_plan(replace(config, engine="hf"), architecture, gpu("H100"))
+    names, samples, (tokens, answered) = longest_rows(config)
+    with learning(config, shape, names) as (learner, meter):
         for m in range(len(names)):  # as after a micro-batch of every member
             for p in learner.adapters.parameters_of(m).values():
                 p.grad = torch.empty_like(p)
@@ -143,3 +159,37 @@ def test_only_norms_and_a_chunk_of_logits_are_float32(update):
 def test_a_micro_batch_takes_few_operations_a_layer(update):
     """Each is a kernel to launch; with adapters cast for every pass they were 410 a layer."""
     assert sum(update.operations.values()) < 260 * update.model.layers + 1500
+
+
+def peak(config, shape, names, samples):
+    with learning(config, shape, names) as (learner, meter):
+        learner.update(samples)
+    return meter.peak
+
+
+def test_memory_that_runs_out_at_full_size_is_survived_in_half_the_batch():
+    config, shape = full_size("7b-4t4s", 2)
+    names, samples, (tokens, _) = longest_rows(config)
+    whole = peak(config, shape, names, samples)
+    with (
+        learning(config, shape, names, limit=whole - 1) as (learner, meter),
+        pytest.warns(UserWarning, match=f"out of memory in an update: .*={tokens // 2}$"),
+    ):
+        stats = learner.update(samples)
+    assert len(meter.ran_out) == 1
+    assert set(stats) == {s.member for s in samples}
+    assert all(own.stepped for own in stats.values())
+
+
+def test_checkpointing_keeps_one_layer_at_a_time_at_full_size():
+    """Without it, each further layer adds all its activations; with it, what enters the layer."""
+    growth = {}
+    for saving in (False, True):
+        taken = []
+        for layers in (2, 4):
+            config, shape = full_size("7b-4t4s", layers)
+            names, samples, _ = longest_rows(config)
+            config = replace(config, learner=replace(config.learner, gradient_checkpointing=saving))
+            taken.append(peak(config, shape, names, samples))
+        growth[saving] = taken[1] - taken[0]
+    assert growth[True] < 0.5 * growth[False]

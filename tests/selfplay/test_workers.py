@@ -22,8 +22,8 @@ from selfplay.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import session
-from selfplay.workers.pool import Share, WorkerPool, check_equal
-from selfplay.workers.session import check_room, ray_errors
+from selfplay.workers.pool import Share, WorkerPool, check_equal, spread
+from selfplay.workers.session import check_room, open_workers, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
 
 pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
@@ -133,6 +133,26 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
 
 
 # Who does what --------------------------------------------------------------------------------
+
+
+def test_members_are_spread_over_the_gpus_that_ray_has(runs):
+    """Ray counts GPUs and hands their numbers out, whether or not there are such."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 4, "num_gpus": 2, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for device, count, gpus in (("auto", 0, [[0], [1]]), ("cpu", 1, [[]])):
+            config = runs.config(f"device={device}")
+            with open_workers(config, count, cluster.address) as population:
+                shares = population._pool.shares
+                seen = [s.actor.__ray_call__.remote(lambda _: ray.get_gpu_ids()) for s in shares]
+                assert sorted(ray.get(seen)) == gpus
+                assert [s.places for s in shares] == spread(4, len(gpus))
+                assert population.export("s1").slots
+    finally:
+        cluster.shutdown()
 
 
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
