@@ -11,7 +11,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from lora_evo.model import load_tokenizer
 
-SCRIPT = Path(__file__).parents[1] / "real" / "learning.py"
+REAL = Path(__file__).parents[1] / "real"
+SCRIPT = REAL / "learning.py"
+SHIPPED = REAL.parents[1] / "selfplay" / "src" / "selfplay" / "data" / "easy_code_o.jsonl"
+
+
+def test_the_easy_tasks_are_right_and_written_by_their_generator(tmp_path):
+    written = tmp_path / "again.jsonl"
+    subprocess.run([sys.executable, REAL / "easy_tasks.py", written], check=True)  # it runs them
+    assert written.read_bytes() == SHIPPED.read_bytes()
 
 
 @pytest.fixture(scope="module")

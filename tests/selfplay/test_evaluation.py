@@ -1,10 +1,7 @@
 """What stands still while a run's own tasks change."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from msgspec import UNSET
@@ -16,9 +13,7 @@ from selfplay.evaluation import solving_row
 from selfplay.rollout import Attempt
 from selfplay.run_report import summary
 from selfplay.settings import preset_names
-from selfplay.tasks import DATA, EASY, TaskBuffer, held_out_tasks
-
-ROOT = Path(__file__).parents[2]
+from selfplay.tasks import EASY, TaskBuffer, held_out_tasks
 
 
 def test_tasks_are_spread_evenly_and_stay_the_same():
@@ -53,11 +48,7 @@ def test_a_file_of_tasks_serves_too(tmp_path):
         held_out_tasks((str(path),), 10)
 
 
-def test_the_easy_tasks_are_right_and_written_by_their_generator(tmp_path):
-    written = tmp_path / "again.jsonl"
-    script = ROOT / "tests" / "real" / "easy_tasks.py"
-    subprocess.run([sys.executable, script, written], check=True)  # it runs every program
-    assert written.read_bytes() == (DATA / f"{EASY}.jsonl").read_bytes()
+def test_the_easy_tasks_are_spread_over_their_families():
     tasks = held_out_tasks((EASY,), 10**6)
     assert len({(t.task.program, t.task.input) for t in tasks}) == 96
     assert {(t.task.kind, t.level) for t in tasks} == {("code_o", 0)}
