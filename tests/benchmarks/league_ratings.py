@@ -27,27 +27,29 @@ def per_second(work: Callable[[], object], matches: int, seconds: float) -> floa
     return best
 
 
-def sides(matches: int) -> tuple[Skills, Skills]:
+def before(matches: int) -> Skills:
+    """Return the skills of both sides, shape [2, matches]."""
     rng = np.random.default_rng(matches)
-    first, second = (
-        Skills(rng.normal(25, 5, matches), rng.uniform(1, 8, matches)) for _ in range(2)
-    )
-    return first, second
+    return Skills(rng.normal(25, 5, (2, matches)), rng.uniform(1, 8, (2, matches)))
 
 
 def ours(matches: int, tasks: int) -> Callable[[], object]:
-    teachers, students = sides(matches)
+    skills = before(matches)
     score = np.random.default_rng(1).integers(0, tasks + 1, matches) / tasks
     weight = np.full(matches, float(tasks))
-    return lambda: rate_columns(teachers, students, score, weight, RatingModel())
+    return lambda: rate_columns(skills, score, weight, RatingModel())
 
 
 def theirs(matches: int, tasks: int) -> Callable[[], object]:
     environment = trueskill.TrueSkill(draw_probability=0.0)
-    both = [[environment.create_rating(r.mu, r.sigma) for r in s.ratings()] for s in sides(matches)]
+    skills = before(matches)
+    pairs = [
+        [environment.create_rating(float(m), float(s)) for m, s in zip(mu, sigma, strict=True)]
+        for mu, sigma in zip(skills.mu.T, skills.sigma.T, strict=True)
+    ]
 
     def work() -> None:
-        for pair in zip(*both, strict=True):
+        for pair in pairs:
             for game in range(tasks):
                 trueskill.rate_1vs1(*pair[:: 1 if game % 2 else -1], env=environment)
 

@@ -50,8 +50,9 @@ def contents(path) -> dict[str, bytes]:
 
 def test_replay_of_the_log_is_the_state_and_so_is_every_prefix(tmp_path):
     with make(tmp_path / "l", 9) as league:
-        log = (tmp_path / "l" / EVENTS).read_bytes()
-        assert replayed(league.config, log, tmp_path).to_dict() == league.state.to_dict()
+        path = tmp_path / "l" / EVENTS
+        log = path.read_bytes()
+        assert replayed(league.config, path).to_dict() == league.state.to_dict()
         assert State.from_dict(league.config, json.loads(json.dumps(league.state.to_dict()))) == (
             league.state
         )

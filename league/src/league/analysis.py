@@ -66,29 +66,22 @@ def tables(league: League) -> LeagueTables:
     uncertainty: dict[str, float] = {}
     ratings: list[tuple[Any, ...]] = []
     for event in read_events(league.directory / EVENTS, league.byte_length):
-        paired = event.get("event") == "round_paired"
+        paired = event["event"] == "round_paired"
         if paired and len(state.rounds) % every == 0:
             ratings += _ratings(state)
         apply(state, event)
-        if paired:
-            for pair_id in state.rounds[event["round"]]:
-                names = state.pairs[pair_id].teacher, state.pairs[pair_id].student
-                uncertainty[pair_id] = math.hypot(*(state.members[n].rating.sigma for n in names))
-        for pair_id, outcome in results(event):
+        for pair_id in state.rounds[event["round"]] if paired else ():
+            names = state.pairs[pair_id].teacher, state.pairs[pair_id].student
+            uncertainty[pair_id] = math.hypot(*(state.members[n].rating.sigma for n in names))
+        for pair_id, o in results(event):
             pair = state.pairs[pair_id]
-            won = outcome.counted * outcome.student_score
-            matches.append(
-                (
-                    *(pair.round, pair.teacher, pair.student, pair.predicted, uncertainty[pair_id]),
-                    *(outcome.counted, won, outcome.valid, outcome.attempts),
-                    *(outcome.solved, outcome.unsolved),
-                )
-            )
-    ratings += _ratings(state)
+            of_pair = (pair.round, pair.teacher, pair.student, pair.predicted, uncertainty[pair_id])
+            won = o.counted * o.student_score
+            matches.append((*of_pair, o.counted, won, o.valid, o.attempts, o.solved, o.unsolved))
     return LeagueTables(
         members=_columns(_members(state), _MEMBERS),
         matches=_columns(matches, _MATCHES),
-        ratings=_columns(ratings, _RATINGS),
+        ratings=_columns(ratings + _ratings(state), _RATINGS),
     )
 
 
@@ -127,24 +120,20 @@ class RankInterval:
     """The probability that it is the best of all."""
 
 
-def rank_intervals(
-    board: Sequence[Standing], *, seed: int = 0, draws: int = 2000
-) -> dict[str, RankInterval]:
+def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, RankInterval]:
     """Return the rank interval of each member of a leaderboard, by name.
 
-    Skills are drawn `draws` times from their normal beliefs, which are taken as independent, and
+    Skills are drawn 2,000 times from their normal beliefs, which are taken as independent, and
     ranked each time; the interval runs from the 2.5 % to the 97.5 % quantile of the ranks. It is
     about the skills, and not about the lower bound mu - 3 sigma that a board may be sorted by.
     """
     rows = sorted(board, key=lambda row: row.member)  # so that the order has no effect
-    mu = np.array([row.mu for row in rows])
-    sigma = np.array([row.sigma for row in rows])
-    drawn = mu + sigma * stream(seed, "ranks").standard_normal((draws, mu.size))
+    mu, sigma = (np.array([getattr(row, name) for row in rows]) for name in ("mu", "sigma"))
+    drawn = mu + sigma * stream(seed, "ranks").standard_normal((2000, mu.size))
     ranks = 1 + np.argsort(np.argsort(-drawn, axis=1), axis=1)
     low, high = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf").tolist()
     own = 1 + np.argsort(np.argsort(-mu, kind="stable"))
-    first = (ranks == 1).mean(axis=0).tolist()
-    found = zip(own.tolist(), low, high, first, strict=True)
+    found = zip(own.tolist(), low, high, (ranks == 1).mean(axis=0).tolist(), strict=True)
     return {row.member: RankInterval(*values) for row, values in zip(rows, found, strict=True)}
 
 
@@ -205,12 +194,11 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
     """
     config, events = _read(directory)
     grid = sorted({*taus, config.tau})
-    settings = [replace(config, tau=tau) for tau in grid]
-    scored = [_scored(forecasts(events, setting), setting) for setting in settings]
+    found = [forecasts(events, replace(config, tau=tau)) for tau in grid]
+    scored = [_scored(f, replace(config, tau=tau)) for f, tau in zip(found, grid, strict=True)]
     best = min(range(len(grid)), key=lambda i: (scored[i][0].log_loss, grid[i]))
-    found = forecasts(events, config)
-    tasks = np.array([float(outcome.counted) for _, _, _, outcome in found])
-    rounds = np.unique([number for number, *_ in found], return_inverse=True)[1]
+    tasks = np.array([float(outcome.counted) for _, _, _, outcome in found[0]])
+    rounds = np.unique([number for number, *_ in found[0]], return_inverse=True)[1]
     trials = []
     for trial, loss in scored:
         excess = np.bincount(rounds, weights=(loss - scored[best][1]) * tasks / tasks.sum())
@@ -231,6 +219,11 @@ def calibration(directory: str | os.PathLike[str]) -> Calibration:
     return _scored(forecasts(events, config), config)[0]
 
 
+def _read(directory: str | os.PathLike[str]) -> tuple[LeagueConfig, list[dict[str, Any]]]:
+    with League(directory, read_only=True) as league:
+        return league.config, list(read_events(league.directory / EVENTS, league.byte_length))
+
+
 def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list[Forecast]:
     """Return a forecast for every rated match of a log, in its order, as `config` would have it.
 
@@ -249,11 +242,6 @@ def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list
     if not found:
         raise LeagueError("the log has no rated match; expected at least one")
     return found
-
-
-def _read(directory: str | os.PathLike[str]) -> tuple[LeagueConfig, list[dict[str, Any]]]:
-    with League(directory, read_only=True) as league:
-        return league.config, list(read_events(league.directory / EVENTS, league.byte_length))
 
 
 def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:
@@ -304,8 +292,8 @@ def task_agreement(outcomes: Sequence[Outcome]) -> float:
 
     0: rollouts are independent; 1: a task is either always or never solved. Estimated from the
     counts of unsolved tasks: under a beta-binomial with the match's solve rate q and the
-    correlation r, a task with n rollouts stays unsolved with the probability of `_unsolved`, and r
-    is where expected and observed counts agree. 1 with fewer than two rollouts per task, or if
+    correlation r, a task of n rollouts stays unsolved with the probability `chance`, and r is
+    where expected and observed counts agree. 1 with fewer than two rollouts per task, or if
     all or none succeeded.
     """
     informative = [o for o in outcomes if o.attempts >= 2 * o.valid and 0 < o.solved < o.attempts]
@@ -314,10 +302,14 @@ def task_agreement(outcomes: Sequence[Outcome]) -> float:
     observed = sum(o.unsolved for o in informative)
 
     def expected(correlation: float) -> float:
-        return sum(
-            o.valid * _unsolved(o.solved / o.attempts, round(o.attempts / o.valid), correlation)
-            for o in informative
-        )
+        alone, total = 1.0 - correlation, 0.0
+        for o in informative:
+            failed = 1.0 - o.solved / o.attempts
+            chance = failed
+            for i in range(1, round(o.attempts / o.valid)):
+                chance *= (failed * alone + i * correlation) / (alone + i * correlation)
+            total += o.valid * chance
+        return total
 
     low, high = 0.0, 1.0
     for _ in range(40):
@@ -329,11 +321,3 @@ def task_agreement(outcomes: Sequence[Outcome]) -> float:
 def _log_loss(predicted: Floats, observed: Floats) -> Floats:
     p = np.clip(predicted, 1e-9, 1.0 - 1e-9)
     return np.asarray(-(observed * np.log(p) + (1.0 - observed) * np.log1p(-p)))
-
-
-def _unsolved(rate: float, rollouts: int, correlation: float) -> float:
-    chance = 1.0
-    for i in range(rollouts):
-        failed = (1.0 - rate) * (1.0 - correlation) + i * correlation
-        chance *= failed / (1.0 - correlation + i * correlation) if i else 1.0 - rate
-    return chance

@@ -23,6 +23,7 @@ from league.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.game_theory import LIMIT, alpha_rank, diversity, nash
 from league.league import League
 from league.simulation import Simulation, simulate
+from league.state import State
 from league.store import EVENTS, replayed, write_atomically
 from league.table import rate, read_rows
 
@@ -164,12 +165,7 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         page = io.StringIO()
         league_chart(league).save(page, format="html", inline=True)
         write_atomically(html, page.getvalue().encode())
-    counts = {
-        "rounds": len(state.rounds),
-        "matches": len(state.outcomes),
-        "replacements": len(state.replacements),
-        "anchors": sum(member.anchor for member in state.members.values()),
-    }
+    counts = _counts(state) | {"anchors": sum(m.anchor for m in state.members.values())}
     if as_json:
         found = {
             "boards": _boards(league),
@@ -207,20 +203,14 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
 def replay_command(directory: Path, as_json: bool) -> None:
     """Rebuild the state from the event log alone; exit code 1 if the snapshot differs."""
     league = _opened(directory)
-    log = directory / EVENTS
-    rebuilt = replayed(league.config, log.read_bytes()[: league.byte_length], log)
-    counts = {
-        "events": rebuilt.events,
-        "rounds": len(rebuilt.rounds),
-        "matches": len(rebuilt.outcomes),
-        "replacements": len(rebuilt.replacements),
-        "equal": rebuilt.to_dict() == league.state.to_dict(),
-    }
+    rebuilt = replayed(league.config, directory / EVENTS, league.byte_length)
+    equal = rebuilt.to_dict() == league.state.to_dict()
+    counts = {"events": rebuilt.events} | _counts(rebuilt) | {"equal": equal}
     if as_json:
         _print_json(counts)
     else:
         click.echo(_table(tuple(counts), [tuple(map(str, counts.values()))]))
-    if not counts["equal"]:
+    if not equal:
         _fail(f"{directory}: the snapshot does not follow from the log", 1)
 
 
@@ -269,6 +259,14 @@ def _advice(found: Tuning) -> str:
         f"    LeagueConfig(tau={best.tau:.3g})"
         + ("; it is the largest that was tried, so try larger ones" if largest else "")
     )
+
+
+def _counts(state: State) -> dict[str, int]:
+    return {
+        "rounds": len(state.rounds),
+        "matches": len(state.outcomes),
+        "replacements": len(state.replacements),
+    }
 
 
 def _boards(league: League) -> dict[str, list[dict[str, Any]]]:

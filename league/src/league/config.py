@@ -1,9 +1,7 @@
 """The settings of a league."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from league.errors import LeagueError, check_number, check_whole
 from league.ratings import RatingModel
@@ -90,16 +88,7 @@ class LeagueConfig:
         """The rating model of these constants."""
         return RatingModel(self.mu, self.sigma, self.beta, self.tau)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a plain dict for `from_dict`."""
-        return asdict(self) | {"pfsp": list(self.pfsp)}
-
     def difference(self, other: "LeagueConfig") -> str:
         """Return which settings the other config has instead of these, for a message."""
-        new, old = self.to_dict(), other.to_dict()
+        new, old = asdict(self), asdict(other)
         return ", ".join(f"{k} {old[k]} not {new[k]}" for k in old if old[k] != new[k])
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "LeagueConfig":
-        """Return the config of such a dict."""
-        return cls(**{**data, "pfsp": tuple(data["pfsp"])})

@@ -50,18 +50,16 @@ class Payoff:
 
         fill: put the expected share where two have never met; LeagueError otherwise.
         """
-        pairs = [(t, s) for t in range(len(self.teachers)) for s in range(len(self.students))]
-        missing = [(t, s) for t, s in pairs if self.share[t][s] is None]
-        if missing and not fill:
+        share = np.array(self.share, dtype=np.float64)  # None becomes NaN
+        blank = np.isnan(share)
+        if blank.any() and not fill:
+            missing = np.argwhere(blank).tolist()
             named = (f"{self.teachers[t]} with {self.students[s]}" for t, s in missing[:6])
             raise LeagueError(
-                f"{len(missing)} of {len(pairs)} pairs have never met, such as {', '.join(named)}; "
+                f"{len(missing)} of {share.size} pairs have never met, such as {', '.join(named)}; "
                 "use fill=True to put the expected share in their place"
             )
-        matrix = np.array(self.expected, dtype=np.float64)
-        for t, s in set(pairs) - set(missing):
-            matrix[t, s] = self.share[t][s]
-        return matrix
+        return np.where(blank, self.expected, share)
 
 
 def payoff(state: State, top: int | None = None) -> Payoff:
@@ -285,10 +283,10 @@ class Diversity:
     students_alike: float
 
 
-def diversity(payoff: Payoff, *, fill: bool = False, seed: int = 0, draws: int = 200) -> Diversity:
+def diversity(payoff: Payoff, *, fill: bool = False) -> Diversity:
     """Return the effective number of distinct payoff rows of both roles.
 
-    draws: repetitions for the two `alike` numbers, which take every task as one trial. fill: see
+    The two `alike` numbers come from 200 draws, in which every task is one trial. fill: see
     `Payoff.matrix`.
     """
     share = payoff.matrix(fill)
@@ -296,8 +294,8 @@ def diversity(payoff: Payoff, *, fill: bool = False, seed: int = 0, draws: int =
     return Diversity(
         teachers=effective_rows(1.0 - share),
         students=effective_rows(share.T),
-        teachers_alike=_alike(1.0 - share, tasks, draws, seed, "teacher"),
-        students_alike=_alike(share.T, tasks.T, draws, seed, "student"),
+        teachers_alike=_alike(1.0 - share, tasks, "teacher"),
+        students_alike=_alike(share.T, tasks.T, "student"),
     )
 
 
@@ -314,13 +312,13 @@ def effective_rows(rows: Floats) -> float:
     return float(np.exp(-(p * np.log(p)).sum()))
 
 
-def _alike(rows: Floats, tasks: Ints, draws: int, seed: int, role: str) -> float:
+def _alike(rows: Floats, tasks: Ints, role: str) -> float:
     weight = np.maximum(tasks, 1)
     common = np.clip((rows * weight).sum(axis=0) / weight.sum(axis=0), 0.0, 1.0)
-    rng = stream(seed, "diversity", role)
+    rng = stream(0, "diversity", role)
     chance = np.broadcast_to(common, rows.shape)
     found = [
         effective_rows(np.where(tasks > 0, rng.binomial(weight, chance) / weight, chance))
-        for _ in range(draws)
+        for _ in range(200)
     ]
     return float(np.quantile(found, 0.95))

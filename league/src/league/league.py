@@ -1,34 +1,25 @@
-"""A league in a directory: pairing, results, leaderboard and replacement."""
+"""A league in a directory: pairing, results, leaderboard and replacement.
+
+What is asked of it is checked here, against the state, and becomes an event of the log.
+"""
 
 import contextlib
 import os
+import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from league.config import LeagueConfig
-from league.errors import LeagueError, check_whole
-from league.events import (
-    anchor_event,
-    founding_event,
-    new_results,
-    replacement_event,
-    round_event,
-)
+from league.errors import ConflictingResult, LeagueError, check_whole, is_finite
+from league.events import round_event
 from league.game_theory import Payoff, payoff
 from league.ratings import Rating
 from league.selection import Standing, leaderboard, select
-from league.state import (
-    MEMBER,
-    STUDENT,
-    TEACHER,
-    Outcome,
-    Pair,
-    Replacement,
-    State,
-    outcome_row,
-)
+from league.state import MEMBER, STUDENT, TEACHER, Outcome, Pair, Replacement, State, row
 from league.store import (
     EVENTS,
     LOCK,
@@ -39,6 +30,9 @@ from league.store import (
     write_new_league,
     writer_lock,
 )
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_TEXT = re.compile(r"[ -~]{1,200}")
 
 
 class League:
@@ -72,17 +66,14 @@ class League:
         self._mutex = threading.RLock()
         names = {TEACHER: teachers, STUDENT: students, MEMBER: members}
         given = {role: named for role, named in names.items() if named is not None}
-        exists = (self.directory / SETTINGS).exists()
-        if not given and not exists:
+        if not given and not (self.directory / SETTINGS).exists():
             raise LeagueError(
                 f"no league in {self.directory}; give teachers and students, or members, to create "
                 "one"
             )
-        if given and exists:
-            raise LeagueError(f"{self.directory} already holds a league; open it without names")
         if given and read_only:
             raise LeagueError("a league cannot be created read-only")
-        founding = founding_event(given) if given else None
+        founding = _founding(given) if given else None
         try:
             with contextlib.ExitStack() as opened:
                 if founding:
@@ -91,7 +82,9 @@ class League:
                     opened.enter_context(writer_lock(self.directory / LOCK))
                 if founding:
                     if (self.directory / SETTINGS).exists():
-                        raise LeagueError(f"{self.directory} has just become a league")
+                        raise LeagueError(
+                            f"{self.directory} already holds a league; open it without names"
+                        )
                     write_new_league(self.directory, config or LeagueConfig(), founding)
                 self._store = Store(self.directory, writable=not read_only)
                 opened.callback(self._store.close)
@@ -179,8 +172,8 @@ class League:
         results of one round may come in any order: the ratings after them are equal to the bit.
         """
         with self._mutex:
-            for _, new in new_results(self.state, [(pair, outcome)]):
-                event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(new)}
+            for pair_id, new in self._new_results([(pair, outcome)]).items():
+                event = {"event": "match_recorded", "pair": pair_id, "outcome": asdict(new)}
                 self._store.commit(event)
 
     def record_many(self, results: Iterable[tuple[Pair, Outcome]]) -> None:
@@ -189,10 +182,31 @@ class League:
         Much faster than one after the other, and the ratings after it are the same.
         """
         with self._mutex:
-            new = new_results(self.state, results)
+            new = self._new_results(results)
             if new:
-                rows = [[pair_id, *outcome_row(outcome)] for pair_id, outcome in new]
+                rows = [[pair_id, *row(outcome)] for pair_id, outcome in new.items()]
                 self._store.commit({"event": "matches_recorded", "matches": rows})
+
+    def _new_results(self, results: Iterable[tuple[Pair, Outcome]]) -> dict[str, Outcome]:
+        """Return the outcomes that are not recorded yet, by pair id."""
+        new: dict[str, Outcome] = {}
+        for pair, outcome in results:
+            if not isinstance(pair, Pair) or self.state.pairs.get(pair.id) != pair:
+                raise LeagueError(
+                    f"{pair} is not a pair of this league; take pairs from pair(round)"
+                )
+            if not isinstance(outcome, Outcome):
+                raise LeagueError(
+                    f"the outcome of pair {pair.id} is {outcome!r}; expected an Outcome"
+                )
+            known = self.state.outcomes.get(pair.id) or new.get(pair.id)
+            if known is None:
+                new[pair.id] = outcome
+            elif known != outcome:
+                raise ConflictingResult(
+                    f"pair {pair.id} is already recorded as {known}, and now came as {outcome}"
+                )
+        return new
 
     def replace(
         self,
@@ -210,9 +224,34 @@ class League:
         only member cannot be replaced.
         """
         with self._mutex:
-            self._store.commit(
-                replacement_event(self.state, member, child, parents, operator, reason, weights)
-            )
+            old, slots = self.state.member(member), self.state.slots
+            if old.anchor:
+                raise LeagueError(f"{member} is an anchor, which is never replaced")
+            if not old.alive:
+                raise LeagueError(f"{member} has already been replaced")
+            if len(slots[old.role]) == 1:
+                raise LeagueError(
+                    f"{member} is the only {old.role}; expected at least two {old.role}s"
+                )
+            self._check_new(child)
+            if isinstance(parents, str) or not parents:
+                raise LeagueError(f"parents are {parents!r}; expected a list of one name or more")
+            for parent in parents:
+                if self.state.member(parent).role != old.role:
+                    raise LeagueError(f"{parent} is no {old.role}; a child has its parents' role")
+            for name, text in (("operator", operator), ("reason", reason or "-")):
+                if not isinstance(text, str) or not _TEXT.fullmatch(text):
+                    raise LeagueError(f"{name} is {text!r}; expected 1 to 200 printable characters")
+            event = {
+                "event": "member_replaced",
+                "member": member,
+                "child": child,
+                "parents": list(parents),
+                "weights": _shares(weights, len(parents)),
+                "operator": operator,
+                "reason": reason,
+            }
+            self._store.commit(event)
 
     def add_anchor(
         self, name: str, role: str, rating: Rating | None = None, of: str | None = None
@@ -223,7 +262,28 @@ class League:
         by `config.anchor_share`, holds no slot, and is never selected nor replaced.
         """
         with self._mutex:
-            self._store.commit(anchor_event(self.state, name, role, rating, of))
+            self.state.check_role(role)
+            self._check_new(name)
+            if of is not None and self.state.member(of).role != role:
+                raise LeagueError(f"{of} is no {role}; expected an anchor of its own role")
+            if rating is None:
+                if of is None:
+                    raise LeagueError(
+                        f"the anchor {name} has no rating; give rating=Rating(mu, sigma), or "
+                        "of=member"
+                    )
+                rating = self.state.member(of).rating
+            if not (is_finite(rating.mu) and is_finite(rating.sigma) and rating.sigma > 0.0):
+                raise LeagueError(
+                    f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0"
+                )
+            event = {"event": "anchor_added", "name": name, "role": role, "of": of or ""}
+            belief = {"mu": float(rating.mu), "sigma": float(rating.sigma)}
+            self._store.commit(event | belief)
+
+    def _check_new(self, name: str) -> None:
+        if _checked_name(name) in self.state.members:
+            raise LeagueError(f"the name {name!r} has been used; expected a new one")
 
     @property
     def byte_length(self) -> int:
@@ -254,3 +314,37 @@ class League:
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+
+def _founding(populations: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the event that creates a league with these names by role."""
+    if set(populations) not in ({TEACHER, STUDENT}, {MEMBER}):
+        raise LeagueError("expected teachers and students, or members alone")
+    for role, names in populations.items():
+        if isinstance(names, str) or not names:
+            raise LeagueError(f"{role}s are {names!r}; expected a list of at least one name")
+    everyone = [_checked_name(name) for names in populations.values() for name in names]
+    twice = sorted(name for name, count in Counter(everyone).items() if count > 1)
+    if twice:
+        raise LeagueError(f"names occur twice: {', '.join(twice)}; expected one name per member")
+    if MEMBER in populations and len(everyone) < 2:
+        raise LeagueError("one population has 1 member; expected at least two, who play each other")
+    names_by_role = {role + "s": list(names) for role, names in populations.items()}
+    return {"event": "league_founded"} | names_by_role
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise LeagueError(
+            f"{name!r} cannot be a member's name; expected 1 to 128 letters, digits or . _ + -, "
+            "beginning with a letter or digit"
+        )
+    return name
+
+
+def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
+    values = [1.0] * count if weights is None else [float(w) for w in weights]
+    total = sum(values)
+    if len(values) != count or not all(w >= 0.0 for w in values) or not 0.0 < total < float("inf"):
+        raise LeagueError(f"weights are {weights!r}; expected {count} numbers >= 0, not all 0")
+    return [w / total for w in values]

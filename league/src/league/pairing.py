@@ -252,30 +252,18 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
     picks up what one number per member cannot say. The share is the solve rate when all tasks are
     valid; an invalid task counts as won by the student.
     """
-    column, row = (Skills.of([m.rating for m in side]) for side in (teachers, students))
-    column = Skills(column.mu[:, None], column.sigma[:, None])
-    scores = expected_shares(column, row, state.config.model)
-    for i, teacher in enumerate(teachers):
-        for j, student in enumerate(students):
-            if (teacher.name, student.name) in state.meetings:
-                scores[i, j] = _blended(state, float(scores[i, j]), teacher, student)
-    return np.asarray(scores, dtype=np.float64)
+    pairs = [(teacher, student) for teacher in teachers for student in students]
+    return expected_of_pairs(state, pairs).reshape(len(teachers), len(students))
 
 
 def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> Floats:
     """Return the expected share of n (teacher, student) pairs, shape [n]; see `expected_scores`."""
-    if not pairs:
-        return np.zeros(0)
     teachers, students = (Skills.of([pair[i].rating for pair in pairs]) for i in (0, 1))
     scores = expected_shares(teachers, students, state.config.model)
-    for i, pair in enumerate(pairs):
-        scores[i] = _blended(state, float(scores[i]), *pair)
-    return np.asarray(scores, dtype=np.float64)
-
-
-def _blended(state: State, score: float, teacher: Member, student: Member) -> float:
-    """Return the prediction together with the faded past of the pair, if there is any."""
-    meeting, prior = state.meeting(teacher.name, student.name), state.config.history_tasks
-    if meeting.past_tasks <= 0.0:
-        return score
-    return (meeting.past_won + prior * score) / (meeting.past_tasks + prior)
+    prior = state.config.history_tasks
+    for i, (teacher, student) in enumerate(pairs):
+        meeting = state.meetings.get((teacher.name, student.name))
+        if meeting is not None and meeting.past_tasks > 0.0:
+            past = meeting.past_won + prior * float(scores[i])
+            scores[i] = past / (meeting.past_tasks + prior)
+    return scores

@@ -15,7 +15,7 @@ import numpy as np
 import trueskill
 
 from league.errors import LeagueError, check_number
-from league.probability import Floats, Mask, log_cdf_pair, log_pdf
+from league.probability import Floats, log_cdf_pair, log_pdf
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Rating:
 
 @dataclass(frozen=True)
 class Skills:
-    """Beliefs about n members in columns of one shape, in rating units."""
+    """Beliefs about members in columns of one shape, in rating units."""
 
     mu: Floats
     """Means."""
@@ -38,18 +38,8 @@ class Skills:
     @classmethod
     def of(cls, ratings: Sequence[Rating]) -> "Skills":
         """Return the columns of n ratings, each of shape [n]."""
-        mu = np.array([r.mu for r in ratings], dtype=np.float64)
-        sigma = np.array([r.sigma for r in ratings], dtype=np.float64)
-        return cls(mu, sigma)
-
-    def rows(self, chosen: Mask) -> "Skills":
-        """Return the chosen rows of columns of shape [n]."""
-        return Skills(self.mu[chosen], self.sigma[chosen])
-
-    def ratings(self) -> list[Rating]:
-        """Return the n ratings of columns of shape [n]."""
-        pairs = zip(self.mu.tolist(), self.sigma.tolist(), strict=True)
-        return [Rating(mu, sigma) for mu, sigma in pairs]
+        columns = np.array([(r.mu, r.sigma) for r in ratings], dtype=np.float64).reshape(-1, 2)
+        return cls(*columns.T.copy())
 
 
 @dataclass(frozen=True)
@@ -143,7 +133,7 @@ class GapProblem:
         return np.asarray(-0.5 * (d - mean) ** 2 / variance + won * up + lost * down)
 
     def derivatives(self, d: Floats) -> tuple[Floats, Floats, Floats]:
-        """Log posterior up to a constant, its slope and its curvature, at d of shape [n]."""
+        """Log posterior up to a constant, its slope and its curvature, at d of shape [..., n]."""
         z = d / self.scale
         up, down = log_cdf_pair(z)
         density = log_pdf(z)
@@ -164,7 +154,7 @@ def gap_moments(problem: GapProblem) -> tuple[Floats, Floats]:
     """
     mode, peak = _mode(problem)
     reach = np.sqrt(2.0 * _DROP * problem.variance)
-    left, right = _edges(problem, peak, mode - reach, mode + reach)
+    left, right = _edges(problem, peak, mode + _SIDES * reach)
     nodes = left[:, None] + (right - left)[:, None] * _NODES[None, :]
     log_weight = problem.log_density(nodes)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
@@ -175,42 +165,38 @@ def gap_moments(problem: GapProblem) -> tuple[Floats, Floats]:
     return mode + shift, np.minimum(variance, problem.variance)
 
 
-def rate_columns(
-    teachers: Skills, students: Skills, score: Floats, weight: Floats, model: RatingModel
-) -> tuple[Skills, Skills]:
-    """Return n teachers and n students after one match of each pair; all columns of shape [n].
-
-    score: the students' share of the tasks in [0, 1]. weight: how many tasks each match counts
-    as, >= 0; a weight of 0 only lets the skills wander by tau. No member may occur twice. The
-    gap's posterior is projected back on both sides in proportion to their variances, so
-    mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
-    """
-    t, s = (
-        Skills(skills.mu, np.sqrt(skills.sigma * skills.sigma + model.tau**2))
-        for skills in (teachers, students)
-    )
-    game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
-    if not game.any():
-        return _at_once(t, s, score, weight, model)
-    if game.all():
-        return _single_games(t, s, score, model)
-    batch = ~game
-    games = _single_games(t.rows(game), s.rows(game), score[game], model)
-    rest = _at_once(t.rows(batch), s.rows(batch), score[batch], weight[batch], model)
-    return _merged(game, games[0], rest[0]), _merged(game, games[1], rest[1])
-
-
 def rate_matches(
-    teachers: list[Rating],
-    students: list[Rating],
+    teachers: Sequence[Rating],
+    students: Sequence[Rating],
     score: Floats,
     weight: Floats,
     model: RatingModel,
 ) -> tuple[list[Rating], list[Rating]]:
     """Return the new ratings of n teachers and n students; `rate_columns` on lists."""
-    columns = Skills.of(teachers), Skills.of(students)
-    new = rate_columns(*columns, score, weight, model)
-    return new[0].ratings(), new[1].ratings()
+    both = Skills.of([*teachers, *students])
+    columns = Skills(both.mu.reshape(2, -1), both.sigma.reshape(2, -1))
+    new = rate_columns(columns, score, weight, model)
+    first, second = zip(new.mu.tolist(), new.sigma.tolist(), strict=True)
+    return list(map(Rating, *first)), list(map(Rating, *second))
+
+
+def rate_columns(old: Skills, score: Floats, weight: Floats, model: RatingModel) -> Skills:
+    """Return the skills after one match of each of n pairs, shape [2, n]: teachers, students.
+
+    old: their skills before. score: the students' share of the tasks in [0, 1], shape [n]. weight:
+    how many tasks each match counts as, >= 0, shape [n]; a weight of 0 only lets the skills wander
+    by tau. No member may occur twice. The gap's posterior is projected back on both sides in
+    proportion to their variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before
+    and after.
+    """
+    mu, sigma = old.mu.copy(), np.sqrt(old.sigma * old.sigma + model.tau**2)
+    game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
+    for rows, update in ((game, _single_games), (~game, _at_once)):
+        if rows.any():
+            wandered = Skills(mu[:, rows], sigma[:, rows])
+            new = update(wandered, score[rows], weight[rows], model)
+            mu[:, rows], sigma[:, rows] = new.mu, new.sigma
+    return Skills(mu, sigma)
 
 
 def in_layers(matches: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -230,27 +216,18 @@ def in_layers(matches: Sequence[Sequence[str]]) -> list[list[int]]:
     return layers
 
 
-def _at_once(
-    teachers: Skills, students: Skills, score: Floats, weight: Floats, model: RatingModel
-) -> tuple[Skills, Skills]:
+_SIDES = np.array([[-1.0], [1.0]])
+"""The way the teacher's and the student's skill move with the gap."""
+
+
+def _at_once(skills: Skills, score: Floats, weight: Floats, model: RatingModel) -> Skills:
     """The update by integration, for skills that have wandered."""
-    gap, total = students.mu - teachers.mu, teachers.sigma**2 + students.sigma**2
+    own = skills.sigma**2
+    gap, total = skills.mu[1] - skills.mu[0], own[0] + own[1]
     won, lost = weight * score, weight * (1.0 - score)
     mean, variance = gap_moments(GapProblem(gap, total, won, lost, model.performance_scale))
     pull, shrink = (mean - gap) / total, (variance - total) / (total * total)
-
-    def projected(skills: Skills, step: Floats) -> Skills:
-        own = skills.sigma**2
-        return Skills(skills.mu + own * step, np.sqrt(own + own * own * shrink))
-
-    return projected(teachers, -pull), projected(students, pull)
-
-
-def _merged(chosen: Mask, these: Skills, others: Skills) -> Skills:
-    mu, sigma = np.empty(chosen.shape), np.empty(chosen.shape)
-    mu[chosen], mu[~chosen] = these.mu, others.mu
-    sigma[chosen], sigma[~chosen] = these.sigma, others.sigma
-    return Skills(mu, sigma)
+    return Skills(skills.mu + own * (_SIDES * pull), np.sqrt(own + own * own * shrink))
 
 
 def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
@@ -280,45 +257,37 @@ def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
     return d, value
 
 
-def _edges(problem: GapProblem, peak: Floats, left: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """Walk in from outside to where the density is exp(-drop) of its peak, on both sides.
+def _edges(problem: GapProblem, peak: Floats, outside: Floats) -> Floats:
+    """Walk in from two points outside to where the density is exp(-drop) of its peak.
 
-    The fall is convex, so Newton from outside never crosses the edge.
+    outside: left and right of the mode, shape [2, n], as what is returned. The fall is convex, so
+    Newton from outside never crosses the edge.
     """
-    fields = (problem.mean, problem.variance, problem.won, problem.lost, peak)
-    mean, variance, won, lost, top = (np.concatenate((x, x)) for x in fields)
-    both = GapProblem(mean, variance, won, lost, problem.scale)
-    d = np.concatenate((left, right))
+    d = outside
     for _ in range(_EDGE_STEPS):
-        value, slope, _curve = both.derivatives(d)
-        excess = top - value - _DROP
+        value, slope, _curve = problem.derivatives(d)
+        excess = peak - value - _DROP
         safe = np.where(slope == 0.0, 1.0, slope)
         d = np.where((excess > 0.0) & (slope != 0.0), d + excess / safe, d)
-    return d[: len(left)], d[len(left) :]
+    return d
 
 
 _FAR = 50.0  # standard deviations from where the series of a sure upset is exact
 
 
-def _single_games(
-    teachers: Skills, students: Skills, result: Floats, model: RatingModel
-) -> tuple[Skills, Skills]:
+def _single_games(skills: Skills, result: Floats, _weight: Floats, model: RatingModel) -> Skills:
     """TrueSkill's closed form for one game of each pair, for skills that have wandered.
 
     result: shape [n]; 1 where the student won, 0 where the teacher did. Each mean moves by its
     variance times `step`, and each variance falls by its own share of c² times w.
     """
-    c2 = 2.0 * model.beta**2 + teachers.sigma**2 + students.sigma**2
+    own = skills.sigma**2
+    c2 = 2.0 * model.beta**2 + own[0] + own[1]
     c = np.sqrt(c2)
     sign = np.where(result >= 0.5, 1.0, -1.0)
-    v, w = _win_moments(sign * (students.mu - teachers.mu) / c)
+    v, w = _win_moments(sign * (skills.mu[1] - skills.mu[0]) / c)
     step = sign * v / c
-
-    def after(skills: Skills, step: Floats) -> Skills:
-        own = skills.sigma**2
-        return Skills(skills.mu + own * step, skills.sigma * np.sqrt(1.0 - own / c2 * w))
-
-    return after(teachers, -step), after(students, step)
+    return Skills(skills.mu + own * (_SIDES * step), skills.sigma * np.sqrt(1.0 - own / c2 * w))
 
 
 def _win_moments(x: Floats) -> tuple[Floats, Floats]:

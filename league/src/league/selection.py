@@ -8,27 +8,6 @@ from league.probability import tie_break
 from league.ratings import RatingModel, conservative
 from league.state import Member, State
 
-
-def ranked(
-    state: State, role: str, given: Mapping[str, float] | None = None
-) -> tuple[list[Member], dict[str, float | None]]:
-    """Return the living members of a role, best first, and their fitness by name.
-
-    given: fitness by name to use instead of the config's. Equals are in random order,
-    those without a fitness last.
-    """
-    members = state.living(role)
-    own, model = FITNESS[state.config.fitness], state.config.model
-    by_name = {m.name: own(m, model) if given is None else given[m.name] for m in members}
-
-    def order(member: Member) -> tuple[bool, float, int]:
-        value = by_name[member.name]
-        tie = tie_break(state.config.seed, "tie", member.name)
-        return (value is None, -value if value is not None else 0.0, tie)
-
-    return sorted(members, key=order), by_name
-
-
 FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
     "rating": lambda member, _model: member.rating.mu,
     "lower_bound": lambda member, model: conservative(member.rating, model),
@@ -72,7 +51,7 @@ _AS_IN_MEMBER = ("role", "slot", "matches", "mean_reward", "parents", "operator"
 
 def leaderboard(state: State, role: str) -> list[Standing]:
     """Return the living members of a role, best first; equals in random order."""
-    members, fitness = ranked(state, role)
+    fitness = _fitness(state, role)
     return [
         Standing(
             **{name: getattr(m, name) for name in _AS_IN_MEMBER},
@@ -86,7 +65,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             age=len(state.rounds) - m.born,
             fitness=fitness[m.name],
         )
-        for m in members
+        for m in _best_first(state, role, fitness)
     ]
 
 
@@ -102,20 +81,32 @@ def select(
     """
     if given is not None:
         _check(state, role, given)
-    members, values = ranked(state, role, given)
+    fitness = _fitness(state, role) if given is None else given
+    members = _best_first(state, role, fitness)
     check_whole("n", count)
     if count >= len(members):
         raise LeagueError(
             f"cannot select {count} of {len(members)} {role}s; expected a whole number from 0 "
             f"to {len(members) - 1}: a role never dies out"
         )
-    weakest = [m for m in members[::-1] if values[m.name] is not None and not is_newborn(state, m)]
-    return [member.name for member in weakest[:count]]
+    grace = state.config.grace_matches
+    rated = [m for m in members[::-1] if fitness[m.name] is not None]
+    return [m.name for m in rated if not m.parents or m.matches >= grace][:count]
 
 
-def is_newborn(state: State, member: Member) -> bool:
-    """Return whether a member is a child of fewer than `config.grace_matches` matches."""
-    return bool(member.parents) and member.matches < state.config.grace_matches
+def _fitness(state: State, role: str) -> dict[str, float | None]:
+    own, model = FITNESS[state.config.fitness], state.config.model
+    return {member.name: own(member, model) for member in state.living(role)}
+
+
+def _best_first(state: State, role: str, fitness: Mapping[str, float | None]) -> list[Member]:
+    """Return the living members of a role; equals in random order, those without fitness last."""
+
+    def order(member: Member) -> tuple[bool, float, int]:
+        value, tie = fitness[member.name], tie_break(state.config.seed, "tie", member.name)
+        return value is None, -(value or 0.0), tie
+
+    return sorted(state.living(role), key=order)
 
 
 def _check(state: State, role: str, given: Mapping[str, float]) -> None:

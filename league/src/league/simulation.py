@@ -1,12 +1,12 @@
 """Simulated leagues with known skills: how well the ratings find them."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, check_number, check_whole
-from league.events import apply, round_event
+from league.events import apply, round_event, score
 from league.pairing import expected_scores
 from league.probability import Z95, Floats, log_cdf_pair, stream
 from league.ratings import Skills
@@ -97,11 +97,11 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
     compared = []
     for number in range(simulation.rounds):
         apply(state, round_event(state, number, None))
-        for pair in [state.pairs[pair_id] for pair_id in state.rounds[number]]:
+        for pair_id in state.rounds[number]:
+            pair = state.pairs[pair_id]
             gap = skill[pair.student] - skill[pair.teacher]
             outcome = _match(gap, pair.teacher == broken, config.model.performance_scale, rng)
-            result = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
-            apply(state, result)
+            score(state, {pair_id: outcome})
         if 4 * (number + 1) >= simulation.rounds:
             compared.append(_compare(state, sound, students, skill))
         for name in skill:

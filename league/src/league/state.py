@@ -1,9 +1,7 @@
 """State of a league: its members, pairs, outcomes, meetings and replacements."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from league.config import LeagueConfig
@@ -81,8 +79,9 @@ class Outcome:
         return (self.invalid + won) / self.counted
 
 
-outcome_row = attrgetter(*Outcome.__slots__)
-"""The numbers of an outcome, in the order of its fields."""
+def row(record: "Outcome | Pair | Meeting | Replacement") -> list[Any]:
+    """Return the values of a record, in the order of its fields."""
+    return [getattr(record, name) for name in record.__slots__]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +129,6 @@ class Replacement:
     offset: float
     """How much the mean mu of the role moved, which is not progress; subtract it before comparing
     ratings across generations."""
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,20 +183,6 @@ class Member:
             return sum(known) / len(known) if known else None
         return solving if self.role == STUDENT else teaching
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a plain dict for `from_dict`."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        rating = {"mu": self.rating.mu, "sigma": self.rating.sigma}
-        return plain | {"rating": rating, "parents": list(self.parents)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Member":
-        """Return the member of a plain dict."""
-        values = dict(data)
-        values["rating"] = Rating(**values["rating"])
-        values["parents"] = tuple(values["parents"])
-        return cls(**values)
-
 
 def teacher_reward(outcome: Outcome) -> float:
     """Return the sum of the paper's teacher reward over a batch.
@@ -215,20 +197,13 @@ def teacher_reward(outcome: Outcome) -> float:
     return reward
 
 
-def check_name(name: object) -> str:
-    """Return the name if it can be a member's; raise LeagueError otherwise."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise LeagueError(
-            f"{name!r} cannot be a member's name; expected 1 to 128 letters, digits or . _ + -, "
-            "beginning with a letter or digit"
-        )
-    return name
+def _plain(member: Member) -> dict[str, Any]:
+    plain = {name: getattr(member, name) for name in member.__slots__}
+    rating = {"mu": member.rating.mu, "sigma": member.rating.sigma}
+    return plain | {"rating": rating, "parents": list(member.parents)}
 
 
-_PAIR = attrgetter("id", "teacher", "student", "predicted")
 _NEVER = Meeting()
-_MEETING = attrgetter(*Meeting.__slots__)
-_REPLACEMENT = attrgetter(*Replacement.__slots__)
 
 
 @dataclass
@@ -301,28 +276,30 @@ class State:
         """
         before = [(name, self.before[name]) for name in sorted(self.before)]
         return {
-            "members": [m.to_dict() for m in self.members.values()],
+            "members": [_plain(member) for member in self.members.values()],
             "rounds": [[r, [self._played(i) for i in ids]] for r, ids in self.rounds.items()],
             "whole_rounds": self.whole_rounds,
-            "meetings": [[*key, *_MEETING(self.meetings[key])] for key in sorted(self.meetings)],
-            "replacements": [_REPLACEMENT(r) for r in self.replacements],
+            "meetings": [[*key, *row(self.meetings[key])] for key in sorted(self.meetings)],
+            "replacements": [row(r) for r in self.replacements],
             "open_round": self.open_round,
             "open_pairs": sorted(set().union(*self.open_pairs.values())),
             "before": [[name, rating.mu, rating.sigma] for name, rating in before],
             "events": self.events,
         }
 
-    def _played(self, pair_id: str) -> tuple[Any, ...]:
-        row: tuple[Any, ...] = _PAIR(self.pairs[pair_id])
-        outcome = self.outcomes.get(pair_id)
-        return row if outcome is None else row + outcome_row(outcome)
+    def _played(self, pair_id: str) -> list[Any]:
+        pair, outcome = self.pairs[pair_id], self.outcomes.get(pair_id)
+        found = [pair.id, pair.teacher, pair.student, pair.predicted]
+        return found if outcome is None else found + row(outcome)
 
     @classmethod
     def from_dict(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
         """Return the state of such a dict."""
         state = cls(config)
         for plain in data["members"]:
-            state.members[plain["name"]] = Member.from_dict(plain)
+            rating, parents = Rating(**plain["rating"]), tuple(plain["parents"])
+            member = Member(**plain | {"rating": rating, "parents": parents})
+            state.members[member.name] = member
         state.whole_rounds, state.open_round = data["whole_rounds"], data["open_round"]
         for member, child, parents, weights, *rest in data["replacements"]:
             state.replacements.append(

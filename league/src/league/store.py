@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +35,20 @@ def write_new_league(directory: Path, config: LeagueConfig, event: dict[str, Any
     apply(state, event)
     write_atomically(directory / EVENTS, line)
     write_atomically(directory / SNAPSHOT, _snapshot(state, len(line), _hash(line)))
-    settings = {"schema": SCHEMA, "config": config.to_dict()}
+    settings = {"schema": SCHEMA, "config": asdict(config)}
     write_atomically(directory / SETTINGS, canonical(settings))
 
 
 def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the whole events in the first `length` bytes of a log, by default in all of it.
-
-    Raises UnreadableLeague if one cannot be read.
-    """
+    """Yield the events in the first `length` bytes of a log. Raises UnreadableLeague."""
     for number, line in enumerate(_lines(_read_log(path)[:length]), 1):
         yield _parse(line, f"{path} line {number}")
 
 
-def replayed(config: LeagueConfig, log: bytes, path: Path) -> State:
-    """Return the state after a whole log, from its first event on."""
+def replayed(config: LeagueConfig, path: Path, length: int | None = None) -> State:
+    """Return the state after the first `length` bytes of a log."""
     state = State(config)
-    for line in _lines(log):
+    for line in _lines(_read_log(path)[:length]):
         _fold(state, line, path)
     return state
 
@@ -83,29 +81,34 @@ class Store:
                 f"{path} ended in an unfinished event of {torn} bytes; it was dropped"
             )
         if writable:
-            if snapshot is not None:
-                self._write_snapshot(snapshot)
+            self._write_snapshot(snapshot)
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             if torn:
                 os.ftruncate(self._handle, self.byte_length)
 
     def commit(self, event: dict[str, Any]) -> None:
-        """Append one checked event to the log, then let the state follow."""
-        # A pairing brings the results of the rounds before it to the disk.
-        self._append(canonical(event), sync=event["event"] == "round_paired")
-        apply(self.state, event)
-        content = self._due_snapshot()
-        if content is None:
-            return
-        self._write_snapshot(content)
+        """Append one checked event to the log, all of it or nothing; the state follows.
 
-    def _write_snapshot(self, content: bytes) -> None:
+        A pairing waits until it and the results of the rounds before it are on the disk.
+        """
+        if self._handle is None:
+            raise LeagueError(f"{self.directory} is open for reading only; nothing was changed")
+        line, written = canonical(event), 0
         try:
-            self.sync()
-            write_atomically(self.directory / SNAPSHOT, content)
-        except OSError as error:
-            # The log holds everything; the next opening writes the snapshot again.
-            self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
+            while written < len(line):
+                written += os.write(self._handle, line[written:])
+            if event["event"] == "round_paired":
+                self.sync()
+        except BaseException as error:
+            os.ftruncate(self._handle, self.byte_length)
+            if not isinstance(error, OSError):
+                raise
+            raise LeagueError(
+                f"cannot append to {self.directory / EVENTS}: {error}; nothing changed"
+            ) from error
+        self._count(line)
+        apply(self.state, event)
+        self._write_snapshot(self._due_snapshot())
 
     def sync(self) -> None:
         """Force the log to the disk."""
@@ -119,28 +122,19 @@ class Store:
             os.close(self._handle)
             self._handle = None
 
-    def _append(self, line: bytes, sync: bool) -> None:
-        """Write all of a line or nothing; with `sync`, wait until it is on the disk."""
-        if self._handle is None:
-            raise LeagueError(f"{self.directory} is open for reading only; nothing was changed")
-        try:
-            written = 0
-            while written < len(line):
-                written += os.write(self._handle, line[written:])
-            if sync:
-                os.fsync(self._handle)
-        except BaseException as error:
-            os.ftruncate(self._handle, self.byte_length)
-            if not isinstance(error, OSError):
-                raise
-            raise LeagueError(
-                f"cannot append to {self.directory / EVENTS}: {error}; nothing changed"
-            ) from error
-        self._count(line)
-
     def _count(self, line: bytes) -> None:
         self.byte_length += len(line)
         self._hash.update(line)
+
+    def _write_snapshot(self, content: bytes | None) -> None:
+        if content is None:
+            return
+        try:
+            self.sync()
+            write_atomically(self.directory / SNAPSHOT, content)
+        except OSError as error:
+            # The log holds everything; the next opening writes the snapshot again.
+            self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
 
     def _from_snapshot(self, config: LeagueConfig, log: bytes) -> State | None:
         """Return the state of the snapshot if it belongs to the log."""
@@ -168,12 +162,12 @@ class Store:
         return content
 
 
-def _snapshot(state: State, byte_length: int, log: "hashlib.blake2b") -> bytes:
+def _snapshot(state: State, byte_length: int, log: hashlib.blake2b) -> bytes:
     header = {"schema": SCHEMA, "bytes": byte_length, "digest": log.hexdigest()}
     return canonical(header | {"state": state.to_dict()})
 
 
-def _hash(log: bytes) -> "hashlib.blake2b":
+def _hash(log: bytes) -> hashlib.blake2b:
     return hashlib.blake2b(log, digest_size=16)
 
 
@@ -275,6 +269,7 @@ def read_settings(directory: Path) -> LeagueConfig:
     path = directory / SETTINGS
     settings = read_object(path)
     try:
-        return LeagueConfig.from_dict(settings["config"])
+        given = settings["config"]
+        return LeagueConfig(**{**given, "pfsp": tuple(given["pfsp"])})
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error

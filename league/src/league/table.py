@@ -25,7 +25,7 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.ratings import Rating, Skills, conservative, in_layers, rate_columns
+from league.ratings import Rating, conservative, in_layers, rate_matches
 from league.state import Outcome
 
 
@@ -60,11 +60,15 @@ def rate(
     weight = np.minimum([match[3] * config.evidence for match in matches], config.max_weight)
     ratings = {name: Rating(config.mu, config.sigma) for pair in names for name in pair}
     for layer in in_layers(names):
-        sides = [[names[i][side] for i in layer] for side in (0, 1)]
-        old = [Skills.of([ratings[name] for name in side]) for side in sides]
-        new = rate_columns(old[0], old[1], share[layer], weight[layer], config.model)
-        for side, skills in zip(sides, new, strict=True):
-            ratings.update(zip(side, skills.ratings(), strict=True))
+        teachers, students = ([names[i][side] for i in layer] for side in (0, 1))
+        new = rate_matches(
+            [ratings[name] for name in teachers],
+            [ratings[name] for name in students],
+            share[layer],
+            weight[layer],
+            config.model,
+        )
+        ratings.update(zip(teachers + students, [*new[0], *new[1]], strict=True))
     played = Counter(name for pair in names for name in pair)
     found = [
         RatedMember(name, r.mu, r.sigma, conservative(r, config.model), played[name])
