@@ -40,7 +40,7 @@ def test_a_text_that_is_not_canonical_is_forged(text: str, monkeypatch: pytest.M
     """What a child says that has been taken over, nonce and all."""
     with Sandbox(workers=1) as sandbox:
         data = text.encode("utf-8", "surrogateescape")
-        reply = protocol.REPLY.pack(1.0, 0, 1) + protocol.pack_result("ok", data)
+        reply = protocol.REPLY.pack(1.0, 0) + protocol.pack_result("ok", data)
         executor = Executor(sandbox._pool, Limits())
         program, arguments = executor.examine("def f(x):\n    return x", ["1"])
         monkeypatch.setattr(Pool, "ask", lambda *_: reply)
@@ -49,7 +49,7 @@ def test_a_text_that_is_not_canonical_is_forged(text: str, monkeypatch: pytest.M
 
 
 LINGERING = """
-import os, sys, time
+import marshal, os, sys, time
 from code_verifier.jail import confine, protocol, server
 
 class Lingering(server.Server):
@@ -58,7 +58,7 @@ class Lingering(server.Server):
         self.limits, self.cpu_s, self.wall_s = {"output_chars": 100}, 60.0, 60.0
         self.poller = select.poll()
 
-    def _become_child(self, request, size, count, nonce, writer):
+    def _become_child(self, code, inputs, nonce, writer):
         os.setsid()
         result = protocol.pack_result("ok", b"1")
         os.write(writer, protocol.FRAME.pack(nonce, len(result)) + result)
@@ -67,7 +67,7 @@ class Lingering(server.Server):
 
 sent = []
 protocol.send = sent.append
-Lingering().execute(protocol.EXECUTE.pack(0, 1))
+Lingering().execute(marshal.dumps((b"", [b""])))
 sys.stdout.write(f"{len(sent)} answer\\n")
 """
 

@@ -1,6 +1,7 @@
 """The sandbox: examine and execute programs in fresh processes, check that they are deterministic,
 and judge tasks and answers by them."""
 
+import marshal
 import os
 import queue
 import threading
@@ -17,7 +18,7 @@ from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.grading import grade_answer, validate_proposal
 from code_verifier.jail import protocol
 from code_verifier.jail.modules import ALL
-from code_verifier.literals import Comparison, is_plain, parse_literal
+from code_verifier.literals import Comparison, parse_literal
 from code_verifier.processes import (
     EXAMINER,
     HASH_SEEDS,
@@ -221,12 +222,10 @@ class Executor:
         known = self._known.get(program)
         if isinstance(known, Verdict):
             return known, []
-        text = b"" if known is not None else program.encode("utf-8", "surrogatepass")
-        most = limits.input_chars
-        cut = [given[: most + 1].encode("utf-8", "surrogatepass") for given in inputs]
-        head = protocol.EXAMINE.pack(known is None, len(text), most, len(cut))
+        text = program if known is None else None
+        cut = [given[: limits.input_chars + 1] for given in inputs]
+        request = marshal.dumps((text, cut, limits.input_chars))
         try:
-            request = head + text + protocol.pack_inputs(cut)
             reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
         except ProcessLost as error:
             if len(inputs) > 1:
@@ -235,25 +234,22 @@ class Executor:
                 reason = "reading the program or the input took too much processor time"
                 return _refused(Status.TIMEOUT, reason), []
             return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), []
-        found, start, count = _read(reply)
-        if known is not None and isinstance(found, Program):
-            found = known
+        results = protocol.unpack_results(reply, 0)
+        if not results or (results[0][0] == Status.OK and len(results) != 1 + len(inputs)):
+            return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
+        first, *others = results
+        found = known or _read(*first)
         if known is None:
             if len(self._known) >= _EXAMINED:
                 self._known = {}  # no lock, which a fork could leave locked
             self._known[program] = found
         if isinstance(found, Verdict):
             return found, []
-        results = protocol.unpack_results(reply, start, count)
-        if results is None or len(results) != len(inputs):
-            return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
-        if any(name == _UNORDERED for name, _ in results):
+        if any(name == _UNORDERED for name, _ in others):
             found = replace(found, chance=True)
         return found, [
-            data
-            if name in (Status.OK, _UNORDERED)
-            else _refused(name, data.decode("utf-8", "replace"))
-            for name, data in results
+            data if name in (Status.OK, _UNORDERED) else _refused(name, _text(data))
+            for name, data in others
         ]
 
     def _one_by_one(self, program: str, inputs: Sequence[str]) -> Examined:
@@ -268,8 +264,7 @@ class Executor:
 
     def execute(self, program: Program, arguments: list[bytes], index: int) -> Executed:
         """Execute once in one process, on each of the arguments."""
-        head = protocol.EXECUTE.pack(len(program.code), len(arguments))
-        request = head + program.code + protocol.pack_inputs(arguments)
+        request = marshal.dumps((program.code, arguments))
         verdicts, whole = self._ask(request, (index, program.tier), len(arguments))
         if any(verdict.status == _MISSING for verdict in verdicts):
             return self._ask(request, (index, ALL), len(arguments))
@@ -281,22 +276,22 @@ class Executor:
         except ProcessLost as error:
             fault = _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
             return [fault] * count, True
-        wall_ms, whole, number = protocol.REPLY.unpack_from(reply)
-        results = protocol.unpack_results(reply, protocol.REPLY.size, number)
-        if results is None or number != (1 if whole else count):
+        wall_ms, whole = protocol.REPLY.unpack_from(reply)
+        results = protocol.unpack_results(reply, protocol.REPLY.size)
+        if results is None or len(results) != (1 if whole else count):
             fault = _refused(Status.SANDBOX_ERROR, "the fork server answered nonsense", runs=1)
             return [fault] * count, True
         verdicts = [self._verdict(status, data, wall_ms) for status, data in results]
         return verdicts * (count if whole else 1), bool(whole)
 
     def _verdict(self, status: str, data: bytes, wall_ms: float) -> Verdict:
-        text = data.decode("utf-8", "replace")
+        text = _text(data)
         if status == Status.MEMORY and not text:
             text = f"used more than {self._limits.memory_mb} MiB of memory"
         if status != Status.OK:
             return Verdict(status, None, text, wall_ms, 1)
         try:  # the child may have been taken over: its text is data until it proves canonical
-            if not is_plain(text) and canonical(parse_literal(text, len(text)), len(text)) != text:
+            if canonical(parse_literal(text, len(text)), len(text)) != text:
                 raise LiteralError("the text is not canonical")
         except LiteralError as error:
             reason = f"the result is forged: {error}"
@@ -304,20 +299,21 @@ class Executor:
         return Verdict(Status.OK, text, "", wall_ms, 1)
 
 
-def _read(reply: bytes) -> tuple[Program | Verdict, int, int]:
-    """The program in an examiner's reply, where the results of its inputs start, and how many."""
-    status, flags, reason_size, code_size, count = protocol.EXAMINED.unpack_from(reply)
-    middle = protocol.EXAMINED.size + reason_size
-    if protocol.STATUSES[status] != Status.OK:
-        reason = reply[protocol.EXAMINED.size : middle].decode("utf-8", "replace")
-        return _refused(protocol.STATUSES[status], reason), middle, 0
-    found = Program(
-        reply[middle : middle + code_size],
+def _read(status: str, data: bytes) -> Program | Verdict:
+    """What the examiner says of a program."""
+    if status != Status.OK or not data:
+        return _refused(status, _text(data))
+    flags = data[0]
+    return Program(
+        data[1:],
         chance=bool(flags & protocol.CHANCE),
         separable=bool(flags & protocol.SEPARABLE),
         tier=flags >> protocol.TIER_SHIFT & protocol.TIER_MASK,
     )
-    return found, middle + code_size, count
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _refused(status: str, reason: str, runs: int = 0) -> Verdict:

@@ -64,50 +64,53 @@ def _open_nothing(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    has_program, size, chars, count = protocol.EXAMINE.unpack_from(request)
-    start = protocol.EXAMINE.size
-    status, flags, reason, code = "ok", 0, "", b""
-    if has_program:
-        text = request[start : start + size].decode("utf-8", "surrogatepass")
-        signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + _PER_BYTE_S * size)
-        status, flags, reason, code = _examine(text)
-    start += size
-    inputs = protocol.unpack_inputs(request, start, count) if status == "ok" else []
-    results = b"".join([_arguments(data, chars) for data in inputs])
+    text, inputs, chars = marshal.loads(request)
+    status, data = ("ok", b"") if text is None else _examine(text)
+    results = [protocol.pack_result(status, data)]
+    if status == "ok":
+        results += [protocol.pack_result(*_arguments(given, chars)) for given in inputs]
     signal.setitimer(signal.ITIMER_PROF, 0)
-    message = reason.encode("utf-8", "backslashreplace")
-    head = protocol.EXAMINED.pack(
-        protocol.CODES[status], flags, len(message), len(code), len(inputs)
-    )
-    return head + message + code + results
+    return b"".join(results)
 
 
-def _examine(text: str) -> tuple[str, int, str, bytes]:
+def _start_budget(text: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + _PER_BYTE_S * size)
+
+
+def _examine(text: str) -> tuple[str, bytes]:
+    """Status; flags and code, or why the program is refused."""
+    _start_budget(text)
     try:
         tree = ast.parse(text.removeprefix("\ufeff"))
     except FAILURES as error:
-        return "syntax_error", 0, describe(error), b""
+        return "syntax_error", _bytes(describe(error))
     try:
         found = policy.examine(tree)
         if found.refusal is not None:
-            return "banned", 0, found.refusal, b""
+            return "banned", _bytes(found.refusal)
         flags = protocol.CHANCE * found.chance | protocol.SEPARABLE * found.separable
-        flags |= found.tier << protocol.TIER_SHIFT
-        return "ok", flags, "", marshal.dumps(compile(tree, "<program>", "exec", dont_inherit=True))
+        code = marshal.dumps(compile(tree, "<program>", "exec", dont_inherit=True))
+        return "ok", bytes([flags | found.tier << protocol.TIER_SHIFT]) + code
     except MemoryError:
-        return "memory", 0, "compiling the program takes too much memory", b""
+        return "memory", b"compiling the program takes too much memory"
     except FAILURES as error:
-        return "syntax_error", 0, describe(error), b""
+        return "syntax_error", _bytes(describe(error))
 
 
-def _arguments(data: bytes, chars: int) -> bytes:
-    signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + _PER_BYTE_S * len(data))
+def _arguments(given: str, chars: int) -> tuple[str, bytes]:
+    """Status; the arguments, or why they are refused."""
+    _start_budget(given)
     try:
-        args, kwargs = parse_arguments(data.decode("utf-8", "surrogatepass"), chars)
-        status = "unordered" if b"{" in data and _holds_set([args, kwargs]) else "ok"
-        return protocol.pack_result(status, marshal.dumps((args, kwargs)))
+        args, kwargs = parse_arguments(given, chars)
+        status = "unordered" if "{" in given and _holds_set([args, kwargs]) else "ok"
+        return status, marshal.dumps((args, kwargs))
     except LiteralError as error:
-        return protocol.pack_result(error.status, str(error).encode("utf-8", "backslashreplace"))
+        return error.status, _bytes(str(error))
+
+
+def _bytes(reason: str) -> bytes:
+    return reason.encode("utf-8", "backslashreplace")
 
 
 def _holds_set(value: Any) -> bool:

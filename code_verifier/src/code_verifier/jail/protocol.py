@@ -2,10 +2,10 @@
 
 Light on purpose: a fork server imports nothing that its children do not need.
 
-caller -> process: length, body. First a configuration (marshal), then requests.
-fork server: request = EXECUTE, code, and for every input its length and bytes.
-examiner: request = EXAMINE, program, and for every input its length and text.
-Replies: length, then REPLY or EXAMINED, then for every input RESULT and its bytes.
+caller -> process: length, body. First a configuration, then requests, all marshal.
+examiner: request = program or None, inputs, characters of an input. Reply: RESULT and a byte of
+flags with the code (or why it is refused), then for every input RESULT and its bytes.
+fork server: request = code, inputs. Reply: REPLY, then for every input RESULT and its text.
 child -> server: FRAME (nonce, size of the body), then for every input RESULT and its text.
 """
 
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 RESULT_FD = 3
 LENGTH = struct.Struct("<I")
-EXECUTE = struct.Struct("<IH")  # bytes of code, inputs
-REPLY = struct.Struct("<dBH")  # milliseconds, whole: one result for the process, results
-EXAMINE = struct.Struct("<BIIH")  # a program follows, its bytes, characters of an input, inputs
-EXAMINED = struct.Struct("<BBIIH")  # status, flags, bytes of reason, bytes of code, inputs
+REPLY = struct.Struct("<dB")  # milliseconds, whole: one result for the process
 RESULT = struct.Struct("<BI")  # status, bytes that follow
 FRAME = struct.Struct("<16sI")
 
@@ -44,30 +41,15 @@ TIER_SHIFT, TIER_MASK = 2, 3
 READ = 1 << 16
 
 
-def pack_inputs(inputs: list[bytes]) -> bytes:
-    """Every input, its length before it."""
-    return b"".join([LENGTH.pack(len(data)) + data for data in inputs])
-
-
-def unpack_inputs(data: bytes, start: int, count: int) -> list[bytes]:
-    """`count` inputs from `start` on."""
-    inputs = []
-    for _ in range(count):
-        (size,) = LENGTH.unpack_from(data, start)
-        start += LENGTH.size + size
-        inputs.append(data[start - size : start])
-    return inputs
-
-
 def pack_result(status: str, data: bytes) -> bytes:
     """One result: its status and its bytes."""
     return RESULT.pack(CODES[status], len(data)) + data
 
 
-def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes]] | None:
-    """`count` results from `start` to the end of `data`; None when they do not fit exactly."""
+def unpack_results(data: bytes, start: int) -> list[tuple[str, bytes]] | None:
+    """The results from `start` to the end of `data`; None when they do not fit exactly."""
     results = []
-    for _ in range(count):
+    while start < len(data):
         if len(data) - start < RESULT.size:
             return None
         code, size = RESULT.unpack_from(data, start)
@@ -76,7 +58,7 @@ def unpack_results(data: bytes, start: int, count: int) -> list[tuple[str, bytes
             return None
         results.append((STATUSES[code], data[start : start + size]))
         start += size
-    return results if start == len(data) else None
+    return results
 
 
 def receive_config() -> dict[str, Any]:

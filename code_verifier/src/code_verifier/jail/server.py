@@ -70,13 +70,14 @@ class Server:
 
     def execute(self, request: bytes) -> None:
         """Fork a child for the request, and send its results."""
-        size, count = protocol.EXECUTE.unpack_from(request)
+        code, inputs = marshal.loads(request)
+        count = len(inputs)
         nonce = urandom(16)
         reader, writer = os.pipe()
         started = _now()
         pid = confine.libc.fork()
         if pid == 0:
-            self._become_child(request, size, count, nonce, writer)
+            self._become_child(code, inputs, nonce, writer)
         os.close(writer)
         if pid < 0:
             os.close(reader)
@@ -90,7 +91,7 @@ class Server:
         os.close(reader)
         if _is_answer(data, nonce, count):
             confine.kill_session(pid)
-            protocol.send(protocol.REPLY.pack(wall_ms, 0, count) + data[protocol.FRAME.size :])
+            protocol.send(protocol.REPLY.pack(wall_ms, 0) + data[protocol.FRAME.size :])
             os.waitpid(pid, 0)
             return
         if not in_time:
@@ -103,10 +104,10 @@ class Server:
     def _send_whole(self, wall_ms: float, status: str, reason: str) -> None:
         """One result for the process as such."""
         result = protocol.pack_result(status, reason.encode())
-        protocol.send(protocol.REPLY.pack(wall_ms, 1, 1) + result)
+        protocol.send(protocol.REPLY.pack(wall_ms, 1) + result)
 
     def _become_child(
-        self, request: bytes, size: int, count: int, nonce: bytes, writer: int
+        self, code: bytes, inputs: list[bytes], nonce: bytes, writer: int
     ) -> NoReturn:
         try:
             os.setsid()
@@ -121,14 +122,12 @@ class Server:
             resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
-            inputs = protocol.unpack_inputs(request, protocol.EXECUTE.size + size, count)
             if self.filter is not None and not confine.install_filter(self.filter):
                 raise OSError("the filter was refused")
         except BaseException:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            code = request[protocol.EXECUTE.size : protocol.EXECUTE.size + size]
             child.serve(code, inputs, self.namespace, nonce, self.limits)
         except MemoryError:
             os._exit(_NO_MEMORY)
@@ -191,5 +190,5 @@ def _is_answer(data: bytes, nonce: bytes, count: int) -> bool:
     """Whether this is a whole frame with the right nonce, and results as a child may give them."""
     if not _complete(data) or data[:16] != nonce:
         return False
-    results = protocol.unpack_results(data, protocol.FRAME.size, count)
-    return results is not None and all(status in _OF_CHILD for status, _ in results)
+    results = protocol.unpack_results(data, protocol.FRAME.size) or []
+    return len(results) == count and all(status in _OF_CHILD for status, _ in results)
