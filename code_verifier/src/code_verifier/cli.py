@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -93,12 +93,7 @@ def _exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
 
 
 def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def _option(name: str, kind: Any, default: Any, help: str) -> Callable[[_Command], _Command]:
@@ -106,11 +101,10 @@ def _option(name: str, kind: Any, default: Any, help: str) -> Callable[[_Command
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_path = click.Path(path_type=Path)
 _file_options = _options(
-    click.argument("rows", type=click.Path(path_type=Path), metavar="ROWS"),
-    click.option(
-        "--out", type=click.Path(path_type=Path), required=True, help="File to write, - for stdout."
-    ),
+    click.argument("rows", type=_path, metavar="ROWS"),
+    click.option("--out", type=_path, required=True, help="File to write, - for stdout."),
     _json_option,
 )
 _sandbox_options = _options(
@@ -123,9 +117,7 @@ _sandbox_options = _options(
     ),
     _option("--wall-s", click.FloatRange(1e-3, 86_400.0), 2.0, "Time limit of an execution, s."),
     _option("--memory-mb", click.IntRange(1, 2**20), 256, "Memory limit of an execution, MiB."),
-    click.option(
-        "--allow-weak", is_flag=True, help="Run even where there is no system-call filter."
-    ),
+    click.option("--allow-weak", is_flag=True, help="Run even without a system-call filter."),
 )
 
 
@@ -185,9 +177,7 @@ def grade(
 
 @main.command()
 @_file_options
-@click.option(
-    "--html", type=click.Path(path_type=Path), help="Page of charts to write; works offline."
-)
+@click.option("--html", type=_path, help="Page of charts to write; works offline.")
 @_exit_code
 def metrics(rows: Path, out: Path, as_json: bool, html: Path | None) -> int:
     """Measure the structure of programs; rows that do not parse get an "error" instead of numbers.
@@ -225,21 +215,18 @@ def doctor(as_json: bool) -> int:
         for name, cost in _COSTS.items()
     ]
     works = not error and active.issuperset(REQUIRED_LAYERS)
-    system, machine, kernel = platform.system(), platform.machine(), platform.release()
-    python = platform.python_version()
+    found = {"system": platform.system(), "machine": platform.machine()}
+    found |= {"kernel": platform.release(), "python": platform.python_version()}
     if as_json:
-        found = {"system": system, "machine": machine, "kernel": kernel, "python": python}
         click.echo(json.dumps(found | {"layers": layers, "works": works, "error": error}))
-        return 0 if works else 1
-    click.echo(f"{system} {kernel} on {machine}, Python {python}")
-    rows = []
-    for name, cost in _COSTS.items():
-        state = "active" if name in active else "MISSING"
-        needed = "required" if name in REQUIRED_LAYERS else ""
-        rows.append((name, state, needed, f"without it {cost}"))
-    _print_table(rows, "<")
-    if error:
-        _tell(f"error: {error}")
+    else:
+        click.echo("{system} {kernel} on {machine}, Python {python}".format(**found))
+        for name, cost in _COSTS.items():
+            state = "active" if name in active else "MISSING"
+            needed = "required" if name in REQUIRED_LAYERS else ""
+            click.echo(f"  {name:13}  {state:7}  {needed:8}  without it {cost}")
+        if error:
+            _tell(f"error: {error}")
     return 0 if works else 1
 
 
@@ -331,7 +318,7 @@ def _print_counts(counts: Counter[str], name: str, as_json: bool, out: Path, **m
         return
     _report(f"{total} rows", out)
     shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
-    _print_table([(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown], out=out)
+    _print_table([(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown], out)
 
 
 def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out: Path) -> None:
@@ -344,17 +331,15 @@ def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out
         return
     _report(f"{len(metrics)} programs, {structures} structures, {unparsed} not measurable", out)
     rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
-    if rows:
-        _print_table([("", *next(iter(table.values()))), *rows], out=out)
+    _print_table([("", *row) for row in list(table.values())[:1]] + rows, out)
 
 
-def _print_table(rows: Sequence[Sequence[str]], align: str = "<>", out: Path = Path()) -> None:
-    """Columns two spaces apart: `<` to the left, `>` to the right, the last sign for the rest."""
-    signs = align.ljust(max(map(len, rows), default=0), align[-1])
+def _print_table(rows: Sequence[Sequence[str]], out: Path) -> None:
+    """Columns two spaces apart, the first one to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (f"{text:{to}{width}}" for text, to, width in zip(row, signs, widths, strict=False))
-        _report(f"  {'  '.join(cells)}".rstrip(), out)
+    for first, *rest in rows:
+        cells = [f"{first:{widths[0]}}", *map(str.rjust, rest, widths[1:])]
+        _report(f"  {'  '.join(cells)}", out)
 
 
 def _report(text: str, out: Path) -> None:

@@ -9,8 +9,8 @@ import ast
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,57 +26,11 @@ from code_verifier.syntax import (
     parse_program,
 )
 
-NUMBERS = (
-    *("ast_depth", "ast_nodes", "cyclomatic", "loc", "variables"),
-    *("halstead_volume", "halstead_effort", "max_nesting", "functions", "imports"),
-)
-"""The fields of Metrics that are numbers."""
-
-
 _FRAMES = 4
 """Python frames that a visitor of radon takes for each level of a tree, some at the leaves."""
 _NESTING = frozenset(
     (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
 ) | {ast.Match}
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """The nodes of a tree by type, and the tree's measures."""
-
-    depth: int
-    """Nodes on the longest path from the module to a leaf."""
-    nodes: int
-    """All nodes, as `ast.walk` gives them."""
-    nesting: int
-    """Compound statements inside each other."""
-    by_type: dict[type[ast.AST], list[Any]]
-
-    def of(self, *kinds: type[ast.AST]) -> Iterator[Any]:
-        """The nodes of these types."""
-        for kind in kinds:
-            yield from self.by_type.get(kind, ())
-
-
-def survey(tree: ast.Module) -> Survey:
-    """Walk the tree once, without recursion, so that depth costs nothing."""
-    depth = nodes = nesting = 0
-    by_type: dict[type[ast.AST], list[Any]] = defaultdict(list)
-    stack: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
-    while stack:
-        node, level, inside = stack.pop()
-        kind = node.__class__
-        by_type[kind].append(node)
-        nodes += 1
-        depth = max(depth, level)
-        inside += kind in _NESTING
-        nesting = max(nesting, inside)
-        # `elif` is an If in the else branch of an If, and no deeper to the reader.
-        branch = node.orelse if isinstance(node, ast.If) and len(node.orelse) == 1 else ()
-        for child in ast.iter_child_nodes(node):
-            chained = child.__class__ is ast.If and child in branch
-            stack.append((child, level + 1, inside - chained))
-    return Survey(depth, nodes, nesting, by_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,43 +61,58 @@ class Metrics:
     """The program's `fingerprint`."""
 
 
+NUMBERS = tuple(field.name for field in fields(Metrics) if field.name != "structure")
+"""The fields of Metrics that are numbers."""
+_Nodes = Mapping[type[ast.AST], Sequence[Any]]
+"""The nodes of a tree by their types."""
+
+
 def measure(program: str | ParsedProgram) -> Metrics:
     """Metrics of a program. Raises ProgramError when it does not parse or is too long or too deeply
     nested to be parsed."""
     parsed = parse_program(program)
-    found = survey(parsed.tree)
-    cyclomatic, volume, effort = complexity(parsed.tree, found.depth)
+    depth = nesting = 0
+    nodes: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
+    stack: list[tuple[ast.AST, int, int]] = [(parsed.tree, 1, 0)]
+    while stack:  # without recursion, so that depth costs nothing
+        node, level, inside = stack.pop()
+        kind = node.__class__
+        nodes[kind].append(node)
+        depth = max(depth, level)
+        inside += kind in _NESTING
+        nesting = max(nesting, inside)
+        # `elif` is an If in the else branch of an If, and no deeper to the reader.
+        branch = node.orelse if isinstance(node, ast.If) and len(node.orelse) == 1 else ()
+        for child in ast.iter_child_nodes(node):
+            chained = child.__class__ is ast.If and child in branch
+            stack.append((child, level + 1, inside - chained))
+    cyclomatic, volume, effort = _complexity(parsed.tree, depth)
+    modules = {alias.name for node in nodes[ast.Import] for alias in node.names}
+    modules |= {"." * node.level + (node.module or "") for node in nodes[ast.ImportFrom]}
     return Metrics(
-        ast_depth=found.depth,
-        ast_nodes=found.nodes,
+        ast_depth=depth,
+        ast_nodes=sum(map(len, nodes.values())),
         cyclomatic=cyclomatic,
-        loc=code_lines(parsed.text, found),
-        variables=len(_bound(found)),
+        loc=_code_lines(parsed.text, nodes),
+        variables=len(_bound(nodes)),
         halstead_volume=volume,
         halstead_effort=effort,
-        max_nesting=found.nesting,
-        functions=sum(1 for _ in found.of(ast.FunctionDef, ast.AsyncFunctionDef)),
-        imports=len(set(imported(found))),
+        max_nesting=nesting,
+        functions=len(nodes[ast.FunctionDef]) + len(nodes[ast.AsyncFunctionDef]),
+        imports=len(modules),
         structure=fingerprint(parsed),
     )
 
 
-def imported(found: Survey) -> Iterator[str]:
-    """The modules that a program imports, relative ones with their dots."""
-    for node in found.of(ast.Import):
-        yield from (alias.name for alias in node.names)
-    for node in found.of(ast.ImportFrom):
-        yield "." * node.level + (node.module or "")
+def _bound(nodes: _Nodes) -> set[str]:
+    names = {node.id for node in nodes[ast.Name] if isinstance(node.ctx, ast.Store)}
+    names |= {node.arg for node in nodes[ast.arg]}
+    for kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
+        names |= {node.name for node in nodes[kind]}
+    return (names | {node.rest for node in nodes[ast.MatchMapping]}) - {None}
 
 
-def _bound(found: Survey) -> set[str]:
-    names = [node.id for node in found.of(ast.Name) if isinstance(node.ctx, ast.Store)]
-    names += [node.arg for node in found.of(ast.arg)]
-    names += [node.name for node in found.of(ast.ExceptHandler, ast.MatchAs, ast.MatchStar)]
-    return {*names, *(node.rest for node in found.of(ast.MatchMapping))} - {None}
-
-
-def complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
+def _complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
     """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left.
 
     The cyclomatic number, summed over radon's blocks (functions, classes and methods; McCabe 1976);
@@ -164,15 +133,15 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 _EMPTY = " \t\f\\"
 
 
-def code_lines(program: str, found: Survey) -> int:
+def _code_lines(program: str, nodes: _Nodes) -> int:
     """Lines of a program that hold code: not blank, not only a comment, not of a docstring. Every
     line of a text that runs over several counts, whatever it looks like."""
     lines = _NEWLINE.split(program)
     is_code = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
-    for node in found.of(ast.Constant, ast.JoinedStr):
+    for node in (*nodes[ast.Constant], *nodes[ast.JoinedStr]):
         if node.end_lineno > node.lineno:
             _mark(is_code, node, True)
-    for node in found.of(*DOCUMENTED):
+    for node in (node for kind in DOCUMENTED for node in nodes[kind]):
         docstring = docstring_of(node)
         if docstring is not None:
             _mark(is_code, docstring, False)
