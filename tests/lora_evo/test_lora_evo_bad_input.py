@@ -5,14 +5,14 @@ import os
 import resource
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from lora_evo_command import call, refused
 from safetensors.torch import load_file, save_file
 
 from lora_evo import content_hash, mutate_directory, save_adapter
-from lora_evo.cli import main
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -20,16 +20,59 @@ MUTATE = "mutate svd_structured p1 --out c --seed 1"
 CROSS = "cross average p2 p1 --out c --seed 1"
 
 
-def refused(words, reason, code=2):
-    """Run a command that must end in one line of stderr with no output and nothing on disk."""
-    before = sorted(os.listdir("."))
-    result = CliRunner().invoke(main, words.split())
-    assert result.exit_code == code, result.output
-    assert isinstance(result.exception, SystemExit)
-    assert reason in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stdout == ""
-    assert sorted(os.listdir(".")) == before
+MODEL = pytest.mark.skipif(not find_spec("transformers"), reason="needs the extra `model`")
+MUTATION, OTHER = "mutate svd_structured p1 --out c --seed", "cross average p1 p2 --seed 1"
+WRONG = [
+    ("mutate svd_structure p1 --out c --seed 1", "is not one of"),
+    ("mutate slot_swap p1 --out c --seed 1", "is not one of"),
+    ("mutate svd_structured p1 --out c", "--seed"),
+    (f"{MUTATION} x", "not a valid integer"),
+    ("no-such-command", "No such command"),
+    ("mutate svd_structured nowhere --out c --seed 1", "not a folder"),
+    ("mutate svd_structured p1 --out p2 --seed 1", "exists already"),
+    (f"{MUTATION} -1", "seed"),
+    (f"{MUTATION} 1 --strength -0.5", "at least 0"),
+    (f"{MUTATION} 1 --strength nan", "nan"),
+    (f"{MUTATION} 1 --set rotation", "NAME=VALUE"),
+    (f"{MUTATION} 1 --set rot=1", "no parameter 'rot'"),
+    (f"{MUTATION} 1 --set operator=1", "no parameter"),
+    ("cross slot_swap p1 --out c --seed 1", "at least two parents"),
+    (f"{OTHER} --out c --weights 1", "1 weight"),
+    (f"{OTHER} --out c --weights a,b", "joined by commas"),
+    (f"{OTHER} --out c --weights nan,1", "at least 0"),
+    (f"{OTHER} --out p2/c", "or lies inside it"),
+    ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is the parent"),
+    ("mutate svd_structured p1 --out p1/adapter_config.json/c --seed 1", "or lies inside it"),
+    ("mutate svd_structured p1 --out p2/adapter_config.json/c --seed 1", "is not a folder"),
+    ("cross slot_swap p1 p2/../p1 --out c --seed 1", "given twice"),
+    ("inspect nowhere", "not a folder"),
+    ("distance p1 nowhere", "not a folder"),
+    ("verify p1", "its parents are not known"),
+    ("lineage nowhere", "not a folder"),
+    ("diversity p1", "at least two"),
+    ("diversity . p1", "given twice"),
+    ("diversity empty", "at least two"),
+    ("retention p1", "no lineage.json, so its parents are not known"),
+    ("retention nowhere", "nowhere"),
+    ("retention p2 --parent nowhere", "not a folder"),
+    ("retention p2 --parent p1 --parent p2/../p1", "given twice"),
+    ("retention p2 --model base", "--model needs --probes or --train"),
+    ("retention p2 --probes rows.jsonl", "they need --model"),
+    ("retention p2 --limit kl=0.1", "--limit kl needs --probes"),
+    ("retention p2 --limit change=-1", "at least 0 and a name of change, kl, recovery"),
+    ("retention p2 --limit change=nan", "at least 0 and a name of change, kl, recovery"),
+    ("retention p2 --limit change", "expected NAME=NUMBER"),
+    ("retention p2 --limit norm=1", "a name of change"),
+    pytest.param("retention p2 --parent p1 --model p1 --probes no.jsonl", "no.jsonl", marks=MODEL),
+    pytest.param("retention p2 --parent p1 --model p1 --probes bad.jsonl", "2: exp", marks=MODEL),
+]
+
+
+@pytest.mark.parametrize(("words", "reason"), WRONG)
+def test_wrong_usage(home, words, reason):
+    (home / "empty").mkdir()
+    (home / "bad.jsonl").write_text('{"prompt": "ab"}\n{"prompt": 3}\n')
+    refused(words, reason)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +137,7 @@ def test_commands_over_a_folder_name_what_they_cannot_read_and_go_on(home, monke
     commands -= {"lineage . --json", "lineage . --html page.html"} if damage == "NaN" else set()
     commands -= {"diversity . --json"} if damage == "lineage" else set()
     for words in commands:
-        result = CliRunner().invoke(main, words.split())
-        assert result.exit_code == 1, result.output
+        result = call(*words.split(), code=1)
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: bad")
         if words.endswith("--json"):

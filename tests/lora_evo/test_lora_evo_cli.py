@@ -47,47 +47,6 @@ def test_json_everywhere(home):
     assert [row["generation"] for row in rows if row["name"] == "c"] == [1]
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("mutate svd_structure p1 --out c --seed 1", "is not one of"),
-        ("mutate slot_swap p1 --out c --seed 1", "is not one of"),
-        ("mutate svd_structured p1 --out c", "--seed"),
-        ("mutate svd_structured p1 --out c --seed x", "not a valid integer"),
-        ("no-such-command", "No such command"),
-        ("mutate svd_structured nowhere --out c --seed 1", "not a folder"),
-        ("mutate svd_structured p1 --out p2 --seed 1", "exists already"),
-        ("mutate svd_structured p1 --out c --seed -1", "seed"),
-        ("mutate svd_structured p1 --out c --seed 1 --strength -0.5", "at least 0"),
-        ("mutate svd_structured p1 --out c --seed 1 --strength nan", "nan"),
-        ("mutate svd_structured p1 --out c --seed 1 --set rotation", "NAME=VALUE"),
-        ("mutate svd_structured p1 --out c --seed 1 --set rot=1", "no parameter 'rot'"),
-        ("mutate svd_structured p1 --out c --seed 1 --set operator=1", "no parameter"),
-        ("cross slot_swap p1 --out c --seed 1", "at least two parents"),
-        ("cross slot_swap p1 p2 --out c --seed 1 --weights 1", "1 weight"),
-        ("cross slot_swap p1 p2 --out c --seed 1 --weights a,b", "joined by commas"),
-        ("mutate svd_structured p1 --out p1/c --seed 1", "or lies inside it"),
-        ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is the parent"),
-        ("mutate svd_structured p1 --out p1/adapter_config.json/c --seed 1", "or lies inside it"),
-        ("mutate svd_structured p1 --out p2/adapter_config.json/c --seed 1", "is not a folder"),
-        ("cross slot_swap p1 p2/../p1 --out c --seed 1", "given twice"),
-        ("cross average p1 p2 --out c --seed 1 --weights nan,1", "at least 0"),
-        ("cross average p1 p2 --out p2/c --seed 1", "or lies inside it"),
-        ("inspect nowhere", "not a folder"),
-        ("distance p1 nowhere", "not a folder"),
-        ("verify p1", "its parents are not known"),
-        ("lineage nowhere", "not a folder"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_code_2(home, words, reason):
-    result = call(*words.split(), code=2)
-    assert reason in result.stderr
-    assert result.stderr.startswith("error: ")
-    assert len(result.stderr.splitlines()) == 1
-    assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
-    assert len(list((home / "p1").iterdir())) == 2
-
-
 def test_a_child_that_is_not_its_recipe_is_code_1(home):
     call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
     file = home / "c" / "lineage.json"

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from by_hand import changed
 
-from lora_evo import Adapter, Slot, distance
+from lora_evo import distance
 from lora_evo.files.adapter import _all_finite
 from lora_evo.thin import prepared, span, thin
 
@@ -72,8 +73,5 @@ def test_one_bad_value_among_many_is_seen(dtype, bad):
 def test_small_gaps_keep_their_digits(make_adapter):
     one = make_adapter(1, dtype=torch.float64)
     for size in (1e-3, 1e-6, 1e-10):
-        two = Adapter(
-            one.config,
-            {path: Slot(s.A, s.B * (1 + size), s.scale) for path, s in one.slots.items()},
-        )
+        two = changed(one, lambda a, b, size=size: (a, b * (1 + size)))
         assert distance(one, two) == pytest.approx(size, rel=2e-3)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from by_hand import dense
 
 from lora_evo import (
     OPERATORS,
@@ -47,7 +48,7 @@ def forward_by_hand(adapter, x):
     model = base()
     with torch.no_grad():
         for path, slot in adapter.slots.items():
-            model.get_submodule(path).weight += slot.scale * slot.B.double() @ slot.A.double()
+            model.get_submodule(path).weight += dense(slot)
     return model(x)
 
 

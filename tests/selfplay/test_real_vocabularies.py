@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from small_models import small_model
 
 from selfplay import training
 from selfplay.config import load_preset
@@ -30,35 +30,17 @@ SETTINGS = (
 )
 
 
-def narrow_model(family, vocabulary, tied, home):
-    config = AutoConfig.for_model(
-        family,
-        vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=48,
-        head_dim=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=16384,
-        tie_word_embeddings=tied,
-        eos_token_id=1,
-        bos_token_id=None,
-        pad_token_id=0,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(home)
-    for file in WEIGHTS.glob("*token*"):
-        shutil.copy(file, home)
-
-
 @pytest.mark.parametrize(("family", "vocabulary", "tied"), SHAPES)
 def test_it_learns_resumes_and_samples_what_the_learner_computes(
     runs, tmp_path, monkeypatch, family, vocabulary, tied
 ):
     base, home = tmp_path / "base", tmp_path / "run"
-    narrow_model(family, vocabulary, tied, base)
+    model = small_model(
+        family, vocab_size=vocabulary, max_position_embeddings=16384, tie_word_embeddings=tied
+    )
+    model.to(torch.bfloat16).save_pretrained(base)
+    for file in WEIGHTS.glob("*token*"):
+        shutil.copy(file, base)
     config = load_preset("7b-4t4s", f"base={base}", *SETTINGS)
     assert (config.dtype, config.template) == ("bfloat16", "azr")
     real = training.train_step

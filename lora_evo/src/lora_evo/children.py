@@ -20,12 +20,13 @@ from lora_evo.files.adapter import (
     Adapter,
     Slot,
     SlotSource,
+    check_comparable,
     check_finite,
     open_adapter,
     slot_digest,
     write_adapter,
 )
-from lora_evo.files.config import AdapterConfig, check_same_base
+from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import (
     PathLike,
     combine,
@@ -45,7 +46,6 @@ from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,
     check_same_ends,
-    check_same_modules,
     effective_rank,
     numerical_rank,
     slot_gap,
@@ -188,9 +188,7 @@ class Birth:
             strength = found.default_strength
         if found.kind == "crossover" and len(parents) < 2:
             raise LoraEvoError(f"{found.name} crosses at least two parents; got {len(parents)}")
-        check_same_base({f"parent {n}": one.config for n, one in enumerate(parents, start=1)})
-        for other in parents[1:]:
-            check_same_modules(set(parents[0].paths), set(other.paths))
+        check_comparable({f"parent {n}": one for n, one in enumerate(parents, start=1)})
         self.parents, self.operator = parents, found
         self.config: AdapterConfig = parents[0].config
         """The child's: that of the first parent."""
@@ -402,9 +400,8 @@ def verify(
     else:
         if content != remade.content_hash:
             problems.append("adapter_config.json is not what the parents' ones give")
-        recorded, again = lineage.to_dict(), remade.to_dict()
-        odd = sorted(name for name in again if recorded[name] != again[name])
-        odd = [name for name in odd if name not in ("versions", "generation")]
+        names = vars(remade).keys() - {"versions", "generation"}
+        odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
         if odd:
             problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
     difference = total_gap(gaps.values()).distance

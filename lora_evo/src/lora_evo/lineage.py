@@ -81,13 +81,9 @@ class Lineage:
             versions={},
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields of lineage.json."""
-        return asdict(self)
-
     def to_json(self) -> str:
         """Return the text of lineage.json."""
-        return json.dumps(self.to_dict(), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        return json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, SlotSource, opened
-from lora_evo.files.config import check_same_base
+from lora_evo.files.adapter import Adapter, SlotSource, check_comparable, opened
 from lora_evo.files.directory import PathLike, module_type, shortest_unique_names
 from lora_evo.thin import one_thread
-from lora_evo.updates import check_same_modules, inner_products
+from lora_evo.updates import inner_products
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -116,19 +115,10 @@ def effective_members(cosines: torch.Tensor) -> float:
     return min(float(size), max(1.0, math.exp(entropy)))
 
 
-def _check_members(names: Sequence[str], members: Sequence[SlotSource]) -> None:
+def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity:
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
-    check_same_base({name: one.config for name, one in zip(names, members, strict=True)})
-    for name, member in zip(names, members, strict=True):
-        try:
-            check_same_modules(set(members[0].paths), set(member.paths))
-        except LoraEvoError as error:
-            raise LoraEvoError(f"{names[0]} and {name}: {error}") from error
-
-
-def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity:
-    _check_members(names, members)
+    check_comparable(dict(zip(names, members, strict=True)))
     paths = members[0].paths
     kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.

@@ -4,12 +4,9 @@ A factor F [n, r] is written F = Q R with orthonormal Q [n, r] and upper triangu
 R alone comes from the Gram matrix (Cholesky QR: R^T R = F^T F), which costs one thin product;
 where that would lose accuracy, Householder QR is used instead.
 
-`span` finds one orthonormal basis for the columns of several tall factors, block by block. The
-first factor gives the first columns of the basis. Of each next factor F, what the basis so far
-does not hold is left over, W = F - Q Q^T F (block Gram-Schmidt), and W = Q' R' gives the next
-columns. Since W is formed before its own Gram matrix is, factors that nearly coincide (siblings)
-lose no digits: the small difference is measured by itself, not as the difference of large Gram
-matrices.
+`span` finds one orthonormal basis for the columns of several tall factors by block Gram-Schmidt: of
+each next factor F, W = F - Q Q^T F is left over, and W = Q' R' gives the next columns. W is formed
+before its own Gram matrix is, so that factors that nearly coincide (siblings) lose no digits.
 """
 
 import math
@@ -139,12 +136,7 @@ def span(factors: Sequence[torch.Tensor]) -> Span:
 
 
 def triangle(gram: torch.Tensor, limit: float) -> torch.Tensor | None:
-    """Upper R (float64) with R^T R = `gram`, or None where the digits of R cannot be trusted.
-
-    With the columns of F scaled to length one, |R^-1| (Frobenius) lies between 1 and sqrt(r)
-    times the inverse of the smallest singular value; above `limit` the Gram matrix counts as too
-    ill-conditioned.
-    """
+    """Upper R (float64) with R^T R = `gram`; None where |R^-1|, of F scaled, is above `limit`."""
     lengths = gram.diagonal().sqrt()
     shortest, longest = (float(end) for end in torch.aminmax(lengths))
     if not (0.0 < shortest <= longest < math.inf):

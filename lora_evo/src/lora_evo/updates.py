@@ -13,7 +13,7 @@ from itertools import combinations
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot
+from lora_evo.files.adapter import Adapter, Slot, check_comparable
 from lora_evo.thin import one_thread, prepared, thin
 
 # A singular value below this share of the largest one counts as none: masked, or never trained.
@@ -108,7 +108,7 @@ def distance(first: Adapter, second: Adapter) -> float:
 
 def adapter_gap(first: Adapter, second: Adapter) -> Gap:
     """Return the gap of all modules together."""
-    check_same_modules(set(first.slots), set(second.slots))
+    check_comparable({"the first": first, "the second": second}, any_base=True)
     with one_thread():
         return total_gap([slot_gap(p, first.slots[p], second.slots[p]) for p in first.paths])
 
@@ -139,17 +139,6 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     left = torch.linalg.qr(torch.cat((b1, -b2), dim=1), mode="r").R
     right = torch.linalg.qr(torch.cat((a1, a2)).T, mode="r").R
     return Gap(*norms, float(torch.linalg.matrix_norm(left @ right.T)))
-
-
-def check_same_modules(first: set[str], second: set[str]) -> None:
-    """Refuse adapters on different modules."""
-    if first != second:
-        odd = sorted(first ^ second)
-        side = "first" if odd[0] in first else "second"
-        raise LoraEvoError(
-            f"the adapters sit on different modules: {len(odd)} differ, for example {odd[0]}, "
-            f"which only the {side} has; expected equal target_modules"
-        )
 
 
 def check_same_ends(path: str, first: Slot, second: Slot) -> None:

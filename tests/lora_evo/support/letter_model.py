@@ -1,8 +1,8 @@
 """A random Qwen2 of two layers whose tokens are letters."""
 
 import tokenizers
-import torch
 import transformers
+from small_models import small_model
 
 
 def letter_tokenizer(letters, special=(), start=False):
@@ -21,14 +21,10 @@ def letter_tokenizer(letters, special=(), start=False):
 
 def save_letter_model(folder, tokenizer):
     """Save a model, the same at every call, with its tokenizer, and return it."""
-    config = transformers.Qwen2Config(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-        bos_token_id=None, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
+    model = small_model(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, head_dim=8,
+        max_position_embeddings=64, eos_token_id=None, pad_token_id=None, initializer_range=0.3,
     )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = transformers.Qwen2ForCausalLM(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from small_models import small_model
 
 from lora_evo.model.engine import stream
 
@@ -27,23 +27,13 @@ FAST = ("qwen2", "llama", "mistral", "qwen3")
 
 def tiny_model(family):
     """A model whose logits differ enough to have a clear arg max, in float32."""
-    config = AutoConfig.for_model(
+    model = small_model(
         family.partition(",")[0],
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        head_dim=16,
-        num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=256,
-        eos_token_id=1,
-        bos_token_id=None,
-        pad_token_id=0,
         **FAMILIES[family],
     )
-    with torch.random.fork_rng(devices=[]):
-        model = AutoModelForCausalLM.from_config(config).eval()
     for i, (_, p) in enumerate(sorted(model.named_parameters())):
         noise = torch.from_numpy(stream(i).standard_normal(tuple(p.shape))).float()
         p.data.copy_(noise * 0.3 if p.ndim > 1 else p.data + noise * 0.1)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_models import small_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 from lora_evo.model import Engine, open_engine
@@ -35,23 +36,16 @@ def _tokenizer() -> PreTrainedTokenizerFast:
 def write_model(folder: Path, hidden: int = 32, layers: int = 2, seed: int = 0) -> Path:
     """Save a random model (float32) whose logits differ enough to have a clear arg max."""
     tokenizer = _tokenizer()
-    config = Qwen2Config(
+    model = small_model(
+        seed=seed,
         vocab_size=len(tokenizer),
         hidden_size=hidden,
+        head_dim=hidden // 2,
         num_hidden_layers=layers,
-        num_attention_heads=2,
-        num_key_value_heads=1,
         intermediate_size=2 * hidden,
-        max_position_embeddings=512,
         initializer_range=0.3,
         tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen2ForCausalLM(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from small_models import small_model
 
 from lora_evo.model.engine import stream
 from lora_evo.model.stacked_lora import TARGET_MODULES, stack_adapters
@@ -20,21 +20,13 @@ def numbers(seed, *shape):
 
 
 def tiny_qwen():
-    config = Qwen2Config(
-        vocab_size=VOCABULARY,
+    model = small_model(
         hidden_size=64,
         intermediate_size=96,
-        num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=512,
         tie_word_embeddings=True,
-        eos_token_id=1,
-        bos_token_id=None,
-        pad_token_id=0,
     )
-    with torch.random.fork_rng():
-        model = Qwen2ForCausalLM(config).eval()
     for i, (_, p) in enumerate(sorted(model.named_parameters())):
         if p.ndim > 1:
             p.data.copy_(numbers(i, *p.shape) * (0.5 if p.shape[0] == VOCABULARY else 0.15))

@@ -9,13 +9,7 @@ from typing import Any
 
 import click
 
-from lora_evo.commands.terminal import (
-    FOLDER,
-    change_text,
-    json_option,
-    print_json,
-    print_table,
-)
+from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, print_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, Operator
@@ -29,25 +23,37 @@ def operators(name: str | None, as_json: bool) -> None:
     if name is not None:
         operator = OPERATORS[name]
         if as_json:
-            print_json({**_operator_row(operator), "description": operator.description})
+            print_json({**_row(operator), "description": operator.description})
         else:
-            click.echo(_operator_text(operator))
+            verb = "mutate" if operator.kind == "mutation" else "cross"
+            strength = operator.default_strength
+            click.echo(
+                f"{name}: {operator.summary}\n\n{operator.description}\n\n"
+                f"kind        {operator.kind} (lora-evo {verb} {name} ...)\n"
+                f"preserves   {operator.preserves}\n"
+                f"moments     {operator.moments} (of the optimiser)\n"
+                f"strength    {'none' if strength is None else f'--strength {strength:g}'}\n"
+                f"parameters  {_parameters(operator) or 'none'} (--set NAME=VALUE)"
+            )
     elif as_json:
-        print_json([_operator_row(operator) for operator in OPERATORS.values()])
+        print_json([_row(operator) for operator in OPERATORS.values()])
     else:
         header = ("name", "kind", "strength", "parameters", "what it does")
         rows = [
-            (
-                operator.name,
-                operator.kind,
-                "-" if operator.default_strength is None else f"{operator.default_strength:g}",
-                _parameters(operator) or "-",
-                operator.summary,
-            )
-            for operator in OPERATORS.values()
+            (one.name, one.kind, number(one.default_strength), _parameters(one) or "-", one.summary)
+            for one in OPERATORS.values()
         ]
         print_table(header, rows, left=len(header))
         click.echo("More about one of them: lora-evo operators NAME")
+
+
+def _row(operator: Operator) -> dict[str, Any]:
+    fields = ("name", "kind", "summary", "preserves", "moments")
+    return {
+        **{field: getattr(operator, field) for field in fields},
+        "strength": operator.default_strength,
+        "parameters": dict(operator.defaults),
+    }
 
 
 def _child_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -158,46 +164,19 @@ def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]
 
 def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
     if as_json:
-        print_json(record.to_dict())
+        print_json(asdict(record))
         return
+    change = number(record.relative_change, "from zero", 6)
     click.echo(
         f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
-        f"{len(record.modules)} modules, relative change {change_text(record.relative_change)}, "
+        f"{len(record.modules)} modules, relative change {change}, "
         f"optimiser moments {'valid' if record.moments_valid else 'to be reset'}"
     )
 
 
-def _operator_row(operator: Operator) -> dict[str, Any]:
-    fields = ("name", "kind", "summary", "preserves", "moments")
-    return {
-        **{field: getattr(operator, field) for field in fields},
-        "strength": operator.default_strength,
-        "parameters": dict(operator.defaults),
-    }
-
-
-def _operator_text(operator: Operator) -> str:
-    verb = "mutate" if operator.kind == "mutation" else "cross"
-    strength = "none"
-    if operator.default_strength is not None:
-        strength = f"--strength {operator.default_strength:g}, relative change of the update"
-    return f"""{operator.name}: {operator.summary}
-
-{operator.description}
-
-kind        {operator.kind} (lora-evo {verb} {operator.name} ...)
-preserves   {operator.preserves}
-moments     {operator.moments} (of the optimiser)
-strength    {strength}
-parameters  {_parameters(operator) or "none"} (--set NAME=VALUE)"""
-
-
 def _parameters(operator: Operator) -> str:
-    return " ".join(
-        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={_word(value)}"
-        for name, value in operator.defaults.items()
-    )
-
-
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    words = []
+    for name, value in operator.defaults.items():
+        word = value if isinstance(value, str) else json.dumps(value)
+        words.append(f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={word}")
+    return " ".join(words)

@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from lora_evo.atomic import check_output
-from lora_evo.commands.terminal import (
-    FOLDER,
-    PAGE,
-    change_text,
-    json_option,
-    print_json,
-    print_table,
-)
+from lora_evo.commands.terminal import FOLDER, PAGE, json_option, number, print_json, print_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import adapter_folders, module_type, readable
 from lora_evo.lineage import family, tree
 
 if TYPE_CHECKING:
     from lora_evo.population import Diversity
-    from lora_evo.retained.weights import Comparison
 
 
 @click.command()
@@ -82,8 +74,15 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
         parts = {path: part.to_dict() for path, part in found.modules.items()}
         print_json({**found.whole.to_dict(), "module_types": rows_by_type, "modules": parts})
         return
-    rows = [_pair_row(name, counts[name], part) for name, part in types.items()]
-    rows.append(_pair_row("all", len(found.modules), found.whole))
+    counts["all"] = len(found.modules)
+    rows = [
+        (
+            name, counts[name], number(part.distance, digits=6), number(part.cosine),
+            number(part.norm_ratio), number(part.column_overlap), number(part.row_overlap),
+            number(part.relative_change, "from zero", 6),
+        )
+        for name, part in (*types.items(), ("all", found.whole))
+    ]  # fmt: skip
     header = (
         "type", "modules", "distance", "cosine", "norm ratio",
         "columns overlap", "rows overlap", "change",
@@ -111,7 +110,7 @@ def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -
     folders = [folder for directory in directories for folder in adapter_folders([directory])]
     left_out: list[str] = []
     folders = [folder for folder, _ in readable(folders, load_adapter, left_out.append)]
-    _tell(left_out)
+    _report(left_out)
     found = compare_all(folders)
     if html is not None:
         save_page(diversity_chart(found), html)
@@ -135,7 +134,7 @@ def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> 
         check_output(html)
     left_out: list[str] = []
     members = family(directories, left_out.append)
-    _tell(left_out)
+    _report(left_out)
     if not members:
         raise LoraEvoError(f"no adapters that can be read under {', '.join(map(str, directories))}")
     if html is not None:
@@ -149,7 +148,7 @@ def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> 
     sys.exit(1 if left_out else 0)
 
 
-def _tell(left_out: Sequence[str]) -> None:
+def _report(left_out: Sequence[str]) -> None:
     for reason in left_out:
         click.echo(f"error: {' '.join(reason.split())}; left out", err=True)
 
@@ -177,20 +176,3 @@ def _print_population(found: "Diversity") -> None:
         f"mean distance {found.mean_distance:.4g}; closest: {names[one]} and "
         f"{names[two]} at {found.distances[one][two]:.4g}"
     )
-
-
-def _pair_row(name: str, modules: int, part: "Comparison") -> tuple[object, ...]:
-    return (
-        name,
-        modules,
-        f"{part.distance:.6g}",
-        _number(part.cosine),
-        _number(part.norm_ratio),
-        _number(part.column_overlap),
-        _number(part.row_overlap),
-        change_text(part.relative_change),
-    )
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lora_evo.commands.terminal import FOLDER, counter, json_option, print_json, text_table
+from lora_evo.commands.terminal import FOLDER, counter, json_option, number, print_json, text_table
 from lora_evo.files.directory import content_hash, shortest_unique_names
 from lora_evo.lineage import parents_on_disk, read_lineage
 
@@ -149,11 +149,11 @@ def _run(
     base = load_base_model(model, choose_device("auto"), "float32")
     behaviour: dict[str, Behaviour] = {}
     if prompts:
-        with counter("probing", "rows") as progress:
+        with counter("probing rows") as progress:
             behaviour = probe(base, parents, young, prompts, progress=progress)
     if not examples:
         return behaviour, None
-    with counter("training", "steps") as progress:
+    with counter("training steps") as progress:
         return behaviour, recovery(base, parents, young, examples, progress=progress, **training)
 
 
@@ -187,19 +187,19 @@ def _parent_lines(
     """Yield the child against one parent: sentences, then a table of the modules."""
     whole, seen = weights.whole, behaviour.get(name)
     yield (
-        f"{title}: relative change {_number(whole.relative_change)}, numerical rank "
+        f"{title}: relative change {number(whole.relative_change)}, numerical rank "
         f"{whole.parent.numerical_rank} to {whole.child.numerical_rank} of {whole.child.rank}, "
         f"dead pairs {whole.parent.dead} to {whole.child.dead}"
     )
     if seen is not None:
         yield (
             f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
-            f"ratio {_number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
+            f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
         )
         if seen.completion_tokens:
             yield (
-                f"  loss on completions {_number(seen.nll_parent)} to {_number(seen.nll_child)} "
-                f"nats/token (base {_number(seen.nll_base)}; {seen.completion_tokens} tokens)"
+                f"  loss on completions {number(seen.nll_parent)} to {number(seen.nll_child)} "
+                f"nats/token (base {number(seen.nll_base)}; {seen.completion_tokens} tokens)"
             )
     parts = (*weights.modules.items(), ("all", whole))
     yield text_table(_HEADER, [(path, *_cells(part)) for path, part in parts])
@@ -212,7 +212,7 @@ def _cells(part: "Comparison") -> tuple[str, ...]:
     )  # fmt: skip
     before, after = part.parent, part.child
     return (
-        *map(_number, numbers),
+        *map(number, numbers),
         f"{before.effective_rank:.2f}>{after.effective_rank:.2f}",
         f"{before.dead}>{after.dead}",
         f"{before.norm_a:.3g}>{after.norm_a:.3g}",
@@ -250,7 +250,3 @@ def _moments(valid: bool | None, trained: bool | None) -> str:
 
 def _after(step: float | None, last: int) -> str:
     return f"not within {last} steps" if step is None else f"after {step:g} steps"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

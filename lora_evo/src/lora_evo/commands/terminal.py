@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ class Commands(click.Group):
             _fail("interrupted", 130)
 
 
-def change_text(value: float | None) -> str:
-    """Return a relative change as text; None is one from a zero update."""
-    return "from zero" if value is None else f"{value:.6g}"
+def number(value: float | None, none: str = "-", digits: int = 4) -> str:
+    """Return a number with so many digits, or what stands for one that there is not."""
+    return none if value is None else f"{value:.{digits}g}"
 
 
 def print_json(value: object) -> None:
@@ -69,27 +70,16 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
 
 
 @contextmanager
-def counter(label: str, unit: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function of (units done, units in all) that shows every percent on stderr.
+def counter(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function of (units done, units in all) that moves a bar on stderr, if a terminal."""
+    file = sys.stderr if sys.stderr.isatty() else StringIO()
+    with click.progressbar(length=1, label=label, file=file) as bar:
 
-    Yields None where stderr is no terminal. The line is wiped at the end.
-    """
-    if not sys.stderr.isatty():
-        yield None
-        return
-    shown = -1
+        def count(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
 
-    def count(done: int, total: int) -> None:
-        nonlocal shown
-        percent = 100 * done // total
-        if percent != shown:
-            shown = percent
-            print(f"\r\x1b[K{label}: {done} of {total} {unit}", end="", file=sys.stderr, flush=True)
-
-    try:
         yield count
-    finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> None:

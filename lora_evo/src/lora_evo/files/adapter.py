@@ -15,6 +15,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.files.config import AdapterConfig, check_pair
 from lora_evo.files.directory import (
     CONFIG_FILE,
+    NUMBER_TYPES,
     WEIGHTS_FILE,
     AdapterFiles,
     PathLike,
@@ -26,7 +27,7 @@ from lora_evo.files.directory import (
     tensor_names,
 )
 
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_DTYPES = {name: getattr(torch, word) for name, word in NUMBER_TYPES.items()}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -177,6 +178,32 @@ def check_finite(path: str, slot: Slot) -> None:
             raise LoraEvoError(
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
                 "go back to a checkpoint from before training diverged"
+            )
+
+
+def check_comparable(named: Mapping[str, SlotSource], *, any_base: bool = False) -> None:
+    """Refuse adapters, by what they are called, on other modules or base models than the first.
+
+    any_base: the names of their base models may differ.
+    """
+    for field in () if any_base else ("base_model_name_or_path", "revision"):
+        bases = [(who, one.config.to_dict().get(field)) for who, one in named.items()]
+        (first, wanted), *others = [pair for pair in bases if pair[1]] or [("", None)]
+        for who, base in others:
+            if base != wanted:
+                raise LoraEvoError(
+                    f"{first} has {field} {wanted!r}, {who} has {base!r}; an update means nothing "
+                    "on another base: choose adapters of one base, or, if both names mean the same "
+                    f"weights, make {field} in adapter_config.json equal"
+                )
+    (first, one), *rest = named.items()
+    for who, other in rest:
+        odd = sorted(set(one.paths) ^ set(other.paths))
+        if odd:
+            raise LoraEvoError(
+                f"{first} and {who} sit on different modules: {len(odd)} differ, for example "
+                f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
+                "target_modules"
             )
 
 

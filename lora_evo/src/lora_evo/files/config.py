@@ -224,21 +224,6 @@ def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[i
         )
 
 
-def check_same_base(configs: Mapping[str, AdapterConfig]) -> None:
-    """Refuse adapters, by what they are called, that name different base models."""
-    for field_name in ("base_model_name_or_path", "revision"):
-        found = {who: config.to_dict().get(field_name) for who, config in configs.items()}
-        known = [(who, base) for who, base in found.items() if base]
-        for who, base in known[1:]:
-            if base != known[0][1]:
-                raise LoraEvoError(
-                    f"{known[0][0]} has {field_name} {known[0][1]!r}, {who} has {base!r}; an "
-                    "update means nothing on another base: choose adapters of one base, or, if "
-                    f"both names mean the same weights, make {field_name} in adapter_config.json "
-                    "equal"
-                )
-
-
 def _matching(patterns: Mapping[str, Any], path: str) -> str | None:
     """Return the first pattern that PEFT's `get_pattern_key` would choose, or None."""
     return next((key for key in patterns if re.match(rf"(.*\.)?({key})$", path)), None)

@@ -24,8 +24,9 @@ from lora_evo.files.config import AdapterConfig, check_pair
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 INDEX_FILE = "adapter_model.safetensors.index.json"
-ITEM_SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-"""The stored types that can be read and written, with their sizes in bytes."""
+NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""The stored types that can be read and written, by their names in safetensors and in torch."""
+_SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _PICKLE_ADVICE = (
     "pickles can run code when opened: load it with PEFT where you trust it and call "
     "save_pretrained, which writes adapter_model.safetensors"
@@ -46,7 +47,6 @@ _REASONS = {
     "lm_head.weight": _OF_BASE,
     ".bias": "it is a bias; train with bias='none'",
 }
-_STORED = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TensorInfo:
     @property
     def size(self) -> int:
         """Size in bytes."""
-        return math.prod(self.shape) * ITEM_SIZES[self.dtype]
+        return math.prod(self.shape) * _SIZES[self.dtype]
 
 
 class TensorFile:
@@ -99,7 +99,7 @@ class TensorWriter:
 
     def __init__(self, path: Path, layout: Mapping[str, TensorInfo]) -> None:
         # Wide types first, then by name: every tensor is aligned to its own element size.
-        ordered = sorted(layout.items(), key=lambda item: (-ITEM_SIZES[item[1].dtype], item[0]))
+        ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1].dtype], item[0]))
         header: dict[str, object] = {"__metadata__": {"format": "pt"}}
         self._starts: dict[str, int] = {}
         offset = 0
@@ -146,8 +146,19 @@ def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
 
 
 def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
-    places = _weight_map(folder / INDEX_FILE)
+    try:
+        raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FileDamage(f"{INDEX_FILE} is not JSON: {error}") from error
+    places = raw.get("weight_map") if isinstance(raw, dict) else None
+    if not isinstance(places, dict) or not places:
+        raise FileDamage(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
     files: dict[str, TensorFile] = {}
+    for name, shard in places.items():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise FileDamage(
+                f"{INDEX_FILE} puts {name} into {shard!r}; expected the name of a file next to it"
+            )
     for shard in sorted(set(places.values())):
         if not (folder / shard).is_file():
             raise FileDamage(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
@@ -157,22 +168,6 @@ def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
         if odd:
             raise FileDamage(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
     return {name: files[shard] for name, shard in places.items()}
-
-
-def _weight_map(index: Path) -> dict[str, str]:
-    try:
-        raw: Any = json.loads(index.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FileDamage(f"{index.name} is not JSON: {error}") from error
-    places = raw.get("weight_map") if isinstance(raw, dict) else None
-    if not isinstance(places, dict) or not places:
-        raise FileDamage(f"{index.name} has no weight_map, an object from tensor to file")
-    for name, shard in places.items():
-        if not isinstance(shard, str) or Path(shard).name != shard:
-            raise FileDamage(
-                f"{index.name} puts {name} into {shard!r}; expected the name of a file next to it"
-            )
-    return places
 
 
 def _check_container(path: Path) -> None:
@@ -253,7 +248,7 @@ def content_hash(directory: PathLike) -> str:
                 with naming(adapter.directory):
                     file.read_into(name, memoryview(payload))
                 # The words are torch's, so that a slot in memory has the same digest.
-                digest.update(f"torch.{_STORED[info.dtype]}{list(info.shape)}".encode())
+                digest.update(f"torch.{NUMBER_TYPES[info.dtype]}{list(info.shape)}".encode())
                 digest.update(payload)
             digests[path] = digest.hexdigest()
         return combine(adapter.config, digests)
@@ -336,9 +331,9 @@ def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tu
                 f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
             )
         stored = file.infos[name].dtype
-        if stored not in ITEM_SIZES:
+        if stored not in NUMBER_TYPES:
             raise LoraEvoError(
-                f"{name} is stored as {stored}; expected one of {', '.join(ITEM_SIZES)}: "
+                f"{name} is stored as {stored}; expected one of {', '.join(NUMBER_TYPES)}: "
                 "save the adapter unquantised"
             )
         halves[match["path"]] = halves.get(match["path"], "") + match["half"]

@@ -42,21 +42,9 @@ if TYPE_CHECKING:
     from lora_evo.model.vllm_engine import VLLMEngine
     from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
-_HOMES = {
-    "base_model": (
-        "BaseModel", "choose_device", "linear_shapes", "load_base_model",
-        "load_tokenizer", "public_name", "resolve", "same_base",
-    ),
-    "hf_engine": ("HFEngine",),
-    "opening": ("members_of", "name_adapters", "open_engine"),
-    "stacked_lora": (
-        "BASE", "TARGET_MODULES", "StackedAdapters", "export_adapter", "import_adapter",
-        "merge_adapter", "stack_adapters",
-    ),
-    "supervised": ("SupervisedLearner", "TokenPair", "drawn", "token_pair"),
-    "vllm_engine": ("VLLMEngine",),
-    "vllm_server": ("Serving", "VLLMOptions", "require_vllm"),
-}  # fmt: skip
+_MODULES = (
+    "vllm_server", "stacked_lora", "base_model", "supervised", "hf_engine", "vllm_engine", "opening"
+)  # fmt: skip
 
 __all__ = [
     "BASE",
@@ -98,7 +86,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import what brings torch and transformers when it is asked for."""
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"lora_evo.model.{module}"), name)
+    for module in _MODULES if name in __all__ else ():
+        found = import_module(f"lora_evo.model.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
     raise AttributeError(f"module 'lora_evo.model' has no attribute {name!r}")

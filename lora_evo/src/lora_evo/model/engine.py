@@ -33,10 +33,7 @@ _CONTEXT_TOKENS = 8
 
 
 def derive_seed(run_seed: int, *keys: Key) -> int:
-    """Return the 63-bit seed of the random choice that `keys` names in the run `run_seed`.
-
-    blake2b over the keys with their types and lengths, so ("a", 1), ("a", "1") and ("a1",) differ.
-    """
+    """Return the 63-bit seed of the random choice that `keys`, of any types, name in a run."""
     digest = hashlib.blake2b(digest_size=8, person=b"populab-seed")
     for key in (run_seed, *keys):
         text = f"{type(key).__name__}:{key!r}".encode()

@@ -6,24 +6,21 @@ With their factors side by side and one thin factorisation of each side,
 
     [s_1 B_1, ..., s_n B_n] = Q_B [L_1, ..., L_n],    [A_1^T, ..., A_n^T] = Q_A [H_1, ..., H_n],
 
-every D_k = Q_B (L_k H_k^T) Q_A^T, so that whatever is linear in the updates, or made of their
-singular triplets, happens between matrices of at most sum(r_k) rows and columns. (Shared bases
-as in KnOTS, arXiv 2410.19735, and Core Space merging, arXiv 2509.17786.) A child is the best
-approximation in Frobenius norm (Eckart & Young 1936) of such a matrix C by the first parent's
-rank r, C ~ U S V^T, written in the first parent's scale s:
+every D_k = Q_B (L_k H_k^T) Q_A^T, so that all sums happen between matrices of at most sum(r_k)
+rows and columns (shared bases as in KnOTS, arXiv 2410.19735, and Core Space merging, arXiv
+2509.17786). A child is the best approximation in Frobenius norm (Eckart & Young 1936) of such a
+matrix C by the first parent's rank r, C ~ U S V^T, written in the first parent's scale s:
 
     A = g V^T Q_A^T,    B = Q_B U S / (g s),    g = |A_1| / sqrt(r).
 
-Factorization: the rows of A are orthogonal, of equal length, and as large together as the first
-parent's, as LoRA's start has them; B carries the spectrum. A child of lower rank than r therefore
-has zero columns in B alone, which training can use: no pair is dead.
+The rows of A are orthogonal, of equal length, and as large together as the first parent's; B
+carries the spectrum. A child of lower rank has zero columns in B alone, so that no pair is dead.
 
 `slot_swap` takes the pair (A, B) of every module whole from one parent. The `factor_*` are
 baselines, made from A with A and B with B as PopuLoRA's public code (arXiv 2605.16727) and most
 LoRA mergers do. They depend on the factorization: parents with equal updates but other factors (a
 sign flipped, a basis turned) give different children, and the product of two sums has cross terms
-B_j A_k that no parent has. All parents need the same rank. Where the parents' scales differ, B_k
-counts as (s_k / s_1) B_k. Preserves: rank; but for `factor_dare`, equal parents.
+B_j A_k that no parent has. Where the parents' scales differ, B_k counts as (s_k / s_1) B_k.
 """
 
 import math
@@ -36,17 +33,7 @@ from torch.nn.functional import pad
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
 from lora_evo.operators.measured import SlotChild, measured, unchanged
-from lora_evo.operators.operator import (
-    Recipe,
-    Request,
-    check_equal_ranks,
-    checked_fitness,
-    checked_number,
-    shares,
-    stream,
-    uniform,
-    units_of,
-)
+from lora_evo.operators.operator import Recipe, Request
 from lora_evo.thin import Span, prepared, span, thin
 from lora_evo.updates import Gap, slot_gap
 
@@ -60,13 +47,10 @@ Keep = Callable[[torch.Tensor, tuple[str, ...]], torch.Tensor]
 def average(request: Request) -> Recipe:
     """Average the updates: D = sum_k w_k D_k, with weights that add up to 1.
 
-    Averaging A and B separately instead (as LoRA mergers often do, and `factor_average` shows)
-    gives sum_jk w_j w_k B_j A_k, whose cross terms depend on the factorization of the parents.
-    Independent parents with decaying spectra lose little by the truncation; the loss is reported.
-    Without weights all parents count alike. Preserves everything that the parents agree on; the
-    child depends on the parents' updates alone.
+    Without weights all parents count alike. The child depends on the parents' updates alone, and
+    keeps what they agree on; what the truncation to the first parent's rank loses is reported.
     """
-    return blend(shares(request))
+    return blend(request.shares())
 
 
 def dare(request: Request) -> Recipe:
@@ -77,13 +61,11 @@ def dare(request: Request) -> Recipe:
     with E = U S V^T the difference of the other parent from the first, and m_j = 0 with probability
     p, else 1; the sum is truncated to the first parent's rank. Before that, the mean of D over
     seeds is the weighted mean of the parents. DARE (Yu et al., arXiv 2311.03099) drops entries of
-    the difference of a fine-tuned model from its base. Done to the parents themselves that ruins
-    them (an adapter crossed with itself ends far from itself: see `factor_dare`), and on the
-    entries of updates it would need dense matrices. Here the first parent is the base, singular
+    the difference of a fine-tuned model from its base; here the first parent is the base, singular
     components take the place of entries, and equal parents give themselves. p = 0 is `average`.
     """
-    p = checked_number(request, "p", 0.0, MOST_DROPPED)
-    weights = shares(request)
+    p = request.number("p", 0.0, MOST_DROPPED)
+    weights = request.shares()
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         if alike(slots) or weights[0] == 1.0:
@@ -93,7 +75,7 @@ def dare(request: Request) -> Recipe:
         wanted = base.clone()
         for index in range(1, len(slots)):
             u, values, vt = torch.linalg.svd(joint.updates[index] - base, full_matrices=False)
-            points = stream(request.seed, path, "drop", str(index)).random(len(values))
+            points = request.noise(path, "drop", str(index)).random(len(values))
             kept = torch.from_numpy(points >= p).double() / (1 - p)
             wanted += weights[index] * (u * (values * kept)) @ vt
         return joint.child(wanted)
@@ -123,21 +105,18 @@ def svd_subspace(request: Request) -> Recipe:
 
     with the parent c_j of place j drawn on its own, with equal chances or in proportion to the
     weights, and the sum truncated to the first parent's rank. After the SVD-subspace crossover of
-    PopuLoRA (arXiv 2605.16727), whose public form always takes the leading triplets from one parent
-    and the tail from the other, so that the second parent hardly counts; here every place is open
-    to both. A triplet moves whole (u and v together), so that signs of singular vectors do not
-    matter, and the joined triplets, which are not orthogonal, are decomposed again. Singular values
-    that coincide within one parent leave its triplets undefined, and there the child depends on
-    rounding.
+    PopuLoRA (arXiv 2605.16727), whose public form takes all leading triplets from one parent. A
+    triplet moves whole, so that signs of singular vectors do not matter. Singular values that
+    coincide within one parent leave its triplets undefined; there the child depends on rounding.
     """
-    bounds = torch.tensor(shares(request), dtype=torch.float64).cumsum(dim=0)
+    bounds = torch.tensor(request.shares(), dtype=torch.float64).cumsum(dim=0)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         if alike(slots):
             return unchanged(slots[0])
         joint = join(slots)
         count = max(min(slot.rank, *joint.updates[0].shape) for slot in slots)
-        points = torch.from_numpy(stream(request.seed, path, "triplet").random(count))
+        points = torch.from_numpy(request.noise(path, "triplet").random(count))
         # The last bound is 1 but for rounding; a point above it belongs to the last parent.
         parents = torch.searchsorted(bounds[:-1].contiguous(), points, right=True)
         wanted = torch.zeros_like(joint.updates[0])
@@ -157,11 +136,10 @@ def xes(request: Request) -> Recipe:
 
     on the updates s*B*A, truncated to the first parent's rank. f are the fitnesses
     (`fitness=[...]`) and w the weights of the mean, equal if not given; with weights and no
-    fitness, the weights are the fitnesses too. The z add up to 0, so the coefficients add up to 1,
-    and equal parents give themselves. Equal fitnesses give the mean. With two parents z = (1, -1):
-    eta = 1 on equal weights is a copy of the better one, eta = 0.5 (the default) three quarters of
-    it. The z-scored direction is that of evolution strategies (Salimans et al., arXiv 1703.03864),
-    used on factors by peers (`factor_xes`).
+    fitness, the weights are the fitnesses too. Equal fitnesses give the mean. With two parents
+    z = (1, -1): eta = 1 on equal weights is a copy of the better one, eta = 0.5 (the default) three
+    quarters of it. The direction is that of evolution strategies (Salimans et al., arXiv
+    1703.03864).
     """
     return blend(stepped(request))
 
@@ -178,31 +156,31 @@ def beyond(request: Request) -> tuple[float, float]:
             "extrapolation takes no weights; tell which parent is better with --set "
             "'fitness=[0.7, 0.4]', or put the better one first"
         )
-    fitness = checked_fitness(request) or (1.0, 0.0)
+    fitness = request.fitness() or (1.0, 0.0)
     if request.parameters["eta"] is None:
-        low = checked_number(request, "eta_low", 0.0, _FARTHEST)
-        high = checked_number(request, "eta_high", low, _FARTHEST)
-        eta = low + (high - low) * uniform(request.seed, "eta")
+        low = request.number("eta_low", 0.0, _FARTHEST)
+        high = request.number("eta_high", low, _FARTHEST)
+        eta = low + (high - low) * request.uniform("eta")
     else:
-        eta = checked_number(request, "eta", 0.0, _FARTHEST)
+        eta = request.number("eta", 0.0, _FARTHEST)
     return (eta, 1 - eta) if fitness[0] >= fitness[1] else (1 - eta, eta)
 
 
 def stepped(request: Request) -> tuple[float, ...]:
     """Return the coefficients of the parents, w_k + eta z_k / n; they add up to 1."""
-    fitness = checked_fitness(request) or request.weights
+    fitness = request.fitness() or request.weights
     if fitness is None:
         raise LoraEvoError(
             "xes needs to know how fit the parents are: give --set 'fitness=[0.7, 0.4]', one "
             "number for each parent, or weights"
         )
-    eta = checked_number(request, "eta", 0.0, 4.0)
+    eta = request.number("eta", 0.0, 4.0)
     count = len(fitness)
     middle = math.fsum(fitness) / count
     spread = math.sqrt(math.fsum((value - middle) ** 2 for value in fitness) / count)
     if spread <= 1e-12 * max(abs(value) for value in fitness):
-        return shares(request)
-    pairs = zip(shares(request), fitness, strict=True)
+        return request.shares()
+    pairs = zip(request.shares(), fitness, strict=True)
     return tuple(share + eta * (value - middle) / spread / count for share, value in pairs)
 
 
@@ -285,21 +263,17 @@ def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
 def slot_swap(request: Request) -> Recipe:
     """Take the pair (A, B) of every module whole from one parent.
 
-    The layer-wise crossover of PopuLoRA (arXiv 2605.16727): exact, free of factorization, and the
-    only crossover after which optimiser moments stay valid (they move with the slot). A unit is one
-    module (`level=module`), all modules of one block, such as the attention of a layer
-    (`level=block`), or of one numbered layer (`level=layer`); every unit draws its parent on its
-    own, with equal chances or in proportion to the weights. If all units of a child fell to one
-    parent, one unit, drawn too, goes to another, so that a child of unequal parents is never a
-    copy.
+    The layer-wise crossover of PopuLoRA (arXiv 2605.16727), the only one after which optimiser
+    moments stay valid (they move with the slot). A unit is one module (`level=module`), all of one
+    block, such as the attention of a layer (`level=block`), or of one numbered layer
+    (`level=layer`); every unit draws its parent on its own, with equal chances or in proportion to
+    the weights. If all fell to one parent, one drawn unit goes to another: no child is a copy.
     """
-    check_equal_ranks(
-        request,
+    request.check_equal_ranks(
         "slot_swap moves factors whole: give it parents of equal rank, or use average",
     )
-    weights = request.weights or (1.0,) * len(request.configs)
-    units = units_of(request)
-    chosen = assign(sorted(set(units.values())), weights, request.seed)
+    units = request.units()
+    chosen = assign(request, sorted(set(units.values())))
     return lambda path, slots: _take(path, slots, chosen[units[path]])
 
 
@@ -345,16 +319,16 @@ def _inner(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     return (one.to(precision).T @ two.to(precision)).double()
 
 
-def assign(units: Sequence[str], weights: Sequence[float], seed: int) -> Mapping[str, int]:
-    """Return the parent (counted from 0) of every unit; each draw depends on the seed and its
-    unit."""
-    chosen = {unit: _draw(weights, uniform(seed, unit, "parent")) for unit in units}
-    possible = [index for index, weight in enumerate(weights) if weight > 0]
-    if len(units) > 1 and len(possible) > 1 and len(set(chosen.values())) == 1:
-        unit = units[int(uniform(seed, "odd unit") * len(units))]
+def assign(request: Request, units: Sequence[str]) -> Mapping[str, int]:
+    """Return the parent (from 0) of every unit; each draw depends on the seed and its unit."""
+    weights = request.weights or (1.0,) * len(request.configs)
+    chosen = {unit: _draw(weights, request.uniform(unit, "parent")) for unit in units}
+    possible = sum(weight > 0 for weight in weights)
+    if len(units) > 1 and possible > 1 and len(set(chosen.values())) == 1:
+        unit = units[int(request.uniform("odd unit") * len(units))]
         rest = list(weights)
         rest[chosen[unit]] = 0.0
-        chosen[unit] = _draw(rest, uniform(seed, "odd parent"))
+        chosen[unit] = _draw(rest, request.uniform("odd parent"))
     return chosen
 
 
@@ -376,7 +350,7 @@ def factor_average(request: Request) -> Recipe:
     "Linear" merging loses about half the norm of two independent parents to cross terms, and a
     parent with its sign flipped in both factors, the same adapter, can cancel the other.
     """
-    return _sum(request, "average", shares(request))
+    return _sum(request, "average", request.shares())
 
 
 def factor_dare(request: Request) -> Recipe:
@@ -387,13 +361,13 @@ def factor_dare(request: Request) -> Recipe:
     its square, and the product has both noises and theirs: at p = 0.7, the default as in public
     code, an adapter crossed with itself lands about twice its norm away from itself.
     """
-    p = checked_number(request, "p", 0.0, MOST_DROPPED)
+    p = request.number("p", 0.0, MOST_DROPPED)
 
     def thinned(factor: torch.Tensor, key: tuple[str, ...]) -> torch.Tensor:
-        points = stream(request.seed, *key).random(tuple(factor.shape))
+        points = request.noise(*key).random(tuple(factor.shape))
         return factor * torch.from_numpy(points >= p) / (1 - p)
 
-    return _sum(request, "dare", shares(request), thinned)
+    return _sum(request, "dare", request.shares(), thinned)
 
 
 def factor_extrapolate(request: Request) -> Recipe:
@@ -420,8 +394,7 @@ def _sum(
 ) -> Recipe:
     """Return the recipe of A = sum_k c_k A_k, B = sum_k c_k B_k, of what `keep` leaves of each
     factor."""
-    check_equal_ranks(
-        request,
+    request.check_equal_ranks(
         f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not",
     )
 

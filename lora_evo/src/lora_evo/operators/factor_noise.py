@@ -8,13 +8,9 @@ and the square of its Frobenius norm is a polynomial of the fourth degree in e, 
 are inner products <X Y, Z W> = sum((X^T Z) * (Y W^T)) of r x r Gram matrices: nothing dense is
 formed, and e is found such that |D' - D| = target * |D| at any rank.
 
-E and F are given at unit size and scaled here to the root mean square of the factor that they are
-added to (its standard deviation, where the mean is 0). So a rescaling of the factorization (c B, A
-/ c) leaves the child's update as it is; any other change of factorization does not, for the noise
-is drawn per entry. A module with D = 0 (a fresh LoRA, B = 0) has no scale to measure a change by:
-it stays as it is, and alive.
-
-The operators are `full_gaussian`, `layer_selective_gaussian` and `neftune`.
+E and F have the root mean square of the factor that they are added to. So a rescaling of the
+factorization (c B, A / c) leaves the child's update as it is; any other change of factorization
+does not. A module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
 """
 
 import math
@@ -26,15 +22,7 @@ import torch
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
-from lora_evo.operators.operator import (
-    Recipe,
-    Request,
-    checked_number,
-    checked_strength,
-    stream,
-    uniform,
-    units_of,
-)
+from lora_evo.operators.operator import Recipe, Request
 from lora_evo.thin import prepared
 from lora_evo.updates import singular_values
 
@@ -44,36 +32,32 @@ def full_gaussian(request: Request) -> Recipe:
 
         A' = A + e rms(A) E,    B' = B + e rms(B) F,    E, F ~ N(0, 1) per entry,
 
-    with e solved for per module so that |D' - D| = strength * |D|. It is the full-tensor adaptive
-    noise of PopuLoRA (arXiv 2605.16727), whose step is e itself and whose change therefore grows
-    with the rank. Factorization: the child's update depends on how the parent's is split into
-    factors, except for a common rescaling (c B, A / c). A module with D = 0 stays as it is.
+    with e solved for per module so that |D' - D| = strength * |D|: the full-tensor noise of
+    PopuLoRA (arXiv 2605.16727), whose step is e itself. Factorization: the child's update depends
+    on that of the parent's, except for a common rescaling (c B, A / c). A module with D = 0 stays.
     """
-    strength = checked_strength(request, "full_gaussian")
-    return lambda path, slots: with_gaussian_noise(path, slots[0], request.seed, strength)
+    strength = request.change()
+    return lambda path, slots: with_gaussian_noise(request, path, slots[0], strength)
 
 
 def layer_selective_gaussian(request: Request) -> Recipe:
     """Add Gaussian noise to a share of the modules; the others stay exactly the parent's.
 
     The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units, rounded and
-    at least one, are chosen without replacement: those with the smallest of one uniform draw per
-    unit, keyed by the seed and the unit. A unit is one module (`level=module`), all modules of one
+    at least one, are chosen without replacement. A unit is one module (`level=module`), all of one
     block, such as the attention of a layer (`level=block`), or of one numbered layer
-    (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed.
-
-    The strength is the relative change |D' - D| / |D| of every *chosen* module; that of the whole
-    adapter is smaller, by the square root of the share of its squared norm that was chosen, and is
-    in the child's lineage. Factorization: as `full_gaussian`.
+    (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed, and
+    changes by the strength; the whole adapter changes less. Factorization: as `full_gaussian`.
     """
-    strength = checked_strength(request, "layer_selective_gaussian")
-    share = checked_number(request, "share", 0.0, 1.0)
+    strength = request.change()
+    share = request.number("share", 0.0, 1.0)
     if share == 0.0:
         raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
-    units = units_of(request)
-    chosen = choose(sorted(set(units.values())), share, request.seed)
+    units = request.units()
+    drawn = sorted((request.uniform(unit, "chosen"), unit) for unit in set(units.values()))
+    chosen = {unit for _, unit in drawn[: max(1, round(share * len(drawn)))]}
     return lambda path, slots: with_gaussian_noise(
-        path, slots[0], request.seed, strength if units[path] in chosen else 0.0
+        request, path, slots[0], strength if units[path] in chosen else 0.0
     )
 
 
@@ -83,34 +67,25 @@ def neftune(request: Request) -> Recipe:
         A' = A + e rms(A) E,    E ~ U(-1, 1) per entry,    B' = B,
 
     after the embedding noise of NEFTune (Jain et al. 2023, arXiv 2310.05914), moved from embeddings
-    to the factor that reads the input. D' - D = e s rms(A) B E is linear in e, which is solved for
-    so that |D' - D| = strength * |D|. (NEFTune's own amplitude, a number over the square root of
-    the size, changes a usual LoRA by more than its whole norm.) B and with it the column space of D
-    stay. Factorization: as `full_gaussian`. A module with D = 0 stays as it is.
+    to the factor that reads the input; e is solved for so that |D' - D| = strength * |D|. B and
+    with it the column space of D stay. Factorization: as `full_gaussian`; a D of 0 stays.
     """
-    strength = checked_strength(request, "neftune")
+    strength = request.change()
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        drawn = stream(request.seed, path, "A").random(slots[0].A.shape, dtype=np.float32)
+        drawn = request.noise(path, "A").random(slots[0].A.shape, dtype=np.float32)
         return with_noise(slots[0], strength, torch.from_numpy(drawn).mul_(2).sub_(1), None)
 
     return recipe
 
 
-def with_gaussian_noise(path: str, slot: Slot, seed: int, strength: float) -> SlotChild:
+def with_gaussian_noise(request: Request, path: str, slot: Slot, strength: float) -> SlotChild:
     """Return the module with noise on both factors; a copy at strength 0."""
     toward_a, toward_b = (
-        torch.from_numpy(stream(seed, path, name).standard_normal(factor.shape, dtype=np.float32))
+        torch.from_numpy(request.noise(path, name).standard_normal(factor.shape, dtype=np.float32))
         for name, factor in (("A", slot.A), ("B", slot.B))
     )
     return with_noise(slot, strength, toward_a, toward_b)
-
-
-def choose(units: Sequence[str], share: float, seed: int) -> frozenset[str]:
-    """round(share * number), at least one, of the units, in any order the same ones."""
-    count = max(1, round(share * len(units)))
-    drawn = sorted((uniform(seed, unit, "chosen"), unit) for unit in units)
-    return frozenset(unit for _, unit in drawn[:count])
 
 
 def with_noise(

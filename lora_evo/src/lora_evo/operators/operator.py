@@ -55,6 +55,73 @@ class Request:
         """Return a random stream for the seed and a key, such as a module's path and a name."""
         return stream(self.seed, *key)
 
+    def uniform(self, *key: str) -> float:
+        """Return one number from [0, 1) for the seed and a key."""
+        return float(self.noise(*key).random())
+
+    def change(self) -> float:
+        """Return the strength: the wanted |D' - D| / |D|, from 0 (a copy) to below 1."""
+        if self.strength is None or not 0.0 <= self.strength < 1.0:
+            raise LoraEvoError(
+                f"strength is {self.strength}; expected a relative change of the update, at "
+                "least 0 (a copy) and below 1, for example 0.15"
+            )
+        return self.strength
+
+    def number(self, name: str, low: float, high: float) -> float:
+        """Return the parameter `name` as a number from `low` to `high`."""
+        value = self.parameters[name]
+        if not is_number(value) or not low <= value <= high:
+            raise LoraEvoError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
+        return float(value)
+
+    def fitness(self) -> tuple[float, ...] | None:
+        """Return the parameter `fitness`, a number per parent (higher is better), or None."""
+        given, parents = self.parameters["fitness"], len(self.configs)
+        if given is None:
+            return None
+        numbers = isinstance(given, Sequence) and all(
+            is_number(value) and math.isfinite(value) for value in given
+        )
+        if not numbers or len(given) != parents:
+            raise LoraEvoError(
+                f"fitness is {given!r}; expected a list of {parents} finite numbers, one for each "
+                "parent, for example --set 'fitness=[0.7, 0.4]'"
+            )
+        return tuple(float(value) for value in given)
+
+    def shares(self) -> tuple[float, ...]:
+        """Return the weights, or equal ones, divided by their sum."""
+        weights = self.weights or (1.0,) * len(self.configs)
+        return tuple(weight / sum(weights) for weight in weights)
+
+    def units(self) -> Mapping[str, str]:
+        """Return the unit of every module under the parameter `level`.
+
+        It is the module itself, its path without the last part (its block), or its path up to the
+        first number (its layer); a module in no block or layer is a unit of its own.
+        """
+        level = self.parameters["level"]
+        if level not in LEVELS:
+            raise LoraEvoError(f"level is {level!r}; expected one of {', '.join(LEVELS)}")
+        units = {}
+        for path in self.paths:
+            match = _LAYER.match(path) if level == "layer" else None
+            block = path.rpartition(".")[0] if level == "block" else ""
+            units[path] = match[0] if match else block or path
+        return units
+
+    def check_equal_ranks(self, advice: str) -> None:
+        """Refuse parents of unequal rank, for an operator that needs their factors to be alike."""
+        first, *others = self.configs
+        for path in self.paths:
+            for number, config in enumerate(others, start=2):
+                if config.rank(path) != first.rank(path):
+                    raise LoraEvoError(
+                        f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} "
+                        f"in parent {number}; {advice}"
+                    )
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -103,77 +170,6 @@ class Operator:
         return found
 
 
-def checked_strength(request: Request, operator: str) -> float:
-    """Return the target relative change |D' - D| / |D|, from 0 (a copy) to below 1."""
-    strength = request.strength
-    if strength is None or not 0.0 <= strength < 1.0:
-        raise LoraEvoError(
-            f"strength is {strength}; {operator} wants a relative change of the update, at "
-            "least 0 (a copy) and below 1, for example 0.15"
-        )
-    return strength
-
-
-def checked_number(request: Request, name: str, low: float, high: float) -> float:
-    """Return the parameter `name` as a number from `low` to `high`."""
-    value = request.parameters[name]
-    if not is_number(value) or not low <= value <= high:
-        raise LoraEvoError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def checked_fitness(request: Request) -> tuple[float, ...] | None:
-    """Return the parameter `fitness`, one finite number per parent (higher is better), or None."""
-    given = request.parameters["fitness"]
-    if given is None:
-        return None
-    parents = len(request.configs)
-    numbers = isinstance(given, Sequence) and all(
-        is_number(value) and math.isfinite(value) for value in given
-    )
-    if not numbers or len(given) != parents:
-        raise LoraEvoError(
-            f"fitness is {given!r}; expected a list of {parents} finite numbers, one for each "
-            "parent, for example --set 'fitness=[0.7, 0.4]'"
-        )
-    return tuple(float(value) for value in given)
-
-
-def shares(request: Request) -> tuple[float, ...]:
-    """Return the weights of the request, or equal ones, divided by their sum."""
-    weights = request.weights or (1.0,) * len(request.configs)
-    return tuple(weight / sum(weights) for weight in weights)
-
-
-def units_of(request: Request) -> Mapping[str, str]:
-    """Return the unit of every module under the parameter `level`.
-
-    It is the module itself, its path without the last part (its block), or its path up to the
-    first number (its layer). A module that lies in no block or layer is a unit of its own.
-    """
-    level = request.parameters["level"]
-    if level not in LEVELS:
-        raise LoraEvoError(f"level is {level!r}; expected one of {', '.join(LEVELS)}")
-    units = {}
-    for path in request.paths:
-        match = _LAYER.match(path) if level == "layer" else None
-        block = path.rpartition(".")[0] if level == "block" else ""
-        units[path] = match[0] if match else block or path
-    return units
-
-
-def check_equal_ranks(request: Request, advice: str) -> None:
-    """Refuse parents of unequal rank, for an operator that needs their factors to be alike."""
-    first, *others = request.configs
-    for path in request.paths:
-        for number, config in enumerate(others, start=2):
-            if config.rank(path) != first.rank(path):
-                raise LoraEvoError(
-                    f"{path} has rank {first.rank(path)} in parent 1 and {config.rank(path)} in "
-                    f"parent {number}; {advice}"
-                )
-
-
 def stream(seed: int, *key: str) -> np.random.Generator:
     """An independent random stream for (seed, module, tensor, ...).
 
@@ -184,11 +180,6 @@ def stream(seed: int, *key: str) -> np.random.Generator:
     text = "\x1f".join((str(seed), *key))
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
-
-
-def uniform(seed: int, *key: str) -> float:
-    """One number from [0, 1) for a key."""
-    return float(stream(seed, *key).random())
 
 
 def _built_in(

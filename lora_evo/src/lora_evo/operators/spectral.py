@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Slot
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
-from lora_evo.operators.operator import Recipe, Request, checked_number, checked_strength, stream
+from lora_evo.operators.operator import Recipe, Request
 from lora_evo.thin import Thin, prepared, thin
 from lora_evo.updates import NEGLIGIBLE
 
@@ -32,24 +32,19 @@ def svd_structured(request: Request) -> Recipe:
         D' = U R_U(e) S exp(g(e z)) R_V(e)^T V^T,      R(e) = (I - e K / 2)^-1 (I + e K / 2),
 
     z standard normal, g(x) = c tanh(x / c) with c = log 8, and K = (M - M^T) / sqrt(4 k) for M
-    standard normal: the Cayley transform of a skew matrix is exactly orthogonal (Cayley 1846). (The
-    first-order form I + e K of public implementations is not, and grows with the rank.) K_V has the
-    sign by which both rotations add up. The step e is solved for so that |D' - D| = strength * |D|
-    (Frobenius), whatever the rank; a draw that cannot reach it is followed by the next one. This is
-    the "SVD-structured" spectral mutation of PopuLoRA (arXiv 2605.16727). `rotation` weighs the
-    turning.
+    standard normal: the Cayley transform of a skew matrix is exactly orthogonal (Cayley 1846). K_V
+    has the sign by which both rotations add up. The step e is solved for so that |D' - D| =
+    strength * |D| (Frobenius); a draw that cannot reach it is followed by the next one. This is the
+    "SVD-structured" mutation of PopuLoRA (arXiv 2605.16727). `rotation` weighs the turning.
 
-    Factorization: B' = U R_U E U^T B and A' = A V E R_V^T V^T with E = exp(g / 2), which multiply
-    to D', become B and A as e goes to 0, and commute with any change of factorization (B G, G^-1
-    A): the balance of norms between A and B is the parent's. Signs of singular vectors are fixed by
-    a probe, so that the child's update depends on the parent's update alone (as long as its
-    singular values differ). A module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
+    Factorization: B' = U R_U E U^T B and A' = A V E R_V^T V^T with E = exp(g / 2) commute with any
+    change of factorization (B G, G^-1 A): the balance of norms between A and B is the parent's. The
+    child's update depends on the parent's update alone (as long as its singular values differ). A
+    module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
     """
-    strength = checked_strength(request, "svd_structured")
-    rotation = checked_number(request, "rotation", 0.0, 100.0)
-    return lambda path, slots: turned(
-        path, slots[0], request.seed, strength, rotation, rescaling=1.0
-    )
+    strength = request.change()
+    rotation = request.number("rotation", 0.0, 100.0)
+    return lambda path, slots: turned(request, path, slots[0], strength, rotation, rescaling=1.0)
 
 
 def subspace_rotation(request: Request) -> Recipe:
@@ -61,17 +56,14 @@ def subspace_rotation(request: Request) -> Recipe:
 
     the rotations of `svd_structured` alone, so D' has the singular values of D, and its column and
     row space: the rotation of subspaces named by PopuLoRA (arXiv 2605.16727). The step e is solved
-    for so that |D' - D| = strength * |D|. A rotation changes D by at most 2 |D|, but some draws, at
-    odd or small k, turn back before they reach the target; then the next draw of the same seed is
-    taken. A module that none of them can change enough is refused by name, and so is an update of
-    rank 1, which has nothing to turn.
+    for so that |D' - D| = strength * |D|. Some draws, at odd or small k, turn back before they
+    reach the target; then the next draw of the same seed is taken. A module that none of them can
+    change enough is refused by name, and so is an update of rank 1.
 
     Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
     """
-    strength = checked_strength(request, "subspace_rotation")
-    return lambda path, slots: turned(
-        path, slots[0], request.seed, strength, rotation=1.0, rescaling=0.0
-    )
+    strength = request.change()
+    return lambda path, slots: turned(request, path, slots[0], strength, 1.0, rescaling=0.0)
 
 
 def component_masking(request: Request) -> Recipe:
@@ -82,20 +74,16 @@ def component_masking(request: Request) -> Recipe:
     Spirakis 2006). In the order drawn, a component is masked when its square still fits into what
     is left of (strength * |D|)^2; the first that does not fit is shrunk, at the end, by the square
     root of the rest. So |D' - D| = strength * |D| exactly. Component masking of PopuLoRA (arXiv
-    2605.16727), which draws all components alike.
-
-    Masking both factors would kill the rank: neither would ever see a gradient again. Here a masked
-    component gives its place to a fresh random row of A, as long as the others, with a column of
-    zeros in B, as LoRA begins: the next training step moves it.
+    2605.16727), which draws all components alike. A masked component gives its place to a fresh
+    random row of A with a column of zeros in B, as LoRA begins: the next training step moves it.
 
     Factorization: the child's update depends on the parent's alone (as long as its singular values
-    differ), and its factors are written by component, A' = rho V^T with rho = |A| / sqrt(r), B' = U
-    S' / (s rho): |A| stays, and B carries the spectrum. A module with D = 0 stays as it is, and
-    alive.
+    differ); A' = rho V^T with rho = |A| / sqrt(r), B' = U S' / (s rho): |A| stays, and B carries
+    the spectrum. A module with D = 0 stays as it is, and alive.
     """
-    strength = checked_strength(request, "component_masking")
-    tail = checked_number(request, "tail", 0.0, 10.0)
-    return lambda path, slots: _mask(path, slots[0], request.seed, strength, tail)
+    strength = request.change()
+    tail = request.number("tail", 0.0, 10.0)
+    return lambda path, slots: _mask(request, path, slots[0], strength, tail)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +123,12 @@ class Components:
         return SlotChild(slot, spectrum, change, self.size * self.scale)
 
 
-def components(slot: Slot, seed: int, path: str) -> Components:
+def components(request: Request, path: str, slot: Slot) -> Components:
     """Split a module into its singular components."""
     left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
     u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
     # A short stretch of noise, repeated, is as good a probe as any and cheaper to draw.
-    stretch = stream(seed, path, "sign").standard_normal(_PROBE)
+    stretch = request.noise(path, "sign").standard_normal(_PROBE)
     probe = torch.from_numpy(np.resize(stretch, len(left.factor)))
     signs = torch.where(left.seen_from(probe) @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
@@ -179,7 +167,7 @@ class Turns:
 
 
 def turned(
-    path: str, slot: Slot, seed: int, target: float, rotation: float, rescaling: float
+    request: Request, path: str, slot: Slot, target: float, rotation: float, rescaling: float
 ) -> SlotChild:
     """Return the module after turns and growth that change its update by `target`, relative to its
     size.
@@ -189,7 +177,7 @@ def turned(
     the next one of the same seed. A module with D = 0 stays as it is. Raises `LoraEvoError` where
     no draw reaches the target.
     """
-    parts = components(slot, seed, path)
+    parts = components(request, path, slot)
     if target == 0.0 or parts.size == 0.0:
         return unchanged(slot)
     rank = int(parts.alive.sum())
@@ -200,7 +188,7 @@ def turned(
         )
     shares = parts.values[:rank] / parts.size
     for draw in range(DRAWS):
-        noise = stream(seed, path, "turns", str(draw))
+        noise = request.noise(path, "turns", str(draw))
         z = rescaling * torch.from_numpy(noise.standard_normal(rank))
         drawn = torch.from_numpy(noise.standard_normal((2, rank, rank)))
         # Rows of expected length rotation / sqrt(2), whatever the rank.
@@ -236,12 +224,12 @@ def cayley(skew: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> SlotChild:
-    parts = components(slot, seed, path)
+def _mask(request: Request, path: str, slot: Slot, strength: float, tail: float) -> SlotChild:
+    parts = components(request, path, slot)
     if strength == 0.0 or parts.size == 0.0:
         return unchanged(slot)
     values = parts.values / parts.size
-    draws = torch.from_numpy(stream(seed, path, "S").standard_exponential(len(values)))
+    draws = torch.from_numpy(request.noise(path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
     a = parts.right.spread(parts.v * length)
@@ -252,7 +240,7 @@ def _mask(path: str, slot: Slot, seed: int, strength: float, tail: float) -> Slo
     # The columns of B there are zero already. Where the input is narrower than the rank, the rows
     # of A beyond it start afresh as well.
     for row in (*masked.nonzero().flatten().tolist(), *range(len(parts.v), slot.rank)):
-        drawn = torch.from_numpy(stream(seed, path, "fresh", str(row)).standard_normal(a.shape[1]))
+        drawn = torch.from_numpy(request.noise(path, "fresh", str(row)).standard_normal(a.shape[1]))
         a[row] = drawn * (length / float(torch.linalg.vector_norm(drawn)))
     change = float(torch.linalg.vector_norm(kept - values))
     return parts.child(Slot(a, b, slot.scale), change, kept * parts.size)

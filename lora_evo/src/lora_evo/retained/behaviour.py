@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter
+from lora_evo.files.adapter import Adapter, check_comparable
 from lora_evo.files.directory import PathLike
 from lora_evo.model.base_model import BaseModel, check_fits
 from lora_evo.model.decoding import padded
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, stack_saved
 from lora_evo.model.supervised import TokenPair, token_pair
-from lora_evo.updates import check_same_modules
 
 HELD_OUT = 0.2
 """Share of the different prompts of a file that is only measured."""
@@ -166,7 +165,7 @@ def probe(
     versions give the same digits. Raises LoraEvoError.
     """
     for parent in parents.values():
-        check_same_modules(set(parent.slots), set(child.slots))
+        check_comparable({"the parent": parent, "the child": child}, any_base=True)
     pairs = [(row.line, encode_row(row, base.tokenizer, base.context)) for row in rows]
     # Rows of like length together, the longest first: so too much memory shows at once.
     pairs.sort(key=lambda numbered: -numbered[1].length)

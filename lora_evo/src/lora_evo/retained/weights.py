@@ -10,13 +10,18 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from lora_evo.files.adapter import Adapter, Slot, SlotSource, open_adapter, opened, slot_digest
-from lora_evo.files.config import check_same_base
+from lora_evo.files.adapter import (
+    Adapter,
+    Slot,
+    check_comparable,
+    open_adapter,
+    opened,
+    slot_digest,
+)
 from lora_evo.files.directory import PathLike, combine
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,
-    check_same_modules,
     dead_pairs,
     effective_rank,
     numerical_rank,
@@ -142,9 +147,10 @@ def retention(
     """
     with ExitStack() as stack:
         one, two = opened(parent, stack), opened(child, stack)
-        if not any_base:
-            check_same_base({"the parent": one.config, "the child": two.config})
-        return _compare(one, two)
+        check_comparable({"the parent": one, "the child": two}, any_base=any_base)
+        with one_thread():
+            modules = {path: _module(path, one.slot(path), two.slot(path)) for path in one.paths}
+            return Retention(together(modules.values()), modules)
 
 
 def together(parts: Iterable[Comparison]) -> Comparison:
@@ -158,15 +164,6 @@ def together(parts: Iterable[Comparison]) -> Comparison:
         parent=_sum([row.parent for row in rows]),
         child=_sum([row.child for row in rows]),
     )
-
-
-def _compare(parent: SlotSource, child: SlotSource) -> Retention:
-    check_same_modules(set(parent.paths), set(child.paths))
-    modules = {}
-    with one_thread():
-        for path in parent.paths:
-            modules[path] = _module(path, parent.slot(path), child.slot(path))
-    return Retention(together(modules.values()), modules)
 
 
 def _module(path: str, parent: Slot, child: Slot) -> Comparison:

@@ -1,0 +1,197 @@
+"""All operators, ours and those given as objects: on disk as in memory, refused, recorded."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from by_hand import same
+
+from lora_evo import (
+    OPERATORS,
+    LoraEvoError,
+    Operator,
+    cross,
+    cross_directory,
+    load_adapter,
+    measured,
+    mutate,
+    mutate_directory,
+    read_lineage,
+    save_adapter,
+    verify,
+)
+
+MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
+FITNESS = {"fitness": [1, 2]}
+
+
+def made(name, parents, **given):
+    """The child of one or both parents, in memory."""
+    if OPERATORS[name].kind == "mutation":
+        return mutate(parents[0], name, **{"seed": 5, **given})
+    return cross(parents, name, **{"seed": 5, **given})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_directories_give_the_child_of_memory_and_verify(home, make_adapter, name, dtype):
+    unequal = {} if name.startswith(("factor", "slot")) else {"r": 6, "alpha": 5}
+    parents = [make_adapter(1, layers=3, dtype=dtype)]
+    parents.append(make_adapter(2, layers=3, dtype=dtype, **unequal))
+    for number, parent in enumerate(parents, start=1):
+        save_adapter(parent, f"p{number}", overwrite=True)
+    given = FITNESS if name.endswith("xes") else {}
+    if OPERATORS[name].kind == "mutation":
+        mutate_directory(name, "p1", "c", seed=5)
+    else:
+        cross_directory(name, ["p1", "p2"], "c", seed=5, **given)
+    assert verify("c").identical
+    assert same(load_adapter("c"), made(name, parents, **given))
+
+
+REFUSED = [
+    *((name, {"strength": -0.1}, "at least 0") for name in MUTATIONS),
+    *((name, {"strength": 1.0}, "below 1") for name in MUTATIONS),
+    ("neftune", {"strength": math.nan}, "strength is nan"),
+    ("neftune", {"epsilon": 0.1}, "no parameter 'epsilon'"),
+    ("neftune", {"seed": -1}, "seed"),
+    ("svd_structured", {"rotation": "much"}, "rotation"),
+    ("component_masking", {"tail": -1}, "tail is -1; expected a number from 0 to 10"),
+    ("component_masking", {"tail": True}, "tail is True"),
+    ("layer_selective_gaussian", {"share": 0}, "share is 0; expected above 0"),
+    ("layer_selective_gaussian", {"share": 1.5}, "share is 1.5"),
+    ("layer_selective_gaussian", {"shaer": 1}, "did you mean 'share'"),
+    ("layer_selective_gaussian", {"level": "tensor"}, "one of module, block, layer"),
+    ("xes", {}, "how fit the parents are"),
+    ("xes", {"fitness": "high"}, "expected a list of 2 finite numbers"),
+    ("xes", {"fitness": [1]}, "expected a list of 2 finite"),
+    ("xes", {"fitness": [1, math.nan]}, "finite"),
+    ("xes", {"fitness": [1, 2], "eta": -1}, "eta is -1"),
+    ("extrapolate", {"eta": "far"}, "eta is 'far'"),
+    ("extrapolate", {"eta_low": 1.5, "eta_high": 1.2}, "eta_high is 1.2"),
+    ("extrapolate", {"weights": [1, 2]}, "takes no weights"),
+    ("dare", {"p": 1.0}, "p is 1.0"),
+    ("factor_dare", {"p": True}, "p is True"),
+    ("slot_swap", {"weights": [1]}, "1 weight"),
+    ("slot_swap", {"weights": [1, -1]}, "at least 0"),
+    ("slot_swap", {"weights": [0, 0]}, "not all 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "words"), REFUSED)
+def test_settings_that_mean_nothing_are_refused(make_adapter, name, given, words):
+    with pytest.raises(LoraEvoError, match=words):
+        made(name, [make_adapter(1), make_adapter(2)], **given)
+
+
+def test_parents_and_operators_that_do_not_fit_are_refused(make_adapter):
+    one = make_adapter(1)
+    broken = make_adapter(1)
+    broken.slots[broken.paths[0]].A[0, 0] = math.inf
+    for parents, operator, words in (
+        ([one, make_adapter(2, r=8)], "slot_swap", "rank 4 in parent 1 and 8 in parent 2"),
+        ([one] * 3, "extrapolate", "got 3 parents"),
+        ([broken, one], "average", "NaN or infinite"),
+        ([one, one], "neftune", "mutation, not a crossover"),
+    ):
+        with pytest.raises(LoraEvoError, match=words):
+            cross(parents, operator, 1)
+    for operator, words in (
+        ("svd_structure", "did you mean 'svd_structured'"),
+        ("slot_swap", "crossover, not a mutation"),
+    ):
+        with pytest.raises(LoraEvoError, match=words):
+            mutate(one, operator, 1)
+
+
+def halved(**changes):
+    def prepare(request):
+        def recipe(path, slots):
+            slot = slots[0]
+            return measured(path, slot, replace(slot, B=slot.B * request.parameters["factor"]))
+
+        return recipe
+
+    fields = {"name": "halved", "kind": "mutation", "summary": "s", "preserves": "p"}
+    return Operator(**{**fields, "prepare": prepare, "defaults": {"factor": 0.5}, **changes})
+
+
+def test_an_operator_object_is_run_recorded_and_verified(home, make_adapter):
+    parent = make_adapter(1)
+    child = mutate(parent, halved(), 1)
+    for path, slot in child.slots.items():
+        assert torch.equal(slot.B, parent.slots[path].B / 2)
+    record = mutate_directory(halved(), home / "p1", home / "c", seed=1, factor=0.25)
+    assert record.operator == "halved"
+    assert record.relative_change == pytest.approx(0.75, rel=1e-6)
+    assert read_lineage(home / "c") == record
+    assert verify(home / "c", operator=halved()).identical
+    with pytest.raises(LoraEvoError, match="cannot be made again: there is no operator 'halved'"):
+        verify(home / "c")
+
+
+def test_one_of_ours_may_be_given_as_object_or_by_its_function(make_adapter):
+    parent, ours = make_adapter(1), OPERATORS["neftune"]
+    named = mutate(parent, "neftune", 1)
+    twin = replace(ours, name="twin")
+    for operator in (ours, twin, replace(twin, prepare=twin.recipe)):
+        assert same(mutate(parent, operator, 1), named)
+
+
+def test_a_crossover_of_ones_own(home, make_adapter):
+    def prepare(request):
+        def recipe(path, slots):
+            taken = slots[1]
+            return replace(measured(path, slots[0], replace(taken, A=taken.A.double())), source=1)
+
+        return recipe
+
+    second = halved(name="second", kind="crossover", prepare=prepare, defaults={})
+    one, two = make_adapter(1), make_adapter(2)
+    assert same(cross([one, two], second, 1), two)
+    record = cross_directory(second, ["p1", "p2"], "c", seed=1)
+    assert {row.source for row in record.modules.values()} == {1}
+    with pytest.raises(LoraEvoError, match="second crosses at least two parents"):
+        cross([one], second, 1)
+    with pytest.raises(LoraEvoError, match="second is a crossover, not a mutation"):
+        mutate(one, second, 1)
+
+
+def test_a_child_of_another_shape_is_refused(make_adapter):
+    def prepare(request):
+        return lambda path, slots: measured(
+            path, slots[0], replace(slots[0], A=slots[0].A[:2], B=slots[0].B[:, :2])
+        )
+
+    with pytest.raises(LoraEvoError, match=r"shape \[2, 24\]; expected the parent's \[4, 24\]"):
+        mutate(make_adapter(1), halved(prepare=prepare), 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "two words"}, "named 'two words'"),
+        ({"kind": "merge"}, "kind 'merge'"),
+        ({"defaults": {"seed": 1}}, "a parameter 'seed'"),
+        ({"defaults": {"a b": 1}}, "a parameter 'a b'"),
+    ],
+)
+def test_operators_that_cannot_be_are_refused_when_they_are_made(changes, words):
+    with pytest.raises(LoraEvoError, match=words):
+        halved(**changes)
+
+
+def test_the_name_of_one_of_ours_is_taken(make_adapter):
+    with pytest.raises(LoraEvoError, match="called 'neftune' like a built-in one"):
+        mutate(make_adapter(1), halved(name="neftune"), 1)
+
+
+def test_the_example_makes_a_child_of_the_strength(home):
+    example = Path(__file__).parents[2] / "examples" / "lora_evo" / "rank_one_noise.py"
+    words = [sys.executable, str(example), "p1", "c"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=home, check=True)
+    assert done.stdout.splitlines() == ["c: relative change 0.1", "verified: True"]
