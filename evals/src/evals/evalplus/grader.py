@@ -15,7 +15,8 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ class ReferenceFailed(Exception):
     """The reference solution did not return a value for every input."""
 
 
+@dataclass(frozen=True)
+class _Run:
+    """The base or the plus inputs of a problem, and what its reference returns for them."""
+
+    problem: FunctionProblem
+    inputs: Sequence[Arguments]
+    expected: tuple[Value, ...]
+
+
 class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     """A context manager that grades programs against problems.
 
@@ -71,7 +81,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         self._candidates = ScriptRunner(allow_weak=allow_weak, slots=slots)
         self._lock = threading.Lock()
         self._locks: dict[int, threading.Lock] = {}
-        self._expected: dict[int, tuple[FunctionProblem, tuple[tuple[Value, ...], ...]]] = {}
+        self._known: dict[int, tuple[_Run, ...]] = {}
 
     def __exit__(self, *_: object) -> None:
         """End all processes."""
@@ -84,12 +94,10 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         A sample passes HumanEval+ or MBPP+ when it passes both.
         """
         try:
-            base_values, plus_values = self._references_of(problem)
+            base, plus = self._runs(problem)
         except ReferenceFailed as error:
             return Outcome(None, str(error)), Outcome(None, str(error))
-        base = self._run(problem, program, problem.base_input, base_values)
-        plus = self._run(problem, program, problem.plus_input, plus_values)
-        return base, plus
+        return self._grade(base, program), self._grade(plus, program)
 
     def grade_many(
         self, samples: Iterable[tuple[FunctionProblem, str]]
@@ -97,95 +105,72 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         """Yield outcomes in the order of the samples; lazy, as parallel as there are workers."""
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
-    def _references_of(self, problem: FunctionProblem) -> tuple[tuple[Value, ...], ...]:
-        """Expected values of both runs, remembered for the last few problems."""
+    def _runs(self, problem: FunctionProblem) -> tuple[_Run, ...]:
+        """Both runs of a problem, remembered for the last few problems."""
         with self._lock:
             lock = self._locks.setdefault(id(problem), threading.Lock())
         with lock:
-            known = self._expected.get(id(problem))
-            if known is not None and known[0] is problem:
-                return known[1]
-            values = tuple(
-                expected_values(problem, inputs, self._references, self._cache)
-                for inputs in (problem.base_input, problem.plus_input)
+            known = self._known.get(id(problem))
+            if known is not None and known[0].problem is problem:
+                return known
+            runs = tuple(
+                _Run(problem, x, expected_values(problem, x, self._references, self._cache))
+                for x in (problem.base_input, problem.plus_input)
             )
         with self._lock:
-            self._expected[id(problem)] = (problem, values)
-            while len(self._expected) > _REMEMBERED + self._workers:
-                oldest = next(iter(self._expected))
-                del self._expected[oldest]
+            self._known[id(problem)] = runs
+            while len(self._known) > _REMEMBERED + self._workers:
+                oldest = next(iter(self._known))
+                del self._known[oldest]
                 self._locks.pop(oldest, None)
-        return values
+        return runs
 
-    def _run(
-        self,
-        problem: FunctionProblem,
-        program: str,
-        inputs: Sequence[Arguments],
-        expected: tuple[Value, ...],
-    ) -> Outcome:
+    def _grade(self, run: _Run, program: str) -> Outcome:
         found: list[Value] = []
-        for calls in self._calls(problem, program, inputs, expected):
+        for calls in self._calls(run, program):
             found += calls.values
             done = len(found)
-            wrong = self._first_wrong(problem, program, inputs, expected, found)
+            wrong = self._first_wrong(run, program, found)
             if wrong is not None:
-                return Outcome(FAIL, _difference(expected[wrong], found[wrong]), wrong)
+                reason = f"returned {_shown(found[wrong])}; expected {_shown(run.expected[wrong])}"
+                return Outcome(FAIL, reason, wrong)
             if calls.ending != "done":
                 return _outcome(calls, done)
         return Outcome(PASS)
 
-    def _calls(
-        self,
-        problem: FunctionProblem,
-        program: str,
-        inputs: Sequence[Arguments],
-        expected: tuple[Value, ...],
-    ) -> Iterator[Calls]:
+    def _calls(self, run: _Run, program: str) -> Iterator[Calls]:
         """The pieces of a run: the first alone, since most wrong programs fail in it."""
 
         def call(piece: tuple[int, int]) -> Calls:
-            return self._call(problem, program, inputs, expected, *piece)
+            return self._call(run, program, *piece)
 
-        first, *rest = _pieces(expected)
+        first, *rest = _pieces(run.expected)
         yield call(first)
         yield from ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
 
     def _call(
-        self,
-        problem: FunctionProblem,
-        program: str,
-        inputs: Sequence[Arguments],
-        expected: tuple[Value, ...],
-        start: int,
-        stop: int,
-        full: Sequence[int] = (),
+        self, run: _Run, program: str, start: int, stop: int, full: Sequence[int] = ()
     ) -> Calls:
         """Run the program on inputs[start:stop], in a process of its own."""
-        limits = [max(self._least_s, self._factor * value.cpu_s) for value in expected[start:stop]]
-        heavy = self._factor * sum(value.cpu_s for value in expected[start:stop])
-        total = max(min(_RUN_S, sum(limits)), heavy) + self._least_s
+        seconds = [self._factor * value.cpu_s for value in run.expected[start:stop]]
+        limits = [max(self._least_s, each) for each in seconds]
+        total = max(min(_RUN_S, sum(limits)), sum(seconds)) + self._least_s
         return self._candidates.call(
             program,
-            problem.entry_point,
-            inputs[start:stop],
+            run.problem.entry_point,
+            run.inputs[start:stop],
             limits,
             module_s=total,
             total_s=total,
-            draw=compares_sets(problem),
+            draw=compares_sets(run.problem),
             full=[place - start for place in full],
             deep=True,
             recursion=_RECURSION,
         )
 
-    def _first_wrong(
-        self,
-        problem: FunctionProblem,
-        program: str,
-        inputs: Sequence[Arguments],
-        expected: tuple[Value, ...],
-        found: Sequence[Value],
-    ) -> int | None:
+    def _first_wrong(self, run: _Run, program: str, found: Sequence[Value]) -> int | None:
+        problem, inputs, expected = run.problem, run.inputs, run.expected
+
         def texts(place: int) -> tuple[str | None, str | None]:
             """Both values at a place, run again up to it, with the text that was too long."""
             if max(expected[place].chars, found[place].chars) > WHOLE_CHARS:
@@ -196,7 +181,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
                 wanted = _text(again, expected[place])
             if value is None:
                 start = max(start for start, _ in _pieces(expected) if start <= place)
-                again = self._call(problem, program, inputs, expected, start, place + 1, [place])
+                again = self._call(run, program, start, place + 1, [place])
                 value = _text(again, found[place])
             return wanted, value
 
@@ -225,7 +210,10 @@ def expected_values(
     if calls.ending != "done":
         what = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
         raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {what}")
-    _keep(path, calls.values)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with appearing(path) as draft:
+            draft.write_bytes(gzip.compress(json.dumps(calls.values).encode(), 6, mtime=0))
     return calls.values
 
 
@@ -277,16 +265,6 @@ def _read_kept(path: Path, count: int) -> tuple[Value, ...] | None:
     return values if len(values) == count else None
 
 
-def _keep(path: Path, values: Sequence[Value]) -> None:
-    data = gzip.compress(json.dumps(values).encode(), 6, mtime=0)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with appearing(path) as draft:
-            draft.write_bytes(data)
-    except OSError:
-        return
-
-
 def _text(calls: Calls, known: Value) -> str | None:
     """The text of the last value, if it is the value that was found before."""
     if calls.ending != "done" or not calls.values or calls.values[-1].digest != known.digest:
@@ -321,11 +299,6 @@ def _outcome(calls: Calls, done: int) -> Outcome:
     if calls.ending in _LATE or not calls.call:
         return Outcome(TIMEOUT, calls.reason, done if calls.call else None)
     return Outcome(FAIL, calls.reason, done)
-
-
-def _difference(wanted: Value, found: Value) -> str:
-    """One line that shows both values, shortened."""
-    return f"returned {_shown(found)}; expected {_shown(wanted)}"
 
 
 def _shown(value: Value) -> str:

@@ -80,17 +80,13 @@ def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProb
         raise EvalsError(f"{place}: atol is {row['atol']!r}; expected a number")
     texts = {name: str(row[name]) for name in _TEXTS}
     try:
-        base, plus = (_arguments(row["task_id"], row[name] or [], benchmark) for name in _LISTS)
+        base, plus = (
+            tuple(_arguments(row["task_id"], item) for item in row[name] or ()) for name in _LISTS
+        )
     except (TypeError, ValueError, AttributeError) as error:
         raise EvalsError(f"{place}: inputs do not fit {row['task_id']}: {error}") from None
     atol = float(row["atol"])
     return FunctionProblem(benchmark, **texts, base_input=base, plus_input=plus, atol=atol)
-
-
-def _arguments(task_id: str, inputs: list[list[Any]], benchmark: str) -> tuple[Arguments, ...]:
-    if benchmark == MBPP:
-        return tuple(_mbpp_arguments(task_id, item) for item in inputs)
-    return tuple(map(tuple, inputs))
 
 
 _Shape = Callable[[Any], Any]
@@ -109,10 +105,6 @@ def _list_of_tuples(value: Any) -> list[tuple[Any, ...]]:
     return [tuple(item) for item in value]
 
 
-def _tuple_of_tuples(value: Any) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(item) for item in value)
-
-
 def _tuple_with_tuples(value: Any) -> tuple[Any, ...]:
     """Members that are lists become tuples, the others stay."""
     return tuple(tuple(item) if isinstance(item, list) else item for item in value)
@@ -127,11 +119,11 @@ def _dict_of_tuples(value: Any) -> dict[Any, tuple[Any, ...]]:
     return {key: tuple(item) for key, item in value.items()}
 
 
-def _tasks(numbers: str, *shapes: _Shape, rest: _Shape = _as_it_is) -> dict[int, tuple[Any, ...]]:
-    return dict.fromkeys(map(int, numbers.split()), (shapes, rest))
+def _tasks(numbers: str, *shapes: _Shape, rest: _Shape = _as_it_is) -> dict[str, tuple[Any, ...]]:
+    return dict.fromkeys((f"Mbpp/{number}" for number in numbers.split()), (shapes, rest))
 
 
-_SHAPES: dict[int, tuple[tuple[_Shape, ...], _Shape]] = {
+_SHAPES: dict[str, tuple[tuple[_Shape, ...], _Shape]] = {
     **_tasks(
         "2 116 132 143 222 261 273 394 399 421 424 429 470 560 579 596 616 630 726 740 744 809",
         rest=tuple,
@@ -143,19 +135,15 @@ _SHAPES: dict[int, tuple[tuple[_Shape, ...], _Shape]] = {
     **_tasks("124", float, complex),
     **_tasks("250 307 405 446 617 720 763 808", tuple),
     **_tasks("252", complex),
-    **_tasks("259 401 445", rest=_tuple_of_tuples),
     **_tasks("278", _tuple_with_tuples),
-    **_tasks("580 615 791", rest=_deep_tuple),
+    **_tasks("259 401 445 580 615 791", rest=_deep_tuple),
     **_tasks("722", _dict_of_tuples),
 }
 
 
-def _mbpp_arguments(task_id: str, arguments: list[Any]) -> tuple[Any, ...]:
+def _arguments(task_id: str, arguments: list[Any]) -> Arguments:
     """The arguments of one call. Raises TypeError or ValueError where they do not fit the task."""
-    number = task_id.rpartition("/")[2]
-    if not number.isdecimal():
-        return tuple(arguments)
-    shapes, rest = _SHAPES.get(int(number), ((), _as_it_is))
+    shapes, rest = _SHAPES.get(task_id, ((), _as_it_is))
     padded = (*shapes, *[rest] * (len(arguments) - len(shapes)))
     return tuple(shape(item) for shape, item in zip(padded, arguments, strict=False))
 
