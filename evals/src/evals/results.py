@@ -4,7 +4,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -52,10 +52,6 @@ class Result:
     settings: Settings
     versions: Mapping[str, str]
     base_rate: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object of `result.json`."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from evals.benchmark import Sample, Verdict
@@ -48,7 +49,7 @@ class RunFolder:
         """Write samples in their final order, verdicts, and, last, the result."""
         write_text(self._folder / "samples.jsonl", sample_lines(samples))
         write_text(self._folder / "verdicts.jsonl", verdict_lines(verdicts))
-        write_text(self._folder / RESULT_FILE, json.dumps(result.to_dict(), indent=2) + "\n")
+        write_text(self._folder / RESULT_FILE, json.dumps(asdict(result), indent=2) + "\n")
 
 
 @contextmanager
@@ -64,12 +65,7 @@ def open_run_folder(
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / ".lock", os.O_RDONLY | os.O_CREAT)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EvalsError(f"another evals run is writing in {folder}; wait for it") from None
+    with _locked(folder / ".lock", f"another evals run is writing in {folder}"):
         sweep(folder)
         run = RunFolder(folder, _kept(folder, settings, prompts))
         try:
@@ -80,8 +76,6 @@ def open_run_folder(
                     (folder / name).unlink(missing_ok=True)
                 remove_empty(made)
             raise
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -96,29 +90,38 @@ def open_verdicts(
     """
     part = out.with_name(f"{out.name}.part")
     head = json.dumps({"grading": job}) + "\n"
-    handle = os.open(part, os.O_RDONLY | os.O_CREAT, 0o666)
+    with _locked(part, f"another evals grade is writing {out}"):
+        try:
+            first, *rows = part.read_bytes().split(b"\n")
+            if first and not first.startswith(b'{"grading": '):
+                raise EvalsError(f"{part} is in the way: evals grade did not write it; remove it")
+            if first + b"\n" != head.encode() or not rows:
+                rows = [b""]
+                os.truncate(part, 0)
+                append_text(part, head)
+            os.truncate(part, part.stat().st_size - len(rows.pop()))  # a kill may have torn it
+            found = [
+                as_verdict(parse_object(line, f"{part}, line {n}"))
+                for n, line in enumerate(rows, 2)
+            ]
+            yield found, lambda verdict: append_text(part, verdict_lines([verdict]), sync=False)
+            part.unlink()
+        except BaseException:
+            if part.exists() and part.read_bytes() == head.encode():
+                part.unlink()
+            raise
+
+
+@contextmanager
+def _locked(path: Path, busy: str) -> Iterator[None]:
+    """Lock a file, made if need be. Raises EvalsError when another process holds it."""
+    handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EvalsError(f"another evals grade is writing {out}; wait for it") from None
-        first, *rows = part.read_bytes().split(b"\n")
-        if first and not first.startswith(b'{"grading": '):
-            raise EvalsError(f"{part} is in the way: evals grade did not write it; remove it")
-        if first + b"\n" != head.encode() or not rows:
-            rows = [b""]
-            os.truncate(part, 0)
-            append_text(part, head)
-        os.truncate(part, part.stat().st_size - len(rows.pop()))  # a kill may have torn it
-        found = [
-            as_verdict(parse_object(line, f"{part}, line {n}")) for n, line in enumerate(rows, 2)
-        ]
-        yield found, lambda verdict: append_text(part, verdict_lines([verdict]), sync=False)
-        part.unlink()
-    except BaseException:
-        if part.exists() and part.read_bytes() == head.encode():
-            part.unlink()
-        raise
+            raise EvalsError(f"{busy}; wait for it") from None
+        yield
     finally:
         os.close(handle)
 
