@@ -24,7 +24,7 @@ from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean
 from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate, versions
-from evals.metrics import Comparison, Verdicts, compare
+from evals.metrics import Verdicts, compare
 from evals.recipes import RECIPES
 from evals.records import sample_lines, saved_samples, verdict_lines
 from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
@@ -47,13 +47,8 @@ class BenchmarkNames(click.ParamType[list[str]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        """Split the names. Fails for one that is not known."""
-        names = [name.strip() for name in value.split(",")]
-        for name in names:
-            if name not in benchmark_names():
-                hint = did_you_mean(name, benchmark_names())
-                self.fail(f"unknown benchmark {name!r}; {hint}", param, ctx)
-        return list(dict.fromkeys(names))
+        """Split the names."""
+        return list(dict.fromkeys(name.strip() for name in value.split(",")))
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -203,15 +198,9 @@ def run(
     max_rows: int,
     benchmarks: list[str],
     files: tuple[str, ...],
-    recipe: str | None,
-    n: int | None,
-    temperature: float | None,
-    max_tokens: int | None,
-    limit: int | None,
-    seed: int,
     out: Path,
-    allow_weak: bool,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Evaluate adapters on benchmarks; the same command resumes where a run stopped."""
     check_output(out, folder=True)
@@ -220,7 +209,8 @@ def run(
 
         require_vllm()
     found = _load(benchmarks, files)
-    counts = [choose_sampling(benchmark, recipe, n, temperature)[1] for benchmark in found]
+    sampling = asked["recipe"], asked["n"], asked["temperature"]
+    counts = [choose_sampling(benchmark, *sampling)[1] for benchmark in found]
     # torch comes in here, not for `evals list`.
     from lora_evo.model import members_of, name_adapters, open_engine
 
@@ -241,22 +231,9 @@ def run(
     opened = open_engine(engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base)
     with closing(opened) as loaded:
         for benchmark, count in zip(found, counts, strict=True):
-            total = count * len(benchmark.part(limit)) * len(everyone)
+            total = count * len(benchmark.part(asked["limit"])) * len(everyone)
             with _progress(benchmark.name, total) as progress:
-                evaluate(
-                    loaded,
-                    benchmark,
-                    everyone,
-                    recipe=recipe,
-                    n=n,
-                    temperature=temperature,
-                    max_tokens=max_tokens,
-                    limit=limit,
-                    seed=seed,
-                    out=out,
-                    allow_weak=allow_weak,
-                    progress=progress,
-                )
+                evaluate(loaded, benchmark, everyone, **asked, out=out, progress=progress)
     folders = [out / (name or BASE) / each.name for name in everyone for each in found]
     return _show(read_runs(folders), as_json)
 
@@ -471,17 +448,14 @@ def _show(
         base = BASE if BASE in verdicts else None
         table = build_table(verdicts, base=base, partial=partial, k=k)
     if as_json:
-        results = [run.result.to_dict() for run in runs]
-        rows = [
-            {"adapter": a, "against": against, "benchmark": b, **asdict(c)} for a, b, c in pairs
-        ]
+        results = [asdict(run.result) for run in runs]
         shown = table and to_dict(table)
-        click.echo(json.dumps({"results": results, "table": shown, "comparisons": rows}))
+        click.echo(json.dumps({"results": results, "table": shown, "comparisons": pairs}))
     else:
         if table is not None:
             click.echo(_WRITERS[form](table))
         if pairs:
-            click.echo("\n" + _pair_lines(pairs, str(against)))
+            click.echo("\n" + _pair_lines(pairs))
     return _ungraded(sum(run.result.overall.ungraded for run in runs))
 
 
@@ -513,12 +487,14 @@ def _members(
 
 def _compared(
     verdicts: dict[str, dict[str, Verdicts]], against: str, k: int | None
-) -> list[tuple[str, str, Comparison]]:
+) -> list[dict[str, Any]]:
+    """A row for each other adapter, and each benchmark that both were asked."""
     if against not in verdicts:
         raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
     other = verdicts[against]
     return [
-        (name, benchmark, compare(found, other[benchmark], k))
+        {"adapter": name, "against": against, "benchmark": benchmark}
+        | asdict(compare(found, other[benchmark], k))
         for name, own in verdicts.items()
         if name != against
         for benchmark, found in own.items()
@@ -526,19 +502,16 @@ def _compared(
     ]
 
 
-def _pair_lines(pairs: Sequence[tuple[str, str, Comparison]], against: str) -> str:
+def _pair_lines(pairs: Sequence[dict[str, Any]]) -> str:
     head = ["adapter", "minus", "benchmark", "difference", "95 %", "wins", "losses"]
     rows = [
         [
-            name,
-            against,
-            benchmark,
-            f"{pair.difference:+.3f}",
-            f"{pair.low:+.3f} to {pair.high:+.3f}",
-            str(pair.wins),
-            str(pair.losses),
+            *(pair[name] for name in ("adapter", "against", "benchmark")),
+            f"{pair['difference']:+.3f}",
+            f"{pair['low']:+.3f} to {pair['high']:+.3f}",
+            *(str(pair[name]) for name in ("wins", "losses")),
         ]
-        for name, benchmark, pair in pairs
+        for pair in pairs
     ]
     return align(head, rows, left=3)
 

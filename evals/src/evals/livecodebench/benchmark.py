@@ -9,7 +9,7 @@ from evals.errors import EvalsError
 from evals.evalplus.benchmark import MAX_CHARS
 from evals.livecodebench.grader import LiveCodeBenchGrader
 from evals.livecodebench.problems import Problem, content_hash, read_problems, window
-from evals.recipes import CHAT, Template, own_turn
+from evals.recipes import CHAT, own_turn
 from evals.sources import load_source, remarks
 
 NAME = "livecodebench"
@@ -51,7 +51,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
     programs = [
         sample.solution
         if sample.solution is not None
-        else extract(own_text(sample.response, how.template))
+        else extract(own_turn(sample.response, how.template, _PROGRAM.search, code=True))
         for _, sample in pairs
     ]
     seconds = float(how.limits.get("timeout_s", 6.0))
@@ -78,11 +78,6 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
                     "failed_test": outcome.failed_test,
                 },
             )
-
-
-def own_text(response: str, template: Template) -> str:
-    """Return a response without turns that the model made up after its program."""
-    return own_turn(response, template, _PROGRAM.search, code=True)
 
 
 def official_program(answer: str) -> str:

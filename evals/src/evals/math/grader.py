@@ -104,7 +104,8 @@ class _Comparison:
         self.signs = re.search(r"\\(?:pm|mp)|[±∓]", self.gold.text + answer) is not None
         readings = [after_letter, answer] if after_letter else [answer]
         if not answer.lstrip().startswith(("(", "[", "\\{")):
-            readings += [_THOUSANDS.sub(_without_commas, reading) for reading in readings]
+            bare = partial(_THOUSANDS.sub, lambda match: re.sub(r"\D", "", match[0]))
+            readings += map(bare, readings[:])
         for reading in dict.fromkeys(readings):
             try:
                 found = tokens(reading, words)
@@ -259,19 +260,15 @@ class _Comparison:
             self.rule = "unit"
             turned = converted(tree, given, asked)
             return turned is not None and bool(self.evaluator.equal(wanted, turned))
-        if self.same_tree(wanted, tree):
+        equal = self.evaluator.equal
+        if wanted == tree or equal(wanted, tree):
+            return True
+        if any(equal(wanted, other) for other in _respelled(wanted, tree)):
             return True
         if self.gold.measured and self.rounds_to_gold(tree):
             self.rule = "rounded"
             return True
         return False
-
-    def same_tree(self, gold: Tree, answer: Tree) -> bool:
-        """Equal as they are, or with other constants."""
-        equal = self.evaluator.equal
-        if gold == answer or equal(gold, answer):
-            return True
-        return any(equal(gold, other) for other in _respelled(gold, answer))
 
     def rounds_to_gold(self, answer: Tree) -> bool:
         """Whether a written decimal has more digits than a gold of several, and rounds to it."""
@@ -291,10 +288,6 @@ class _Comparison:
             and -Fraction(1, 2) <= abs(steps) - abs(wanted) < Fraction(1, 2)
             and steps * wanted > 0
         )
-
-
-def _without_commas(match: re.Match[str]) -> str:
-    return re.sub(r"\D", "", match[0])
 
 
 def _named_value(relation: Relation) -> Form | None:
