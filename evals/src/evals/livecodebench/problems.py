@@ -17,22 +17,25 @@ import pickle
 import re
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 from evals.errors import EvalsError, first_line, optional
 from evals.evalplus.grader import reference_cache
-from evals.sources import HubRows, as_json, parse_object
+from evals.sources import as_json, parse_object
 
 STDIN, FUNCTIONAL = "stdin", "functional"
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
 _MOST_BYTES = 1 << 30
 _UNPICKLING = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
+
+_Stored: TypeAlias = tuple[Mapping[str, Any], Callable[[], str]]
+"""A row, and what reads its hidden tests."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,7 @@ class Case:
 @dataclass(frozen=True)
 class Problem:
     """function: the method of `Solution`, or module function, that functional tests call; ""
-    where the program is a script. public, private: tests as published, or what reads them, see
-    `read_tests`.
+    where the program is a script. public: tests as published; private: what reads the hidden ones.
     """
 
     question_id: str
@@ -58,18 +60,16 @@ class Problem:
     starter_code: str
     function: str
     public: str
-    private: str | Callable[[], str]
+    private: Callable[[], str]
 
 
-def read_problems(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Problem]:
+def read_problems(source: str | Path | Sequence[Mapping[str, Any]]) -> list[Problem]:
     """Return the problems of files or of rows, in order. Raises EvalsError."""
-    rows: Iterable[tuple[Mapping[str, Any], str | Callable[[], str]]]
+    rows: Iterable[_Stored]
     if isinstance(source, str | Path):
         rows = stored_rows(Path(source))
-    elif isinstance(source, HubRows):
-        rows = ((row, partial(_hidden, source, n)) for n, row in enumerate(source))
     else:
-        rows = ((row, str(row.get(HIDDEN) or "")) for row in source)
+        rows = ((row, partial(_hidden, source, n)) for n, row in enumerate(source))
     problems: dict[str, Problem] = {}
     for number, (row, private) in enumerate(rows, 1):
         problem = _problem(row, private, f"row {number}")
@@ -79,11 +79,11 @@ def read_problems(source: str | Path | Iterable[Mapping[str, Any]]) -> list[Prob
     return list(problems.values())
 
 
-def _hidden(rows: HubRows, number: int) -> str:
+def _hidden(rows: Sequence[Mapping[str, Any]], number: int) -> str:
     return str(rows[number].get(HIDDEN) or "")
 
 
-def _problem(row: Mapping[str, Any], private: str | Callable[[], str], place: str) -> Problem:
+def _problem(row: Mapping[str, Any], private: Callable[[], str], place: str) -> Problem:
     missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
     if missing:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
@@ -109,9 +109,9 @@ def _function(metadata: Any, place: str) -> str:
 
 def read_tests(problem: Problem) -> tuple[Case, ...]:
     """Return the public tests, then the hidden ones. Raises EvalsError."""
-    private = problem.private if isinstance(problem.private, str) else problem.private()
     place = f"problem {problem.question_id}"
-    return (*_parsed(problem.public, place), *_parsed(unpack_tests(private, place), place))
+    private = unpack_tests(problem.private(), place)
+    return (*_parsed(problem.public, place), *_parsed(private, place))
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -253,7 +253,7 @@ def content_hash(path: Path) -> str:
     return f"sha256 of {len(found)} files: {hashlib.sha256(lines.encode()).hexdigest()}"
 
 
-def stored_rows(path: Path) -> Iterator[tuple[Mapping[str, Any], str | StoredRow]]:
+def stored_rows(path: Path) -> Iterator[_Stored]:
     """Yield each row, and where its hidden tests are. Raises EvalsError."""
     spool = None
     for shard in shards(path):
@@ -272,16 +272,16 @@ def stored_rows(path: Path) -> Iterator[tuple[Mapping[str, Any], str | StoredRow
             raise EvalsError(f"cannot read {shard}{where}: {why}") from None
 
 
-def _lines(file: BinaryIO, shard: Path) -> Iterator[tuple[Mapping[str, Any], str | StoredRow]]:
+def _lines(file: BinaryIO, shard: Path) -> Iterator[_Stored]:
     start = 0
     for number, line in enumerate(file, 1):
         if line.strip():
             row = parse_object(line, f"{shard}, line {number}")
-            yield row, StoredRow(shard, start, len(line)) if row.get(HIDDEN) else ""
+            yield row, StoredRow(shard, start, len(line))
         start += len(line)
 
 
-def _parquet(shard: Path, spool: Spool) -> Iterator[tuple[Mapping[str, Any], str | StoredRow]]:
+def _parquet(shard: Path, spool: Spool) -> Iterator[_Stored]:
     parquet = optional("pyarrow.parquet", f"to read parquet ({shard})")
     arrow = optional("pyarrow", f"to read parquet ({shard})")
     try:
