@@ -132,9 +132,18 @@ PATCHES = {
     "nothing": 'import os\nos.write(3, b\'["done", ""]\\n\')\nos._exit(0)',
 }
 RESULTS = {
-    "list with eq": "type('L', (list,), {'__eq__': lambda s, o: True, '__hash__': None})()",
-    "tuple with eq": "type('T', (tuple,), {'__eq__': lambda s, o: True, '__hash__': None})((1, 2))",
-    "float with eq": "type('F', (float,), {'__eq__': lambda s, o: True, '__hash__': None})(1)",
+    **{
+        f"{made.rpartition('.')[2]} with eq": f"type('X', ({made},), "
+        f"{{'__eq__': lambda s, o: True, '__hash__': None}})({given})"
+        for made, given in (
+            ("list", ""),
+            ("tuple", "(1, 2)"),
+            ("float", "1"),
+            ("__import__('numpy').ndarray", "1"),
+            ("__import__('decimal').Decimal", "1"),
+            ("__import__('fractions').Fraction", "1"),
+        )
+    },
     "list that iterates otherwise": "type('L', (list,), "
     "{'__iter__': lambda s: iter([x * 7 + 3, str(x)]), '__len__': lambda s: 2})()",
     "posing class": "type('P', (), {'__class__': list, '__len__': lambda s: 2, "
@@ -149,13 +158,7 @@ RESULTS = {
     "complex nan": "complex('nan')",
     "itself": "(lambda l: l.append(l) or l)([])",
     "object array": "__import__('numpy').array([__import__('unittest.mock').mock.ANY] * 2)",
-    "array with eq": "type('A', (__import__('numpy').ndarray,), {'__eq__': lambda s, o: True, "
-    "'__hash__': None})(1)",
     "decimal nan": "__import__('decimal').Decimal('nan')",
-    "decimal with eq": "type('D', (__import__('decimal').Decimal,), {'__eq__': lambda s, o: True, "
-    "'__hash__': None})(1)",
-    "fraction with eq": "type('F', (__import__('fractions').Fraction,), "
-    "{'__eq__': lambda s, o: True, '__hash__': None})(1)",
     "not implemented": "NotImplemented",
     "deep": "__import__('functools').reduce(lambda a, b: [a], range(10**5), [])",
     "the inputs": "x",

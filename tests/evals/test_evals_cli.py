@@ -190,16 +190,8 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     fails(2, "--n", *start, "--n", -1, "--out", out)
     fails(2, "add --temperature", *start, "--n", 2, "--out", out)
     fails(2, "no base model is named", "run", *data, "--out", out)
-    file = tmp_path / "file"
-    file.touch()
-    fails(2, "file", *start, "--out", file / "out")
     twice = ("--adapter", adapter_folders["one"]) * 2
     fails(2, "two adapters are called 'one'", *start, *twice, "--out", out)
-    cut = tmp_path / "cut"
-    cut.mkdir()
-    for source in adapter_folders["one"].iterdir():
-        (cut / source.name).write_bytes(source.read_bytes()[:2000])
-    fails(2, "cut", *start, "--adapter", cut, "--out", out)
     fails(2, "absent.jsonl", "grade", "gsm8k", tmp_path / "absent.jsonl", *data[2:4], "--out", out)
     assert not list(out.rglob("result.json"))
 

@@ -12,6 +12,7 @@ from sums import GOLD, TableEngine, sums
 
 from evals import EvalsError, Result, Sample, SettingsChanged, evaluate, read_results
 from evals.records import read_samples, sample_lines
+from evals.run_folder import open_verdicts
 from lora_evo.model import Completion
 
 
@@ -140,6 +141,14 @@ def test_changed_settings_and_strange_files_are_refused(tmp_path: Path) -> None:
         ask(engine, tmp_path, limit=4)
     with pytest.raises(EvalsError, match="2 samples at temperature 0"):
         ask(engine, temperature=0)
+
+
+def test_a_second_grade_of_one_file_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "verdicts.jsonl"
+    with open_verdicts(out, {}):
+        with pytest.raises(EvalsError, match="another evals grade"), open_verdicts(out, {}):
+            pass
+        assert out.with_name("verdicts.jsonl.part").exists()
 
 
 def test_a_limit_takes_from_every_level() -> None:
