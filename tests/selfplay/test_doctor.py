@@ -6,6 +6,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from selfplay import doctor as doctoring
 from selfplay import planning, population
 from selfplay.cli import main
 from selfplay.config import load_preset
@@ -13,6 +14,7 @@ from selfplay.devices import GIB, gpu
 from selfplay.doctor import (
     Check,
     Diagnosis,
+    Meter,
     faster,
     fullest,
     to_text,
@@ -137,6 +139,26 @@ def test_a_step_too_long_for_the_doctor_has_fewer_rows_of_the_same_lengths():
     assert r.max_completion_length == config.rollout.max_completion_length
     short = load_preset("nano", *SMALL)
     assert within_time(short)[0].rollout.proposals == short.rollout.proposals
+
+
+def test_what_does_not_fit_into_its_time_is_named_with_what_was_measured(monkeypatch):
+    monkeypatch.setattr("selfplay.doctor.LIMIT_S", 0.0)
+    result = doctor()
+    assert result.exit_code == 1
+    assert "FAILED  time: stopped after 0 minutes, in load" in result.stdout
+    monkeypatch.undo()
+
+    class NoTimeToSolve(Meter):
+        def begin(self, name):
+            self.begun -= doctoring.LIMIT_S * (name == "solve")
+            super().begin(name)
+
+    monkeypatch.setattr("selfplay.doctor.Meter", NoTimeToSolve)
+    found = json.loads(doctor("--json").stdout)
+    assert list(found["seconds"]) == ["load", "weight_sync", "propose"]
+    assert len(found["seconds"]["propose"]) == 3
+    assert found["memory"]["propose"][0] > 0
+    assert [check["seen"] for check in found["checks"]] == ["stopped after 10 minutes, in solve"]
 
 
 def test_what_would_be_faster_is_named_where_the_memory_measured_leaves_room(monkeypatch):

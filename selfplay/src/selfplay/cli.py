@@ -14,11 +14,7 @@ import msgspec
 
 from selfplay import __version__
 from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
-from selfplay.settings import (
-    preset_names,
-    preset_text,
-    read_preset,
-)
+from selfplay.settings import preset_names, preset_text, read_preset
 
 if TYPE_CHECKING:  # torch comes with it, and a report does without
     from selfplay.config import Config
@@ -30,6 +26,7 @@ ENGINE = click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What 
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 SEED = click.option("--seed", type=int, help="Random seed.")
 PAGE = click.option("--html", "page", type=PATH, help="Write one self-contained page.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 PRESET = click.option(
     "--preset", default="nano", show_default=True, metavar="NAME|FILE",
     help="Preset to start from, or a YAML file.",
@@ -37,7 +34,16 @@ PRESET = click.option(
 )  # fmt: skip
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Commands whose errors are one line, where a user can mend them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was typed."""
+        with one_line_errors():
+            return super().invoke(ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """PopuLoRA: co-evolve populations of LoRA teachers and students."""
@@ -83,16 +89,15 @@ def train(
     **given: Any,
 ) -> None:
     """Train a population into a new run directory."""
-    with one_line_errors(out):
-        from selfplay.config import cut_by_member, load_preset
+    from selfplay.config import cut_by_member, load_preset
 
-        config = load_preset(preset, *assignments, **given)
-        if workers is not None or ray is not None:
-            config = cut_by_member(config)
-        elif config.rollout.by_member:
-            workers = _usual_workers(config)
-        _require_ray(workers, ray)
-        home = out or Path("runs") / f"{Path(preset).stem}-{config.mode}-seed{config.seed}"
+    config = load_preset(preset, *assignments, **given)
+    if workers is not None or ray is not None:
+        config = cut_by_member(config)
+    elif config.rollout.by_member:
+        workers = _usual_workers(config)
+    _require_ray(workers, ray)
+    home = out or Path("runs") / f"{Path(preset).stem}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.planning import refuse_what_cannot_fit
         from selfplay.progress import Progress
@@ -136,17 +141,16 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 @click.argument("run", type=PATH)
 def verify(run: Path) -> None:
     """Compare a run's files with the hashes in its checkpoints; a line for each damaged one."""
-    with one_line_errors():
-        from selfplay.checkpoint import newest_checkpoint, verify_run
+    from selfplay.checkpoint import newest_checkpoint, verify_run
 
-        found = verify_run(run)
-        for damage in found:
-            click.echo(damage)
-        if found:
-            sys.exit(1)
-        checkpoint = newest_checkpoint(run)
-        there = "there is no checkpoint yet" if checkpoint is None else f"as {checkpoint} says"
-        click.echo(f"no file of {run} is damaged; {there}")
+    found = verify_run(run)
+    for damage in found:
+        click.echo(damage)
+    if found:
+        sys.exit(1)
+    checkpoint = newest_checkpoint(run)
+    there = "there is no checkpoint yet" if checkpoint is None else f"as {checkpoint} says"
+    click.echo(f"no file of {run} is damaged; {there}")
 
 
 def _usual_workers(config: "Config") -> int:
@@ -205,15 +209,14 @@ def sft(
     members from the result with --set warm_start=OUT. Run the same command again to resume after
     any interruption.
     """
-    with one_line_errors():
-        from selfplay.config import load_preset
-        from selfplay.sft import fine_tune
+    from selfplay.config import load_preset
+    from selfplay.sft import fine_tune
 
-        silence_transformers()
-        config = load_preset(preset, *assignments, steps=steps, seed=seed)
-        losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
-        gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
-        click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
+    silence_transformers()
+    config = load_preset(preset, *assignments, steps=steps, seed=seed)
+    losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
+    gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
+    click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
 
 
 @main.command()
@@ -225,28 +228,27 @@ def sft(
     "--fill", type=click.FloatRange(0, 1, min_open=True),
     help="Share of its limit that a completion has. Default: what a RUN had, else .15 to .5.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+@JSON
 def plan(
     preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int, fill: float | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Say what a run takes in memory, time and disk, whether it fits, and what to change if not."""
-    with one_line_errors():
-        from selfplay import planning
-        from selfplay.config import load_preset
+    from selfplay import planning
+    from selfplay.config import load_preset
 
-        run = Path(preset)
-        if not run.is_dir():
-            config = load_preset(preset, *assignments)
-        else:
-            config = load_preset(str(run / "config.yaml"), *assignments)
-            fill = fill or planning.measured_fill(run, config)
-        ends = (fill, fill) if fill else planning.FILL
-        found, changes = planning.plan_run(config, gpu, workers, ends)
-        if as_json:
-            click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
-        else:
-            click.echo(planning.to_text(found, changes, config.steps))
+    run = Path(preset)
+    if not run.is_dir():
+        config = load_preset(preset, *assignments)
+    else:
+        config = load_preset(str(run / "config.yaml"), *assignments)
+        fill = fill or planning.measured_fill(run, config)
+    ends = (fill, fill) if fill else planning.FILL
+    found, changes = planning.plan_run(config, gpu, workers, ends)
+    if as_json:
+        click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
+    else:
+        click.echo(planning.to_text(found, changes, config.steps))
 
 
 @main.command()
@@ -257,24 +259,23 @@ def plan(
 )  # fmt: skip
 @ENGINE
 @SET
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+@JSON
 def doctor(
     base: str, preset: str | None, engine: str | None, assignments: tuple[str, ...], as_json: bool
 ) -> None:
     """Try a base on this machine for ten minutes: what it takes, what works, what to change."""
-    with one_line_errors():
-        from lora_evo.model import choose_device
-        from selfplay.config import load_preset
-        from selfplay.doctor import examine, to_text
+    from lora_evo.model import choose_device
+    from selfplay.config import load_preset
+    from selfplay.doctor import examine, to_text
 
-        silence_transformers()
-        large = "7b-4t4s" if choose_device("auto").type == "cuda" else "smol"
-        preset = preset or ("nano" if base == "nano" else large)
-        config = load_preset(preset, *assignments, base=base, engine=engine)
-        found = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
-        click.echo(json.dumps(asdict(found), indent=1) if as_json else to_text(found))
-        if not all(check.passed for check in found.checks):
-            sys.exit(1)
+    silence_transformers()
+    large = "7b-4t4s" if choose_device("auto").type == "cuda" else "smol"
+    preset = preset or ("nano" if base == "nano" else large)
+    config = load_preset(preset, *assignments, base=base, engine=engine)
+    found = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
+    click.echo(json.dumps(asdict(found), indent=1) if as_json else to_text(found))
+    if not all(check.passed for check in found.checks):
+        sys.exit(1)
 
 
 @main.command()
@@ -283,18 +284,17 @@ def doctor(
 @click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
 def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     """Show what runs did: a summary here, and a page that leads with their evaluation."""
-    with one_line_errors():
-        from selfplay import run_report
-        from selfplay.run_record import read_run
+    from selfplay import run_report
+    from selfplay.run_record import read_run
 
-        if page is not None:
-            run_report.report(runs, page)
-            click.echo(f"report: {page}", err=as_json)
-        if as_json:
-            last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
-            click.echo(json.dumps(last, indent=1))
-        else:
-            click.echo("\n\n".join(map(run_report.summary, runs)))
+    if page is not None:
+        run_report.report(runs, page)
+        click.echo(f"report: {page}", err=as_json)
+    if as_json:
+        last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
+        click.echo(json.dumps(last, indent=1))
+    else:
+        click.echo("\n\n".join(map(run_report.summary, runs)))
 
 
 @main.command()
@@ -307,44 +307,42 @@ def experiment(
     plan: str, out: Path, workers: int, assignments: tuple[str, ...], quiet: bool
 ) -> None:
     """Make all runs of PLAN, a YAML file or the name of a shipped plan; resume what is begun."""
-    with one_line_errors():
-        from selfplay.experiment import PLAN, open_plan, run_experiment
+    from selfplay.experiment import PLAN, open_plan, run_experiment
 
-        again = f"resume with `selfplay experiment {out / PLAN} --out {out}`"
-        try:
-            chosen = open_plan(plan, assignments)
-            failed = run_experiment(chosen, out, workers=workers, quiet=quiet)
-        except KeyboardInterrupt:
-            click.echo(f"error: interrupted; nothing is lost: {again}", err=True)
-            sys.exit(130)
-        for line in failed:
-            click.echo(f"error: {line}", err=True)
-        if failed:
-            click.echo(f"error: {len(failed)} runs failed; after mending them {again}", err=True)
-            sys.exit(1)
-        click.echo(f"done: {out}; see it with `selfplay compare {out} --html page.html`")
+    again = f"resume with `selfplay experiment {out / PLAN} --out {out}`"
+    try:
+        chosen = open_plan(plan, assignments)
+        failed = run_experiment(chosen, out, workers=workers, quiet=quiet)
+    except KeyboardInterrupt:
+        click.echo(f"error: interrupted; nothing is lost: {again}", err=True)
+        sys.exit(130)
+    for line in failed:
+        click.echo(f"error: {line}", err=True)
+    if failed:
+        click.echo(f"error: {len(failed)} runs failed; after mending them {again}", err=True)
+        sys.exit(1)
+    click.echo(f"done: {out}; see it with `selfplay compare {out} --html page.html`")
 
 
 @main.command()
 @click.argument("places", nargs=-1, required=True, type=PATH, metavar="DIR|RUN...")
 @PAGE
-@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+@JSON
 def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
     """Compare the arms of an experiment's directory, or of any runs.
 
     Runs whose settings differ in nothing but the seed are one arm.
     """
-    with one_line_errors():
-        from lora_evo import check_output
-        from selfplay import comparison
+    from lora_evo import check_output
+    from selfplay import comparison
 
-        if page is not None:
-            check_output(page)
-        found = comparison.compare(places)
-        if page is not None:
-            comparison.write_comparison(found, page)
-            click.echo(f"page: {page}", err=True)
-        click.echo(comparison.to_json(found) if as_json else comparison.to_text(found))
+    if page is not None:
+        check_output(page)
+    found = comparison.compare(places)
+    if page is not None:
+        comparison.write_comparison(found, page)
+        click.echo(f"page: {page}", err=True)
+    click.echo(comparison.to_json(found) if as_json else comparison.to_text(found))
 
 
 @main.command()
@@ -352,10 +350,9 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 @click.option("--out", required=True, type=PATH, help="JSON Lines file to write.")
 def tasks(run: Path, out: Path) -> None:
     """Write a run's tasks in the form that `code-verifier check` and `metrics` read."""
-    with one_line_errors():
-        from selfplay.export import export_tasks
+    from selfplay.export import export_tasks
 
-        click.echo(f"{export_tasks(run, out)} tasks: {out}")
+    click.echo(f"{export_tasks(run, out)} tasks: {out}")
 
 
 @main.command()
@@ -366,12 +363,11 @@ def tasks(run: Path, out: Path) -> None:
 @click.option("--base", help="Path or hub name that the adapter names. Default: the run's.")
 def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> None:
     """Write a member so that PEFT (or, merged, transformers alone) loads it by its path."""
-    with one_line_errors():
-        from selfplay.export import export_member
+    from selfplay.export import export_member
 
-        silence_transformers()
-        named = export_member(run, member, out, base=base, merge=merge)
-        click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
+    silence_transformers()
+    named = export_member(run, member, out, base=base, merge=merge)
+    click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 
 
 @main.group()
@@ -383,11 +379,10 @@ def nano() -> None:
 @click.option("--out", required=True, type=PATH, help="New directory to write.")
 def nano_export(out: Path) -> None:
     """Write the built-in base model where PEFT, transformers and vLLM load it by its path."""
-    with one_line_errors():
-        from selfplay.export import export_nano
+    from selfplay.export import export_nano
 
-        export_nano(out)
-        click.echo(f"model: {out}")
+    export_nano(out)
+    click.echo(f"model: {out}")
 
 
 @main.command()
@@ -395,13 +390,12 @@ def nano_export(out: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def presets(name: str | None, as_json: bool) -> None:
     """List the presets, or print one."""
-    with one_line_errors():
-        if name is not None:
-            data = read_preset(name)
-            click.echo(json.dumps(data, indent=1) if as_json else preset_text(name))
-            return
-        known = {n: preset_text(n).splitlines()[0].lstrip("# ") for n in preset_names()}
-        if as_json:
-            click.echo(json.dumps(known, indent=1))
-        else:
-            click.echo("\n".join(f"{n:10} {text}" for n, text in known.items()))
+    if name is not None:
+        data = read_preset(name)
+        click.echo(json.dumps(data, indent=1) if as_json else preset_text(name))
+        return
+    known = {n: preset_text(n).splitlines()[0].lstrip("# ") for n in preset_names()}
+    if as_json:
+        click.echo(json.dumps(known, indent=1))
+    else:
+        click.echo("\n".join(f"{n:10} {text}" for n, text in known.items()))

@@ -264,7 +264,7 @@ def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
     keys = dict.fromkeys(key for found in settings for key in found)
     differ = [key for key in keys if len({found.get(key) for found in settings}) > 1]
     names = _named(settings, differ)
-    if "mode" in differ:  # what it sets goes without saying, where the arms are told apart so
+    if "mode" in differ:  # what it sets is left out where the names stay different without it
         short = _named(settings, [key for key in differ if key not in set_by_mode(Config())])
         names = short if len(set(short)) == len(set(names)) else names
     trials = [

@@ -2,32 +2,31 @@
 
 The members of a run are opened as `selfplay train` opens them. They write and learn for two steps,
 in which every text is learned from, whatever it is worth. Then follow the largest update that the
-configuration allows, on made-up rows, and one that runs out of memory. What was measured stands
-beside what `selfplay plan` says. Nothing is kept.
+configuration allows, on made-up rows, and one that runs out of memory. What was measured is
+compared with what `selfplay plan` says. Nothing is kept.
 """
 
+import signal
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-import msgspec
 import torch
 
 from code_verifier import Sandbox
 from lora_evo import LoraEvoError
 from lora_evo.model import Rollout, choose_device, derive_seed
-from selfplay.config import Config, read_config
+from selfplay.config import Config
 from selfplay.devices import GIB
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
-from selfplay.planning import Plan, plan_run, refuse_what_cannot_fit
+from selfplay.planning import Plan, plan_run, refuse_what_cannot_fit, with_changes
 from selfplay.population import (
     TOLERANCE,
     Population,
@@ -40,14 +39,13 @@ from selfplay.population import (
 from selfplay.rewards import training_samples
 from selfplay.rollout import Attempt, Proposed, graded, open_sandbox, validated
 from selfplay.run_report import DRIFT_LIMIT
-from selfplay.settings import override
 from selfplay.tasks import nano_tasks
 
 STEP_S = 120.0
 """Seconds of a step here, as planned: where one of the configuration takes longer, fewer rows are
 written, of the same lengths."""
-SECOND_S = 240.0
-"""Seconds after which no second step is begun."""
+SECOND_S, LIMIT_S = 240.0, 600.0
+"""Seconds after which no second step is begun, and after which the doctor stops."""
 LARGE_RATE = 1e-2
 """Learning rate of the update that must move every member."""
 WORK = ("propose", "solve", "update")
@@ -86,6 +84,10 @@ class Diagnosis:
     """To change, as `--set` takes them."""
 
 
+class OutOfTime(BaseException):
+    """The limit has passed; like an interruption, no handler of errors may swallow it."""
+
+
 class Meter:
     """Times phases, and takes the largest memory of each: the GPU's, or this process's."""
 
@@ -93,11 +95,19 @@ class Meter:
         self.gpu, self._say = device.type == "cuda", say
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.peaks: dict[str, float] = defaultdict(float)
+        self.begun, self.now = time.perf_counter(), ""
+
+    def begin(self, name: str) -> None:
+        """Say what begins, and raise OutOfTime in it once `LIMIT_S` have passed."""
+        self._say(name)
+        self.now = name
+        left = LIMIT_S - (time.perf_counter() - self.begun)
+        signal.setitimer(signal.ITIMER_REAL, max(left, 1e-6))  # 0 would wait for ever
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Measure what is done within. Raises ConfigError when a GPU's memory does not suffice."""
-        self._say(name)
+        self.begin(name)
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
         with suppress(OSError):  # elsewhere than on Linux, the largest so far counts
@@ -140,29 +150,52 @@ class Trial:
 
 
 def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
-    """Try a configuration on this machine; say is told what begins.
+    """Try a configuration on this machine for at most `LIMIT_S`; say: receives each phase's name.
 
-    Raises ConfigError for what cannot fit.
+    Must be called in the main thread. Raises ConfigError for what cannot fit.
     """
-    begun = time.perf_counter()
     refuse_what_cannot_fit(config)
-    meter = Meter(choose_device(config.device), say)
-    with ExitStack() as stack:
-        sandbox = stack.enter_context(open_sandbox(config))
-        with meter.phase("load"):
-            population = stack.enter_context(open_population(config))
-            warm_start(population, config)
-        trial = Trial(*within_time(config), population, sandbox, meter)
-        with meter.phase("weight_sync"):
-            population.sync(0)
-        for step in (1, 2):
-            if step == 1 or time.perf_counter() - begun < SECOND_S:
-                do_step(trial, step)
-        checks = [_check("probabilities", _agreement, trial), _check("swap", _swap, trial)]
-        tokens = population.learner.micro_batch_tokens
-        checks.append(_check("sleep and wake", _sleep, trial))
-        checks.append(_check("memory error", _starvation, trial))
+    tried, plan = within_time(config)
+    meter, checks = Meter(choose_device(config.device), say), list[Check]()
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(_alarm())
+            with meter.phase("load"):
+                sandbox = stack.enter_context(open_sandbox(config))
+                population = stack.enter_context(open_population(config))
+                warm_start(population, config)
+            trial = Trial(tried, plan, population, sandbox, meter)
+            with meter.phase("weight_sync"):
+                population.sync(0)
+            for step in (1, 2):
+                if step == 1 or time.perf_counter() - meter.begun < SECOND_S:
+                    do_step(trial, step)
+            looks = {"probabilities": _agreement, "swap": _swap, "sleep and wake": _sleep}
+            checks += [_check(name, look, trial) for name, look in looks.items()]
+            tokens = population.learner.micro_batch_tokens
+            checks.append(_check("memory error", _starvation, trial))
+    except OutOfTime:
+        what = f"{plan.model} on {plan.machine.name}"
+        seen = f"stopped after {LIMIT_S / 60:g} minutes, in {meter.now}"
+        memory = {name: (peak,) for name, peak in meter.peaks.items()}
+        checks.append(Check("time", False, seen))
+        return Diagnosis(what, _compared(meter, plan), memory, {}, checks, [])
     return _diagnosis(config, trial, checks, tokens)
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    """Let the timer raise OutOfTime; stop it at the end."""
+
+    def stop(*_: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def within_time(config: Config) -> tuple[Config, Plan]:
@@ -247,6 +280,7 @@ def fullest(config: Config, plan: Plan, shorter: int = 1) -> list[TrainingSample
 
 
 def _check(name: str, look: Callable[[Trial], tuple[bool, str]], trial: Trial) -> Check:
+    trial.meter.begin(name)
     try:
         return Check(name, *look(trial))
     except (SelfplayError, LoraEvoError, torch.OutOfMemoryError) as error:
@@ -364,11 +398,10 @@ def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -
     }
     fill = (rates["fill of completions"],) * 2
     (plan, _), (whole, _) = (plan_run(c, None, fill=fill) for c in (trial.config, config))
-    compared = {name: (found, *_planned(plan, name)) for name, found in seconds.items()}
-    rows = [seconds[name] * whole.seconds[name] / plan.seconds[name] for name in WORK]
+    compared = _compared(meter, plan)
     compared["work of a whole step"] = (
-        sum(rows),
-        *(sum(ends) for ends in zip(*(_planned(whole, name) for name in WORK), strict=True)),
+        sum(seconds[name] * whole.seconds[name] / plan.seconds[name] for name in WORK),
+        *(sum(end[name] for name in WORK) for end in (whole.least_seconds, whole.seconds)),
     )
     sampling = max(meter.peaks["propose"], meter.peaks["solve"])
     learning = max(meter.peaks["update"], meter.peaks[LARGEST])
@@ -389,18 +422,20 @@ def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -
     )
 
 
-def _planned(plan: Plan, name: str) -> Sequence[float]:
+def _compared(meter: Meter, plan: Plan) -> dict[str, Compared]:
+    """Return the mean seconds of each phase that was measured, with both ends of its plan."""
     ends = (plan.least_seconds, plan.seconds)
-    return [end[name] for end in ends if name in end]
+    return {
+        name: (fmean(found), *(end[name] for end in ends if name in end))
+        for name, found in meter.seconds.items()
+    }
 
 
 def faster(config: Config, plan: Plan, ratio: float) -> list[str]:
     """Return those of `FASTER` that fit; ratio: of memory measured to memory planned."""
     found = []
     for change in FASTER:
-        data: dict[str, Any] = msgspec.to_builtins(asdict(config))
-        override(data, change)
-        changed = read_config(data)
+        changed = with_changes(config, change)
         other, _ = plan_run(changed, None)
         saved = sum(other.seconds.values()) < 0.95 * sum(plan.seconds.values())
         if saved and other.most * max(1.0, ratio) <= ROOM * plan.machine.memory:
@@ -419,6 +454,10 @@ def to_text(found: Diagnosis) -> str:
             lines.append(f"  {name:26}{measured / unit:12.2f}     {ends}".rstrip())
     lines += ["", *(f"{name:28}{value:12.4g}" for name, value in found.rates.items()), ""]
     lines += [f"{'ok    ' if c.passed else 'FAILED'}  {c.name}: {c.seen}" for c in found.checks]
+    if not found.rates:
+        return "\n".join(
+            [*lines, "", "take a smaller preset or base, or fewer rows: `selfplay plan`"]
+        )
     lines += ["", f"change: {' '.join(f'--set {text}' for text in found.settings) or 'nothing'}"]
     if found.rates["completions at their limit"] > 0.5:
         lines.append("most completions are cut by their limit: longer ones, or another template")

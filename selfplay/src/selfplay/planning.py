@@ -52,7 +52,7 @@ CHANGES = (
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""
 _GRAPHS, _ACCURACY = 1.5e9, 0.15
-"""What vLLM's CUDA graphs may take beside its share; by which share a real peak may differ from
+"""What vLLM's CUDA graphs may take besides its share; by which share a real peak may differ from
 what is counted, with gaps between tensors."""
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""
@@ -355,6 +355,14 @@ def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends 
     )
 
 
+def with_changes(config: Config, *assignments: str) -> Config:
+    """Return the configuration after some `a.b=value`."""
+    data: dict[str, Any] = msgspec.to_builtins(asdict(config))
+    for assignment in assignments:
+        override(data, assignment)
+    return read_config(data)
+
+
 def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list[str], Plan]:
     """Return those of `CHANGES` that make the run fit, or all that help, and the plan with them."""
     found: list[str] = []
@@ -362,10 +370,7 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
     for change in CHANGES:
         if plan.fits:
             break
-        data: dict[str, Any] = msgspec.to_builtins(asdict(config))
-        for assignment in change.split():
-            override(data, assignment)
-        changed = read_config(data)
+        changed = with_changes(config, *change.split())
         less = make_plan(changed, model, machine)
         if less.most < 0.99 * plan.most:
             config, plan = changed, less

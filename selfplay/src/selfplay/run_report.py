@@ -354,7 +354,7 @@ def _sentences(run: RunRecord) -> list[str]:
 
 
 def _drift(run: RunRecord) -> list[str]:
-    """Return a sentence on the divergence of sampler and learner, where there is one to tell."""
+    """Return a sentence on the divergence of sampler and learner, where there is one."""
     found = [
         (kl, name, step.step)
         for step in run.steps

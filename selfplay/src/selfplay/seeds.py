@@ -25,7 +25,7 @@ Worked = tuple[Task, str]
 
 
 def require_seeds(config: Config) -> None:
-    """Raise ConfigError, before anything loads, where seeds are asked for that nobody gives."""
+    """Raise ConfigError, before anything loads, where seeds are asked for and none can be had."""
     r = config.rollout
     if r.seed_file is not None and not Path(r.seed_file).is_file():
         raise ConfigError(f"rollout.seed_file: there is no file {r.seed_file}")
