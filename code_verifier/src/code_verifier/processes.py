@@ -50,7 +50,6 @@ class Process:
 
     def __init__(self, module: str, hash_seed: int, config: dict[str, Any]) -> None:
         self.layers: dict[str, bool] = {}
-        self.idle_since = 0.0
         self._module = module
         self._hash_seed = hash_seed
         self._config = config
@@ -245,7 +244,7 @@ class Pool:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._slots = self._new_slots()
-        self._idle: dict[Kind, list[Process]] = {}
+        self._idle: list[tuple[Kind, Process]] = []  # used last, last
         self._all: set[Process] = set()
 
     def ask(self, kind: Kind, request: bytes, grace_s: float) -> bytes:
@@ -280,13 +279,12 @@ class Pool:
             self.forget()
             return
         with self._lock:
-            busy = set(self._all)
-            idle = [process for some in self._idle.values() for process in some]
-            self._idle = {}
-            self._all -= set(idle)
-        for process in busy:
+            running, idle = list(self._all), self._idle
+            self._idle = []
+            self._all.difference_update(process for _, process in idle)
+        for process in running:
             process.end()
-        for process in idle:
+        for _, process in idle:
             process.close()
 
     def forget(self) -> None:
@@ -313,32 +311,28 @@ class Pool:
                 self._give(kind, process)
 
     def _take(self, kind: Kind, fresh: bool) -> Process:
-        surplus: list[Process] = []
+        surplus = None
         with self._lock:
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
-            idle = self._idle.get(kind)
-            if idle and not fresh:
-                process = idle.pop()
-            else:
-                process = self._make(kind)
-                self._all.add(process)
-                if len(self._all) > self._most:
-                    waiting = filter(None, self._idle.values())
-                    longest = min(waiting, key=lambda some: some[0].idle_since, default=[])
-                    surplus = longest[:1]
-                    del longest[:1]
-                    self._all -= set(surplus)
-        for unused in surplus:
-            unused.close()
+            same = [process for of, process in self._idle if of == kind and not fresh]
+            if same:
+                self._idle.remove((kind, same[-1]))
+                return same[-1]
+            process = self._make(kind)
+            self._all.add(process)
+            if len(self._all) > self._most and self._idle:
+                _, surplus = self._idle.pop(0)
+                self._all.discard(surplus)
+        if surplus is not None:
+            surplus.close()
         return process
 
     def _give(self, kind: Kind, process: Process) -> None:
         with self._lock:
             keep = process.pid is not None and not self._closed
             if keep:
-                process.idle_since = time.monotonic()
-                self._idle.setdefault(kind, []).append(process)
+                self._idle.append((kind, process))
             else:
                 self._all.discard(process)
         if not keep:

@@ -1,14 +1,5 @@
 """Rewards for other trainers: TRL's `reward_funcs`, and tasks of the `verifiers` package.
 
-    trainer = GRPOTrainer(model, reward_funcs=trl_reward(), train_dataset=dataset)
-
-    reward = verifiers_reward()
-
-    class CodeTask(vf.Task[CodeData]):  # CodeData has a field row: dict[str, Any]
-        @vf.reward
-        async def right(self, task, trace):
-            return await reward(task, trace)
-
 The dataset's rows say how an answer is judged: `kind`, and `output` (code_o), `program` and
 `output` (code_i), or `inputs`, `outputs` and optionally `visible` (code_f). Neither library is
 imported here.

@@ -34,7 +34,6 @@ CHANCE_RUNS = 16
 _SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
 _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 _GRACE_S = 10.0
-_EXAMINED = 512
 _MISSING, _UNORDERED = "missing_module", "unordered"
 _SHARED = 4096
 _Item = TypeVar("_Item")
@@ -125,7 +124,7 @@ class Sandbox:
                 raise CodeVerifierError(
                     f"the {name} is of type {type(text).__name__}; expected a text"
                 )
-        return _each_verdict(self._executor, program, inputs, runs, raise_runs)
+        return self._executor.verdicts(program, inputs, runs, raise_runs)
 
     def validate(self, proposal: Proposal) -> Verdict:
         """The acceptance rule for a proposed task of any kind."""
@@ -206,12 +205,11 @@ Executed = tuple[list[Verdict], bool]
 
 
 class Executor:
-    """Examines and executes through a pool. Programs examined lately are remembered."""
+    """Examines and executes through a pool, and compares what executions give."""
 
     def __init__(self, pool: Pool, limits: Limits) -> None:
         self._pool = pool
         self._limits = limits
-        self._known: dict[str, Program | Verdict] = {}
 
     def examine(self, program: str, inputs: Sequence[str]) -> Examined:
         """The examined program and arguments, or the verdicts that refuse them."""
@@ -219,12 +217,8 @@ class Executor:
         if len(program) > limits.program_chars:
             reason = f"the program is longer than {limits.program_chars} characters"
             return _refused(Status.TOO_LONG, reason), []
-        known = self._known.get(program)
-        if isinstance(known, Verdict):
-            return known, []
-        text = program if known is None else None
         cut = [given[: limits.input_chars + 1] for given in inputs]
-        request = marshal.dumps((text, cut, limits.input_chars))
+        request = marshal.dumps((program, cut, limits.input_chars))
         try:
             reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
         except ProcessLost as error:
@@ -238,11 +232,7 @@ class Executor:
         if not results or (results[0][0] == Status.OK and len(results) != 1 + len(inputs)):
             return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
         first, *others = results
-        found = known or _read(*first)
-        if known is None:
-            if len(self._known) >= _EXAMINED:
-                self._known = {}  # no lock, which a fork could leave locked
-            self._known[program] = found
+        found = _read(*first)
         if isinstance(found, Verdict):
             return found, []
         if any(name == _UNORDERED for name, _ in others):
@@ -251,6 +241,63 @@ class Executor:
             data if name in (Status.OK, _UNORDERED) else _refused(name, _text(data))
             for name, data in others
         ]
+
+    def verdicts(
+        self, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
+    ) -> Iterator[Verdict]:
+        """The verdict of every input, when asked for: policy, then equal outputs of all executions.
+        raise_runs: give a program that can reach a source of chance more executions."""
+        program, arguments = self.examine(text, inputs)
+        if isinstance(program, Verdict):
+            yield from [program] * len(inputs)
+            return
+        if raise_runs:
+            runs = max(runs, CHANCE_RUNS * program.chance)
+        data = [given for given in arguments if isinstance(given, bytes)]
+        batched: Iterator[Verdict | None] = iter(())
+        if len(data) > 1 and program.separable:
+            batched = iter(self._run_batched(program, data, runs))
+        for given in arguments:
+            if isinstance(given, Verdict):
+                yield given
+            else:
+                yield next(batched, None) or self._run_isolated(program, given, runs)
+
+    def _run_batched(self, program: Program, data: list[bytes], runs: int) -> list[Verdict | None]:
+        """All inputs in one process for each run; None where that does not settle the verdict."""
+        rounds = []
+        for index in range(runs):
+            found, whole = self.execute(program, data, index)
+            if whole:
+                return []
+            rounds.append(found)
+        settled: list[Verdict | None] = []
+        for first, *others in zip(*rounds, strict=True):
+            same = all((o.status, o.output) == (first.status, first.output) for o in others)
+            verdict = None
+            if same and first.status in _SETTLED:
+                wall_ms = max(each.wall_ms for each in (first, *others))
+                used = runs if first.ok else 1
+                verdict = Verdict(first.status, first.output, first.reason, wall_ms, used)
+            settled.append(verdict)
+        return settled
+
+    def _run_isolated(self, program: Program, given: bytes, runs: int) -> Verdict:
+        first = self.execute(program, [given], 0)[0][0]
+        if not first.ok:
+            return first
+        wall_ms = first.wall_ms
+        for index in range(1, runs):
+            verdict = self.execute(program, [given], index)[0][0]
+            wall_ms = max(wall_ms, verdict.wall_ms)
+            if verdict.ok and verdict.output == first.output:
+                continue
+            if verdict.status in _INCONCLUSIVE:
+                return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)
+            other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
+            reason = f"gave {_short(first.output)}, then {_short(other)}"
+            return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
+        return Verdict(Status.OK, first.output, "", wall_ms, runs)
 
     def _one_by_one(self, program: str, inputs: Sequence[str]) -> Examined:
         found, _ = self.examine(program, [])
@@ -318,68 +365,6 @@ def _text(data: bytes) -> str:
 
 def _refused(status: str, reason: str, runs: int = 0) -> Verdict:
     return Verdict(status, None, reason, 0.0, runs)
-
-
-def _each_verdict(
-    executor: Executor, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
-) -> Iterator[Verdict]:
-    """The verdict of every input, when asked for: policy, then equal outputs of all executions.
-    raise_runs: give a program that can reach a source of chance more executions."""
-    program, arguments = executor.examine(text, inputs)
-    if isinstance(program, Verdict):
-        yield from [program] * len(inputs)
-        return
-    if raise_runs:
-        runs = max(runs, CHANCE_RUNS * program.chance)
-    data = [given for given in arguments if isinstance(given, bytes)]
-    batched: Iterator[Verdict | None] = iter(())
-    if len(data) > 1 and program.separable:
-        batched = iter(_run_batched(executor, program, data, runs))
-    for given in arguments:
-        if isinstance(given, Verdict):
-            yield given
-        else:
-            yield next(batched, None) or _run_isolated(executor, program, given, runs)
-
-
-def _run_batched(
-    executor: Executor, program: Program, data: list[bytes], runs: int
-) -> list[Verdict | None]:
-    """All inputs in one process for each run; None where that does not settle the verdict."""
-    rounds = []
-    for index in range(runs):
-        found, whole = executor.execute(program, data, index)
-        if whole:
-            return []
-        rounds.append(found)
-    settled: list[Verdict | None] = []
-    for first, *others in zip(*rounds, strict=True):
-        same = all((o.status, o.output) == (first.status, first.output) for o in others)
-        verdict = None
-        if same and first.status in _SETTLED:
-            wall_ms = max(each.wall_ms for each in (first, *others))
-            used = runs if first.ok else 1
-            verdict = Verdict(first.status, first.output, first.reason, wall_ms, used)
-        settled.append(verdict)
-    return settled
-
-
-def _run_isolated(executor: Executor, program: Program, given: bytes, runs: int) -> Verdict:
-    first = executor.execute(program, [given], 0)[0][0]
-    if not first.ok:
-        return first
-    wall_ms = first.wall_ms
-    for index in range(1, runs):
-        verdict = executor.execute(program, [given], index)[0][0]
-        wall_ms = max(wall_ms, verdict.wall_ms)
-        if verdict.ok and verdict.output == first.output:
-            continue
-        if verdict.status in _INCONCLUSIVE:
-            return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)
-        other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
-        reason = f"gave {_short(first.output)}, then {_short(other)}"
-        return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
-    return Verdict(Status.OK, first.output, "", wall_ms, runs)
 
 
 def _short(text: str | None, width: int = 80) -> str:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import struct
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Filter(ctypes.Structure):
     """struct sock_fprog"""
 
     _fields_ = (("length", ctypes.c_uint16), ("instructions", ctypes.c_void_p))
+    memory: Any
+    """What `instructions` points to."""
 
 
 def confine(jail_dir: str, memory: int) -> dict[str, bool]:
@@ -74,10 +77,12 @@ def prctl(option: int, value: int, pointer: int = 0) -> bool:
     return int(libc.prctl(option, *words)) == 0
 
 
-def load_filter(instructions: bytes) -> tuple[Filter, Any]:
-    """The filter as the kernel takes it, and the memory it points to, to be kept."""
+def load_filter(instructions: bytes) -> Filter:
+    """The filter as the kernel takes it."""
     memory = ctypes.create_string_buffer(instructions, len(instructions))
-    return Filter(len(instructions) // 8, ctypes.addressof(memory)), memory
+    program = Filter(len(instructions) // 8, ctypes.addressof(memory))
+    program.memory = memory
+    return program
 
 
 def install_filter(program: Filter) -> bool:
@@ -109,9 +114,20 @@ def grow_stack() -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (most, most))
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends."""
+def leave_session(parent: int) -> None:
+    """Give this child a session of its own, and have the kernel kill it when its parent ends."""
+    os.setsid()
     libc.prctl(*_DEATH)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def hide_modules(names: tuple[str, ...]) -> None:
+    """Have these packages look as if they had never been imported, and close the streams."""
+    sys.stdin = sys.stdout = sys.stderr = None
+    for name in list(sys.modules):
+        if name.partition(".")[0] in names:
+            del sys.modules[name]
 
 
 def _become_nobody() -> None:

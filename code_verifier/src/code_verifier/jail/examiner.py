@@ -37,10 +37,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     layers = confine.confine(config["jail_dir"], config["memory"])
     if config["filter"] is not None:
-        program, memory = confine.load_filter(config["filter"])
         sys.stdin = sys.stdout = sys.stderr = None
-        layers["seccomp"] = confine.install_filter(program)
-        config["filter_memory"] = memory
+        layers["seccomp"] = confine.install_filter(confine.load_filter(config["filter"]))
     protocol.send(marshal.dumps(layers))
     unicodedata.normalize("NFKC", "")
     sys.addaudithook(_open_nothing)
@@ -65,7 +63,7 @@ def _open_nothing(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _answer(request: bytes) -> bytes:
     text, inputs, chars = marshal.loads(request)
-    status, data = ("ok", b"") if text is None else _examine(text)
+    status, data = _examine(text)
     results = [protocol.pack_result(status, data)]
     if status == "ok":
         results += [protocol.pack_result(*_arguments(given, chars)) for given in inputs]

@@ -3,7 +3,7 @@
 Light on purpose: a fork server imports nothing that its children do not need.
 
 caller -> process: length, body. First a configuration, then requests, all marshal.
-examiner: request = program or None, inputs, characters of an input. Reply: RESULT and a byte of
+examiner: request = program, inputs, characters of an input. Reply: RESULT and a byte of
 flags with the code (or why it is refused), then for every input RESULT and its bytes.
 fork server: request = code, inputs. Reply: REPLY, then for every input RESULT and its text.
 child -> server: FRAME (nonce, size of the body), then for every input RESULT and its text.

@@ -49,16 +49,12 @@ class Server:
         self.layers = confine.confine(config["jail_dir"], self.limits["memory_mb"] * 2**20)
         self.filter = None
         if config["filter"] is not None:
-            self.filter, self._filter_memory = confine.load_filter(config["filter"])
-            if not confine.filter_works(self.filter):
-                self.filter = None
+            program = confine.load_filter(config["filter"])
+            self.filter = program if confine.filter_works(program) else None
         self.layers["seccomp"] = self.filter is not None
         self.layers["clocks"] = hidden and self.filter is not None
-        sys.stdin = sys.stdout = sys.stderr = None
+        confine.hide_modules(_HIDDEN)
         sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
-        for name in list(sys.modules):
-            if name.partition(".")[0] in _HIDDEN:
-                del sys.modules[name]
         self.namespace = child.prepare(config["tier"])
         child.seal(config["tier"])
         self.pid = os.getpid()
@@ -110,10 +106,7 @@ class Server:
         self, code: bytes, inputs: list[bytes], nonce: bytes, writer: int
     ) -> NoReturn:
         try:
-            os.setsid()
-            confine.die_with_parent()
-            if os.getppid() != self.pid:
-                os._exit(1)
+            confine.leave_session(self.pid)
             if writer != protocol.RESULT_FD:
                 os.dup2(writer, protocol.RESULT_FD)
             os.closerange(0, protocol.RESULT_FD)

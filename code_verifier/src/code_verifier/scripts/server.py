@@ -115,17 +115,13 @@ class Server:
         asyncio.set_event_loop_policy(_EventLoops())
         self.idle_s: float = config["idle_s"]
         self.layers = confine.confine(config["jail_dir"], config["memory"])
-        loaded = {kind: confine.load_filter(filter) for kind, filter in config["filters"].items()}
-        self.filters = {kind: program for kind, (program, _) in loaded.items()}
-        self._filter_memory = loaded
-        self.layers["seccomp"] = bool(loaded) and confine.filter_works(self.filters["calls"])
+        given: dict[str, bytes] = config["filters"]
+        self.filters = {kind: confine.load_filter(filter) for kind, filter in given.items()}
+        self.layers["seccomp"] = bool(given) and confine.filter_works(self.filters["calls"])
         if not self.layers["seccomp"]:
             self.filters = {}
         self.progress = mmap.mmap(-1, _PAGE)
-        sys.stdin = sys.stdout = sys.stderr = None
-        for name in list(sys.modules):
-            if name.partition(".")[0] in _HIDDEN:
-                del sys.modules[name]
+        confine.hide_modules(_HIDDEN)
         self.pid = os.getpid()
         gc.collect()
         gc.freeze()
@@ -166,10 +162,7 @@ class Server:
     def _become_child(self, order: dict[str, Any], size: int, source: int, sink: int) -> NoReturn:
         kind = order["kind"]
         try:
-            os.setsid()
-            confine.die_with_parent()
-            if os.getppid() != self.pid:
-                os._exit(1)
+            confine.leave_session(self.pid)
             data = _receive(size)
             if not data:
                 os._exit(1)
