@@ -5,10 +5,8 @@ from collections import Counter
 import pytest
 
 from league import Outcome, Rating
-from worlds import new_league
+from worlds import EASY, HARD, new_league
 
-EASY = Outcome(8, 8, 32, 30, 0)
-HARD = Outcome(8, 8, 32, 2, 6)
 FIXED = Rating(30.0, 2.0)
 
 

@@ -26,7 +26,7 @@ def run(*arguments: str):
 
 def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path):
     page = tmp_path / "no" / "page.html"
-    done = CliRunner().invoke(main, ["report", str(tmp_path / "nowhere"), "--html", str(page)])
+    done = run("report", str(tmp_path / "nowhere"), "--html", str(page))
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert f"type: mkdir -p {page.parent}" in done.stderr
 
@@ -88,13 +88,6 @@ def test_wrong_usage_is_exit_code_2(arguments):
     if arguments[0] != "dance":
         assert len(result.stderr.splitlines()) == 1
         assert result.stderr.startswith("error: ")
-
-
-def test_a_damaged_league_is_exit_code_1(directory, tmp_path):
-    (tmp_path / "l" / "events.jsonl").write_text("rubbish\n")
-    result = run("board", directory)
-    assert result.exit_code == 1
-    assert "line 1" in result.stderr
 
 
 def test_module_and_version_without_torch_or_altair():

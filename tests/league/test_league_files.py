@@ -3,32 +3,21 @@
 import errno
 import json
 import os
-import random
-import shutil
-import subprocess
-import sys
 
 import pytest
 from full_disk import on_full_disk
 
-from league import (
-    League,
-    LeagueConfig,
-    LeagueError,
-    LeagueLocked,
-    Outcome,
-    UnreadableLeague,
-)
+from league import League, LeagueConfig, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.state import State
 from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
+from worlds import outcome_of
 
 FILES = (SETTINGS, EVENTS, SNAPSHOT)
 
 
 def step(league: League, number: int) -> None:
     for pair in league.pair(number):
-        solved = random.Random(pair.id).randint(1, 31)
-        league.record(pair, Outcome(10, 8, 32, solved, max(0, 8 - solved)))
+        league.record(pair, outcome_of(pair))
     if number % 3 == 2:
         for role in ("teacher", "student"):
             for weak in league.select(role, 1):
@@ -48,21 +37,12 @@ def contents(path) -> dict[str, bytes]:
     return {name: (path / name).read_bytes() for name in FILES}
 
 
-def test_replay_of_the_log_is_the_state_and_so_is_every_prefix(tmp_path):
+def test_replay_of_the_log_is_the_state(tmp_path):
     with make(tmp_path / "l", 9) as league:
-        path = tmp_path / "l" / EVENTS
-        log = path.read_bytes()
-        assert replayed(league.config, path).to_dict() == league.state.to_dict()
+        assert replayed(league.config, tmp_path / "l" / EVENTS).to_dict() == league.state.to_dict()
         assert State.from_dict(league.config, json.loads(json.dumps(league.state.to_dict()))) == (
             league.state
         )
-    lines = log.splitlines(keepends=True)
-    for count in range(1, len(lines), 7):
-        copy = tmp_path / f"copy{count}"
-        shutil.copytree(tmp_path / "l", copy)
-        (copy / EVENTS).write_bytes(b"".join(lines[:count]))
-        with League(copy) as shorter:
-            assert shorter.state.events == count
 
 
 def test_snapshots_stay_in_proportion_to_the_log(tmp_path):
@@ -118,22 +98,13 @@ def test_a_copy_is_a_league_and_a_cut_back_log_is_an_earlier_one(tmp_path):
 
 def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
     make(tmp_path / "l", 5).close()
-    whole = contents(tmp_path / "l")
-    for damage in (
-        b"",
-        b"{",
-        b'{"schema":2,"bytes":"x"}',
-        b'{"schema":99}',
-        whole[SNAPSHOT][:-40] + b"\n",
-        None,
-    ):
-        if damage is None:
-            (tmp_path / "l" / SNAPSHOT).unlink()
-        else:
-            (tmp_path / "l" / SNAPSHOT).write_bytes(damage)
+    whole, path = contents(tmp_path / "l"), tmp_path / "l" / SNAPSHOT
+    path.unlink()
+    for damage in (b"{", b'{"schema":2,"bytes":"x"}', whole[SNAPSHOT][:-40] + b"\n", b""):
         with League(tmp_path / "l") as league:
             assert "rebuilt" in league.warnings[0]
         assert contents(tmp_path / "l") == whole
+        path.write_bytes(damage)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +113,8 @@ def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
         (EVENTS, b"", "empty"),
         (EVENTS, b'{"event":"party"}\n', "unknown event 'party'"),
         (EVENTS, b"rubbish\n", "line 1 is not JSON"),
-        (EVENTS, b"\x00\xff\n", "line 1 is not JSON"),
         (EVENTS, b"[]\n", "line 1 is not a JSON object"),
         (EVENTS, b'{"event":"league_founded"}\n', "line 1"),
-        (EVENTS, b'{"event":"match_recorded","pair":"x"}\n', "line 1"),
         (SETTINGS, b'{"schema":3,"config":{}}\n', "schema 3, this version reads 2"),
         (SETTINGS, b'{"schema":2}\n', "bad settings"),
         (SETTINGS, b'{"schema":2,"config":{"pfsp":[1,1],"sed":1}}\n', "unexpected.*'sed'"),
@@ -191,41 +160,24 @@ def test_one_writer_and_any_number_of_readers(tmp_path):
     League(tmp_path / "l").close()
 
 
-def test_a_killed_writer_loses_nothing_and_leaves_no_lock(tmp_path):
-    program = (
-        "import os, signal, sys\n"
-        "from league import League, Outcome\n"
-        "league = League(sys.argv[1], ['t0'], ['s0'])\n"
-        "for n in range(5):\n"
-        "    league.record(league.pair(n)[0], Outcome(4, 4, 8, 4, 1))\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path / "l")]
-    subprocess.run(command, check=False)
-    with League(tmp_path / "l") as league:
-        assert league.warnings == ()
-        assert len(league.state.outcomes) == 5
-
-
 def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch):
     def full(*paths: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with make(tmp_path / "l", every=2) as league:
-        step(league, 0)
         with monkeypatch.context() as patch:
             patch.setattr("os.replace", full)
-            step(league, 1)
-            step(league, 2)
+            for number in range(3):
+                step(league, number)
         assert "No space left" in league.warnings[0]
         assert not list((tmp_path / "l").glob(".*"))
-        missed = json.loads((tmp_path / "l" / SNAPSHOT).read_bytes())["state"]["events"]
+        missed = (tmp_path / "l" / SNAPSHOT).read_bytes()
     with League(tmp_path / "l", read_only=True) as league:
-        assert league.state.events > missed
+        assert len(league.state.rounds) == 3
     League(tmp_path / "l").close()
     make(tmp_path / "sound", 3, every=2).close()
     assert contents(tmp_path / "l") == contents(tmp_path / "sound")
-    assert json.loads((tmp_path / "l" / SNAPSHOT).read_bytes())["state"]["events"] > missed
+    assert (tmp_path / "l" / SNAPSHOT).read_bytes() != missed
 
 
 def test_an_unfinished_event_is_dropped_and_named(tmp_path):

@@ -1,21 +1,14 @@
 """The league as its callers see it."""
 
 import math
-import random
 
 import pytest
 
-from league import League, LeagueConfig, LeagueError, Outcome, Pair
-from worlds import new_league, play_rounds
+from league import League, LeagueConfig, LeagueError, Outcome
+from worlds import EASY, HARD, new_league, outcome_of, play_rounds
 
-EASY = Outcome(8, 8, 32, 30, 0)
-HARD = Outcome(8, 8, 32, 2, 6)
 BROKEN = Outcome(16, 1, 4, 0, 1)
-
-
-def outcome_of(pair: Pair) -> Outcome:
-    solved = random.Random(pair.id).randint(1, 63)
-    return Outcome(20, 16, 64, solved, max(0, 16 - solved))
+IMPOSSIBLE = Outcome(8, 8, 32, 0, 8)
 
 
 def test_a_late_result_still_counts(tmp_path):
@@ -42,12 +35,8 @@ def test_a_child_takes_the_slot_and_inherits(tmp_path):
         moved = sum(league.rating(m).mu for m in league.members("teacher")) / 3 - mean
         assert entry.offset == pytest.approx(moved)
         row = next(s for s in league.leaderboard("teacher") if s.member == "c1")
-        assert (row.parents, row.operator, row.age, row.matches) == (
-            ("t0", "t2"),
-            "slot_swap",
-            0,
-            0,
-        )
+        assert (row.parents, row.operator) == (("t0", "t2"), "slot_swap")
+        assert (row.age, row.matches) == (0, 0)
         play_rounds(league, range(6, 8), outcome_of)
         row = next(s for s in league.leaderboard("teacher") if s.member == "c1")
         assert (row.age, row.matches) == (2, 2)
@@ -84,6 +73,31 @@ def test_history_pulls_the_prediction_to_what_was_seen(tmp_path):
     assert abs(predicted[20.0][1] - 2 / 32) < abs(predicted[1e9][1] - 2 / 32)
 
 
+@pytest.mark.parametrize(("fitness", "place"), [("rating", 0), ("lower_bound", 0), ("reward", -1)])
+def test_a_teacher_of_impossible_tasks_is_rated_first_and_rewarded_least(tmp_path, fitness, place):
+    results = {"t0": IMPOSSIBLE, "t1": EASY}
+    with new_league(tmp_path / "l", fitness=fitness, seed=1) as league:
+        if fitness == "reward":
+            assert league.select("teacher", 1) == []
+        play_rounds(league, range(6), lambda pair: results.get(pair.teacher, HARD))
+        board = league.leaderboard("teacher")
+        assert board[place].member == "t0"
+        shown = {"rating": "mu", "lower_bound": "conservative", "reward": "mean_reward"}[fitness]
+        assert [row.fitness for row in board] == [getattr(row, shown) for row in board]
+
+
+def test_newborns_are_spared(tmp_path):
+    with new_league(tmp_path / "l", grace_matches=2) as league:
+        play_rounds(league, range(3), lambda _pair: HARD)
+        league.replace("t0", "c0", ["t1"], "copy")
+        scores = {"c0": -9.0, "t1": 1.0, "t2": 2.0}
+        assert sorted(league.select("teacher", 2, fitness=scores)) == ["t1", "t2"]
+        league.replace("t1", "c1", ["t2"], "copy")
+        assert league.select("teacher", 2) == ["t2"]
+        play_rounds(league, range(3, 5), lambda _pair: HARD)
+        assert "c0" in league.select("teacher", 2, fitness={"c0": -9.0, "c1": 0.0, "t2": 2.0})
+
+
 @pytest.mark.parametrize(
     "populations",
     [
@@ -107,6 +121,8 @@ def test_bad_populations_are_refused(tmp_path, populations):
 @pytest.mark.parametrize(
     "settings",
     [
+        {"tau": -1.0},
+        {"mu": math.inf},
         {"seed": -1},
         {"seed": 1.5},
         {"matcher": "swiss"},

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
-from league.errors import LeagueError
 from league.probability import log_cdf_pair
 from league.ratings import child_rating, conservative
 
@@ -47,19 +46,10 @@ def test_one_task_agrees_with_the_package(backend, tolerance):
             assert both(lost) == pytest.approx((b.mu, b.sigma), abs=tolerance)
 
 
-def test_defaults_and_conversions_are_the_packages():
-    plain = trueskill.TrueSkill()
-    assert (MODEL.mu, MODEL.sigma, MODEL.beta, MODEL.tau) == (
-        plain.mu,
-        plain.sigma,
-        plain.beta,
-        plain.tau,
-    )
+def test_defaults_and_conversions_are_the_packages_whatever_its_global_environment():
+    plain, before = trueskill.TrueSkill(), repr(trueskill.global_env())
+    assert RatingModel(plain.mu, plain.sigma, plain.beta, plain.tau) == MODEL
     assert conservative(Rating(31.0, 2.5), MODEL) == pytest.approx(31.0 - 3 * 2.5)
-
-
-def test_the_packages_global_environment_is_neither_read_nor_changed():
-    before = repr(trueskill.global_env())
     odd = RatingModel(mu=10.0, sigma=2.0, beta=1.0, tau=0.5)
     assert conservative(Rating(12.0, 1.0), odd) == pytest.approx(12.0 - 5.0)
     assert repr(trueskill.global_env()) == before
@@ -67,7 +57,7 @@ def test_the_packages_global_environment_is_neither_read_nor_changed():
 
 @settings(max_examples=60, deadline=None)
 @given(ratings, ratings, st.floats(0, 1), st.floats(0, 64))
-def test_precision_weighted_sum_is_conserved_and_evidence_never_adds_doubt(
+def test_a_sum_is_conserved_evidence_never_adds_doubt_and_roles_are_mirror_images(
     teacher, student, score, weight
 ):
     new_teacher, new_student = one_match(teacher, student, score, weight)
@@ -78,12 +68,6 @@ def test_precision_weighted_sum_is_conserved_and_evidence_never_adds_doubt(
         after += new.mu / variance
         assert 0.0 < new.sigma <= math.sqrt(variance) * (1 + 1e-12)
     assert after == pytest.approx(before, rel=1e-9, abs=1e-9)
-
-
-@settings(max_examples=40, deadline=None)
-@given(ratings, ratings, st.floats(0, 1), st.floats(0, 64))
-def test_the_two_roles_are_mirror_images(teacher, student, score, weight):
-    new_teacher, new_student = one_match(teacher, student, score, weight)
     mirrored = one_match(student, teacher, 1.0 - score, weight)
     assert both(mirrored[1]) == pytest.approx(both(new_teacher), abs=1e-6)
     assert both(mirrored[0]) == pytest.approx(both(new_student), abs=1e-6)
@@ -112,9 +96,3 @@ def test_a_child_is_like_a_parent_plus_a_jump():
     assert child.mu == pytest.approx(25.0)
     assert child.sigma == pytest.approx(math.sqrt(4 + 25 + 9))
     assert child_rating([Rating(20, 2)], [1.0], 100.0, MODEL).sigma == MODEL.sigma
-
-
-@pytest.mark.parametrize("bad", [{"sigma": 0.0}, {"beta": -1.0}, {"tau": math.nan}, {"mu": 1e400}])
-def test_bad_models_are_refused(bad):
-    with pytest.raises(LeagueError, match="expected"):
-        RatingModel(**bad)

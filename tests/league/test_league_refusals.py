@@ -5,15 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from league import (
-    ConflictingResult,
-    League,
-    LeagueError,
-    Outcome,
-    Pair,
-    Rating,
-    UnknownMember,
-)
+from league import ConflictingResult, League, LeagueError, Outcome, Pair, Rating, UnknownMember
 
 FINE = Outcome(8, 8, 32, 16, 1)
 
@@ -42,66 +34,48 @@ def freezing(**changes):
     return lambda league: league.add_anchor(**given)
 
 
+def selecting(**fitness):
+    return lambda league: league.select("teacher", 1, fitness=fitness)
+
+
+REFUSED = [
+    (replacing(child="a/b"), "cannot be a member's name"),
+    (replacing(child="s0"), "has been used"),
+    (replacing(parents=[]), "expected a list"),
+    (replacing(parents=["s0"]), "is no teacher"),
+    (replacing(operator=""), "printable characters"),
+    (replacing(operator="two\nlines"), "printable characters"),
+    (replacing(weights=[0.5, 0.5]), "expected 1 numbers"),
+    (replacing(weights=[0.0]), "not all 0"),
+    (replacing(weights=[math.nan]), "weights"),
+    (replacing(member="base"), "anchor, which is never replaced"),
+    (freezing(role="judge"), "expected 'teacher'"),
+    (freezing(rating=None), "has no rating"),
+    (freezing(of="s0"), "s0 is no teacher"),
+    (freezing(name="t1"), "has been used"),
+    (freezing(rating=Rating(math.nan, 1.0)), "finite"),
+    (freezing(rating=Rating(25.0, 0.0)), "sigma > 0"),
+    (lambda x: x.members("judge"), "expected 'teacher' or 'student'"),
+    (lambda x: x.select("judge", 1), "expected 'teacher' or 'student'"),
+    (lambda x: x.select("teacher", 3), "from 0 to 2"),
+    (lambda x: x.select("teacher", 1.0), "whole number"),
+    (selecting(t0=1.0, t1=math.nan, t2=0.0), "fitness of t1 is nan; expected a"),
+    (selecting(t0=1.0, t2=0.0), "lacks t1"),
+    (lambda x: x.pair(-1), "round is -1"),
+    (lambda x: x.record(Pair("9/t0/s0", 9, "t0", "s0", 0.5), FINE), "pair.round."),
+    (lambda x: x.record(x.pair(0)[0], (8, 8, 32, 16, 1)), "expected an Outcome"),
+]
 CALLS = [
-    *(
-        (replacing(**changes), LeagueError, message)
-        for changes, message in (
-            ({"child": "a/b"}, "cannot be a member's name"),
-            ({"child": "s0"}, "has been used"),
-            ({"parents": []}, "expected a list"),
-            ({"parents": ["s0"]}, "is no teacher"),
-            ({"operator": ""}, "printable characters"),
-            ({"operator": "two\nlines"}, "printable characters"),
-            ({"weights": [0.5, 0.5]}, "expected 1 numbers"),
-            ({"weights": [0.0]}, "not all 0"),
-            ({"member": "base"}, "anchor, which is never replaced"),
-        )
-    ),
-    *(
-        (freezing(**changes), LeagueError, message)
-        for changes, message in (
-            ({"role": "judge"}, "expected 'teacher'"),
-            ({"rating": None}, "has no rating"),
-            ({"of": "s0"}, "s0 is no teacher"),
-            ({"name": "t1"}, "has been used"),
-            ({"rating": Rating(math.nan, 1.0)}, "finite"),
-            ({"rating": Rating(25.0, 0.0)}, "sigma > 0"),
-        )
-    ),
+    *((call, LeagueError, message) for call, message in REFUSED),
     (lambda x: x.rating("nobody"), UnknownMember, "'nobody'; alive are t0"),
     (lambda x: x.replace("nobody", "c", ["t0"], "copy"), UnknownMember, "'nobody'"),
-    (lambda x: x.replace("t0", "c", ["t1"], "copy", weights=[math.nan]), LeagueError, "weights"),
-    (lambda x: x.add_anchor("a", "teacher", of="nobody"), UnknownMember, "'nobody'"),
-    (lambda x: x.members("judge"), LeagueError, "expected 'teacher' or 'student'"),
-    (lambda x: x.select("judge", 1), LeagueError, "expected 'teacher' or 'student'"),
-    (lambda x: x.select("teacher", 3), LeagueError, "from 0 to 2"),
-    (lambda x: x.select("teacher", 1.0), LeagueError, "whole number"),
-    *(
-        (lambda x, given=given: x.select("teacher", 1, fitness=given), error, message)
-        for given, error, message in (
-            (
-                {"t0": 1.0, "t1": math.nan, "t2": 0.0},
-                LeagueError,
-                "fitness of t1 is nan; expected a",
-            ),
-            ({"t0": 1.0, "t2": 0.0}, LeagueError, "lacks t1"),
-            ({"t0": 1.0, "t1": 1.0, "t2": 0.0, "s0": 1.0}, UnknownMember, "no living teacher"),
-        )
-    ),
-    (lambda x: x.pair(-1), LeagueError, "round is -1"),
-    (lambda x: x.pair(2, matches=4), LeagueError, "from 1 to 3"),
+    (freezing(of="nobody"), UnknownMember, "'nobody'"),
+    (selecting(t0=1.0, t1=1.0, t2=0.0, s0=1.0), UnknownMember, "no living teacher"),
     (
         lambda x: x.record(x.pair(0)[0], Outcome(8, 8, 32, 17, 1)),
         ConflictingResult,
         "already recorded as Outcome.*now came as",
     ),
-    (
-        lambda x: x.record_many([(x.pair(0)[0], Outcome(8, 8, 32, 17, 1))]),
-        ConflictingResult,
-        "already recorded",
-    ),
-    (lambda x: x.record(Pair("9/t0/s0", 9, "t0", "s0", 0.5), FINE), LeagueError, "pair.round."),
-    (lambda x: x.record(x.pair(0)[0], (8, 8, 32, 16, 1)), LeagueError, "expected an Outcome"),
 ]
 
 

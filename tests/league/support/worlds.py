@@ -1,8 +1,20 @@
 """Leagues in memory and in a directory."""
 
-from league import League, LeagueConfig
+import random
+
+from league import League, LeagueConfig, Outcome, Pair
 from league.events import apply, round_event
 from league.state import State
+
+EASY = Outcome(8, 8, 32, 30, 0)
+HARD = Outcome(8, 8, 32, 2, 6)
+
+
+def outcome_of(pair: Pair) -> Outcome:
+    """Some outcome, the same for the same pair."""
+    draw = random.Random(pair.id)
+    solved = draw.randint(0, 64)
+    return Outcome(20, 16, 64, solved, max(0, 16 - solved), draw.randint(0, 3))
 
 
 def founded(teachers: int, students: int | None = None, **settings: object) -> State:
