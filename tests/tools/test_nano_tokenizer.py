@@ -33,20 +33,28 @@ def tokenizer(texts):
     return train_tokenizer(texts)
 
 
-# Tokenizer --------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def shipped():
+    return AutoTokenizer.from_pretrained(WEIGHTS)
 
 
-def test_the_vocabulary_has_its_size_and_the_special_tokens_come_first(tokenizer):
-    assert len(tokenizer) == VOCABULARY
-    assert tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
-    assert tokenizer.eos_token == END
+@pytest.fixture(params=["tokenizer", "shipped"])
+def either(request):
+    """A newly trained tokenizer, and that of the shipped model."""
+    return request.getfixturevalue(request.param)
 
 
-def test_digits_stand_alone(tokenizer):
-    for text in ("1234567890", "[12, 345]", "a1b22", "x = 99\n", "-10", "3.14", "b=12;"):
-        ids = tokenizer.encode(text)
-        for piece in tokenizer.convert_ids_to_tokens(ids):
-            assert not DIGIT.search(piece) or len(piece) == 1, (text, piece)
+def test_the_vocabulary_has_its_size_and_the_special_tokens_come_first(either):
+    assert len(either) == VOCABULARY
+    assert either.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
+    assert either.eos_token == END
+
+
+def test_digits_stand_alone_and_programs_get_short(either, texts):
+    for text in ("1234567890", "[12, 345]", "a1b22", "x = 99\n", "-10", "b=12;", *texts[:50]):
+        pieces = either.convert_ids_to_tokens(either.encode(text))
+        assert all(len(p) == 1 or p in IDIOMS or not DIGIT.search(p) for p in pieces)
+    assert sum(len(either.encode(t)) for t in texts) < 0.6 * sum(map(len, texts))
 
 
 def lossless(tokenizer, text):
@@ -87,29 +95,12 @@ def test_beside_a_qwen2_model_any_text_has_the_same_ids(tokenizer, reloaded, tex
     lossless(reloaded, text)
 
 
-# The shipped model ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shipped():
-    return AutoTokenizer.from_pretrained(WEIGHTS)
-
-
 def test_the_shipped_weights_are_a_small_qwen2():
     model = AutoModelForCausalLM.from_pretrained(WEIGHTS)
     assert isinstance(model, Qwen2ForCausalLM)
     assert 900_000 <= sum(p.numel() for p in model.parameters()) <= 6_000_000
     assert (WEIGHTS / "model.safetensors").stat().st_size <= 16 * 2**20
     assert all(torch.isfinite(p).all() for p in model.parameters())
-
-
-def test_the_shipped_tokenizer_is_one_of_ours(shipped, texts):
-    assert shipped.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == list(range(len(SPECIAL_TOKENS)))
-    assert len(shipped) == VOCABULARY
-    for text in texts[:50]:
-        pieces = shipped.convert_ids_to_tokens(shipped.encode(text))
-        assert all(len(p) == 1 or p in IDIOMS or not DIGIT.search(p) for p in pieces)
-    assert sum(len(shipped.encode(t)) for t in texts) < 0.6 * sum(map(len, texts))
 
 
 def test_a_new_model_is_the_same_for_the_same_seed(tokenizer):

@@ -22,7 +22,6 @@ _WIDTH = 460
 def league_chart(league: League) -> alt.VConcatChart:
     """Return all charts of an open league; matrix and game theory take the best 32 of a side."""
     state, payoff = league.state, league.payoff(top=LIMIT)
-    game, evolution = nash(payoff, fill=True), alpha_rank(payoff, fill=True)
     anchors = sum(member.anchor for member in state.members.values())
     title = alt.TitleParams(
         f"League of {' and '.join(f'{len(names)} {role}s' for role, names in state.slots.items())}",
@@ -37,30 +36,21 @@ def league_chart(league: League) -> alt.VConcatChart:
         _row(*(skills_chart(league, role) for role in state.slots)),
         _row(*(ratings_chart(league, role) for role in state.slots)),
         _row(*matrix),
-        _row(
-            shares_chart(game.teachers, "Nash equilibrium: weight of teachers"),
-            shares_chart(game.students, "Nash equilibrium: weight of students"),
-        ),
-        _row(
-            shares_chart(evolution.teachers, "alpha-rank: share of time of teachers"),
-            shares_chart(evolution.students, "alpha-rank: share of time of students"),
-        ),
     ]
+    for found, name in (
+        (nash(payoff, fill=True), "Nash equilibrium: weight"),
+        (alpha_rank(payoff, fill=True), "alpha-rank: share of time"),
+    ):
+        sides = (("teachers", found.teachers), ("students", found.students))
+        rows.append(_row(*(shares_chart(shares, f"{name} of {side}") for side, shares in sides)))
     return alt.VConcatChart(vconcat=rows, title=title)
 
 
 def skills_chart(league: League, role: str) -> alt.LayerChart:
     """Return the skill of each living member with its 95 % interval, best first."""
     board = league.leaderboard(role)[:_ROWS]
-    base = _chart(
-        {
-            "member": row.member,
-            "mu": row.mu,
-            "low": row.mu - Z95 * row.sigma,
-            "high": row.mu + Z95 * row.sigma,
-        }
-        for row in board
-    ).encode(y=alt.Y("member:N", sort=[row.member for row in board], title=None))
+    base = _chart({"member": row.member} | _interval(row.mu, row.sigma) for row in board)
+    base = base.encode(y=alt.Y("member:N", sort=[row.member for row in board], title=None))
     scale, title = alt.Scale(zero=False), "skill with 95 % interval"
     bar = base.mark_bar(height=5, opacity=0.4).encode(
         x=alt.X("low:Q", scale=scale, title=title), x2="high:Q"
@@ -77,14 +67,12 @@ def ratings_chart(league: League, role: str) -> alt.LayerChart:
     """Return mu of the best living members of a role over rounds, each in its 95 % band."""
     board = league.leaderboard(role)
     kept = [row.member for row in board[:_DRAWN]]
-    columns = tables(league).ratings
-    rows = [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
+    table = tables(league).ratings
+    columns = (table[name] for name in ("round", "member", "mu", "sigma"))
     base = _chart(
-        row | {"low": row["mu"] - Z95 * row["sigma"], "high": row["mu"] + Z95 * row["sigma"]}
-        for row in rows
-        if row["member"] in kept
+        {"round": number, "member": member} | _interval(mu, sigma)
+        for number, member, mu, sigma in zip(*columns, strict=True)
+        if member in kept
     ).encode(x=alt.X("round:Q", title="rounds"), color=alt.Color("member:N", sort=kept, title=None))
     scale = alt.Scale(zero=False)
     line = base.mark_line().encode(
@@ -157,6 +145,10 @@ def shares_chart(shares: Mapping[str, float], title: str) -> alt.Chart:
 def _row(*charts: alt.Chart | alt.LayerChart) -> alt.HConcatChart:
     resolve = alt.Resolve(scale={"color": "independent"})
     return alt.HConcatChart(hconcat=list(charts), resolve=resolve)
+
+
+def _interval(mu: float, sigma: float) -> dict[str, float]:
+    return {"mu": mu, "low": mu - Z95 * sigma, "high": mu + Z95 * sigma}
 
 
 def _chart(rows: Any) -> alt.Chart:

@@ -280,14 +280,15 @@ def _boards(league: League) -> dict[str, list[dict[str, Any]]]:
 
 
 def _board(league: League) -> str:
-    fields = ["role", "member", "slot", "mu", "sigma", "conservative", "matches"]
-    fields += ["mean_solve_rate", "valid_rate", "unsolved_rate", "mean_reward", "age"]
     header = ["role", "member", "slot", "mu", "sigma", "lower", "matches"]
     header += ["solved", "valid", "unsolved", "reward", "age", "ranks", "parents"]
+    named = {"lower": "conservative", "solved": "mean_solve_rate", "reward": "mean_reward"}
+    named |= {"valid": "valid_rate", "unsolved": "unsolved_rate"}
     rows = []
     for row in chain.from_iterable(_boards(league).values()):
         ranks = f"{row['ranks']['low']}-{row['ranks']['high']}"
-        rows.append((*(row[name] for name in fields), ranks, " + ".join(row["parents"])))
+        shown = row | {"ranks": ranks, "parents": " + ".join(row["parents"])}
+        rows.append([shown[named.get(name, name)] for name in header])
     return _table(header, rows)
 
 
