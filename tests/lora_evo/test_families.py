@@ -29,21 +29,7 @@ def made(family, tiny):
 def test_forward_and_gradients_equal_peft(tiny, made):
     members = [0, 1, 1, 2]
     ids = tiny.numbers(3, len(members), LENGTH).mul(1000).long().abs() % VOCABULARY
-    weights = tiny.numbers(5, len(members), LENGTH, VOCABULARY)
-    with made.adapters.route(members):
-        logits = made.adapters.model(input_ids=ids).logits
-    (logits * weights).sum().backward()
-    for member in sorted(set(members)):
-        name = made.adapters.members[member]
-        mine = torch.tensor([i for i, m in enumerate(members) if m == member])
-        made.twin.set_adapter(name)
-        expected = made.twin(input_ids=ids[mine]).logits
-        size = float(expected.detach().abs().max())
-        assert torch.allclose(logits[mine], expected, atol=3e-5 * size)
-        (expected * weights[mine]).sum().backward()
-        for path, p in made.adapters.parameters_of(member).items():
-            wanted = tiny.peft_parameter(made.twin, name, path).grad
-            assert torch.allclose(p.grad, wanted, rtol=1e-3, atol=1e-4 * float(wanted.abs().max()))
+    tiny.check_against_peft(made.base, made.adapters, made.twin, members, ids, 3e-5, 1e-3)
 
 
 def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made):

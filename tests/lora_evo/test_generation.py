@@ -1,3 +1,5 @@
+"""Samples of the stacked engine: by seed, in any company, by text and by token ids."""
+
 import string
 from dataclasses import replace
 from itertools import pairwise
@@ -5,13 +7,13 @@ from itertools import pairwise
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedTokenizerFast
 
+from lora_evo import LoraEvoError
 from lora_evo.model.decoding import Decoder
 from lora_evo.model.engine import Request
 from lora_evo.model.hf_engine import HFEngine, TokenRequest
+from lora_evo.model.stacked_lora import export_adapter
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +184,18 @@ def test_stop_texts_end_the_text_before_them(engine):
     assert cut.token_ids == free.token_ids[: at + 3]
     assert cut.finish_reason == "stop"
     assert other.token_ids == free.token_ids
+
+
+def test_an_adapter_that_is_put_answers_from_the_next_call_on(tiny, tokenizer):
+    stack = tiny.stacked()[1]
+    engine = HFEngine(stack, tokenizer)
+    asked = [replace(request, adapter="t0") for request in requests(tiny, 4)]
+    wanted = engine.rollouts([replace(request, adapter="t1") for request in asked])
+    assert [r.completion_ids for r in engine.rollouts(asked)] != [r.completion_ids for r in wanted]
+    engine.put_adapter("t0", 17, export_adapter(stack, stack.index("t1"), None))
+    assert engine.versions == dict.fromkeys(tiny.members, 0) | {"t0": 17}
+    assert engine.rollouts(asked) == [replace(rollout, adapter="t0") for rollout in wanted]
+    with pytest.raises(LoraEvoError, match="no adapter named 'x'"):
+        engine.put_adapter("x", 1, export_adapter(stack, 0, None))
+    with pytest.raises(LoraEvoError, match="a place in the stack"):
+        engine.drop_adapter("t0")

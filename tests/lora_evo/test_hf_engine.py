@@ -1,8 +1,7 @@
-"""The hf engine against transformers and PEFT themselves, and its promises on randomness."""
+"""The hf engine against the model itself, and its promises on randomness."""
 
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,38 +9,14 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import LoraEvoError
-from lora_evo.model import Engine, Request
+from lora_evo.model import Request
 from lora_evo.model.engine import derive_seed
 from lora_evo.model.hf_engine import choose, row_uniforms
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
 
 
-def _greedy(model, tokenizer, prompt: str, tokens: int) -> list[int]:
-    ids = tokenizer(prompt, return_tensors="pt")
-    out = model.generate(**ids, do_sample=False, max_new_tokens=tokens)
-    return out[0, ids["input_ids"].shape[1] :].tolist()
-
-
-@pytest.mark.parametrize("name", [None, "one", "two"])
-def test_greedy_equals_generate_of_transformers_and_peft(
-    engine: Engine, model_folder: Path, adapter_folders: dict[str, Path], name: str | None
-) -> None:
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    if name is not None:
-        model = pytest.importorskip("peft").PeftModel.from_pretrained(
-            model, str(adapter_folders[name])
-        )
-    got = engine.generate([Request(p, name, max_tokens=24) for p in PROMPTS])
-    for prompt, completion in zip(PROMPTS, got, strict=True):
-        assert list(completion.token_ids) == _greedy(model, tokenizer, prompt, 24)
-    assert len({token for completion in got for token in completion.token_ids}) > 8
-
-
-def test_frequencies_follow_the_softmax_under_the_temperature(
-    engine: Engine, model_folder: Path
-) -> None:
+def test_frequencies_follow_the_softmax_under_the_temperature(engine, model_folder):
     model = AutoModelForCausalLM.from_pretrained(model_folder)
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     with torch.no_grad():
@@ -60,7 +35,7 @@ def test_frequencies_follow_the_softmax_under_the_temperature(
         )
 
 
-def test_text_keeps_markers_and_drops_the_end_token(engine: Engine) -> None:
+def test_text_keeps_markers_and_drops_the_end_token(engine):
     requests = [Request(PROMPTS[i % 4], None, 200, 3.0, seed=i) for i in range(32)]
     drawn = engine.generate(requests)
     ended = [c for c in drawn if c.finish_reason == "stop"]
@@ -71,7 +46,7 @@ def test_text_keeps_markers_and_drops_the_end_token(engine: Engine) -> None:
     assert all(len(c.token_ids) == len(c.logprobs) for c in drawn)
 
 
-def test_the_context_window_bounds_a_completion(engine: Engine) -> None:
+def test_the_context_window_bounds_a_completion(engine):
     (completion,) = engine.generate([Request("x" * 508, None, 50, 1.0, seed=2)])
     assert len(completion.token_ids) <= 4
     with pytest.raises(LoraEvoError, match="512"):
@@ -89,7 +64,7 @@ def test_the_context_window_bounds_a_completion(engine: Engine) -> None:
         (Request("x", stop=("",)), "stop text is empty"),
     ],
 )
-def test_bad_requests_are_refused(engine: Engine, request_: Request, message: str) -> None:
+def test_bad_requests_are_refused(engine, request_, message):
     with pytest.raises(LoraEvoError, match=message):
         engine.generate([request_])
 
@@ -99,11 +74,7 @@ def test_seeds_differ_by_every_key_its_type_and_its_place():
     seeds = {derive_seed(run, *k) for run in (0, 1) for k in keys}
     assert len(seeds) == 2 * len(keys)
     assert all(0 <= s < 2**63 for s in seeds)
-
-
-def test_seeds_are_frozen():
-    assert derive_seed(1, "solve", 3, "s0") == derive_seed(1, "solve", 3, "s0")
-    assert derive_seed(7, "x") == 37119275138310688
+    assert derive_seed(7, "x") == 37119275138310688  # frozen
 
 
 def test_uniforms_of_a_row_depend_on_its_seed_only():
@@ -112,13 +83,6 @@ def test_uniforms_of_a_row_depend_on_its_seed_only():
     assert (table[0, :10] == row_uniforms([5], 10)[0]).all()
     assert not np.intersect1d(table[0], table[1]).size
     assert ((table >= 0) & (table < 1)).all()
-
-
-def test_temperature_0_takes_the_best_token_and_reports_temperature_1():
-    logits = torch.tensor([[0.0, 3.0, 1.0]])
-    token, logprob = choose(logits, torch.tensor([0.999], dtype=torch.float64), torch.zeros(1))
-    assert token.tolist() == [1]
-    assert torch.equal(logprob, torch.log_softmax(logits, -1)[:, 1])
 
 
 def test_extreme_uniforms_never_pick_an_impossible_token():

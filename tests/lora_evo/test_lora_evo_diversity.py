@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from by_hand import changed, regauged, whole
+from by_hand import doubled, regauged, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, save_adapter
+from lora_evo import Adapter, LoraEvoError, Slot, save_adapter
 from lora_evo.population import diversity
 
 
@@ -22,6 +22,7 @@ from lora_evo.population import diversity
 )
 def test_equals_dense_for_any_ranks_and_scales(make_adapter, rows):
     members = [make_adapter(s, r=r, alpha=a, use_rslora=x) for s, r, a, x in rows]
+    members[0] = regauged(doubled(members[0]), 3, 3.0)
     found = diversity(members)
     flat = [whole(member) for member in members]
     assert found.norms == pytest.approx([float(x.norm()) for x in flat], rel=1e-9)
@@ -38,45 +39,12 @@ def test_equals_dense_for_any_ranks_and_scales(make_adapter, rows):
     assert found.effective_members == pytest.approx(wanted, rel=1e-6)
 
 
-def test_the_factorization_does_not_count(make_adapter):
-    members = [make_adapter(seed, dtype=torch.float64) for seed in (1, 2, 3)]
-    other = [regauged(member, 3, 3.0) for member in members]
-    one, two = diversity(members), diversity(other)
-    for i in range(3):
-        assert one.distances[i] == pytest.approx(two.distances[i], rel=1e-12)
-    assert max(diversity([members[0], other[0]]).distances[0]) < 1e-13
-
-
 def test_equal_members_are_exactly_zero_apart(make_adapter):
     found = diversity([make_adapter(1, r=5) for _ in range(4)])
     assert found.distances == ((0.0,) * 4,) * 4
     assert found.cosines == ((1.0,) * 4,) * 4
     assert found.effective_members == pytest.approx(1, abs=1e-9)
     assert found.module_types["q_proj"].distance_share == 0
-
-
-def test_members_on_one_line_are_one_in_effect(make_adapter):
-    parent = make_adapter(1, dtype=torch.float64)
-    line = [changed(parent, lambda a, b, k=k: (a, b * k)) for k in (1, 3, -0.5)]
-    found = diversity(line)
-    assert found.effective_members == pytest.approx(1, abs=1e-6)
-    assert found.norms[1] == pytest.approx(3 * found.norms[0])
-    assert found.cosines[0][2] == pytest.approx(-1)
-
-
-def orthogonal(place, size=4):
-    """Adapters that each write to a direction of their own."""
-    config = AdapterConfig.new(r=1, lora_alpha=1, target_modules=["q_proj", "o_proj"])
-    a = torch.eye(size)[place : place + 1] * (1 + place)
-    slots = {f"layers.0.{name}": Slot(a, a.T.clone(), 1.0) for name in ("q_proj", "o_proj")}
-    return Adapter(config, slots)
-
-
-def test_orthogonal_members_all_count():
-    found = diversity([orthogonal(place) for place in range(4)])
-    assert found.effective_members == pytest.approx(4)
-    assert found.distances[0][3] == pytest.approx(2**0.5)
-    assert sum(kind.distance_share for kind in found.module_types.values()) == pytest.approx(1)
 
 
 def test_zero_updates(make_adapter):

@@ -1,13 +1,13 @@
 """Directories in, directories out: the same child as in memory, on record, made again."""
 
 import json
+import re
 
 import pytest
 import torch
 
 from lora_evo import (
     Lineage,
-    LoraEvoError,
     content_hash,
     cross_directory,
     family,
@@ -106,23 +106,20 @@ def test_verify_sees_training(bred):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("seed", 5), ("strength", 0.3), ("relative_change", 0.1)]
+    ("file", "field", "value", "words"),
+    [
+        ("lineage.json", "seed", 5, "4 of 4 modules differ"),
+        ("lineage.json", "strength", 0.3, "4 of 4 modules differ"),
+        ("lineage.json", "relative_change", 0.1, "differs .* in: relative_change"),
+        ("adapter_config.json", "lora_dropout", 0.5, "adapter_config.json is not what"),
+    ],
 )
-def test_verify_sees_a_forged_record(bred, field, value):
-    file = bred / "c" / "lineage.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
-    assert not verify(bred / "c").identical
-
-
-def test_verify_sees_a_changed_configuration(bred):
-    file = bred / "c" / "adapter_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "lora_dropout": 0.5}))
-    assert any("adapter_config" in problem for problem in verify(bred / "c").problems)
-
-
-def test_an_adapter_without_record_cannot_be_verified(bred):
-    with pytest.raises(LoraEvoError, match="its parents are not known"):
-        verify(bred / "p1")
+def test_verify_sees_what_was_edited(bred, file, field, value, words):
+    path = bred / "c" / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    result = verify(bred / "c")
+    assert not result.identical
+    assert re.search(words, " ".join(result.problems))
 
 
 def test_equal_parents_in_different_places_give_their_equal(home, make_adapter):
@@ -136,19 +133,6 @@ def test_overwriting_replaces_child_and_record(bred):
     record = mutate_directory("svd_structured", bred / "p2", bred / "c", seed=1, overwrite=True)
     assert read_lineage(bred / "c") == record
     assert verify(bred / "c").identical
-
-
-def test_a_fault_found_late_leaves_nothing(home, make_adapter):
-    adapter = make_adapter(3)
-    config = json.loads(adapter.config.to_json())
-    save_adapter(adapter, home / "bad")
-    data = bytearray((home / "bad" / FILES[1]).read_bytes())
-    data[-4:] = b"\x00\x00\xc0\x7f"
-    (home / "bad" / FILES[1]).write_bytes(data)
-    assert config["r"] == 4
-    with pytest.raises(LoraEvoError, match=r"lora_B of .*layers\.1.*NaN"):
-        mutate_directory("svd_structured", home / "bad", home / "c", seed=1)
-    assert sorted(path.name for path in home.iterdir()) == ["bad", "p1", "p2"]
 
 
 def test_family_tree(bred):

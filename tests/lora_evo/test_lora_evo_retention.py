@@ -6,8 +6,6 @@ import math
 import pytest
 import torch
 from by_hand import changed, dense, regauged, whole
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from lora_evo_command import call as command
 
 from lora_evo import (
@@ -32,10 +30,14 @@ def dense_overlap(one, two):
     return float((p * q).sum()) / min(basis.shape[1] for basis in bases)
 
 
+@pytest.mark.parametrize("stretch", [None, 4.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_every_number_equals_the_dense_one(make_adapter, dtype):
+def test_every_number_equals_the_dense_one(make_adapter, dtype, stretch):
+    """So they depend on the factorization no more than the updates do, and keep their bounds."""
     parent = make_adapter(1, dtype=dtype)
     child = make_adapter(2, r=7, alpha=5, use_rslora=True, dtype=dtype)
+    if stretch:
+        parent, child = regauged(parent, 5, stretch), regauged(child, 6, stretch)
     found = retention(parent, child)
     assert list(found.modules) == list(parent.paths)
     for path, row in found.modules.items():
@@ -70,46 +72,6 @@ def test_the_whole_is_the_concatenation(make_adapter):
     assert (row.parent.rank, row.child.rank) == (16, 12)
     assert row.parent.numerical_rank == 16
     assert 4 < row.parent.effective_rank < 16
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    ranks=st.tuples(st.integers(1, 6), st.integers(1, 6)),
-    alphas=st.tuples(st.floats(0.5, 64), st.floats(0.5, 64)),
-    rslora=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_bounds_symmetry_and_gauge(make_adapter, ranks, alphas, rslora, seed):
-    one, two = (
-        make_adapter(
-            seed + place, r=ranks[place], alpha=alphas[place], use_rslora=rslora and place == 1,
-            inputs=10, outputs=8, layers=1, dtype=torch.float64,
-        )
-        for place in (0, 1)
-    )  # fmt: skip
-    found, back = retention(one, two), retention(two, one)
-    again = retention(regauged(one, 5, 4.0), regauged(two, 6, 4.0))
-    rows = [(found.whole, back.whole, again.whole)]
-    rows += [(found.modules[p], back.modules[p], again.modules[p]) for p in found.modules]
-    for row, reverse, turned in rows:
-        assert row.spectrum_distance <= row.relative_change * (1 + 1e-9)
-        assert abs(row.norm_ratio - 1) <= row.spectrum_distance * (1 + 1e-9) + 1e-12
-        assert -1 <= row.cosine <= 1
-        # The law of cosines ties the three numbers together.
-        squared = 1 + row.norm_ratio**2 - 2 * row.cosine * row.norm_ratio
-        assert row.relative_change**2 == pytest.approx(squared, rel=1e-6, abs=1e-12)
-        assert row.cosine == pytest.approx(reverse.cosine, rel=1e-9, abs=1e-12)
-        assert row.norm_ratio == pytest.approx(1 / reverse.norm_ratio, rel=1e-9)
-        assert (row.parent, row.child) == (reverse.child, reverse.parent)
-        for name in ("column_overlap", "row_overlap"):
-            assert 0 <= getattr(row, name) <= 1
-            assert getattr(row, name) == pytest.approx(getattr(reverse, name), rel=1e-9)
-            assert getattr(row, name) == pytest.approx(getattr(turned, name), rel=1e-6)
-        for name in ("relative_change", "cosine", "norm_ratio", "spectrum_distance"):
-            expected = getattr(row, name)
-            assert getattr(turned, name) == pytest.approx(expected, rel=1e-6, abs=1e-9)
-        assert turned.child.norm_a != pytest.approx(row.child.norm_a, rel=1e-3)
-        assert turned.child.effective_rank == pytest.approx(row.child.effective_rank, rel=1e-6)
 
 
 def test_dead_pairs_and_zero_updates(make_adapter):

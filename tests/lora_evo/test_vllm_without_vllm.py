@@ -1,6 +1,7 @@
 """The parts of the vllm engine that need no vLLM: refusals, settings, files, stop texts."""
 
 import fcntl
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -46,17 +47,13 @@ def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch):
         installed.require_vllm()
 
 
-@pytest.mark.parametrize("found", ["0.32.0", "0.32.0+cpu", "0.32.1rc2"])
-def test_known_versions_pass(found):
-    installed.check_version(found)
-
-
 @pytest.mark.parametrize("found", ["0.31.4", "0.33.0", "1.0", "?"])
 def test_another_version_is_refused_with_what_to_type(found):
-    with pytest.raises(LoraEvoError) as refused:
+    for known in ("0.32.0", "0.32.0+cpu", "0.32.1rc2"):
+        installed.check_version(known)
+    words = rf"vLLM {re.escape(found)} is installed, expected 0.32,.*pip install 'vllm==0.32.\*'"
+    with pytest.raises(LoraEvoError, match=words):
         installed.check_version(found)
-    assert f"vLLM {found} is installed, expected 0.32," in str(refused.value)
-    assert "pip install 'vllm==0.32.*'" in str(refused.value)
 
 
 # What vLLM is built with --------------------------------------------------------------------------
@@ -134,6 +131,8 @@ def test_a_missing_place_gives_way_to_the_next_with_one_line(tmp_path):
     folder.close()
     assert len(said) == 1
     assert "missing cannot be used (No such file" in said[0]
+    with pytest.raises(EngineStopped, match=r"cannot write an adapter for vLLM.*TMPDIR"):
+        AdapterFolder([tmp_path / "missing"]).write("t0@v1", adapter())
 
 
 def test_a_full_place_gives_way_and_what_is_there_stays(tmp_path):
@@ -150,16 +149,10 @@ kept = [folder.write(f"t0@v{n}", big) for n in range(3)]
 print(all((k / "adapter_model.safetensors").stat().st_size > 100_000 for k in kept))
 print([str(k.parents[1]) == sys.argv[2] for k in kept])
 folder.close()
-only = AdapterFolder([Path(sys.argv[1])], print)
-try:
-    [only.write(f"t1@v{n}", big) for n in range(3)]
-except Exception as error:
-    print(type(error).__name__, error)
-only.close()
 """
     memory, disk = tmp_path / "memory", tmp_path / "disk"
-    memory.mkdir()
-    disk.mkdir()
+    for place in (memory, disk):
+        place.mkdir()
     mount = f"mount -t tmpfs -o size=400k none {memory}"
     inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*inside, mount], capture_output=True).returncode:
@@ -170,15 +163,7 @@ only.close()
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert f"adapters for vLLM go to {disk}: {memory} cannot be used (No space left" in lines[0]
-    assert lines[1:3] == ["True", "[False, False, True]"]
-    assert lines[3].startswith(f"EngineStopped cannot write an adapter for vLLM to {memory}: No sp")
-    assert len(lines) == 4
-
-
-def test_no_place_at_all_is_one_line(tmp_path):
-    folder = AdapterFolder([tmp_path / "missing"], lambda line: None)
-    with pytest.raises(EngineStopped, match=r"cannot write an adapter for vLLM.*TMPDIR"):
-        folder.write("t0@v1", adapter())
+    assert lines[1:] == ["True", "[False, False, True]"]
 
 
 def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path):

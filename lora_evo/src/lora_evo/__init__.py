@@ -58,19 +58,15 @@ __all__ = [
     "write_text",
 ]
 
-_WITH_TORCH = {
-    "charts": ("diversity_chart", "family_chart"),
-    "children": ("cross", "cross_directory", "mutate", "mutate_directory", "verify"),
-    "files.adapter": ("Adapter", "Slot", "adapter_hash", "load_adapter", "save_adapter"),
-    "operators.measured": ("measured",),
-    "population": ("diversity",),
-    "retained.weights": ("retention",),
-    "updates": ("distance",),
-}
+_WITH_TORCH = (
+    "files.adapter", "updates", "operators.measured", "population", "retained.weights", "children",
+    "charts",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _WITH_TORCH.items():
-        if name in names:
-            return getattr(import_module(f"lora_evo.{module}"), name)
+    for module in _WITH_TORCH if name in __all__ else ():
+        found = import_module(f"lora_evo.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
     raise AttributeError(f"module 'lora_evo' has no attribute {name!r}")

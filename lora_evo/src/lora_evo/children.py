@@ -41,7 +41,7 @@ from lora_evo.lineage import (
     lineage_of,
     read_lineage,
 )
-from lora_evo.operators.operator import Operator, Request, did_you_mean, find_operator
+from lora_evo.operators.operator import Operator, Request, find_operator
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,
@@ -176,12 +176,7 @@ class Birth:
     ) -> None:
         """Check an operator's settings and its parents, and fill in defaults."""
         found = find_operator(operator)
-        for name in parameters:
-            if name not in found.defaults:
-                raise LoraEvoError(
-                    f"{found.name} has no parameter {name!r}{did_you_mean(name, found.defaults)}; "
-                    f"it has: {', '.join(found.defaults) or 'none'}"
-                )
+        found.check_parameters(parameters)
         if found.default_strength is None and strength is not None:
             raise LoraEvoError(f"{found.name} takes no strength; leave it out")
         if strength is None:

@@ -56,15 +56,6 @@ class Diversity:
         pairs = combinations(range(len(self.names)), 2)
         return min(pairs, key=lambda pair: self.distances[pair[0]][pair[1]])
 
-    def nearest(self, place: int) -> int:
-        """Return the place of the first of those closest to the member at `place`."""
-        others = (other for other in range(len(self.names)) if other != place)
-        return min(others, key=lambda other: self.distances[place][other])
-
-    def mean_distance_of(self, place: int) -> float:
-        """Return the mean distance of the member at `place` to all others."""
-        return math.fsum(self.distances[place]) / (len(self.names) - 1)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, the mean distance, and the closest pair by name, JSON-ready."""
         one, two = self.closest

@@ -156,28 +156,17 @@ def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tenso
     return float(((b1.T @ b2) * (a1 @ a2.T)).sum())
 
 
-@dataclass(frozen=True, eq=False)
-class Spaces:
-    """D = `columns` diag(`values`) `rows`^T, float64; k is the numerical rank, 0 for D = 0."""
+def spaces(slot: Slot) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return orthonormal bases of the column and row space, and the singular values in between.
 
-    columns: torch.Tensor
-    """[out, k]."""
-    values: torch.Tensor
-    """[k], largest first."""
-    rows: torch.Tensor
-    """[in, k]."""
-
-
-def spaces(slot: Slot) -> Spaces:
-    """Return orthonormal bases of both spaces of an update and its singular values.
-
-    B = Q_B R_B and A^T = Q_A R_A; the SVD U S V^T of the core s R_B R_A^T gives Q_B U and Q_A V.
+    Returns [out, k], [k] (largest first) and [in, k] in float64; k is the numerical rank, 0 for
+    D = 0. B = Q_B R_B and A^T = Q_A R_A; U S V^T = s R_B R_A^T gives Q_B U and Q_A V.
     """
     left = torch.linalg.qr(prepared(slot.B).double())
     right = torch.linalg.qr(prepared(slot.A).double().T)
     u, values, vh = torch.linalg.svd(slot.scale * left.R @ right.R.T, full_matrices=False)
     count = numerical_rank(values)
-    return Spaces(left.Q @ u[:, :count], values[:count], right.Q @ vh[:count].T)
+    return left.Q @ u[:, :count], values[:count], right.Q @ vh[:count].T
 
 
 def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:

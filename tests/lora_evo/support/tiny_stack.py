@@ -8,7 +8,7 @@ import torch
 from small_models import small_model
 
 from lora_evo.model.engine import stream
-from lora_evo.model.stacked_lora import TARGET_MODULES, stack_adapters
+from lora_evo.model.stacked_lora import BASE, TARGET_MODULES, stack_adapters
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0
@@ -66,6 +66,31 @@ def peft_parameter(twin, member, name):
     return getattr(module, kind)[member].weight
 
 
+def check_against_peft(base, adapters, twin, rows, ids, atol=2e-5, rtol=1e-4):
+    """Logits and gradients of a batch, row i through member rows[i], equal those of the twin."""
+    with adapters.route(rows):
+        logits = adapters.model(input_ids=ids).logits
+    weights = numbers(5, *logits.shape)
+    (logits * weights).sum().backward()
+    for member in sorted(set(rows)):
+        mine = torch.tensor([i for i, m in enumerate(rows) if m == member])
+        if member == BASE:
+            with torch.no_grad():
+                expected = base(input_ids=ids[mine]).logits
+        else:
+            name = adapters.members[member]
+            twin.set_adapter(name)
+            expected = twin(input_ids=ids[mine]).logits
+            (expected * weights[mine]).sum().backward()
+            for path, p in adapters.parameters_of(member).items():
+                wanted = peft_parameter(twin, name, path).grad
+                slack = rtol * float(wanted.abs().max()) / 10
+                assert torch.allclose(p.grad, wanted, rtol=rtol, atol=slack)
+        size = float(expected.detach().abs().max())
+        assert torch.allclose(logits[mine], expected, atol=atol * max(1.0, size))
+    return logits.detach()
+
+
 def stacked(members=MEMBERS):
     """A base model, and a stack of shaken members on a copy of it."""
     base = tiny_qwen()
@@ -81,7 +106,7 @@ def tiny():
         stacked=stacked,
         shake=shake,
         peft_twin=peft_twin,
-        peft_parameter=peft_parameter,
+        check_against_peft=check_against_peft,
         numbers=numbers,
         members=MEMBERS,
         r=R,

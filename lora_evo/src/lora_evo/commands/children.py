@@ -152,13 +152,11 @@ def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]
         name, found, text = pair.partition("=")
         if not found or name in values:
             raise LoraEvoError(f"--set {pair}: expected NAME=VALUE, each name once")
-        if name not in operator.defaults:
-            known = ", ".join(operator.defaults) or "none"
-            raise LoraEvoError(f"{operator.name} has no parameter {name!r}; it has: {known}")
         try:
             values[name] = json.loads(text)
         except ValueError:
             values[name] = text
+    operator.check_parameters(values)
     return values
 
 

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import click
@@ -157,10 +158,10 @@ def _print_population(found: "Diversity") -> None:
     names = found.names
     click.echo("distances (0 the same update, 1.41 nothing in common, 2 opposite)")
     rows = []
-    for place, name in enumerate(names):
-        near = found.nearest(place)
-        mean, least = found.mean_distance_of(place), found.distances[place][near]
-        rows.append((name, f"{found.norms[place]:.4g}", f"{mean:.4g}", names[near], f"{least:.4g}"))
+    for name, norm, gaps in zip(names, found.norms, found.distances, strict=True):
+        others = {other: gap for other, gap in zip(names, gaps, strict=True) if other != name}
+        near, mean = min(others, key=others.__getitem__), fmean(others.values())
+        rows.append((name, number(norm), number(mean), near, number(others[near])))
     print_table(("member", "norm", "mean distance", "nearest", "distance"), rows)
     click.echo()
     print_table(

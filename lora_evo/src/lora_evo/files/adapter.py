@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -20,11 +20,11 @@ from lora_evo.files.directory import (
     AdapterFiles,
     PathLike,
     TensorInfo,
-    TensorWriter,
     combine,
     naming,
     open_files,
     tensor_names,
+    write_tensors,
 )
 
 _DTYPES = {name: getattr(torch, word) for name, word in NUMBER_TYPES.items()}
@@ -82,21 +82,20 @@ class AdapterReader(AdapterFiles):
 
     def slot(self, path: str) -> Slot:
         """Read, check and return the slot at `path`."""
+        factors = []
         with naming(self.directory):
-            a, b = (self._tensor(name) for name in tensor_names(path))
-            slot = Slot(a, b, self.config.scale(path))
+            for name in tensor_names(path):
+                info = self.files[name].infos[name]
+                payload = torch.empty(info.size, dtype=torch.uint8)  # torch aligns it to 64 bytes
+                self.files[name].read_into(name, payload.numpy().data)
+                factors.append(payload.view(_DTYPES[info.dtype]).reshape(info.shape))
+            slot = Slot(factors[0], factors[1], self.config.scale(path))
             check_finite(path, slot)
         return slot
 
     def layout(self) -> dict[str, TensorInfo]:
         """Return type and shape of every tensor by name."""
         return {name: file.infos[name] for name, file in self.files.items()}
-
-    def _tensor(self, name: str) -> torch.Tensor:
-        info = self.files[name].infos[name]
-        payload = torch.empty(info.size, dtype=torch.uint8)  # torch aligns it to 64 bytes
-        self.files[name].read_into(name, payload.numpy().data)
-        return payload.view(_DTYPES[info.dtype]).reshape(info.shape)
 
 
 SlotSource: TypeAlias = Adapter | AdapterReader
@@ -150,10 +149,12 @@ def write_adapter(
 ) -> None:
     """Write configuration and weights into `folder`; slots come one by one, in any order."""
     (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
-    with closing(TensorWriter(folder / WEIGHTS_FILE, layout)) as writer:
-        for path, slot in slots:
-            for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True):
-                writer.write(name, _bytes_of(factor))
+    payloads = (
+        (name, _bytes_of(factor))
+        for path, slot in slots
+        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
+    )
+    write_tensors(folder / WEIGHTS_FILE, layout, payloads)
 
 
 def adapter_hash(adapter: Adapter) -> str:

@@ -94,37 +94,25 @@ class TensorFile:
         self._file.close()
 
 
-class TensorWriter:
-    """Writes a safetensors file whose layout is known first; tensors may come in any order."""
-
-    def __init__(self, path: Path, layout: Mapping[str, TensorInfo]) -> None:
-        # Wide types first, then by name: every tensor is aligned to its own element size.
-        ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1].dtype], item[0]))
-        header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-        self._starts: dict[str, int] = {}
-        offset = 0
-        for name, info in ordered:
-            header[name] = {
-                "dtype": info.dtype,
-                "shape": list(info.shape),
-                "data_offsets": [offset, offset + info.size],
-            }
-            self._starts[name] = offset
-            offset += info.size
-        text = json.dumps(header, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        self._base = 8 + len(text)
-        self._file = path.open("wb")
-        self._file.write(len(text).to_bytes(8, "little") + text)
-
-    def write(self, name: str, payload: memoryview) -> None:
-        """Write the bytes of one tensor in their place."""
-        self._file.seek(self._base + self._starts[name])
-        self._file.write(payload)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+def write_tensors(
+    path: Path, layout: Mapping[str, TensorInfo], payloads: Iterable[tuple[str, memoryview]]
+) -> None:
+    """Write a safetensors file of this layout; the tensors' bytes may come in any order."""
+    # Wide types first, then by name: every tensor is aligned to its own element size.
+    ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1].dtype], item[0]))
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, info in ordered:
+        places = [offset, offset + info.size]
+        header[name] = {"dtype": info.dtype, "shape": list(info.shape), "data_offsets": places}
+        offset += info.size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, payload in payloads:
+            file.seek(8 + len(text) + header[name]["data_offsets"][0])
+            file.write(payload)
 
 
 def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:

@@ -181,21 +181,14 @@ class GeneralDecoder:
         self.model = model
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
-        """Read left-padded prompts: ids and real [rows, T], real False on padding.
-
-        Returns the logits after the last token [rows, vocabulary] and the cache.
-        """
+        """As `Decoder.prefill`, from the beginning."""
         cache = GeneralCache(DynamicCache(config=self.model.config), ids.shape[1])
         return self._forward(ids, (real.cumsum(1) - 1).clamp(min=0), real.long(), cache), cache
 
     def step(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: GeneralCache
     ) -> Tensor:
-        """Append one token per row and return the logits after it [rows, vocabulary].
-
-        ids and positions [rows]; mask [rows, capacity] is 0 where a position is read and -inf where
-        it is padding, or None where no row has padding.
-        """
+        """As `Decoder.step`."""
         cache.length += 1
         seen = ids.new_ones(len(ids), cache.length)
         if mask is not None:

@@ -87,22 +87,18 @@ class SampleTable:
 
     def rollouts(self) -> list[Rollout]:
         """Return the finished samples."""
-        found = []
-        tokens, logprobs = self.tokens.tolist(), self._logprobs.tolist()
-        stopped = self._stopped.tolist()
-        for row, (request, length) in enumerate(
-            zip(self.requests, self.lengths.tolist(), strict=True)
-        ):
-            found.append(
-                Rollout(
-                    request.adapter,
-                    request.prompt_ids,
-                    tuple(tokens[row][:length]),
-                    tuple(logprobs[row][:length]),
-                    "stop" if stopped[row] else "length",
-                )
+        columns = (self.tokens, self._logprobs, self.lengths, self._stopped)
+        rows = zip(self.requests, *(column.tolist() for column in columns), strict=True)
+        return [
+            Rollout(
+                request.adapter,
+                request.prompt_ids,
+                tuple(tokens[:length]),
+                tuple(logprobs[:length]),
+                "stop" if stopped else "length",
             )
-        return found
+            for request, tokens, logprobs, length, stopped in rows
+        ]
 
 
 def row_uniforms(seeds: Sequence[int], count: int) -> npt.NDArray[np.float64]:

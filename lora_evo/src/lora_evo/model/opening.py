@@ -124,14 +124,8 @@ def open_engine(
     engine: Engine
     if kind == "vllm":
         ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
-        serving = Serving(
-            model=resolve(model),
-            dtype=base.dtype,
-            device=place,
-            context=base.context,
-            max_adapters=len(saved),
-            max_rank=max(ranks, default=1),
-        )
+        highest = max(ranks, default=1)
+        serving = Serving(resolve(model), base.dtype, place, base.context, len(saved), highest)
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:

@@ -117,7 +117,8 @@ class VLLMEngine(Engine):
 
     def drop_adapter(self, name: str) -> None:
         """Serve this adapter no longer."""
-        self._known(name)
+        if name not in self._held:
+            raise unknown_adapter(name, self._held)
         self._remove(self._held.pop(name))
 
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
@@ -140,7 +141,8 @@ class VLLMEngine(Engine):
 
     def restore(self) -> None:
         """Wake up; sleep may lose adapters without a word, so what is asked for is read again."""
-        self._living("wake up", self._wake_up)
+        if self._living("wake up", lambda: self._served.wake_up()):
+            self._arrived.clear()
 
     def close(self) -> None:
         """End the engine and delete its adapters."""
@@ -166,15 +168,11 @@ class VLLMEngine(Engine):
         except LoraEvoError as error:
             raise EngineStopped(str(error)) from error
 
-    def _wake_up(self) -> None:
-        if self._served.wake_up():
-            self._arrived.clear()
-
     def _check(self, request: TokenRequest) -> None:
         """Refuse what would kill the engine while it samples."""
         check_request(request)
-        if request.adapter is not None:
-            self._known(request.adapter)
+        if request.adapter not in (None, *self._held):
+            raise unknown_adapter(str(request.adapter), self._held)
         length = len(request.prompt_ids) + request.max_tokens
         if self.context is not None and length > self.context:
             raise LoraEvoError(
@@ -182,10 +180,6 @@ class VLLMEngine(Engine):
                 f"are {length}, the engine was opened for {self.context}: raise max_model_len (in "
                 "a run: --set vllm.max_model_len=N), or sample fewer"
             )
-
-    def _known(self, name: str) -> None:
-        if name not in self._held:
-            raise unknown_adapter(name, self._held)
 
     def _sampled(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         for held in (self._zero, *self._held.values()):

@@ -9,6 +9,7 @@ import importlib
 import multiprocessing
 import os
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -130,9 +131,8 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
 
 def rounded_rank(rank: int) -> int:
     """The smallest rank that vLLM knows and that holds this one. Raises LoraEvoError."""
-    for known in RANKS:
-        if rank <= known:
-            return known
+    if rank <= RANKS[-1]:
+        return RANKS[bisect_left(RANKS, rank)]
     raise LoraEvoError(
         f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf, or train "
         "with a lower rank"
@@ -201,10 +201,8 @@ def import_vllm(multiprocess: bool) -> VLLM:
 
 def _installed() -> str:
     for distribution in _DISTRIBUTIONS:
-        try:
+        with suppress(PackageNotFoundError):
             return version(distribution)
-        except PackageNotFoundError:
-            continue
     return "of an unknown version"
 
 
@@ -263,7 +261,7 @@ class EngineProcess:
             process.join(_GRACE_S)
 
     def _ending(self, seconds: float) -> str:
-        """How the first dead process ended; empty if all of them still live after so long."""
+        """How the first dead process ended; empty if all still live after so long."""
         gone = wait([process.sentinel for process in self._processes], timeout=seconds)
         for process in self._processes:
             if process.sentinel in gone:

@@ -157,6 +157,15 @@ class Operator:
         """Check a request and return the recipe for its modules."""
         return self._function()(request)
 
+    def check_parameters(self, names: Iterable[str]) -> None:
+        """Refuse parameters that it does not have."""
+        for name in names:
+            if name not in self.defaults:
+                raise LoraEvoError(
+                    f"{self.name} has no parameter {name!r}{did_you_mean(name, self.defaults)}; "
+                    f"it has: {', '.join(self.defaults) or 'none'}"
+                )
+
     @property
     def description(self) -> str:
         """Formula, source and factorization: the docstring of `prepare`."""

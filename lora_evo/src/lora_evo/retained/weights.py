@@ -167,17 +167,16 @@ def together(parts: Iterable[Comparison]) -> Comparison:
 
 
 def _module(path: str, parent: Slot, child: Slot) -> Comparison:
-    gap = slot_gap(path, parent, child)
-    before, after = spaces(parent), spaces(child)
-    size = max(len(before.values), len(after.values))
-    one, two = (pad(side.values, (0, size - len(side.values))) for side in (before, after))
+    (columns, before, rows), (young_columns, after, young_rows) = spaces(parent), spaces(child)
+    size = max(len(before), len(after))
+    one, two = (pad(values, (0, size - len(values))) for values in (before, after))
     return Comparison(
-        **vars(gap),
+        **vars(slot_gap(path, parent, child)),
         spectra=float(torch.linalg.vector_norm(one - two)),
-        column_overlap=overlap(before.columns, after.columns),
-        row_overlap=overlap(before.rows, after.rows),
-        parent=_condition(parent, before.values),
-        child=_condition(child, after.values),
+        column_overlap=overlap(columns, young_columns),
+        row_overlap=overlap(rows, young_rows),
+        parent=_condition(parent, before),
+        child=_condition(child, after),
     )
 
 
