@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from sums import sums
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from evals import RECIPES, EvalsError, Template
-from evals.recipes import CODE, MATH, find_recipe, render
+from evals.evaluation import choose_recipe
+from evals.recipes import CODE, MATH, render
 
 TURNS = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -107,8 +109,8 @@ def test_templates_that_refuse_are_told() -> None:
 
 def test_unknown_names_and_missing_fields_are_told() -> None:
     with pytest.raises(EvalsError, match="did you mean 'azr'"):
-        find_recipe("azrr")
+        choose_recipe(sums(), "azrr")
     with pytest.raises(EvalsError, match="'evalplus' has no template for 'gsm8k'; it covers"):
-        render(find_recipe("evalplus"), "gsm8k", QUESTION)
+        render(RECIPES["evalplus"], "gsm8k", QUESTION)
     with pytest.raises(EvalsError, match="math500: the problem has no field 'question'; found a"):
-        render(find_recipe("azr"), "math500", {"a": "b"})
+        render(RECIPES["azr"], "math500", {"a": "b"})

@@ -274,7 +274,7 @@ def grade(
     rows, notes = saved_samples(samples, found)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
-    asked = choose_recipe(found, recipe or _recipe_beside(samples))
+    asked = choose_recipe(found, recipe or _recipe_next_to(samples))
     how = Grading(
         asked.template(found.name),
         workers or os.cpu_count() or 1,
@@ -523,7 +523,7 @@ def _ungraded(count: int) -> int:
     return 1 if count else 0
 
 
-def _recipe_beside(samples: Path) -> str | None:
+def _recipe_next_to(samples: Path) -> str | None:
     """The recipe that `evals run` wrote next to its samples."""
     try:
         found = json.loads((samples.parent / "settings.json").read_bytes())

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,8 +15,8 @@ import code_verifier
 from evals import __version__
 from evals.benchmark import Benchmark, Grading, Question, Sample, Verdict
 from evals.catalog import load_benchmark
-from evals.errors import EvalsError
-from evals.recipes import Recipe, find_recipe, render
+from evals.errors import EvalsError, did_you_mean
+from evals.recipes import RECIPES, Recipe, render
 from evals.results import Result, Settings, base_rate, score, score_levels
 from evals.run_folder import RunFolder, open_run_folder
 from lora_evo.model import Engine, Request
@@ -123,7 +123,11 @@ def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
     """Return the recipe by its name; None is the benchmark's own. Raises EvalsError."""
     if recipe is None or recipe == benchmark.recipe.name:
         return benchmark.recipe
-    return find_recipe(recipe) if isinstance(recipe, str) else recipe
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe not in RECIPES:
+        raise EvalsError(f"unknown recipe {recipe!r}; {did_you_mean(recipe, RECIPES)}")
+    return RECIPES[recipe]
 
 
 def choose_sampling(
@@ -151,17 +155,12 @@ def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, of our packages, and of the packages under them."""
-    found = {
+    return {
         "python": platform.python_version(),
         "evals": __version__,
         "code_verifier": code_verifier.__version__,
+        **{name: version(name) for name in ("click", "torch", "transformers")},
     }
-    for name in ("click", "torch", "transformers"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[str, int], None]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from evals.errors import EvalsError, did_you_mean, first_line
+from evals.errors import EvalsError, first_line
 
 CODE = ("humaneval_plus", "mbpp_plus", "livecodebench")
 MATH = ("aime24", "aime25", "amc23", "math500", "olympiadbench", "minerva_math", "gsm8k")
@@ -276,13 +276,6 @@ _TURN = re.compile(
 )
 """What begins or ends a turn, in our prompts, in other usual ones, and in chat templates."""
 _HERE = "\x02the response goes on here\x03"
-
-
-def find_recipe(name: str) -> Recipe:
-    """Raises EvalsError for a name that is not known."""
-    if name not in RECIPES:
-        raise EvalsError(f"unknown recipe {name!r}; {did_you_mean(name, RECIPES)}")
-    return RECIPES[name]
 
 
 def render(
