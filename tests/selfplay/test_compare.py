@@ -23,7 +23,7 @@ from selfplay.findings import (
     read_trial,
     weakest_member,
 )
-from synthetic_run import Page, beside_the_library, charts_in
+from synthetic_run import Page, charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial
 
 POPULATIONS = ["1T+1S", "2T+2S"]
@@ -238,4 +238,4 @@ def test_text_json_and_page_tell_the_same(home, tmp_path):
         f"gain: {n}" for n in ("Population mean", "Weakest member", "Controls, population mean")
     )
     assert parsed.count("script") == 2
-    assert "://" not in beside_the_library(page)
+    assert "://" not in without_the_library(page)

@@ -15,7 +15,7 @@ from selfplay.errors import RunDirectoryError
 from selfplay.pages import clip, duration, figure, visible
 from selfplay.run_record import read_run, smooth, thin, trend
 from selfplay.run_report import DRIFT_LIMIT, choose, conclusion, report, report_charts, summary
-from synthetic_run import HOSTILE, Page, beside_the_library, charts_in, make_run, write_rows
+from synthetic_run import HOSTILE, Page, charts_in, make_run, without_the_library, write_rows
 
 
 def page_of(tmp_path, *runs, name="page.html"):
@@ -35,7 +35,7 @@ def test_a_page_needs_no_network_and_admits_its_own_style_and_script_only(run, t
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
         assert not {"href", "src", "xlink:href", "style", "srcset", "action"} & set(attrs)
         assert not any(name.startswith("on") for name in attrs)
-    assert not re.search(r"https?://|//cdn|@import|url\(", beside_the_library(text))
+    assert not re.search(r"https?://|//cdn|@import|url\(", without_the_library(text))
     assert len(text.encode()) < 2_000_000
     assert sorted(a["data-chart"] for _, a in page.tags if "data-chart" in a) == sorted(
         charts_in(text)
@@ -203,7 +203,7 @@ def test_long_runs_and_long_texts_stay_small(tmp_path):
             attempt["thought"] = "'" * 50_000
     write_rows(run / "tasks.jsonl", shown)
     text = page_of(tmp_path, run, run)
-    assert len(beside_the_library(text).encode()) < 3_000_000
+    assert len(without_the_library(text).encode()) < 3_000_000
     assert "more characters" in text
     for chart, _ in report_charts([read_run(run)]).values():
         assert max(map(len, chart.to_dict()["datasets"].values())) <= 400 * 33

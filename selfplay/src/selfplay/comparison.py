@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 
 import altair as alt
@@ -69,10 +68,8 @@ class Estimate:
 
     def as_share(self) -> "Estimate":
         """Return the estimate of a share, whose interval ends at 0 and 1."""
-        low, high = (
-            None if end is None else min(max(end, 0.0), 1.0) for end in (self.low, self.high)
-        )
-        return Estimate(self.value, low, high, self.seeds)
+        low, high = (end and min(max(end, 0.0), 1.0) for end in (self.low, self.high))
+        return replace(self, low=low, high=high)
 
 
 def estimate(seeds: Sequence[Floats]) -> Estimate | None:
@@ -165,40 +162,25 @@ class Comparison:
         """Return all numbers, a titled table a section and kind of column."""
         found: list[tuple[str, Table]] = []
         for title, by_measure in self.numbers.items():
-            rows = [
-                (MEASURES[name].title, *(_cell(MEASURES[name], e) for e in columns.values()))
-                for name, columns in by_measure.items()
-            ]
-            found.append((title, (("", *next(iter(by_measure.values()))), rows)))
+            by_title = [(MEASURES[name], columns) for name, columns in by_measure.items()]
+            rows = [(m.title, *(_cell(m, e) for e in columns.values())) for m, columns in by_title]
+            found.append((title, (("", *by_title[0][1]), rows)))
         return found
 
     def verdicts(self) -> list[tuple[str, Table]]:
         """Return the findings, a table a question."""
         head = ("compared", "measure", "predicted", "found", "verdict")
-        return [
-            (
-                question,
-                (
-                    head,
-                    [
-                        (
-                            f.compared,
-                            f.measure.title,
-                            f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}",
-                            _cell(f.measure, f.estimate),
-                            f.verdict,
-                        )
-                        for f in some
-                    ],
-                ),
-            )
-            for question, some in groupby(self.findings, lambda f: f.claim.question)
-        ]
+        found: dict[str, list[tuple[str, ...]]] = {}
+        for f in self.findings:
+            predicted = f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}"
+            row = (f.compared, f.measure.title, predicted, _cell(f.measure, f.estimate), f.verdict)
+            found.setdefault(f.claim.question, []).append(row)
+        return [(question, (head, rows)) for question, rows in found.items()]
 
     def arms(self) -> list[str]:
         """Return one line an arm: what sets it apart, and how many of its runs are done."""
         plan, lines = self.plan, []
-        for group in _groups(plan):
+        for group in (Group(arm, c) for c in (None, *plan.controls) for arm in plan.arms):
             mine = [trial for trial in self.trials if trial.group == group]
             done = f"{sum(t.complete for t in mine)} of {len(_seeds(plan, group))} runs done"
             going = [
@@ -219,10 +201,6 @@ def compare(places: Sequence[Path]) -> Comparison:
     """
     plan, trials = open_trials(places)
     return Comparison(plan, trials, find(plan, trials), numbers(plan, trials))
-
-
-def _groups(plan: Plan) -> list[Group]:
-    return [Group(arm, control) for control in (None, *plan.controls) for arm in plan.arms]
 
 
 def _seeds(plan: Plan, group: Group) -> Sequence[int]:
@@ -435,9 +413,6 @@ def _cell(measure: Measure, found: Estimate | None) -> str:
     """Return `+4.2 [+1.0, +7.3]` in the measure's unit."""
     if found is None:
         return "–"
-    value, *ends = (
-        figure(end * measure.factor)
-        for end in (found.value, found.low, found.high)
-        if end is not None
-    )
+    numbers = [end for end in (found.value, found.low, found.high) if end is not None]
+    value, *ends = (figure(number * measure.factor) for number in numbers)
     return f"{value} [{', '.join(ends)}]" if ends else value

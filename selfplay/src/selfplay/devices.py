@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from selfplay.errors import ConfigError
@@ -57,14 +57,14 @@ def gpu(what: str) -> Machine:
     except ValueError:
         expected = one_of(what, list(CARDS))
         raise ConfigError(f"--gpu is {what!r}; {expected}; or a number of GiB") from None
-    nearest = name or _next_in_size(gib, CARDS)
+    return _card(name or f"a GPU of {gib:.4g} GiB", gib * GIB, [name] if name else CARDS)
+
+
+def _card(name: str, memory: float, like: Iterable[str]) -> Machine:
+    """Return a GPU with the rates of that of `like` which is next in size."""
+    nearest = min(like, key=lambda known: abs(CARDS[known][0] - memory / GIB))
     _, teraflops, gigabytes = CARDS[nearest]
-    name = name or f"a GPU of {gib:.4g} GiB"
-    return Machine(name, gib * GIB, teraflops * 1e12, gigabytes * 1e9, is_gpu=True)
-
-
-def _next_in_size(gib: float, names: Iterable[str]) -> str:
-    return min(names, key=lambda name: abs(CARDS[name][0] - gib))
+    return Machine(name, memory, teraflops * 1e12, gigabytes * 1e9, is_gpu=True)
 
 
 def this_machine(device: str, threads: int) -> Machine:
@@ -79,8 +79,7 @@ def this_machine(device: str, threads: int) -> Machine:
             )
         card = torch.cuda.get_device_properties(torch.device(device if ":" in device else "cuda"))
         names = [n for n in CARDS if n.partition("-")[0] in card.name.upper().replace(" ", "")]
-        nearest = gpu(_next_in_size(card.total_memory / GIB, names or CARDS))
-        return replace(nearest, name=card.name, memory=card.total_memory)
+        return _card(card.name, card.total_memory, names or CARDS)
     cores = threads or os.cpu_count() or 1
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(OSError, ValueError):  # no such file, or `max`

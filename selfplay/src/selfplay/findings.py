@@ -130,12 +130,12 @@ def population_mean(gains: Mapping[str, Floats]) -> Floats:
 
 def best_member(gains: Mapping[str, Floats]) -> Floats:
     """Return the gains of the member with the highest mean."""
-    return max(gains.values(), key=lambda found: float(np.nanmean(found)))
+    return max(gains.values(), key=np.nanmean)
 
 
 def weakest_member(gains: Mapping[str, Floats]) -> Floats:
     """Return the gains of the member with the lowest mean."""
-    return min(gains.values(), key=lambda found: float(np.nanmean(found)))
+    return min(gains.values(), key=np.nanmean)
 
 
 def at_end(who: Who) -> Of:
