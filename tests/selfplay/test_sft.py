@@ -21,7 +21,7 @@ from selfplay.settings import read_preset
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")
-FEW = {"batch_size": 4, "learning_rate": 3e-3, "held_out": 3}
+FEW = {"batch_size": 4, "learning_rate": 3e-3, "max_length": 640, "held_out": 3}
 
 
 def program(n):

@@ -7,8 +7,8 @@ to come. The adapter that results is what members of a run start from (`warm_sta
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,10 @@ def fine_tune(
     out: Path,
     say: Say,
     *,
-    batch_size: int = 8,
-    learning_rate: float = 2e-4,
-    max_length: int = 640,
-    held_out: int = 24,
+    batch_size: int,
+    learning_rate: float,
+    max_length: int,
+    held_out: int,
 ) -> list[dict[str, float]]:
     """Train an adapter for the members of such a run to start from; return the held-out losses.
 
@@ -75,29 +75,29 @@ def fine_tune(
     state = {"settings": json.loads(json.dumps(chosen)), "step": -1, "losses": []}
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, config.rollout.kinds, sandbox, say)
+    state = _resumed(work / CHECKPOINT, state)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    training, measured = make_examples(
+        tasks, config, base.tokenizer, say, max_length=max_length, held_out=held_out
+    )
+    stack = stack_adapters(
+        base.model,
+        ["sft"],
+        r=own.r,
+        lora_alpha=own.lora_alpha,
+        target_modules=own.target_modules,
+        seed=derive_seed(seed, "adapters"),
+    )
+    learner = SupervisedLearner(
+        stack,
+        learning_rate=learning_rate,
+        max_grad_norm=max(0.0, own.max_grad_norm) or None,
+        micro_batch_tokens=own.micro_batch_tokens,
+    )
     work.mkdir(parents=True, exist_ok=True)
-    with closing(lock(work)), _removed_unless_begun(work):
-        state = _resumed(work / CHECKPOINT, state)
-        if config.threads:
-            torch.set_num_threads(config.threads)
-        base = load_base_model(config.base, choose_device(config.device), config.dtype)
-        stack = stack_adapters(
-            base.model,
-            ["sft"],
-            r=own.r,
-            lora_alpha=own.lora_alpha,
-            target_modules=own.target_modules,
-            seed=derive_seed(seed, "adapters"),
-        )
-        learner = SupervisedLearner(
-            stack,
-            learning_rate=learning_rate,
-            max_grad_norm=max(0.0, own.max_grad_norm) or None,
-            micro_batch_tokens=own.micro_batch_tokens,
-        )
-        training, measured = make_examples(
-            tasks, config, base.tokenizer, say, max_length=max_length, held_out=held_out
-        )
+    with closing(lock(work)):
         if "learner" in state:
             learner.load_state_dict(0, state["learner"])
             say(f"resuming after step {state['step']}")
@@ -124,17 +124,6 @@ def fine_tune(
         os.replace(draft, out)
     shutil.rmtree(work)
     return list(state["losses"])
-
-
-@contextmanager
-def _removed_unless_begun(work: Path) -> Iterator[None]:
-    """Remove the folder of a training that fails before its first checkpoint."""
-    try:
-        yield
-    except BaseException:
-        if not (work / CHECKPOINT).exists():
-            shutil.rmtree(work)
-        raise
 
 
 def make_examples(
