@@ -94,13 +94,13 @@ def test_one_seed_of_everything_comes_first():
         ({"question": 4}, "question is 4; expected a text"),
     ],
 )
-def test_a_slip_in_a_plan_is_told(changes, words):
+def test_a_slip_in_a_plan_is_named(changes, words):
     with pytest.raises(ConfigError) as caught:
         small(**changes)
     assert words in str(caught.value)
 
 
-def test_a_plan_that_is_nowhere_is_told(tmp_path):
+def test_a_plan_that_is_nowhere_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="did you mean nano-smoke"):
         open_plan("nano-smok")
     (tmp_path / "plan.yaml").write_text("a: [")

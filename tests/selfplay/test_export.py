@@ -48,7 +48,7 @@ def test_without_a_base_the_adapter_names_the_installed_one(run, tmp_path):
     AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
 
 
-def test_what_is_not_there_or_in_the_way_is_told(run, tmp_path):
+def test_what_is_not_there_or_in_the_way_is_named(run, tmp_path):
     result = command("export", run, "s9", "--out", tmp_path / "s9")
     assert result.exit_code == 2
     assert "no member 's9'" in result.output
