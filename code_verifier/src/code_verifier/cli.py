@@ -75,17 +75,17 @@ def _exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
         try:
             code = command(*args, **kwargs)
         except CodeVerifierError as error:
-            _tell(f"error: {error}")
+            click.echo(f"error: {error}", err=True)
             code = 1 if isinstance(error, SandboxUnavailable) else 2
         except KeyboardInterrupt as stopped:
-            _tell("error: interrupted; finished results are kept")
+            click.echo("error: interrupted; finished results are kept", err=True)
             code = 1 if isinstance(stopped, _Stopped) else 130
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
             code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            _tell(f"error: {place}{error.strerror or error}")
+            click.echo(f"error: {place}{error.strerror or error}", err=True)
             code = 2 if isinstance(error, _WRONG_PATH) else 1
         sys.exit(code)
 
@@ -171,7 +171,10 @@ def grade(
     counts = Counter(str(score) for score in scores if score is not None)
     _print_counts(counts, "score", as_json, out, ungraded=ungraded)
     if ungraded:
-        _tell(f"error: {ungraded} of {len(scores)} rows could not be graded: the sandbox failed")
+        click.echo(
+            f"error: {ungraded} of {len(scores)} rows could not be graded: the sandbox failed",
+            err=True,
+        )
     return 1 if ungraded else 0
 
 
@@ -226,7 +229,7 @@ def doctor(as_json: bool) -> int:
             needed = "required" if name in REQUIRED_LAYERS else ""
             click.echo(f"  {name:13}  {state:7}  {needed:8}  without it {cost}")
         if error:
-            _tell(f"error: {error}")
+            click.echo(f"error: {error}", err=True)
     return 0 if works else 1
 
 
@@ -345,10 +348,6 @@ def _print_table(rows: Sequence[Sequence[str]], out: Path) -> None:
 def _report(text: str, out: Path) -> None:
     """Print a line of the summary, to standard error where the rows have standard output."""
     click.echo(text, err=str(out) == "-")
-
-
-def _tell(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def _require_charts() -> None:

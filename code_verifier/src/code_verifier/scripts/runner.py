@@ -136,7 +136,11 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         deep: the stack may grow as the memory.
         """
         order = {"kind": "calls", "cpu_s": module_s, "hard_s": total_s, "deep": deep}
+        order |= {"stdin": b"", "output_bytes": output_bytes}
         task = {
+            "program": program,
+            "prelude": prelude,
+            "recursion": recursion,
             "entry": entry,
             "owner": owner,
             "inputs": marshal.dumps([tuple(item) for item in inputs]),
@@ -145,8 +149,6 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
             "full": tuple(full),
             "text_chars": text_chars,
         }
-        order |= {"stdin": b"", "output_bytes": output_bytes}
-        task |= {"program": program, "prelude": prelude, "recursion": recursion}
         ending, call, spent, reason, data = self._ask(order, task)
         values, end = read_report(data, len(inputs))
         if ending == "left" and end is not None:
@@ -192,23 +194,15 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         return ENDINGS[code], call, spent, reason, reply[start:]
 
     def _process(self, kind: Kind) -> Process:
-        filters = {
-            "calls": seccomp.build(RESULT_FD, mild=True),
-            "script": seccomp.build(1, 0, mild=True),
-        }
+        spec = importlib.util.find_spec("numpy") if kind == _NUMPY else None
+        calls, script = seccomp.build(RESULT_FD, mild=True), seccomp.build(1, 0, mild=True)
         config: dict[str, Any] = {
-            "numpy": _numpy_folder() if kind == _NUMPY else None,
+            "numpy": str(Path(spec.origin).parents[1]) if spec and spec.origin else None,
             "memory": self._memory,
-            "filters": {kind: found for kind, found in filters.items() if found is not None},
+            "filters": {"calls": calls, "script": script} if calls and script else {},
             "idle_s": _IDLE_S,
         }
         return Process("scripts.server", HASH_SEEDS[0], config)
-
-
-def _numpy_folder() -> str | None:
-    """The folder to import numpy from, or None where it is not installed."""
-    spec = importlib.util.find_spec("numpy")
-    return None if spec is None or spec.origin is None else str(Path(spec.origin).parents[1])
 
 
 def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | None]:

@@ -429,20 +429,15 @@ def _sleep(seconds: Any, /) -> None:
     signal.setitimer(signal.ITIMER_PROF, left)
 
 
-class _Waiter(selectors.BaseSelector):
+class _Waiter(selectors.SelectSelector):
     """Waits for another thread, or for time to pass, which the limit of time pays for."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.wake = threading.Event()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> NoReturn:
         raise PermissionError("no descriptor can be waited for")
-
-    def unregister(self, fileobj: Any) -> NoReturn:
-        raise KeyError(fileobj)
-
-    def get_map(self) -> Any:
-        return {}
 
     def select(self, timeout: float | None = None) -> Any:
         started = time.monotonic()

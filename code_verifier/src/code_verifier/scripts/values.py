@@ -133,16 +133,11 @@ def _plain(value: Any, depth: int) -> Any:
         if base is dict:
             pairs = dict.items(value)
             return {_plain(key, depth - 1): _plain(item, depth - 1) for key, item in pairs}
-        if base is str:
-            return str.__str__(value)
         if base is bytes or base is bytearray:
             return base(memoryview(value))
-        if base is complex:
-            return complex(complex.__add__(value, 0j))
-        if base is int:
-            return int.__add__(value, 0)
-        if base is float:
-            return float.__add__(value, 0.0)
+        for number, zero in ((int, 0), (float, 0.0), (complex, 0j), (str, "")):
+            if base is number:
+                return number.__add__(value, zero)
     raise Opaque
 
 
@@ -328,10 +323,10 @@ def _make_decimal(text: str) -> Decimal:
     return value
 
 
-def _make_fraction(numerator: int, denominator: int) -> Fraction:
-    if type(numerator) is not int or type(denominator) is not int:
+def _make_fraction(*parts: int) -> Fraction:
+    if [type(part) for part in parts] != [int, int]:
         raise TypeError("a fraction of no integers")
-    return Fraction(numerator, denominator)
+    return Fraction(*parts)
 
 
 _CONSTANTS: dict[str, Any] = {"nan": float("nan"), "inf": float("inf")}
