@@ -351,6 +351,16 @@ class Config:
         )
         object.__setattr__(self, "learner", learner)
 
+    def evolves(self, step: int) -> bool:
+        """Whether members are replaced after this step; after the last they would learn nothing."""
+        every = self.evolution.evolve_every
+        return every > 0 and step % every == 0 and step < self.steps
+
+    def measures(self, step: int) -> bool:
+        """Whether members are measured after this step: every `eval_every`, at start and end."""
+        every = self.eval.eval_every
+        return every > 0 and (step % every == 0 or step == self.steps)
+
     @property
     def longest_completion(self) -> int:
         """Tokens of the longest text that a member of this run writes."""

@@ -14,7 +14,6 @@ from msgspec import UNSET
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
-from selfplay.config import Config
 from selfplay.population import Run, role_of
 from selfplay.rewards import teacher_reward
 from selfplay.rollout import Attempt, Proposed, graded, validated
@@ -22,12 +21,6 @@ from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
-
-
-def is_due(config: Config, step: int) -> bool:
-    """Whether members are measured after this step: every `eval_every`, at the start and end."""
-    every = config.eval.eval_every
-    return every > 0 and (step % every == 0 or step == config.steps)
 
 
 def evaluate_members(run: Run, step: int) -> list[EvalRow]:

@@ -107,13 +107,9 @@ class RunRecord:
         """
         import pandas
 
-        rows = self._tables()
-        return {name: pandas.json_normalize(found, sep="/") for name, found in rows.items()}
-
-    def _tables(self) -> dict[str, list[dict[str, Any]]]:
         apart = ("members", "ratings", "matches", "evolution")
         tasks = list(self.tasks())
-        return {
+        tables = {
             "steps": [_plain(row, *apart) for row in self.steps],
             "tasks": [_plain(task, "attempts") for task in tasks],
             "attempts": [
@@ -142,6 +138,7 @@ class RunRecord:
                 for life in self.lives()
             ],
         }
+        return {name: pandas.json_normalize(rows, sep="/") for name, rows in tables.items()}
 
 
 def number_at(row: Struct, path: str) -> float | None:

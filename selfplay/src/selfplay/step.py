@@ -23,7 +23,7 @@ from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapt
 from lora_evo.model import stream
 from selfplay.checkpoint import save_checkpoint, write_member
 from selfplay.directory import EVALS, LINEAGE, METRICS, RESOURCES, TASKS
-from selfplay.evaluation import evaluate_members, is_due
+from selfplay.evaluation import evaluate_members
 from selfplay.population import Run, founders, memory_mb
 from selfplay.progress import Progress
 from selfplay.recording import metrics_row, task_rows
@@ -53,7 +53,7 @@ def train_step(run: Run, progress: Progress) -> None:
     stats = run.population.update(samples, factor)
     record_outcomes(run, matches, solved)
     births = []
-    if run.league is not None and _evolves(run, step):
+    if run.league is not None and config.evolves(step):
         clock.phase("evolve")
         births = evolve(run, run.league, step)
     if not run.population.shares_parameters:
@@ -66,7 +66,7 @@ def train_step(run: Run, progress: Progress) -> None:
     proposals = task_rows(solved, samples, step)
     append_rows(run.directory / TASKS, proposals)
     measured = []
-    if is_due(config, step):
+    if config.measures(step):
         clock.phase("eval")
         measured = evaluate_members(run, step)
         append_rows(run.directory / EVALS, measured)
@@ -248,11 +248,6 @@ def remember(run: Run, solved: Sequence[Proposed], step: int) -> int:
             run.structures.add(p.metrics.structure)
             run.buffer.add(p.task, step)
     return len(run.structures) - before
-
-
-def _evolves(run: Run, step: int) -> bool:
-    every = run.config.evolution.evolve_every
-    return every > 0 and step % every == 0 and step < run.config.steps
 
 
 class _Clock:

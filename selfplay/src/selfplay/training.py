@@ -23,7 +23,7 @@ from selfplay.directory import (
     open_config,
     removed_unless_checkpointed,
 )
-from selfplay.evaluation import evaluate_members, is_due
+from selfplay.evaluation import evaluate_members
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
 from selfplay.rollout import open_sandbox
@@ -127,7 +127,7 @@ def _found(run: Run) -> None:
     if config.rollout.self_seed:
         run.start_from(self_made_seeds(run))
     write_seeds(run.directory / SEEDS, run.seeds)
-    if is_due(config, 0):
+    if config.measures(0):
         append_rows(run.directory / EVALS, evaluate_members(run, 0))
     save_checkpoint(run)
 

@@ -80,14 +80,6 @@ def parted(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[Mem
     return [MemberState(*parts) for parts in zip(names, own, scalars, noise, strict=True)]
 
 
-def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], what: str) -> None:
-    """Raise SelfplayError unless every expected tensor is there in its shape."""
-    for key, like in expected.items():
-        shape = tuple(found[key].shape) if key in found else None
-        if shape != tuple(like.shape):
-            raise SelfplayError(f"{what} {key!r}: found {shape}, expected {tuple(like.shape)}")
-
-
 class Learner:
     """Trains all adapters of one frozen base together."""
 
@@ -283,7 +275,13 @@ class Learner:
                 f"the state has {len(states)} members, expected {len(self.members)}"
             )
         for place, state in enumerate(states):
-            check_shapes(state.tensors, self._tensors(place), f"learner state of {state.name}")
+            for key, like in self._tensors(place).items():
+                shape = tuple(state.tensors[key].shape) if key in state.tensors else None
+                if shape != tuple(like.shape):
+                    raise SelfplayError(
+                        f"learner state of {state.name} {key!r}: found {shape}, expected "
+                        f"{tuple(like.shape)}"
+                    )
         for place, state in enumerate(states):
             for name, p in self.adapters.parameters_of(place).items():
                 p.copy_(state.tensors[f"weights/{name}"])

@@ -18,8 +18,8 @@ the entropy of the policy's distribution at t.
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from lora_evo.model import BASE, StackedAdapters
 from selfplay.config import LearnerConfig
-from selfplay.learning.batch import Row
+from selfplay.learning.batch import Row, TrainingSample
 from selfplay.learning.output_layer import OutputLayer
 from selfplay.learning.statistics import StatsSum
 
@@ -149,18 +149,6 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
     return run
 
 
-class Tokens(Protocol):
-    """A prompt and its completion by token ids."""
-
-    @property
-    def prompt_ids(self) -> tuple[int, ...]:
-        """What is given."""
-
-    @property
-    def completion_ids(self) -> tuple[int, ...]:
-        """What is learned from."""
-
-
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
     """Rows as tensors, padded on the right, and where their completions are."""
@@ -175,7 +163,7 @@ class PaddedRows:
     """Completion tokens of each row."""
 
     @classmethod
-    def of(cls, rows: Sequence[Tokens], pad: int, device: torch.device) -> "PaddedRows":
+    def of(cls, rows: Sequence[TrainingSample], pad: int, device: torch.device) -> "PaddedRows":
         """Lay rows out; pad may be any valid id, since no loss ever sees it."""
         T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
         ids = torch.full((len(rows), T), pad)
@@ -220,7 +208,10 @@ class ForwardPass:
         if self.config.beta > 0.0:
             with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
                 (reference,) = self.output.scores(self._hidden(padded), padded.targets)
-        hidden = self._routed(padded, [row.member for row in batch])
+        layers = self.model.get_decoder().layers if self.config.gradient_checkpointing else []
+        members = [row.member for row in batch]
+        with self.adapters.route(members), checkpointed(layers, self.adapters):
+            hidden = self._hidden(padded)
         logprobs, *entropy = self.output.scores(
             hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
         )
@@ -245,23 +236,6 @@ class ForwardPass:
         for row, *tokens in zip(batch, *split, strict=True):
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()
-
-    def logprobs(self, rows: Sequence[Tokens], members: Sequence[int]) -> Tensor:
-        """Return log p (nats, at temperature 1) of all completion tokens [tokens], row by row.
-
-        members: whose adapter each row goes through.
-        """
-        padded = PaddedRows.of(rows, self._pad, next(self.model.parameters()).device)
-        output = replace(self.output, temperature=1.0)
-        (found,) = output.scores(self._routed(padded, members), padded.targets)
-        return found
-
-    def _routed(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
-        """Return the hidden states of rows that go through these members' adapters."""
-        saving = self.config.gradient_checkpointing
-        layers = self.model.get_decoder().layers if saving else []
-        with self.adapters.route(members), checkpointed(layers, self.adapters):
-            return self._hidden(padded)
 
     def _hidden(self, padded: PaddedRows) -> Tensor:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""

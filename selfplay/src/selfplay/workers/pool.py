@@ -239,14 +239,11 @@ class WorkerPool:
         if self.has_room(len(lost)):
             self.shares += self._start([share.places for share in lost])
         elif self.shares:
-            self._spread(len(self.shares))
+            parts = spread(len(self.states), len(self.shares))
+            self.close()
+            self.shares = self._start(parts)
         else:
             raise EngineStopped("all workers died, and there is no room for others")
-
-    def _spread(self, count: int) -> None:
-        """Start so many new workers with all members, in place of those there are."""
-        self.close()
-        self.shares = self._start(spread(len(self.states), count))
 
     def _load(self, share: Share) -> Any:
         return share.ask("load", [self.states[place] for place in share.places], self.step)
