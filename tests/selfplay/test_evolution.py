@@ -76,6 +76,11 @@ def three_students(runs, tmp_path_factory):
     return evolving(runs, home, "teachers=2", "students=3", GRACE[0], *crossing)
 
 
+@pytest.fixture(params=["three_teachers", "three_students"])
+def seen(request):
+    return request.getfixturevalue(request.param)
+
+
 def test_three_teachers_two_students(runs, three_teachers):
     seen = three_teachers
     assert seen.before == ("t0", "t1", "t2", "s0", "s1")
@@ -106,42 +111,35 @@ def test_two_teachers_three_students(runs, three_students):
     assert len(teacher.parents) == 1
 
 
-def test_the_weakest_go_and_the_parents_are_those_who_stay(three_teachers, three_students):
-    for seen in (three_teachers, three_students):
-        removed = {b.removed for b in seen.births}
-        for role, ranking in seen.ranking.items():
-            mine = [b for b in seen.births if b.child[0] == role[0]]
-            assert {b.removed for b in mine} == set(ranking[-len(mine) :])
-            assert all(set(b.parents) <= set(ranking) - removed for b in mine)
-        assert set(seen.after) == set(seen.before) - removed | {b.child for b in seen.births}
+def test_the_weakest_go_and_the_parents_are_those_who_stay(seen):
+    removed = {b.removed for b in seen.births}
+    for role, ranking in seen.ranking.items():
+        mine = [b for b in seen.births if b.child[0] == role[0]]
+        assert {b.removed for b in mine} == set(ranking[-len(mine) :])
+        assert all(set(b.parents) <= set(ranking) - removed for b in mine)
+    assert set(seen.after) == set(seen.before) - removed | {b.child for b in seen.births}
 
 
-def test_league_and_learner_agree_on_who_is_alive(three_teachers, three_students):
-    for seen in (three_teachers, three_students):
-        alive = [n for names in seen.league.values() for n in names]
-        assert sorted(alive) == sorted(seen.after)
-        with League(seen.home / "league", read_only=True) as league:
-            assert [league.members(r) for r in seen.league] == list(seen.league.values())
+def test_league_and_learner_agree_on_who_is_alive(seen):
+    assert sorted(n for names in seen.league.values() for n in names) == sorted(seen.after)
+    with League(seen.home / "league", read_only=True) as league:
+        assert [league.members(r) for r in seen.league] == list(seen.league.values())
 
 
-def test_a_child_starts_as_it_was_bred_with_fresh_moments(three_teachers, three_students):
-    for seen in (three_teachers, three_students):
-        assert all(born.same and born.fresh for born in seen.at_birth.values())
-        for birth in seen.births:
-            assert birth.relative_change is None or birth.relative_change >= 0
-
-
-def test_lineage_survives_training_and_its_parents_are_kept(three_teachers, three_students):
-    for seen in (three_teachers, three_students):
-        for birth in seen.births:
-            home = seen.home / "members" / birth.child
-            born = seen.at_birth[birth.child]
-            assert born.verified.identical, born.verified.problems
-            lineage = read_lineage(home)
-            assert lineage.content_hash == born.content
-            assert len(lineage.parents) == len(birth.parents)
-            kept = {p.name for p in (seen.home / "ancestors").iterdir()}
-            assert {f"{parent}@1" for parent in birth.parents} <= kept
+def test_a_child_starts_as_it_was_bred_and_its_lineage_survives_training(seen):
+    kept = {p.name for p in (seen.home / "ancestors").iterdir()}
+    for birth in seen.births:
+        born, lineage = (
+            seen.at_birth[birth.child],
+            read_lineage(seen.home / "members" / birth.child),
+        )
+        assert born.same
+        assert born.fresh, "no moments"
+        assert born.verified.identical, born.verified.problems
+        assert birth.relative_change is None or birth.relative_change >= 0
+        assert lineage.content_hash == born.content
+        assert len(lineage.parents) == len(birth.parents)
+        assert {f"{parent}@1" for parent in birth.parents} <= kept
 
 
 def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(runs, tmp_path, monkeypatch):

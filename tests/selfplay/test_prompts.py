@@ -9,10 +9,10 @@ PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"
 
 
-def task(kind, template):
+def task(kind):
     if kind != "code_f":
         return Task(kind, PROGRAM, "3", "4", id="k")
-    n = template.NUM_INPUTS
+    n = nano.NUM_INPUTS
     return Task(
         kind,
         PROGRAM,
@@ -24,13 +24,9 @@ def task(kind, template):
     )
 
 
-def nano_solution(answer, thought="b=4;"):
-    return f"{thought}<|answer|>{answer}"
-
-
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
 def test_what_the_template_writes_it_reads_back(kind):
-    mine = task(kind, nano)
+    mine = task(kind)
     gold = {"code_o": mine.output, "code_i": mine.input, "code_f": mine.program}[kind]
     assert nano.parse_answer(mine, nano.answer_text(mine)) == gold
     found = nano.parse_proposal(kind, [mine], nano.proposal_text(mine, "2 add"))
@@ -39,16 +35,16 @@ def test_what_the_template_writes_it_reads_back(kind):
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
 def test_nano_proposal_round_trip(kind):
-    prompt = nano.propose_prompt(kind, [task(kind, nano)])
+    prompt = nano.propose_prompt(kind, [task(kind)])
     assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|plan|>"
     for plan in ("", "2 add if", "?"):
         text = f"{plan}<|program|>{OTHER}<|input|>[1, 2]"
-        found = nano.parse_proposal(kind, [task(kind, nano)], text)
+        found = nano.parse_proposal(kind, [task(kind)], text)
         assert found == Proposal(kind, OTHER, "[1, 2]")
 
 
 def test_nano_code_f_proposal_takes_the_references_program():
-    reference = task("code_o", nano)
+    reference = task("code_o")
     assert nano.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|plan|>"
     inputs = [str(i) for i in range(nano.NUM_INPUTS)]
     found = nano.parse_proposal(
@@ -58,7 +54,7 @@ def test_nano_code_f_proposal_takes_the_references_program():
 
 
 def test_nano_solver_sees_neither_the_answer_nor_hidden_examples():
-    o, i, f = (nano.solve_prompt(task(k, nano)) for k in ("code_o", "code_i", "code_f"))
+    o, i, f = (nano.solve_prompt(task(k)) for k in ("code_o", "code_i", "code_f"))
     assert o == f"<|solve_o|>{PROGRAM}<|input|>3<|think|>"
     assert i == f"<|solve_i|>{PROGRAM}<|output|>4<|think|>"
     shown = "".join(f"<|input|>{n}<|output|>{n + 1}" for n in range(nano.NUM_INPUTS // 2))
@@ -68,7 +64,7 @@ def test_nano_solver_sees_neither_the_answer_nor_hidden_examples():
 @pytest.mark.parametrize("answer", ["4", "'a b'", "[1, 2], 3", PROGRAM])
 @pytest.mark.parametrize("thought", ["", "b=4;", "b=4;?1;"])
 def test_nano_answer_round_trip(answer, thought):
-    assert nano.parse_answer(task("code_o", nano), nano_solution(answer, thought)) == answer
+    assert nano.parse_answer(task("code_o"), f"{thought}<|answer|>{answer}") == answer
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,7 @@ def test_nano_answer_round_trip(answer, thought):
     ],
 )
 def test_nano_ill_formed_answers_are_none(text):
-    assert nano.parse_answer(task("code_o", nano), text) is None
+    assert nano.parse_answer(task("code_o"), text) is None
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
@@ -111,4 +107,4 @@ def test_nano_ill_formed_answers_are_none(text):
     ],
 )
 def test_nano_ill_formed_proposals_are_none(kind, text):
-    assert nano.parse_proposal(kind, [task("code_o", nano)], text) is None
+    assert nano.parse_proposal(kind, [task("code_o")], text) is None

@@ -12,15 +12,12 @@ def course(steps=11, **settings):
     return [config.schedule(step, steps) for step in range(1, steps + 1)]
 
 
-def test_constant_is_the_default():
-    assert course() == [1.0] * 11
-
-
-def test_linear_falls_evenly_to_its_rate():
-    assert course(lr_scheduler_type="linear", min_lr_rate=0.3) == pytest.approx(
-        [1.0 - 0.07 * i for i in range(11)]
-    )
+def test_linear_falls_evenly_to_its_rate_and_stays_there_and_constant_is_the_default():
+    falling = {"lr_scheduler_type": "linear", "min_lr_rate": 0.3}
+    assert course(**falling) == pytest.approx([1.0 - 0.07 * i for i in range(11)])
+    assert LearnerConfig(**falling).schedule(50, 10) == pytest.approx(0.3)
     assert course(steps=1, lr_scheduler_type="linear") == [1.0]
+    assert course() == [1.0] * 11
 
 
 def test_cosine_is_half_way_in_the_middle():
@@ -34,17 +31,11 @@ def test_warm_up_comes_first_and_ends_at_the_whole_rate():
     assert found[-1] == pytest.approx(0.0)
 
 
-def test_a_longer_run_than_planned_stays_at_the_end():
-    assert LearnerConfig(lr_scheduler_type="linear", min_lr_rate=0.1).schedule(50, 10) == 0.1
-
-
 def test_teachers_have_a_rate_of_their_own():
     config = LearnerConfig(learning_rate=1.0, teacher_learning_rate=0.25)
     assert [config.learning_rate_of(r) for r in ("teacher", "student", "agent")] == [0.25, 1.0, 1.0]
     assert LearnerConfig(learning_rate=1.0).learning_rate_of("teacher") == 1.0
-    assert LearnerConfig(learning_rate=1.0, teacher_learning_rate=0.0).learning_rate_of(
-        "teacher"
-    ) == pytest.approx(0.0)
+    assert LearnerConfig(teacher_learning_rate=0.0).learning_rate_of("teacher") == 0.0
 
 
 def test_role_and_factor_scale_the_step(tiny):
