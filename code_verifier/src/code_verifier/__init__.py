@@ -11,9 +11,10 @@ from code_verifier.errors import (
 from code_verifier.jsonl import read_rows
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
-from code_verifier.rewards import trl_reward, verifiers_reward
+from code_verifier.rewards import compute_score, tests_reward, trl_reward, verifiers_reward
 from code_verifier.sandbox import Sandbox, grade, ordered_map
 from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
+from code_verifier.scripts.tests import equal_output, equal_value
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
@@ -39,6 +40,9 @@ __all__ = [
     "Value",
     "Verdict",
     "canonical",
+    "compute_score",
+    "equal_output",
+    "equal_value",
     "grade",
     "measure",
     "ordered_map",
@@ -48,6 +52,7 @@ __all__ = [
     "read_rows",
     "read_value",
     "strip_comments",
+    "tests_reward",
     "trl_reward",
     "verifiers_reward",
 ]

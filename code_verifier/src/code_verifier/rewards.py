@@ -1,19 +1,31 @@
-"""Rewards for other trainers: TRL's `reward_funcs`, and tasks of the `verifiers` package.
+"""Rewards for other trainers: TRL's `reward_funcs`, verl's `compute_score`, tasks of `verifiers`.
 
-The dataset's rows say how an answer is judged: `kind`, and `output` (code_o), `program` and
-`output` (code_i), or `inputs`, `outputs` and optionally `visible` (code_f). Neither library is
-imported here.
+The dataset's rows say how an answer is judged. A task of ours has `kind`, and `output` (code_o),
+`program` and `output` (code_i), or `inputs`, `outputs` and optionally `visible` (code_f). Any
+other row has tests of a whole program, as `scripts.tests.read_tests` says. None of the libraries
+is imported here.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
-from code_verifier.sandbox import Sandbox, shared_sandbox
-from code_verifier.tasks import Task
+from code_verifier.sandbox import Sandbox, ordered_map, shared_sandbox
+from code_verifier.scripts.runner import ScriptRunner
+from code_verifier.scripts.tests import Suite, read_tests, run_tests
+from code_verifier.tasks import Grade, Task
 
 Parse = Callable[[str], str | None]
-_COLUMNS = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
+TEST_S = 6.0
+"""Processor seconds that a program may take for each test, as in LiveCodeBench."""
+_TASK = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
+_TESTS = (
+    *("test_list", "assert_case", "test_imports", "test_setup_code"),
+    *("entry_point", "fn_name", "inputs", "outputs", "input_output"),
+)
 _OPEN, _CLOSE, _TICKS = "<answer>", "</answer>", "```"
 
 
@@ -73,37 +85,92 @@ def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-class TaskReward:
-    """What TRL calls. `prompts`, `completions` and each column have one item a completion."""
+class _Reward:
+    """What TRL calls. `completions` and each column have one item a completion."""
 
-    __name__ = "task_reward"  # in TRL's logs
+    columns: tuple[str, ...]
 
-    def __init__(self, sandbox: Sandbox | None, parse: Parse) -> None:
-        self._sandbox = sandbox
+    def __init__(self, parse: Parse) -> None:
         self._parse = parse
 
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:
-        given = {name: columns[name] for name in _COLUMNS if name in columns}
-        if "kind" not in given:
-            found = ", ".join(columns) or "no columns"
-            raise CodeVerifierError(f"the dataset has no column 'kind'; found {found}")
-        pairs: dict[int, tuple[Task, str]] = {}
+    def read(self, row: Mapping[str, Any]) -> Any:
+        """What a row says about its answers, hashable. Raises CodeVerifierError."""
+        raise NotImplementedError
+
+    def judge(self, pairs: Iterable[tuple[Any, str]]) -> Iterator[Grade]:
+        """The grade of each answer to what was read."""
+        raise NotImplementedError
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        given = {name: columns[name] for name in self.columns if name in columns}
+        pairs: dict[int, tuple[Any, str]] = {}
         for index, completion in enumerate(completions):
-            row = {name: column[index] for name, column in given.items()}
-            arrays = {name: item.tolist() for name, item in row.items() if hasattr(item, "tolist")}
-            task = Task.from_row(row | arrays)
+            task = self.read(_plain({name: column[index] for name, column in given.items()}))
             answer = self._parse(completion_text(completion))
             if answer is not None:
                 pairs[index] = (task, answer)
         rewards: list[float | None] = [0.0] * len(completions)
         different = list(dict.fromkeys(pairs.values()))  # equal ones are judged once
-        sandbox = self._sandbox or shared_sandbox()
-        grades = dict(zip(different, sandbox.grade_many(different), strict=True))
+        grades = dict(zip(different, self.judge(different), strict=True))
         for index, pair in pairs.items():
             rewards[index] = grades[pair].score if grades[pair].judged else None
         return rewards
+
+
+class TaskReward(_Reward):
+    """The reward of tasks of ours."""
+
+    __name__ = "task_reward"  # in TRL's logs
+    columns = _TASK
+
+    def __init__(self, sandbox: Sandbox | None, parse: Parse) -> None:
+        super().__init__(parse)
+        self._sandbox = sandbox
+
+    def read(self, row: Mapping[str, Any]) -> Task:
+        return Task.from_row(row)
+
+    def judge(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[Grade]:
+        return (self._sandbox or shared_sandbox()).grade_many(pairs)
+
+
+class SuiteReward(_Reward):
+    """The reward of tests of whole programs."""
+
+    __name__ = "tests_reward"
+    columns = _TESTS
+
+    def read(self, row: Mapping[str, Any]) -> Suite:
+        return read_tests(row)
+
+    def judge(self, pairs: Iterable[tuple[Suite, str]]) -> Iterator[Grade]:
+        return ordered_map(lambda pair: _judge(*pair), pairs, os.cpu_count() or 1)
+
+
+def _plain(value: Any) -> Any:
+    """A row of a data set with lists where it has arrays."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@cache
+def _shared_runner() -> ScriptRunner:
+    """The processes of whole programs, started when first needed."""
+    return ScriptRunner()
+
+
+def _read(row: Mapping[str, Any]) -> Task | Suite:
+    """The task or the tests of a row. Raises CodeVerifierError."""
+    return Task.from_row(row) if row.get("kind") is not None else read_tests(row)
+
+
+def _judge(asked: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> Grade:
+    if isinstance(asked, Task):
+        return (sandbox or shared_sandbox()).grade(asked, answer)
+    return run_tests(_shared_runner(), answer, asked, TEST_S)
 
 
 def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> TaskReward:
@@ -120,29 +187,64 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Ta
     return TaskReward(sandbox, parse)
 
 
+def tests_reward(parse: Parse = find_answer) -> SuiteReward:  # noqa: PT028  (no test)
+    """Return a reward function of TRL for whole programs: 1.0 for one that passes all tests of its
+    row, else 0.0, also for none; None for a fault of the sandbox, as `trl_reward`.
+
+    The tests are those of MBPP's columns, of an entry point with inputs and outputs, or of standard
+    input and output. Raises CodeVerifierError when a dataset row has none of these.
+    """
+    return SuiteReward(parse)
+
+
+def compute_score(
+    data_source: str, solution_str: str, ground_truth: Any, extra_info: Any = None
+) -> float:
+    """Return the reward of one completion, as verl asks for it: 1.0 right, 0.0 wrong or missing.
+
+    ground_truth: a row, or its JSON. A fault of the sandbox raises SandboxUnavailable, since verl
+    takes no None for a reward; a row that has neither a task nor tests raises CodeVerifierError.
+    """
+    row = _plain(ground_truth)
+    if isinstance(row, str):
+        try:
+            row = json.loads(row)
+        except ValueError as error:
+            raise CodeVerifierError(f"the ground truth is not JSON: {error}") from None
+    if not isinstance(row, Mapping):
+        kind = type(row).__name__
+        raise CodeVerifierError(f"the ground truth is of type {kind}; expected a row or its JSON")
+    asked, answer = _read(row), find_answer(solution_str)
+    return 0.0 if answer is None else _score(_judge(asked, answer))
+
+
+def _score(grade: Grade) -> float:
+    if not grade.judged:
+        raise SandboxUnavailable(f"the answer was not judged: {grade.reason}")
+    return grade.score
+
+
 def verifiers_reward(
     sandbox: Sandbox | None = None, parse: Parse = find_answer
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """Return `reward(task, trace)`: 1.0 for a right last reply, 0.0 for a wrong or missing one.
 
-    task: data with a mapping `row`. trace: has a text `last_reply`. The arguments are those of
-    `trl_reward`. A fault of the sandbox raises SandboxUnavailable: `verifiers` takes no None for a
-    reward, but an exception makes the rollout a failed one. Data that is no task raises
-    CodeVerifierError.
+    task: data with a mapping `row`, a task of ours or tests. trace: has a text `last_reply`. The
+    arguments are those of `trl_reward`. A fault of the sandbox raises SandboxUnavailable:
+    `verifiers` takes no None for a reward, but an exception makes the rollout a failed one. A row
+    of neither raises CodeVerifierError.
     """
 
     async def reward(task: Any, trace: Any) -> float:
+        import asyncio  # only those who use it pay for it
+
         row = getattr(task, "row", None)
         if not isinstance(row, Mapping):
             kind = type(row).__name__
             raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
-        found = Task.from_row(row)
-        answer = parse(str(trace.last_reply))
+        asked, answer = _read(row), parse(str(trace.last_reply))
         if answer is None:
             return 0.0
-        grade = await (sandbox or shared_sandbox()).agrade(found, answer)
-        if not grade.judged:
-            raise SandboxUnavailable(f"the answer was not judged: {grade.reason}")
-        return grade.score
+        return _score(await asyncio.to_thread(_judge, asked, answer, sandbox))
 
     return reward

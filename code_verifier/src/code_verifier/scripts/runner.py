@@ -76,12 +76,14 @@ class Calls:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """Output of a script. ending: `done`, `raised`, or as in `Calls`."""
+    """Output of a script. ending: `done`, `raised`, or as in `Calls`. exit_code: what it gave to
+    `exit`, modulo 256."""
 
     output: bytes
     ending: str
     reason: str
     cpu_s: float
+    exit_code: int = 0
 
 
 class ScriptRunner(AbstractContextManager["ScriptRunner"]):
@@ -172,9 +174,9 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "deep": False}
         order |= {"stdin": stdin.encode("utf-8", "surrogateescape"), "output_bytes": output_bytes}
         task = {"program": program, "prelude": prelude, "recursion": recursion}
-        ending, _, spent, reason, data = self._ask(order, task)
+        ending, exit_code, spent, reason, data = self._ask(order, task)
         done = ending == "left" and not reason
-        return ScriptRun(data, "done" if done else ending, reason, spent)
+        return ScriptRun(data, "done" if done else ending, reason, spent, exit_code)
 
     def _ask(
         self, order: dict[str, Any], task: dict[str, Any]
@@ -182,7 +184,8 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         """Ending, call, processor seconds, reason and data of a child."""
         head = marshal.dumps(order)
         body = LENGTH.pack(len(head)) + head + marshal.dumps(task)
-        kind = _NUMPY if "numpy" in task["program"] else _PLAIN  # forking costs by what is loaded
+        numpy = "numpy" in task["program"] or "numpy" in task["prelude"]
+        kind = _NUMPY if numpy else _PLAIN  # forking costs by what is loaded
         grace_s = _GRACE_S + _GRACE_FACTOR * (order["cpu_s"] + order["hard_s"])
         try:
             reply = self._pool.ask(kind, body, grace_s)

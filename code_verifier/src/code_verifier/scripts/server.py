@@ -369,7 +369,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _serve_script(request: dict[str, Any], progress: Any) -> NoReturn:
-    """Run the script to its end. `exit()` is an end like any other."""
+    """Run the script to its end. `exit()` is an end like any other; the first eight bytes of
+    `progress` say with which code."""
     time.sleep = _sleep
     sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = output = _stream(1, "w")  # type: ignore[misc]
@@ -385,8 +386,9 @@ def _serve_script(request: dict[str, Any], progress: Any) -> NoReturn:
         for thread in threading.enumerate():  # as at the end of an interpreter
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
-    except SystemExit:
-        pass
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        progress[:8] = (status & 0xFF).to_bytes(8, "little")
     except BaseException as error:
         name = type.__dict__["__name__"].__get__(type(error)).encode()[:200]
         progress[8 : 8 + len(name)] = name

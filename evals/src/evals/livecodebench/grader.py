@@ -11,18 +11,15 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from decimal import Decimal, InvalidOperation
-from typing import Any
 
 from code_verifier import (
-    LiteralError,
     ProgramError,
     ScriptRun,
     ScriptRunner,
-    Value,
+    equal_output,
+    equal_value,
     ordered_map,
     parse_program,
-    read_value,
 )
 from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
 from evals.errors import EvalsError
@@ -134,7 +131,7 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
         )
         for number, (value, test) in enumerate(zip(calls.values, tests, strict=False)):
             try:
-                right = equal_value(value, test.output)
+                right = equal_value(value, json.loads(test.output))
             except (ValueError, RecursionError):
                 raise EvalsError(
                     f"problem {problem.question_id}: an expected output is not JSON"
@@ -168,49 +165,6 @@ def _inside_function(program: str) -> str:
     inner = "\n".join("    " + line for node in others for line in ast.unparse(node).split("\n"))
     head = "\n".join(ast.unparse(node) for node in imports)
     return f"{head}\ndef wrapped_function():\n{inner}\nwrapped_function()\n"
-
-
-def equal_output(found: str, expected: str) -> bool:
-    """Compare the lines, without space around them: the same text, or the same numbers.
-
-    Numbers are compared as decimals, exactly: 1.50 is 1.5, and 1.5000001 is not.
-    """
-    lines, wanted = _lines(found), _lines(expected)
-    return len(lines) == len(wanted) and all(map(_equal_line, lines, wanted))
-
-
-def equal_value(found: Value, expected_json: str) -> bool:
-    """Compare with the value of a JSON text under Python's `==`.
-
-    A tuple at the top is as good as a list. Raises ValueError when the text is not JSON.
-    """
-    expected: Any = json.loads(expected_json)
-    accepted = [Value.of(expected).digest]
-    if isinstance(expected, list):
-        accepted.append(Value.of(tuple(expected)).digest)
-    if found.digest != "" and found.digest in accepted:
-        return True
-    if not found.beyond_literals:
-        return False
-    try:
-        value = read_value(found.text or "")
-        return bool((list(value) if isinstance(value, tuple) else value) == expected)
-    except (LiteralError, ArithmeticError, TypeError, ValueError):
-        return False
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().split("\n")]
-
-
-def _equal_line(found: str, expected: str) -> bool:
-    if found == expected:
-        return True
-    try:
-        numbers = [Decimal(word) for word in found.split()]
-        return numbers == [Decimal(word) for word in expected.split()]
-    except (InvalidOperation, ValueError):
-        return False
 
 
 def _room(expected: str) -> int:

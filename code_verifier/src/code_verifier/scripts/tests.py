@@ -1,0 +1,344 @@
+"""Tests as data sets have them: read from a row, and run on a program under the jail's walls.
+
+Three forms are known: assertions, arguments of a function with what it must return, and standard
+input with what must be printed. What is expected is never in the program's process: there only
+calls are made or the script is run, and what comes back is compared in another one or here.
+"""
+
+import ast
+import builtins
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from code_verifier.errors import CodeVerifierError, LiteralError, Status
+from code_verifier.literals import parse_arguments
+from code_verifier.scripts.runner import Calls, ScriptRunner, Value
+from code_verifier.scripts.values import read_value
+from code_verifier.tasks import Grade, text_field, text_list, text_or_none
+
+_SHOWN = 80
+_TEXT_CHARS = 1 << 20
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+_ASK = """
+
+def _ask_(expression):
+    return eval(expression, globals())
+"""
+_CHECK = """
+import decimal, fractions
+_known_ = {"nan": float("nan"), "inf": float("inf"), "nanj": complex(0, float("nan")),
+           "infj": complex(0, float("inf")), "Decimal": decimal.Decimal,
+           "Fraction": fractions.Fraction}
+def _check_(expression, texts):
+    values = {f"_{place}_": eval(text, dict(_known_)) for place, text in enumerate(texts)}
+    return bool(eval(expression, globals() | values))
+"""
+_CHECK_ARRAYS = """
+import numpy
+def _array_(kind, shape, items):
+    array = numpy.empty(len(items), kind)
+    for place, item in enumerate(items):
+        array[place] = item
+    return array[0] if shape is None else array.reshape(shape)
+_known_["numpy"] = _array_
+"""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Tests of one program. Equal ones are equal, and hashable.
+
+    inputs: assertions where there are no outputs; the arguments of each call of `entry` as the
+    text of a tuple; else standard inputs. outputs: the text of a value of each call, or what is
+    printed. setup: trusted code in front of the program and of the assertions.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+    entry: str = ""
+    setup: str = ""
+
+
+def read_tests(row: Mapping[str, Any]) -> Suite:
+    """Return the tests of a row. Raises CodeVerifierError for a row that holds none.
+
+    Columns, the first that are there: `test_list` (or `assert_case`), each one assertion, with
+    `test_imports` and `test_setup_code`; `entry_point` (or `fn_name`), `inputs` and `outputs`,
+    where an input is a list of arguments and an output a value, or both are texts (JSON, an
+    argument a line, or Python literals with commas); `inputs` and `outputs` alone, texts of
+    standard input and output. `input_output` may hold any of them as one JSON text.
+    """
+    if (packed := text_or_none(row, "input_output")) is not None:
+        row = {**row, **_unpacked("input_output", packed)}
+    imports = "\n".join(text_list(row, "test_imports"))
+    setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
+    if asserts := text_list(row, "test_list") or text_list(row, "assert_case"):
+        _bound(setup)  # which raises, as does the next, for what is no Python
+        for text in asserts:
+            _assertion(text)
+        return Suite(asserts, setup=setup)
+    inputs, outputs = row.get("inputs"), row.get("outputs")
+    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or not inputs:
+        raise CodeVerifierError(
+            f"no tests; found {', '.join(map(repr, row)) or 'nothing'}; expected 'test_list', or "
+            "'inputs' and 'outputs' with or without 'entry_point'"
+        )
+    if len(inputs) != len(outputs):
+        raise CodeVerifierError(
+            f"{len(inputs)} inputs and {len(outputs)} outputs; expected as many"
+        )
+    if row.get("entry_point") is None and row.get("fn_name") is None:
+        return Suite(text_list(row, "inputs"), text_list(row, "outputs"), setup=setup)
+    pairs = [_call(given, found) for given, found in zip(inputs, outputs, strict=True)]
+    entry = text_field(row, "entry_point", "fn_name")
+    return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup)
+
+
+def _unpacked(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise CodeVerifierError(
+            f"field {name!r} holds a {type(found).__name__}; expected an object"
+        )
+    return found
+
+
+def _assertion(text: str) -> ast.expr:
+    """The condition of one assert statement."""
+    try:
+        body = ast.parse(text.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        body = []
+    if len(body) != 1 or not isinstance(body[0], ast.Assert):
+        raise CodeVerifierError(f"a test is {text[:_SHOWN]!r}; expected one assert statement")
+    return body[0].test
+
+
+def _call(given: object, output: object) -> tuple[str, str]:
+    """The texts of the arguments and of the value of one call."""
+    if isinstance(given, str) and isinstance(output, str):
+        return repr(_arguments(given)), repr(_value(output))
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return repr(tuple(given)), repr(output)
+    raise CodeVerifierError(
+        f"an input is {str(given)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
+        "expected a list of arguments and a value, or two texts"
+    )
+
+
+def _arguments(text: str) -> tuple[object, ...]:
+    try:
+        return tuple(json.loads(line) for line in text.split("\n"))
+    except (ValueError, RecursionError):
+        found, named = parse_arguments(text)
+        if named:
+            raise CodeVerifierError(
+                f"the input {text[:_SHOWN]!r} has names; expected positions"
+            ) from None
+        return tuple(found)
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return read_value(text)
+
+
+def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
+    """Return whether the program passes all tests, run until the first that fails. cpu_s:
+    processor seconds that it may take for each."""
+    if not tests.outputs:
+        return _run_asserts(runner, program, tests, cpu_s)
+    if tests.entry:
+        return _run_calls(runner, program, tests, cpu_s)
+    for number, (given, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
+        run = runner.run(program, given, cpu_s=cpu_s, prelude=tests.setup)
+        if run.ending != "done":
+            return _failed(number, run.ending, run.reason)
+        printed = run.output.decode("utf-8", "replace")
+        if not equal_output(printed, expected):
+            return _failed(number, "", f"printed {_cut(printed)}; expected {_cut(expected)}")
+    return Grade(1.0, "")
+
+
+def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
+    inputs = [read_value(text) for text in tests.inputs]
+    calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution")
+    for number, (value, expected) in enumerate(zip(calls.values, tests.outputs, strict=False), 1):
+        if not equal_value(value, read_value(expected)):
+            found = value.text if value.text is not None else f"a {value.type_name}"
+            return _failed(number, "", f"returned {_cut(found)}; expected {_cut(expected)}")
+    if calls.ending != "done":
+        return _failed(len(calls.values) + 1, calls.ending, calls.reason)
+    return Grade(1.0, "")
+
+
+def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
+    """Ask the program for the values of its calls, then judge the assertions without it."""
+    known = _bound(tests.setup) | set(dir(builtins))
+    splits = [_split(_assertion(text), known) for text in tests.inputs]
+    asked = [(text,) for _, texts in splits for text in texts]
+    calls = _ask(runner, program + _ASK, "_ask_", asked, cpu_s, tests.setup)
+    if calls.ending != "done":
+        return _failed(None, calls.ending, calls.reason)
+    found = []
+    for value in calls.values:
+        try:
+            read_value(value.text or "")  # a text that it reads is safe to evaluate
+        except LiteralError:
+            return _failed(None, "", f"returned a {value.type_name}, which cannot be compared")
+        found.append(value.text or "")
+    arrays = _CHECK_ARRAYS if any("numpy(" in text for text in found) else ""
+    left = iter(found)
+    checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
+    checked = _ask(runner, _CHECK + arrays, "_check_", checks, cpu_s, tests.setup)
+    for number, value in enumerate(checked.values, 1):
+        if value.text != "True":
+            return _failed(number, "", f"not true: {_cut(tests.inputs[number - 1])}")
+    if checked.ending != "done":
+        return _failed(len(checked.values) + 1, checked.ending, checked.reason)
+    return Grade(1.0, "")
+
+
+def _ask(
+    runner: ScriptRunner,
+    program: str,
+    entry: str,
+    inputs: Sequence[Any],
+    cpu_s: float,
+    setup: str,
+    owner: str = "",
+) -> Calls:
+    return runner.call(
+        program,
+        entry,
+        inputs,
+        [cpu_s] * len(inputs),
+        module_s=cpu_s,
+        total_s=cpu_s * (len(inputs) + 1),
+        prelude=setup,
+        owner=owner,
+        text_chars=_TEXT_CHARS,
+    )
+
+
+def _failed(number: int | None, ending: str, reason: str) -> Grade:
+    """The grade of a test that failed. ending: of its process, "" for one that ended well."""
+    if ending == "fault":
+        return Grade(0.0, reason, status=Status.SANDBOX_ERROR)
+    where = "" if number is None else f"test {number}: "
+    return Grade(0.0, f"{where}{reason or ending}")
+
+
+def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
+    """A condition with `_0_`, `_1_` ... for what it asks of the program, and what that is.
+
+    Names that are neither built in nor of the setup are the program's; where there are none, those
+    of the functions that are called are. A call that depends on a variable of the assertion itself
+    takes the whole condition along.
+    """
+    own = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    own -= known | {node.id for node in _names(condition) if isinstance(node.ctx, ast.Store)}
+    own -= {node.arg for node in ast.walk(condition) if isinstance(node, ast.arg)}
+    called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
+    own = own or {node.id for node in called if isinstance(node, ast.Name)}
+    if any(isinstance(node, _SCOPES) and _uses(node, own) for node in ast.walk(condition)):
+        return "_0_", [ast.unparse(condition)]
+    places = _Places(own)
+    judged = ast.unparse(places.visit(condition))
+    if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
+        places.texts = [f"bool({text})" for text in places.texts]
+    return judged, places.texts
+
+
+class _Places(ast.NodeTransformer):
+    """Puts a place for each part of an expression whose value only the program knows."""
+
+    def __init__(self, own: set[str]) -> None:
+        self.own = own
+        self.texts: list[str] = []
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.Call(func=head) | ast.Attribute(value=head) | (ast.Name() as head):
+                if _uses(head, self.own):
+                    self.texts.append(ast.unparse(node))
+                    return ast.Name(f"_{len(self.texts) - 1}_", ast.Load())
+        return self.generic_visit(node)
+
+
+def _names(tree: ast.AST) -> list[ast.Name]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+
+def _uses(tree: ast.AST, names: set[str]) -> bool:
+    return any(node.id in names for node in _names(tree))
+
+
+def _bound(code: str) -> set[str]:
+    """The names that a trusted module binds, at least."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise CodeVerifierError(f"the set-up of a test is no Python: {error}") from None
+    found = {node.id for node in _names(tree) if isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(name.asname or name.name).partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+    return found
+
+
+def equal_output(found: str, expected: str) -> bool:
+    """Compare the lines, without space around them: the same text, or the same numbers.
+
+    Numbers are compared as decimals, exactly: 1.50 is 1.5, and 1.5000001 is not.
+    """
+    lines, wanted = _lines(found), _lines(expected)
+    return len(lines) == len(wanted) and all(map(_equal_line, lines, wanted))
+
+
+def equal_value(found: Value, expected: object) -> bool:
+    """Compare a returned value with another under Python's `==`; a tuple at the top is as good as
+    a list."""
+    accepted = [Value.of(expected).digest]
+    if isinstance(expected, list):
+        accepted.append(Value.of(tuple(expected)).digest)
+    if found.digest != "" and found.digest in accepted:
+        return True
+    if not found.beyond_literals:
+        return False
+    try:
+        value = read_value(found.text or "")
+        return bool((list(value) if isinstance(value, tuple) else value) == expected)
+    except (LiteralError, ArithmeticError, TypeError, ValueError):
+        return False
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().split("\n")]
+
+
+def _equal_line(found: str, expected: str) -> bool:
+    if found == expected:
+        return True
+    try:
+        numbers = [Decimal(word) for word in found.split()]
+        return numbers == [Decimal(word) for word in expected.split()]
+    except (InvalidOperation, ValueError):
+        return False
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return repr(
+        text if len(text) <= _SHOWN else f"{text[: _SHOWN - 20]}... ({len(text)} characters)"
+    )
