@@ -119,7 +119,7 @@ test-trackers: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/selfplay/test_tracking.py
 
 # Those that need no file of the user's; tests/benchmarks has more, each with a line on what it needs.
-BENCHMARKS := sandbox_throughput sandbox_soak lora_children league_ratings league_scale \
+BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ratings league_scale \
 	joint_learner evals_engine training_step workers math_grading
 bench: env
 	for name in $(BENCHMARKS); do $(BIN)/python tests/benchmarks/$$name.py || exit 1; done

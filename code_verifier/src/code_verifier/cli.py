@@ -1,4 +1,4 @@
-"""The `code-verifier` command: check, grade, metrics and doctor.
+"""The `code-verifier` command: check, grade, metrics, serve and doctor.
 
 Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable input;
 130 interrupted. An error is one line on standard error that begins with "error:".
@@ -12,6 +12,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial, reduce, wraps
 from pathlib import Path
@@ -107,14 +108,15 @@ _file_options = _options(
     click.option("--out", type=_path, required=True, help="File to write, - for stdout."),
     _json_option,
 )
+_workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
+    show_default="one per processor",
+    help="Programs that run at a time.",
+)
 _sandbox_options = _options(
-    click.option(
-        "--workers",
-        type=click.IntRange(1, 1024),
-        default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
-        show_default="one per processor",
-        help="Programs that run at a time.",
-    ),
+    _workers_option,
     _option("--wall-s", click.FloatRange(1e-3, 86_400.0), 2.0, "Time limit of an execution, s."),
     _option("--memory-mb", click.IntRange(1, 2**20), 256, "Memory limit of an execution, MiB."),
     click.option("--allow-weak", is_flag=True, help="Run even without a system-call filter."),
@@ -204,6 +206,26 @@ def metrics(rows: Path, out: Path, as_json: bool, html: Path | None) -> int:
     _print_summary(measured, total - len(measured), as_json, out)
     if html is not None:
         save_page(measured, html)
+    return 0
+
+
+@main.command()
+@_option("--port", click.IntRange(0, 65535), 8080, "Port of 127.0.0.1, 0 for any that is free.")
+@_workers_option
+@_exit_code
+def serve(port: int, workers: int) -> int:
+    """Run programs for clients of SandboxFusion, by POST /run_code, until interrupted.
+
+    Only this machine is served. A request that finds 512 others gets 503; one that the sandbox
+    failed at has the status SandboxError.
+    """
+    from code_verifier.serve import QUEUE, Server
+
+    with Server(port, workers) as server:
+        server.runner.run("", "", cpu_s=1.0)  # to find out here whether programs can be confined
+        click.echo(f"{server.url} ({workers} at a time, {QUEUE} requests)")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
     return 0
 
 

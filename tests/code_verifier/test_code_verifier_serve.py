@@ -1,0 +1,173 @@
+"""SandboxFusion's protocol on loopback: what clients send, what they get, and what is refused."""
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from code_verifier.serve import Server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(0, workers=2, queue=64) as opened:
+        thread = threading.Thread(target=opened.serve_forever)
+        thread.start()
+        yield opened
+        opened.shutdown()
+        thread.join()
+
+
+def post(server: Server, request: Any, path: str = "/run_code") -> tuple[int, Any]:
+    """The status and the JSON of a response."""
+    data = request if isinstance(request, bytes) else json.dumps(request).encode()
+    url = server.url.removesuffix("/run_code") + path
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data)) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def run(server: Server, code: str, **more: Any) -> Any:
+    status, found = post(server, {"code": code, "language": "python", **more})
+    assert status == 200
+    assert found["compile_result"] is None
+    assert found["files"] == {}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code", "output", "error"),
+    [
+        ("print(input()[::-1])", "Success", 0, "fed\n", ""),
+        ("1 / 0", "Failed", 1, "", "ZeroDivisionError"),
+        ("print(", "Failed", 1, "", "SyntaxError"),
+        ("import sys\nprint(1)\nsys.exit(-1)", "Failed", 255, "1\n", ""),
+        ("raise SystemExit", "Success", 0, "", ""),
+        ("exit('a message')", "Failed", 1, "", ""),
+        ("import os\nos._exit(3)", "Failed", 1, "", "exit code 3"),
+        ("open('/etc/passwd')", "Failed", 1, "", "PermissionError"),
+        ("import numpy\nprint(numpy.arange(3).sum())", "Success", 0, "3\n", ""),
+    ],
+)
+def test_a_program(
+    server: Server, code: str, status: str, exit_code: int, output: str, error: str
+) -> None:
+    if "numpy" in code:
+        pytest.importorskip("numpy")
+    found = run(server, code, stdin="def", compile_timeout=10, memory_limit_MB=1024)
+    result = found["run_result"]
+    assert (found["status"], result["status"], found["message"]) == (status, "Finished", "")
+    assert (result["return_code"], result["stdout"]) == (exit_code, output)
+    assert error in result["stderr"]
+    assert result["execution_time"] >= 0
+
+
+def test_a_program_over_its_time(server: Server) -> None:
+    found = run(server, "while True: pass", run_timeout=0.2)
+    assert found["status"] == "Failed"
+    assert found["run_result"]["status"] == "TimeLimitExceeded"
+    assert found["run_result"]["return_code"] is None
+
+
+def test_files_are_read_and_imported_from_memory(server: Server) -> None:
+    pytest.importorskip("numpy")
+    files = {"a.txt": "héllo\n", "m.py": "import numpy\nfrom n import x\n", "n.py": "x = 7"}
+    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
+    code = "from m import x\nprint(open('./a.txt').read(), open('a.txt', 'rb').read(1), x)"
+    found = run(server, code, files=encoded)
+    assert found["run_result"]["stdout"] == "héllo\n b'h' 7\n"
+    again = run(server, "open('a.txt')")
+    assert again["run_result"]["stderr"] == "PermissionError"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "line"),
+    [
+        (b"{", 400, "not JSON"),
+        ({}, 400, "'code'"),
+        ({"code": "1", "stdin": 3}, 400, "'stdin'"),
+        ({"code": "1", "language": "cpp"}, 400, "'python'"),
+        ({"code": "1", "fetch_files": ["a"]}, 400, "fetch_files"),
+        ({"code": "1", "run_timeout": -1}, 400, "run_timeout"),
+        ({"code": "1", "files": {"a": "x"}}, 400, "base64"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    server: Server, request_: Any, status: int, line: str
+) -> None:
+    found, answer = post(server, request_)
+    assert found == status
+    assert line in answer["detail"]
+    assert "\n" not in answer["detail"]
+
+
+def test_other_addresses_are_refused(server: Server) -> None:
+    assert post(server, {}, "/run_jupyter")[0] == 404
+    ping = server.url.replace("/run_code", "/v1/ping")
+    with urllib.request.urlopen(ping) as response:
+        assert json.load(response) == "pong"
+
+
+def test_a_full_queue_is_said_in_a_line(server: Server) -> None:
+    for _ in range(64):
+        assert server.places.acquire(timeout=10)
+    try:
+        status, answer = post(server, {"code": "1"})
+        assert status == 503
+        assert answer["detail"].startswith("too many requests wait")
+    finally:
+        server.places.release(64)
+    assert run(server, "1")["status"] == "Success"
+
+
+def test_many_clients_get_their_own_answers(server: Server) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda k: run(server, f"print({k})"), range(60)))
+    assert [one["run_result"]["stdout"] for one in found] == [f"{k}\n" for k in range(60)]
+
+
+def test_a_fault_of_the_sandbox_is_one_of_its_own(server: Server) -> None:
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.01):
+            for process in list(server.runner._pool._all):
+                if process.layers:  # it has started
+                    process.end()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        found = run(server, "while True: pass")
+    finally:
+        over.set()
+        killer.join()
+    assert (found["status"], found["run_result"]) == ("SandboxError", None)
+    assert "lost" in found["message"]
+    assert run(server, "1")["status"] == "Success"
+
+
+def test_the_command_serves_until_it_is_stopped() -> None:
+    command = [sys.executable, "-m", "code_verifier", "serve", "--port", "0", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url, _, rest = process.stdout.readline().partition(" ")
+        assert url.startswith("http://127.0.0.1:")
+        assert rest == "(1 at a time, 512 requests)\n"
+        data = json.dumps({"code": "print(1)"}).encode()
+        with urllib.request.urlopen(url, data) as response:
+            assert json.load(response)["status"] == "Success"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
