@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot, cross, mutate
+from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot, cross, merge, mutate
 
 BUILD = ("2.13.0+cpu", "AVX2")
 RECORDED = {
@@ -30,6 +30,10 @@ RECORDED = {
     "factor_dare": ("0a0f8e12267dabbd", 6.8665),
     "factor_extrapolate": ("1010965539b396c4", 3.4707),
     "factor_xes": ("5970db3de8d9b03d", 2.5378),
+    "merge_sum": ("79928fbbf44695fa", 2.5025),
+    "merge_svd": ("79928fbbf44695fa", 2.5025),
+    "merge_ties": ("cab51757578a0f09", 4.0228),
+    "merge_dare": ("61e8f59b4b57a029", 2.0695),
 }
 """The first digits of SHA-256 over all factors, and a projection, by operator."""
 
@@ -53,6 +57,8 @@ def child(name, dtype, seed):
     parents = [drawn(1, dtype), drawn(2, dtype, alpha=5.0)]
     if OPERATORS[name].kind == "mutation":
         return mutate(parents[0], name, seed, 0.2)
+    if name.startswith("merge_"):
+        return merge(parents, name.removeprefix("merge_"), seed=seed)
     given = {"fitness": FITNESS[name]} if name in FITNESS else {}
     return cross(parents, name, seed, **given)
 

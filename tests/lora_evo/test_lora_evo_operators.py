@@ -18,6 +18,8 @@ from lora_evo import (
     cross_directory,
     load_adapter,
     measured,
+    merge,
+    merge_directory,
     mutate,
     mutate_directory,
     read_lineage,
@@ -33,6 +35,8 @@ def made(name, parents, **given):
     """The child of one or both parents, in memory."""
     if OPERATORS[name].kind == "mutation":
         return mutate(parents[0], name, **{"seed": 5, **given})
+    if name.startswith("merge_"):
+        return merge(parents, name.removeprefix("merge_"), **{"seed": 5, **given})
     return cross(parents, name, **{"seed": 5, **given})
 
 
@@ -47,6 +51,8 @@ def test_directories_give_the_child_of_memory_and_verify(home, make_adapter, nam
     given = FITNESS if name.endswith("xes") else {}
     if OPERATORS[name].kind == "mutation":
         mutate_directory(name, "p1", "c", seed=5)
+    elif OPERATORS[name].kind == "merge":
+        merge_directory(["p1", "p2"], "c", name.removeprefix("merge_"), seed=5)
     else:
         cross_directory(name, ["p1", "p2"], "c", seed=5, **given)
     assert verify("c").identical
@@ -155,7 +161,7 @@ def test_a_crossover_of_ones_own(home, make_adapter):
     assert same(cross([one, two], second, 1), two)
     record = cross_directory(second, ["p1", "p2"], "c", seed=1)
     assert {row.source for row in record.modules.values()} == {1}
-    with pytest.raises(LoraEvoError, match="second crosses at least two parents"):
+    with pytest.raises(LoraEvoError, match="second takes at least two parents"):
         cross([one], second, 1)
     with pytest.raises(LoraEvoError, match="second is a crossover, not a mutation"):
         mutate(one, second, 1)
@@ -167,7 +173,7 @@ def test_a_child_of_another_shape_is_refused(make_adapter):
             path, slots[0], replace(slots[0], A=slots[0].A[:2], B=slots[0].B[:, :2])
         )
 
-    with pytest.raises(LoraEvoError, match=r"shape \[2, 24\]; expected the parent's \[4, 24\]"):
+    with pytest.raises(LoraEvoError, match=r"shape \[2, 24\]; expected \[4, 24\]"):
         mutate(make_adapter(1), halved(prepare=prepare), 1)
 
 
@@ -175,7 +181,7 @@ def test_a_child_of_another_shape_is_refused(make_adapter):
     ("changes", "words"),
     [
         ({"name": "two words"}, "named 'two words'"),
-        ({"kind": "merge"}, "kind 'merge'"),
+        ({"kind": "graft"}, "kind 'graft'"),
         ({"defaults": {"seed": 1}}, "a parameter 'seed'"),
         ({"defaults": {"a b": 1}}, "a parameter 'a b'"),
     ],

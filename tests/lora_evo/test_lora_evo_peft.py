@@ -10,6 +10,7 @@ from lora_evo import (
     content_hash,
     cross_directory,
     load_adapter,
+    merge_directory,
     mutate_directory,
     save_adapter,
 )
@@ -97,6 +98,9 @@ def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved
     for name, operator in OPERATORS.items():
         if operator.kind == "mutation":
             mutate_directory(name, home / "p1", home / name, seed=1, strength=0.3)
+        elif operator.kind == "merge":
+            method = name.removeprefix("merge_")
+            merge_directory([home / "p1", home / "p2"], home / name, method, rank=3)
         else:
             given = {"fitness": [1, 2]} if name.endswith("xes") else {}
             cross_directory(name, [home / "p1", home / "p2"], home / name, seed=1, **given)

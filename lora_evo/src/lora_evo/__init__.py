@@ -15,7 +15,15 @@ from lora_evo.operators.operator import OPERATORS, Operator
 
 if TYPE_CHECKING:
     from lora_evo.charts import diversity_chart, family_chart
-    from lora_evo.children import cross, cross_directory, mutate, mutate_directory, verify
+    from lora_evo.children import (
+        cross,
+        cross_directory,
+        merge,
+        merge_directory,
+        mutate,
+        mutate_directory,
+        verify,
+    )
     from lora_evo.files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
     from lora_evo.operators.measured import measured
     from lora_evo.population import diversity
@@ -47,6 +55,8 @@ __all__ = [
     "family_chart",
     "load_adapter",
     "measured",
+    "merge",
+    "merge_directory",
     "mutate",
     "mutate_directory",
     "read_lineage",

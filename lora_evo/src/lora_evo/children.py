@@ -135,6 +135,43 @@ def cross_directory(
     return _write_child(folders, found, settings, Path(out), overwrite)
 
 
+def merge(
+    adapters: Sequence[Adapter],
+    method: str = "sum",
+    *,
+    weights: Sequence[float] | None = None,
+    seed: int = 0,
+    **parameters: Any,
+) -> Adapter:
+    """Return one adapter that holds what several do: their weighted sum, TIES or DARE of it.
+
+    `method` is `sum`, `svd` (the same), `ties` or `dare`; `weights` count as they are, by default
+    1/n each. Parameters: `rank`, by default the first adapter's, and `density` from 0 to 1, the
+    share of entries that TIES and DARE keep. Only DARE draws from `seed`. Ranks and alphas may
+    differ. See `lora_evo.operators.merges`. Raises `LoraEvoError`.
+    """
+    found = find_operator(f"merge_{method}", "merge")
+    return make_child(adapters, found, seed, weights=weights, **parameters).adapter
+
+
+def merge_directory(
+    adapters: Sequence[PathLike],
+    out: PathLike,
+    method: str = "sum",
+    *,
+    weights: Sequence[float] | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    **parameters: Any,
+) -> Lineage:
+    """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
+    found = find_operator(f"merge_{method}", "merge")
+    folders = [Path(adapter) for adapter in adapters]
+    shortest_unique_names(folders)  # refuses a folder given twice
+    settings = {"seed": seed, "strength": None, "weights": weights, "parameters": parameters}
+    return _write_child(folders, found, settings, Path(out), overwrite)
+
+
 def make_child(
     parents: Sequence[Adapter],
     operator: str | Operator,
@@ -181,20 +218,24 @@ class Birth:
             raise LoraEvoError(f"{found.name} takes no strength; leave it out")
         if strength is None:
             strength = found.default_strength
-        if found.kind == "crossover" and len(parents) < 2:
-            raise LoraEvoError(f"{found.name} crosses at least two parents; got {len(parents)}")
+        if found.kind != "mutation" and len(parents) < 2:
+            raise LoraEvoError(f"{found.name} takes at least two parents; got {len(parents)}")
         check_comparable({f"parent {n}": one for n, one in enumerate(parents, start=1)})
         self.parents, self.operator = parents, found
-        self.config: AdapterConfig = parents[0].config
-        """The child's: that of the first parent."""
+        rank = parameters.get("rank") if found.kind == "merge" else None
         self.request = Request(
             paths=tuple(parents[0].paths),
             configs=tuple(parent.config for parent in parents),
             seed=checked_count("seed", seed, 0),
             strength=None if strength is None else float(strength),
-            weights=None if weights is None else _checked_weights(weights, len(parents)),
+            weights=None
+            if weights is None
+            else _checked_weights(weights, len(parents), signed=found.kind == "merge"),
             parameters={**found.defaults, **parameters},
+            rank=None if rank is None else checked_count("rank", rank),
         )
+        self.config: AdapterConfig = self.request.config
+        """The child's: that of the first parent, but for the rank of a merge."""
         self._recipe = found.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
@@ -243,7 +284,7 @@ class Birth:
             check_same_ends(path, slots[0], other)
         digests = [slot_digest(slot) for slot in slots]
         child = self._recipe(path, slots)
-        stored = _stored_like(path, slots, child.slot)
+        stored = _stored_like(path, slots, child.slot, self.config)
         moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
         digest = digests[moved[0]] if moved else slot_digest(stored)
         for held, found in zip(self._digests, (digest, *digests), strict=True):
@@ -282,19 +323,21 @@ def _write_child(
         draft = stack.enter_context(appearing_directory(out, overwrite=overwrite))
 
         slots = ((path, slot) for path, slot, _ in birth.grow())
-        write_adapter(draft, birth.config, readers[0].layout(), slots)
+        write_adapter(draft, birth.config, readers[0].layout(birth.config), slots)
         before = max(0 if lineage is None else lineage.generation for lineage in known)
         lineage = birth.lineage(1 + before)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
     return lineage
 
 
-def _checked_weights(weights: Sequence[float], parents: int) -> tuple[float, ...]:
+def _checked_weights(weights: Sequence[float], parents: int, *, signed: bool) -> tuple[float, ...]:
     if len(weights) != parents:
         raise LoraEvoError(f"{len(weights)} weight(s) for {parents} parents; give one for each")
     values = tuple(float(weight) for weight in weights)
-    if not all(math.isfinite(value) and value >= 0 for value in values) or not sum(values) > 0:
-        raise LoraEvoError(f"weights are {values}; expected numbers of at least 0, not all 0")
+    low = -math.inf if signed else 0.0
+    if not all(math.isfinite(value) and value >= low for value in values) or not any(values):
+        which = "finite numbers" if signed else "numbers of at least 0"
+        raise LoraEvoError(f"weights are {values}; expected {which}, not all 0")
     return values
 
 
@@ -309,13 +352,15 @@ def _total_change(changes: Sequence[tuple[float, float | None]]) -> float | None
     return math.hypot(*parts) / total if total else 0.0
 
 
-def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:
-    """Return the child's slot in the first parent's scale and dtype, and on its device.
+def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: AdapterConfig) -> Slot:
+    """Return the child's slot in its scale and the first parent's dtype, and on its device.
 
     A factor that is a parent's, whole and in that dtype, is handed on as it is, not copied.
     """
-    first = parents[0]
-    stored = Slot(_like(first.A, slot.A), _like(first.B, slot.B), first.scale)
+    first, rank = parents[0], config.rank(path)
+    a = _like(first.A, slot.A, (rank, first.A.shape[1]))
+    b = _like(first.B, slot.B, (first.B.shape[0], rank))
+    stored = Slot(a, b, config.scale(path))
     if any(stored.A is parent.A and stored.B is parent.B for parent in parents):
         return stored
     try:
@@ -328,11 +373,10 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot) -> Slot:
     return stored
 
 
-def _like(parent: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    if factor.shape != parent.shape:
+def _like(parent: torch.Tensor, factor: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    if factor.shape != shape:
         raise LoraEvoError(
-            f"the operator made a factor of shape {list(factor.shape)}; "
-            f"expected the parent's {list(parent.shape)}"
+            f"the operator made a factor of shape {list(factor.shape)}; expected {list(shape)}"
         )
     if factor.dtype == parent.dtype and factor.device == parent.device:
         return factor if factor.is_contiguous() else factor.detach().contiguous()

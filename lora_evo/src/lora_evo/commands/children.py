@@ -1,4 +1,4 @@
-"""Commands that make children: `lora-evo operators`, `mutate`, `cross`, `verify`."""
+"""Commands that make children: `lora-evo operators`, `mutate`, `cross`, `merge`, `verify`."""
 
 import json
 import sys
@@ -12,7 +12,9 @@ import click
 from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, print_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
-from lora_evo.operators.operator import OPERATORS, Operator
+from lora_evo.operators.operator import OPERATORS, VERBS, Operator
+
+METHODS = [name.removeprefix("merge_") for name, o in OPERATORS.items() if o.kind == "merge"]
 
 
 @click.command()
@@ -25,15 +27,17 @@ def operators(name: str | None, as_json: bool) -> None:
         if as_json:
             print_json({**_row(operator), "description": operator.description})
         else:
-            verb = "mutate" if operator.kind == "mutation" else "cross"
+            verb = VERBS[operator.kind]
+            method = name.replace("merge_", "--method ")
+            given = "--NAME VALUE" if operator.kind == "merge" else "--set NAME=VALUE"
             strength = operator.default_strength
             click.echo(
                 f"{name}: {operator.summary}\n\n{operator.description}\n\n"
-                f"kind        {operator.kind} (lora-evo {verb} {name} ...)\n"
+                f"kind        {operator.kind} (lora-evo {verb} {method} ...)\n"
                 f"preserves   {operator.preserves}\n"
                 f"moments     {operator.moments} (of the optimiser)\n"
                 f"strength    {'none' if strength is None else f'--strength {strength:g}'}\n"
-                f"parameters  {_parameters(operator) or 'none'} (--set NAME=VALUE)"
+                f"parameters  {_parameters(operator) or 'none'} ({given})"
             )
     elif as_json:
         print_json([_row(operator) for operator in OPERATORS.values()])
@@ -110,12 +114,38 @@ def cross(
     from lora_evo.children import cross_directory
 
     options |= _parameters_from(OPERATORS[operator], settings)
-    if weights is not None:
-        try:
-            options["weights"] = [float(word) for word in weights.split(",")]
-        except ValueError as error:
-            raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
-    lineage = cross_directory(operator, parents, out, **options)
+    lineage = cross_directory(operator, parents, out, weights=_numbers(weights), **options)
+    _print_child(lineage, out, as_json)
+
+
+@click.command()
+@click.argument("adapters", type=FOLDER, nargs=-1, required=True)
+@click.option("--out", type=FOLDER, required=True, help="New directory for the merged adapter.")
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default=METHODS[0],
+    show_default=True,
+    help="What to do with the updates; `lora-evo operators merge_METHOD` has its formula.",
+)
+@click.option("--weights", metavar="W,W,...", help="What each update counts, as it is (1/n each).")
+@click.option("--density", type=float, help="Share of entries that ties and dare keep (0.5).")
+@click.option("--rank", type=int, help="Rank of the result (the first adapter's).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of dare.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing output.")
+@json_option
+def merge(
+    adapters: tuple[Path, ...], out: Path, weights: str | None, as_json: bool, **options: Any
+) -> None:
+    """Write one adapter that holds what all ADAPTERS do to --out.
+
+    Updates are added, not factors, so that ranks and alphas may differ; what did not fit into the
+    rank is told. A negative weight takes an adapter out of the others: --weights=1,-0.5.
+    """
+    from lora_evo.children import merge_directory
+
+    given = {name: value for name, value in options.items() if value is not None}
+    lineage = merge_directory(adapters, out, weights=_numbers(weights), **given)
     _print_child(lineage, out, as_json)
 
 
@@ -160,6 +190,13 @@ def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]
     return values
 
 
+def _numbers(weights: str | None) -> list[float] | None:
+    try:
+        return None if weights is None else [float(word) for word in weights.split(",")]
+    except ValueError as error:
+        raise LoraEvoError(f"--weights {weights}: expected numbers joined by commas") from error
+
+
 def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
     if as_json:
         print_json(asdict(record))
@@ -168,6 +205,7 @@ def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
     click.echo(
         f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
         f"{len(record.modules)} modules, relative change {change}, "
+        f"truncation loss {record.truncation_loss:.3g}, "
         f"optimiser moments {'valid' if record.moments_valid else 'to be reset'}"
     )
 

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -93,9 +93,15 @@ class AdapterReader(AdapterFiles):
             check_finite(path, slot)
         return slot
 
-    def layout(self) -> dict[str, TensorInfo]:
-        """Return type and shape of every tensor by name."""
-        return {name: file.infos[name] for name, file in self.files.items()}
+    def layout(self, config: AdapterConfig) -> dict[str, TensorInfo]:
+        """Return type and shape by name of the tensors of a child with the ranks of `config`."""
+        found: dict[str, TensorInfo] = {}
+        for path in self.paths:
+            rank = config.rank(path)
+            a, b = (self.files[name].infos[name] for name in tensor_names(path))
+            sized = replace(a, shape=(rank, a.shape[1])), replace(b, shape=(b.shape[0], rank))
+            found |= dict(zip(tensor_names(path), sized, strict=True))
+        return found
 
 
 SlotSource: TypeAlias = Adapter | AdapterReader

@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from lora_evo.errors import FileDamage, LoraEvoError, checked_count, is_number
@@ -173,6 +173,12 @@ class AdapterConfig:
         if isinstance(self.target_modules, tuple):
             fields["target_modules"] = sorted(self.target_modules)
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+    def of_rank(self, rank: int) -> Self:
+        """Return this configuration with one rank for all modules, and alpha for the same scale."""
+        ratio = rank / self.r
+        alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
+        return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
 
     def rank(self, path: str) -> int:
         """Return the rank of the module at `path` (rank_pattern first, as PEFT matches it)."""

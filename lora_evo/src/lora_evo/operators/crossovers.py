@@ -194,25 +194,33 @@ class JointCore:
     updates: tuple[torch.Tensor, ...]
     """[min(out, sum r_k), min(in, sum r_k)] each, float64."""
 
-    def child(self, wanted: torch.Tensor) -> SlotChild:
-        """Return the child nearest to Q_B `wanted` Q_A^T, in the first parent's rank and scale."""
+    def blend(self, coefficients: Sequence[float]) -> torch.Tensor:
+        """Return the core of sum_k c_k D_k."""
+        parts = zip(coefficients, self.updates, strict=True)
+        return torch.stack([share * update for share, update in parts]).sum(dim=0)
+
+    def child(
+        self, wanted: torch.Tensor, rank: int | None = None, scale: float | None = None
+    ) -> SlotChild:
+        """Return the child nearest to Q_B `wanted` Q_A^T, in this rank and scale, by default the
+        first parent's."""
         slot, own = self.first, self.updates[0]
+        rank, scale = rank or slot.rank, scale or slot.scale
         norm = float(torch.linalg.matrix_norm(own))
         u, values, vt = torch.linalg.svd(wanted)
-        kept = min(slot.rank, len(values))
+        kept = min(rank, len(values))
         nearest = (u[:, :kept] * values[:kept]) @ vt[:kept]
         whole = float(torch.linalg.vector_norm(values))
         lost = float(torch.linalg.vector_norm(values[kept:])) / whole if whole else 0.0
         change = float(torch.linalg.matrix_norm(nearest - own))
-        size = float(torch.linalg.matrix_norm(prepared(slot.A).double()))
-        length = size / slot.rank**0.5 or 1.0
-        a = self.right.spread(vt[: slot.rank].T * length).T
-        b = self.left.spread(u[:, :kept] * (values[:kept] / (length * slot.scale)))
+        length = row_length(slot)
+        a = self.right.spread(vt[:rank].T * length).T
+        b = self.left.spread(u[:, :kept] * (values[:kept] / (length * scale)))
         # Zeros where the module is narrower than its rank: there are no more directions.
-        a = pad(a, (0, 0, 0, slot.rank - len(a)))
-        b = pad(b, (0, slot.rank - kept))
+        a = pad(a, (0, 0, 0, rank - len(a)))
+        b = pad(b, (0, rank - kept))
         return SlotChild(
-            Slot(a, b, slot.scale),
+            Slot(a, b, scale),
             values[:kept],
             change / norm if norm else (None if change else 0.0),
             norm,
@@ -228,6 +236,11 @@ def join(slots: Sequence[Slot]) -> JointCore:
     parts = zip(slots, left.uppers, right.uppers, strict=True)
     updates = tuple((slot.scale * low) @ high.T for slot, low, high in parts)
     return JointCore(slots[0], left, right, updates)
+
+
+def row_length(slot: Slot) -> float:
+    """Return the length that the rows of A have on average; 1 where all are zero."""
+    return float(torch.linalg.matrix_norm(prepared(slot.A).double())) / slot.rank**0.5 or 1.0
 
 
 def alike(slots: Sequence[Slot]) -> bool:
@@ -249,8 +262,7 @@ def blend(coefficients: Sequence[float]) -> Recipe:
         if alike(slots) or (coefficients[0] == 1.0 and not any(coefficients[1:])):
             return unchanged(slots[0])
         joint = join(slots)
-        parts = zip(coefficients, joint.updates, strict=True)
-        return joint.child(torch.stack([share * update for share, update in parts]).sum(dim=0))
+        return joint.child(joint.blend(coefficients))
 
     return recipe
 

@@ -13,12 +13,12 @@ from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from lora_evo.errors import LoraEvoError, is_number
 from lora_evo.files.config import AdapterConfig
 
-if TYPE_CHECKING:  # they bring torch, which a list of operators does without
+if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does without
+    import numpy as np
+
     from lora_evo.files.adapter import Slot
     from lora_evo.operators.measured import SlotChild
 
@@ -27,6 +27,8 @@ Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]
 different modules may run in any order."""
 LEVELS = ("module", "block", "layer")
 """Modules that an operator treats alike: each by itself, those of a block, or those of a layer."""
+VERBS = {"mutation": "mutate", "crossover": "cross", "merge": "merge"}
+"""The commands, and functions, of the kinds of operator."""
 # Arguments of the functions that make children: no parameter of an operator has such a name.
 _RESERVED = frozenset(
     ("adapter", "operator", "out", "overwrite", "parent", "parents", "seed",
@@ -51,7 +53,15 @@ class Request:
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
 
-    def noise(self, *key: str) -> np.random.Generator:
+    rank: int | None = None
+    """Of the whole child, where a merge asks for one; None for the first parent's ranks."""
+
+    @property
+    def config(self) -> AdapterConfig:
+        """The child's configuration."""
+        return self.configs[0] if self.rank is None else self.configs[0].of_rank(self.rank)
+
+    def noise(self, *key: str) -> "np.random.Generator":
         """Return a random stream for the seed and a key, such as a module's path and a name."""
         return stream(self.seed, *key)
 
@@ -128,7 +138,7 @@ class Operator:
     """An evolutionary operator. Raises `LoraEvoError` when its name or parameters cannot be."""
 
     name: str
-    kind: Literal["mutation", "crossover"]
+    kind: Literal["mutation", "crossover", "merge"]
     summary: str
     preserves: str
     prepare: Callable[[Request], Recipe] | str
@@ -141,10 +151,10 @@ class Operator:
     """In a word, what becomes of the optimiser moments."""
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier() or self.kind not in ("mutation", "crossover"):
+        if not self.name.isidentifier() or self.kind not in VERBS:
             raise LoraEvoError(
                 f"an operator is named {self.name!r} and of kind {self.kind!r}; expected letters, "
-                "digits and underscores, and 'mutation' or 'crossover'"
+                f"digits and underscores, and one of {', '.join(VERBS)}"
             )
         for name in self.defaults:
             if not name.isidentifier() or name in _RESERVED:
@@ -179,20 +189,22 @@ class Operator:
         return found
 
 
-def stream(seed: int, *key: str) -> np.random.Generator:
+def stream(seed: int, *key: str) -> "np.random.Generator":
     """An independent random stream for (seed, module, tensor, ...).
 
     Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by a BLAKE2b
     digest of the key, so that modules may be visited in any order, by any number of threads, or
     one alone, and still see the same numbers.
     """
+    import numpy as np
+
     text = "\x1f".join((str(seed), *key))
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
 def _built_in(
-    kind: Literal["mutation", "crossover"],
+    kind: Literal["mutation", "crossover", "merge"],
     name: str,
     module: str,
     summary: str,
@@ -303,6 +315,30 @@ OPERATORS: Mapping[str, Operator] = {
             "rank, equal factors",
             fitness=None, eta=1.0,
         ),
+        _built_in(
+            "merge", "merge_sum", "merges",
+            "the weighted sum of the updates, cut to the rank by its SVD",
+            "all that the rank can hold of the sum",
+            rank=None,
+        ),
+        _built_in(
+            "merge", "merge_svd", "merges",
+            "the same as merge_sum, under PEFT's name",
+            "all that the rank can hold of the sum",
+            rank=None,
+        ),
+        _built_in(
+            "merge", "merge_ties", "merges",
+            "large entries of the updates where they agree with the elected sign",
+            "equal parents, at density 1",
+            density=0.5, rank=None,
+        ),
+        _built_in(
+            "merge", "merge_dare", "merges",
+            "the weighted sum of a random share of the entries, made up for",
+            "the weighted sum (over seeds, before it is cut to the rank)",
+            density=0.5, rank=None,
+        ),
     )
 }  # fmt: skip
 
@@ -321,8 +357,7 @@ def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
             f"the operator given is called {name!r} like a built-in one; give it a name of its own"
         )
     if kind not in (None, found.kind):
-        verb = "mutate" if found.kind == "mutation" else "cross"
-        raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{verb}`")
+        raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{VERBS[found.kind]}`")
     return found
 
 

@@ -1,0 +1,214 @@
+"""Merges against dense sums, TIES and DARE in double precision, for any ranks and alphas."""
+
+import json
+
+import pytest
+import torch
+from lora_evo_command import call
+
+from lora_evo import (
+    LoraEvoError,
+    content_hash,
+    distance,
+    load_adapter,
+    merge,
+    merge_directory,
+    read_lineage,
+    save_adapter,
+    verify,
+)
+from lora_evo.children import make_child
+from lora_evo.operators.merges import nearest
+
+
+def dense(adapter):
+    return {
+        path: slot.scale * slot.B.double() @ slot.A.double() for path, slot in adapter.slots.items()
+    }
+
+
+def cut(matrix, rank):
+    u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
+    return (u[:, :rank] * values[:rank]) @ vt[:rank]
+
+
+def ties(updates, weights, density):
+    """TIES as the paper has it, entry by entry; lambda is the sum of the weights."""
+    parts = []
+    for update, weight in zip(updates, weights, strict=True):
+        kept = max(1, round(density * update.numel()))
+        least = update.abs().flatten().sort(descending=True).values[kept - 1]
+        parts.append(weight * torch.where(update.abs() >= least, update, 0))
+    sign = sum(parts).sign()
+    agreeing = [part.sign() == sign for part in parts]
+    total = sum(part * agree for part, agree in zip(parts, agreeing, strict=True))
+    share = sum(abs(w) * (a & (sign != 0)) for w, a in zip(weights, agreeing, strict=True))
+    return sum(map(abs, weights)) * total / share.double().clamp(min=1e-300)
+
+
+@pytest.fixture
+def parents(make_adapter):
+    """Three adapters of other ranks, alphas, scales and patterns each."""
+    return [
+        make_adapter(1, r=4, alpha=8),
+        make_adapter(2, r=6, alpha=3, use_rslora=True),
+        make_adapter(3, r=2, alpha=5, alpha_pattern={"v_proj": 9}),
+    ]
+
+
+def error(found, wanted):
+    """|found - wanted| / |wanted| over all modules."""
+    gap = sum(float((found[p] - wanted[p]).square().sum()) for p in wanted)
+    return (gap / sum(float(w.square().sum()) for w in wanted.values())) ** 0.5
+
+
+@pytest.mark.parametrize("weights", [None, (1, 1, 1), (2, 0.5, -1)])
+@pytest.mark.parametrize("method", ["sum", "svd"])
+def test_a_sum_is_the_best_of_its_rank_and_says_what_it_lost(parents, method, weights):
+    child = make_child(parents, f"merge_{method}", 0, weights=weights)
+    given = weights or (1 / 3,) * 3
+    updates = [dense(parent) for parent in parents]
+    for path, slot in child.adapter.slots.items():
+        whole = sum(w * u[path] for w, u in zip(given, updates, strict=True))
+        found = slot.scale * slot.B.double() @ slot.A.double()
+        assert error({"": found}, {"": cut(whole, 4)}) < 1e-5
+        lost = float((whole - cut(whole, 4)).norm() / whole.norm())
+        assert child.lineage.modules[path].truncation_loss == pytest.approx(lost, rel=1e-4)
+    assert child.adapter.config == parents[0].config
+
+
+def test_with_the_rank_of_all_parents_together_a_sum_is_exact(parents):
+    found = merge(parents, weights=(1, -2, 0.5), rank=12)
+    updates = [dense(parent) for parent in parents]
+    wanted = {p: updates[0][p] - 2 * updates[1][p] + 0.5 * updates[2][p] for p in updates[0]}
+    assert error(dense(found), wanted) < 1e-5
+    assert (found.config.r, found.config.lora_alpha) == (12, 24)
+    assert {slot.scale for slot in found.slots.values()} == {2.0}
+    with pytest.raises(LoraEvoError, match=r"rank is 13.*at most rank 12"):
+        merge(parents, rank=13)
+
+
+def test_a_rank_of_its_own_keeps_the_scale_under_rslora_and_drops_patterns(make_adapter):
+    kind = {"use_rslora": True, "rank_pattern": {"v_proj": 2}, "alpha_pattern": {"q_proj": 3}}
+    first = make_adapter(1, alpha=6, **kind)
+    found = merge([first, make_adapter(2)], rank=6)
+    assert {slot.rank for slot in found.slots.values()} == {6}
+    assert [slot.scale for slot in found.slots.values()] == pytest.approx([3.0] * 4)
+    updates = [dense(parent) for parent in (first, make_adapter(2))]
+    wanted = {p: cut((updates[0][p] + updates[1][p]) / 2, 6) for p in updates[0]}
+    assert error(dense(found), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1), (0.5, 0.2, 0.3), (1, -1, 0.5)])
+@pytest.mark.parametrize("density", [0.2, 0.5, 1.0])
+def test_ties_elects_signs_on_updates(parents, weights, density):
+    child = make_child(parents, "merge_ties", 0, weights=weights, density=density)
+    updates = [dense(parent) for parent in parents]
+    for path, slot in child.adapter.slots.items():
+        whole = ties([update[path] for update in updates], weights, density)
+        best = float((whole - cut(whole, 4)).norm())
+        found = slot.scale * slot.B.double() @ slot.A.double()
+        assert float((whole - found).norm()) <= best * (1 + 1e-3)
+        lost = child.lineage.modules[path].truncation_loss
+        assert lost == pytest.approx(best / float(whole.norm()), rel=1e-3)
+
+
+def test_with_every_direction_held_ties_and_dare_lose_nothing(parents):
+    updates = [dense(parent) for parent in parents]
+    found = dense(merge(parents, "ties", weights=(1, 1, 1), density=0.4, rank=24))
+    wanted = {p: ties([update[p] for update in updates], (1, 1, 1), 0.4) for p in updates[0]}
+    assert error(found, wanted) < 1e-5
+    dared = make_child(parents, "merge_dare", 5, density=0.4, rank=24)
+    assert dared.lineage.truncation_loss < 1e-6
+    whole = dense(merge(parents, rank=12))
+    assert 0.5 < error(dense(dared.adapter), whole) < 2
+
+
+def test_dare_keeps_a_share_of_entries_and_its_mean_is_the_sum(make_adapter):
+    parents = [make_adapter(1), make_adapter(2, r=2)]
+    wanted = dense(merge(parents, rank=6))
+    path = next(iter(wanted))
+    parts = [0.5 * dense(parent)[path] for parent in parents]
+    drawn = [
+        dense(merge(parents, "dare", density=0.5, rank=24, seed=seed))[path] for seed in range(40)
+    ]
+    # Each entry is a sum of parts, each of them there and doubled, or not.
+    options = torch.stack([2 * (a * parts[0] + b * parts[1]) for a in (0, 1) for b in (0, 1)])
+    assert float((drawn[0] - options).abs().amin(dim=0).max()) < 1e-6
+    mean = torch.stack(drawn).mean(dim=0)
+    assert error({"": mean}, {"": wanted[path]}) < 1.3 / 40**0.5
+    assert torch.equal(dense(merge(parents, "dare", seed=1))[path], dense(
+        merge(parents, "dare", seed=1)
+    )[path])  # fmt: skip
+
+
+def test_equal_parents_give_themselves(make_adapter):
+    parent = make_adapter(1)
+    for method, more in (("sum", {}), ("ties", {"density": 1.0}), ("dare", {"density": 1.0})):
+        assert distance(merge([parent, parent], method, **more), parent) < 1e-6
+    assert distance(merge([parent, parent], "ties", weights=(1, 1), density=1.0), parent) > 0.1
+
+
+def test_fresh_parents_give_a_fresh_child_whose_pairs_live(make_adapter):
+    fresh = [make_adapter(seed, zero=True) for seed in (1, 2)]
+    for method in ("sum", "ties", "dare"):
+        found = merge(fresh, method)
+        for slot in found.slots.values():
+            assert not slot.B.any()
+            assert (slot.A != 0).any(dim=1).all()
+
+
+def test_the_best_approximation_is_found_without_a_dense_svd():
+    noise = torch.Generator().manual_seed(1)
+    matrix = torch.randn(90, 70, generator=noise) * torch.arange(1, 71) ** -0.5
+    u, values, vt = nearest(matrix, torch.randn(70, 16, generator=noise), 8)
+    best = float((matrix - cut(matrix, 8)).norm())
+    assert best <= float((matrix - (u * values) @ vt).norm()) < best * 1.0005
+    torch.testing.assert_close(u.T @ u, torch.eye(8), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["sum", "svd", "ties", "dare"])
+@pytest.mark.parametrize("rank", [None, 5])
+def test_a_merged_directory_is_what_memory_gives_and_verifies(home, make_adapter, method, rank):
+    save_adapter(make_adapter(7, r=2, alpha=3, dtype=torch.bfloat16), home / "p3")
+    more = [] if rank is None else ["--rank", rank]
+    told = call(
+        "merge", "p1", "p2", "p3", "--out", "m", "--method", method, "--weights=1,0.5,-0.3", *more
+    )
+    assert "truncation loss" in told.stdout
+    made = merge(
+        [load_adapter(name) for name in ("p1", "p2", "p3")], method, weights=(1, 0.5, -0.3),
+        **({} if rank is None else {"rank": rank}),
+    )  # fmt: skip
+    save_adapter(made, home / "again")
+    assert content_hash("m") == content_hash("again")
+    record = read_lineage("m")
+    assert record.operator == f"merge_{method}"
+    assert record.parents == tuple(content_hash(name) for name in ("p1", "p2", "p3"))
+    assert load_adapter("m").config.r == (rank or 4)
+    assert verify("m").identical
+    assert "with" in call("lineage", ".").stdout
+
+
+def test_what_cannot_be_merged_is_refused(home, make_adapter):
+    two = [make_adapter(1), make_adapter(2)]
+    for said, method, given in (
+        ("did you mean 'merge_ties'", "tie", {}),
+        ("has no parameter 'density'", "sum", {"density": 0.5}),
+        ("density is 0", "ties", {"density": 0}),
+        ("density is 1.5", "dare", {"density": 1.5}),
+        ("rank is 0", "sum", {"rank": 0}),
+        ("not all 0", "sum", {"weights": (0, 0)}),
+        ("1 weight", "sum", {"weights": (1,)}),
+    ):
+        with pytest.raises(LoraEvoError, match=said):
+            merge(two, method, **given)
+    with pytest.raises(LoraEvoError, match="at least two"):
+        merge(two[:1])
+    with pytest.raises(LoraEvoError, match="given twice"):
+        merge_directory(["p1", "p1"], home / "m")
+    assert "numbers joined by commas" in call("merge", "p1", "p2", "--out", "m", "--weights", "a",
+                                              code=2).stderr  # fmt: skip
+    found = json.loads(call("merge", "p1", "p2", "--out", "m", "--json").stdout)
+    assert found["weights"] is None
+    assert found["seed"] == 0
