@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evals import EvalsError, math_reward, math_score
 from evals.math.answers import Gold, canonical_gold
 from evals.math.grader import compare, grade
 
@@ -205,3 +206,14 @@ def test_long_and_strange_responses() -> None:
     assert [v.reason for v in verdicts[:4]] == ["empty", "same text", "same text", "only thoughts"]
     assert verdicts[1].extracted == "5"
     assert len(grade(Gold("5"), f"\\boxed{{{'5' * 9_000}}}").extracted or "") == 2_000
+
+
+def test_the_reward_of_a_batch_and_the_score_of_one() -> None:
+    chat = [{"role": "assistant", "content": "So #### 18"}]
+    completions = [r"It is \boxed{\frac{1}{2}}.", chat, r"\boxed{3}", "no answer", "x"]
+    answers = ["0.5", "9 * 2 = 18\n#### 18", 4, "1", None]
+    rewards = [1.0, 1.0, 0.0, 0.0, None]
+    assert math_reward(completions, prompts=[""] * 5, answer=answers) == rewards
+    assert math_score("math", r"so \boxed{x+1}", r"Thus we get $\boxed{1+x}$.") == 1.0
+    with pytest.raises(EvalsError, match="none of the columns"):
+        math_reward(completions, gold=answers)

@@ -11,7 +11,13 @@ from code_verifier.errors import (
 from code_verifier.jsonl import read_rows
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
-from code_verifier.rewards import compute_score, tests_reward, trl_reward, verifiers_reward
+from code_verifier.rewards import (
+    completion_text,
+    compute_score,
+    tests_reward,
+    trl_reward,
+    verifiers_reward,
+)
 from code_verifier.sandbox import Sandbox, grade, ordered_map
 from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
 from code_verifier.scripts.tests import equal_output, equal_value
@@ -40,6 +46,7 @@ __all__ = [
     "Value",
     "Verdict",
     "canonical",
+    "completion_text",
     "compute_score",
     "equal_output",
     "equal_value",

@@ -6,6 +6,7 @@ from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.catalog import benchmark_names, load_benchmark
 from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
+from evals.math.reward import math_reward, math_score
 from evals.metrics import Comparison, Estimate, compare, estimate
 from evals.recipes import RECIPES, Recipe, Template, plain
 from evals.results import Result, Results, Score, read_results
@@ -35,6 +36,8 @@ __all__ = [
     "estimate",
     "evaluate",
     "load_benchmark",
+    "math_reward",
+    "math_score",
     "plain",
     "read_results",
 ]

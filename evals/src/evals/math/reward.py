@@ -1,0 +1,42 @@
+"""The math grader as a reward of other trainers: in TRL's `reward_funcs`, and as verl calls one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from code_verifier import completion_text
+from evals.errors import EvalsError
+from evals.math import grader
+from evals.math.answers import Gold, canonical_gold, extract
+
+_COLUMNS = ("answer", "final_answer", "ground_truth", "solution")
+_MARKED = ("box", "boxes", "####")
+
+
+def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
+    """Return 1.0 for each completion whose marked final answer is the row's, else 0.0.
+
+    The first of the columns `answer`, `final_answer`, `ground_truth` and `solution` that the
+    dataset has holds the right answer: a number, LaTeX, or a solution that marks it by a box or by
+    `####`. A row without one gives None, TRL's word for a reward that does not apply. Raises
+    EvalsError when the dataset has none of the columns.
+    """
+    golds = next((columns[name] for name in _COLUMNS if name in columns), None)
+    if golds is None:
+        raise EvalsError(f"the dataset has none of the columns {', '.join(_COLUMNS)}")
+    return [
+        None if gold in (None, "") else math_score("", completion_text(completion), gold)
+        for completion, gold in zip(completions, golds, strict=True)
+    ]
+
+
+def math_score(
+    data_source: str, solution_str: str, ground_truth: Any, extra_info: Any = None
+) -> float:
+    """Return the reward of one completion with the arguments of verl's `compute_score`: 1.0 for
+    the right final answer, else 0.0."""
+    return float(grader.grade(_gold(str(ground_truth)), solution_str).correct)
+
+
+def _gold(text: str) -> Gold:
+    marked = extract(text)
+    return canonical_gold(marked.text if marked.rule in _MARKED else text)
