@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from selfplay.export import export_member as export_member
     from selfplay.learning.batch import TrainingSample as TrainingSample
     from selfplay.learning.learner import Learner as Learner
+    from selfplay.own_model import config_for as config_for
     from selfplay.population import Run as Run
     from selfplay.progress import Progress as Progress
     from selfplay.prompts.template import template_named as template_named
@@ -45,6 +46,7 @@ _LAZY = {
     "export": ("export_member",),
     "learning.batch": ("TrainingSample",),
     "learning.learner": ("Learner",),
+    "own_model": ("config_for",),
     "population": ("Run",),
     "progress": ("Progress",),
     "prompts.template": ("template_named",),

@@ -25,7 +25,8 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of a decoder-only model, in entries; linears: name, inputs and outputs of each."""
+    """Sizes of a decoder-only model, in entries; context: its longest text, in tokens; linears:
+    name, inputs and outputs of each."""
 
     name: str
     parameters: int
@@ -36,6 +37,7 @@ class Architecture:
     query: int
     key: int
     vocabulary: int
+    context: int | None
     linears: tuple[tuple[str, int, int], ...]
 
     @property
@@ -48,8 +50,11 @@ class Architecture:
         return sum(learner.r * (i + o) for n, i, o in self.linears if n in learner.target_modules)
 
 
-def model_config(base: str) -> Any:
-    """Return transformers' configuration of a base model. Raises ConfigError, one line."""
+def model_config(base: str, download: bool = False) -> Any:
+    """Return transformers' configuration of a base model. Raises ConfigError, one line.
+
+    download: fetch it from the hub where it is not on this machine.
+    """
     from transformers import AutoConfig, Qwen2Config
 
     from lora_evo.model import resolve
@@ -60,7 +65,7 @@ def model_config(base: str) -> Any:
         sizes = dict(zip(_SIZE_NAMES, _SIZES[known[1]], strict=True))
         return Qwen2Config(**sizes, tie_word_embeddings=known[1] in ("0.5", "1.5", "3"))
     try:
-        return AutoConfig.from_pretrained(source, local_files_only=True)
+        return AutoConfig.from_pretrained(source, local_files_only=not download)
     except Exception as error:  # whatever a damaged config.json makes transformers raise
         raise ConfigError(
             f"the shape of {base} is not known: give the folder of a model with a readable "
@@ -91,6 +96,7 @@ def read_architecture(base: str) -> Architecture:
         query=heads * head_dim,
         key=(getattr(text, "num_key_value_heads", None) or heads) * head_dim,
         vocabulary=text.vocab_size,
+        context=getattr(text, "max_position_embeddings", None),
         linears=tuple(
             (path.rpartition(".")[2], module.in_features, module.out_features)
             for path, module in model.named_modules()

@@ -27,9 +27,12 @@ QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 SEED = click.option("--seed", type=int, help="Random seed.")
 PAGE = click.option("--html", "page", type=PATH, help="Write one self-contained page.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+BASE = click.option(
+    "--base", help="Your own model, a folder or a hub's name; what suits it is chosen and said."
+)
 PRESET = click.option(
-    "--preset", default="nano", show_default=True, metavar="NAME|FILE",
-    help="Preset to start from, or a YAML file.",
+    "--preset", metavar="NAME|FILE",
+    help="Preset to start from, or a YAML file. Default: nano, or as suits --base.",
     shell_complete=lambda *given: [name for name in preset_names() if name.startswith(given[-1])],
 )  # fmt: skip
 
@@ -50,6 +53,23 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
+def _configured(
+    base: str | None, preset: str | None, assignments: tuple[str, ...], quiet: bool, **given: Any
+) -> "Config":
+    """Return the configuration of a command's options; for a base, say what was chosen."""
+    from selfplay.config import load_preset
+
+    if base is None:
+        return load_preset(preset or "nano", *assignments, **given)
+    from selfplay.own_model import config_for
+
+    silence_transformers()
+    config, chosen = config_for(base, *assignments, preset=preset, **given)
+    if not quiet:
+        click.echo(chosen, err=True)
+    return config
+
+
 def worker_options(command: F) -> F:
     """Give a command the options `--workers` and `--ray`."""
     address = click.option(
@@ -64,6 +84,7 @@ def worker_options(command: F) -> F:
 
 
 @main.command()
+@BASE
 @PRESET
 @click.option("--teachers", type=int, help="Members that propose tasks.")
 @click.option("--students", type=int, help="Members that solve tasks.")
@@ -79,7 +100,8 @@ def worker_options(command: F) -> F:
 @click.option("--force", is_flag=True, help="Train even if `selfplay plan` says it cannot fit.")
 @QUIET
 def train(
-    preset: str,
+    base: str | None,
+    preset: str | None,
     assignments: tuple[str, ...],
     out: Path | None,
     workers: int | None,
@@ -89,15 +111,16 @@ def train(
     **given: Any,
 ) -> None:
     """Train a population into a new run directory."""
-    from selfplay.config import cut_by_member, load_preset
+    from selfplay.config import cut_by_member
 
-    config = load_preset(preset, *assignments, **given)
+    config = _configured(base, preset, assignments, quiet, **given)
     if workers is not None or ray is not None:
         config = cut_by_member(config)
     elif config.rollout.by_member:
         workers = _usual_workers(config)
     _require_ray(workers, ray)
-    home = out or Path("runs") / f"{Path(preset).stem}-{config.mode}-seed{config.seed}"
+    name = Path(base).name if base else Path(preset or "nano").stem
+    home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.planning import refuse_what_cannot_fit
         from selfplay.progress import Progress
@@ -179,6 +202,7 @@ def _require_ray(workers: int | None, ray: str | None) -> None:
 @main.command()
 @click.option("--data", required=True, type=PATH, help="Tasks to learn from, as JSON Lines.")
 @click.option("--out", required=True, type=PATH, help="New folder of the adapter.")
+@BASE
 @PRESET
 @SET
 @click.option("--steps", type=int, default=200, show_default=True, help="Steps.")
@@ -199,21 +223,20 @@ def _require_ray(workers: int | None, ray: str | None) -> None:
 )  # fmt: skip
 @SEED
 def sft(
-    data: Path, out: Path, preset: str, assignments: tuple[str, ...], steps: int, seed: int | None,
-    **given: Any,
+    data: Path, out: Path, base: str | None, preset: str | None, assignments: tuple[str, ...],
+    steps: int, seed: int | None, **given: Any,
 ) -> None:  # fmt: skip
     """Teach an adapter the form of tasks and answers, by supervised steps on known tasks.
 
     DATA holds {"snippet", "input", "output"} as Absolute Zero's seeds, or tasks as
-    `selfplay tasks` writes them; preset and --set are those of the run to come, which starts its
-    members from the result with --set warm_start=OUT. Run the same command again to resume after
-    any interruption.
+    `selfplay tasks` writes them; base, preset and --set are those of the run to come, which starts
+    its members from the result with --set warm_start=OUT. Run the same command again to resume
+    after any interruption.
     """
-    from selfplay.config import load_preset
     from selfplay.sft import fine_tune
 
     silence_transformers()
-    config = load_preset(preset, *assignments, steps=steps, seed=seed)
+    config = _configured(base, preset, assignments, False, steps=steps, seed=seed)
     losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
     gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
     click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
@@ -255,7 +278,7 @@ def plan(
 @click.option("--base", required=True, help="Base model: nano, a directory, or a hub's name.")
 @click.option(
     "--preset", metavar="NAME|FILE",
-    help="Sizes to try. Default: nano for nano; else 7b-4t4s on a GPU and smol without.",
+    help="Sizes to try. Default: as suits the base.",
 )  # fmt: skip
 @ENGINE
 @SET
@@ -264,14 +287,10 @@ def doctor(
     base: str, preset: str | None, engine: str | None, assignments: tuple[str, ...], as_json: bool
 ) -> None:
     """Try a base on this machine for ten minutes: what it takes, what works, what to change."""
-    from lora_evo.model import choose_device
-    from selfplay.config import load_preset
     from selfplay.doctor import examine, to_text
 
     silence_transformers()
-    large = "7b-4t4s" if choose_device("auto").type == "cuda" else "smol"
-    preset = preset or ("nano" if base == "nano" else large)
-    config = load_preset(preset, *assignments, base=base, engine=engine)
+    config = _configured(base, preset, assignments, as_json, engine=engine)
     found = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
     click.echo(json.dumps(asdict(found), indent=1) if as_json else to_text(found))
     if not all(check.passed for check in found.checks):

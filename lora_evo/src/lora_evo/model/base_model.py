@@ -131,7 +131,12 @@ def load_tokenizer(name: str) -> Any:
 
 
 def _unloadable(name: str, source: str, reason: str) -> LoraEvoError:
-    where = "" if Path(source).is_dir() else " (there is no such folder here)"
+    where = ""
+    if not Path(source).is_dir():
+        where = (
+            f" (there is no such folder here; where the hub can be reached, `hf download {name} "
+            "--local-dir FOLDER` makes a copy, whose FOLDER may be named instead)"
+        )
     return LoraEvoError(f"cannot load the model {name}{where}: {reason}")
 
 
