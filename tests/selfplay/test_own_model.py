@@ -54,14 +54,14 @@ def test_a_small_model_gets_the_small_sizes_and_what_is_given_wins(own):
     folder = str(own())
     config, chosen = config_for(folder)
     assert (config.base, config.learner.r, config.rollout.max_prompt_length) == (folder, 16, 1024)
-    assert "preset smol: 2 teachers and 2 students of rank 16, hf" in chosen
+    assert "preset smol: teachers 2, students 2, rank 16, engine hf, float32" in chosen
     assert "--preset NAME" in chosen
     assert "context 8,192 tokens" in chosen
     config, chosen = config_for(folder, "learner.r=3", preset="7b-1t1s", teachers=3, students=None)
     assert (config.teachers, config.students, config.learner.r) == (3, 1, 3)
     assert (config.base, config.template) == (folder, "azr")
     assert config.rollout.max_completion_length == 3244  # of 4,096
-    assert "preset 7b-1t1s: 3 teachers and 1 students of rank 3" in chosen
+    assert "preset 7b-1t1s: teachers 3, students 1, rank 3," in chosen
 
 
 @pytest.mark.parametrize("context", [300, 1024])

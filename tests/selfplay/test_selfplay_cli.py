@@ -54,10 +54,11 @@ def test_python_m_is_the_same_command():
 # Presets ----------------------------------------------------------------------------------------
 
 
-def test_presets_are_listed_with_a_line_each():
+def test_presets_are_listed_with_a_whole_sentence_each_however_long():
     lines = command("presets").output.splitlines()
     assert [line.split()[0] for line in lines] == preset_names()
-    assert all(len(line.split()) > 3 for line in lines)
+    assert all(line.endswith(".") for line in lines)
+    assert max(map(len, lines)) > 80
 
 
 def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):

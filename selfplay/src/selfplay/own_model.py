@@ -88,8 +88,8 @@ def _chosen(config: Config, model: Architecture, preset: str, why: str) -> str:
     return "\n".join(
         [
             f"base: {model.name}, {model.parameters:,} parameters, context {context:,} tokens",
-            f"preset {preset}: {config.teachers} teachers and {config.students} students of rank "
-            f"{config.learner.r}, {config.engine}, {config.dtype}; another: --preset NAME",
+            f"preset {preset}: teachers {config.teachers}, students {config.students}, rank "
+            f"{config.learner.r}, engine {config.engine}, {config.dtype}; another: --preset NAME",
             f"template {config.template}: {why}; another: --set template=azr",
             f"tokens: prompts to {r.max_prompt_length or context:,}, proposals to "
             f"{r.max_proposal_length:,}, attempts to {r.max_completion_length:,}; others: "

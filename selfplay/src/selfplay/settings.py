@@ -5,7 +5,7 @@ A preset, or a user's file, may begin with `extends: PRESET`: it then holds only
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -107,7 +107,7 @@ def read_settings(data: object, kind: type[T]) -> T:
 
     Raises ConfigError that names the key, what was found and what was expected.
     """
-    plain = _checked(data, kind, "")
+    plain = _checked(data, kind, "", kind)
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
@@ -116,23 +116,53 @@ def read_settings(data: object, kind: type[T]) -> T:
 
 def one_of(found: object, choices: Sequence[str]) -> str:
     """Return `expected one of ...`, with the one that was meant if one is close."""
-    close = get_close_matches(str(found), choices, n=1)
-    return f"expected one of {', '.join(choices)}" + (
-        f"; did you mean {close[0]}?" if close else ""
+    meant = _closest(str(found), choices)
+    return f"expected one of {', '.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that was probably meant: one whose words have these initials (`lr` is
+    `learning_rate`), that begins with it, holds it, or is spelt like it, in this order."""
+    tests: tuple[Callable[[str], bool], ...] = (
+        lambda known: "".join(word[:1] for word in known.split("_")) == name,
+        lambda known: known.startswith(name),
+        lambda known: name in known,
     )
+    for test in tests if len(name) > 1 else ():
+        if found := [known for known in names if test(known)]:
+            return found[0]
+    return next(iter(get_close_matches(name, names, n=1)), None)
 
 
-def _checked(data: object, kind: Any, path: str) -> object:
+def _unknown(key: str, value: object, section: Any, whole: Any) -> ConfigError:
+    """Name an unknown key, and the one that was meant: of its section, else of all settings."""
+    path, dot, name = key.rpartition(".")
+    hints, inside = get_type_hints(whole), isinstance(value, Mapping) and value
+    known = [f.name for f in fields(section) if not inside or is_dataclass(hints.get(f.name))]
+    meant = _closest(name, known)
+    if meant is None:
+        if inside and isinstance(value, Mapping):
+            name = str(next(iter(value)))
+            key = f"{key}.{name}"
+        sections = [("", whole), *((f"{n}.", t) for n, t in hints.items() if is_dataclass(t))]
+        places = {f.name: f"{at}{f.name}" for at, t in reversed(sections) for f in fields(t)}
+        found = _closest(name, list(places))
+        path, dot, meant = "", "", found and places[found]
+    hint = f"did you mean {path}{dot}{meant}?" if meant else f"known: {', '.join(known)}"
+    return ConfigError(f"unknown key {key}; {hint}")
+
+
+def _checked(data: object, kind: Any, path: str, whole: Any) -> object:
     """Refuse unknown keys and numbers that are not finite; read 1e-4, which is a text in YAML."""
     if is_dataclass(kind) and isinstance(data, Mapping):
         hints = get_type_hints(kind)
-        known = [f.name for f in fields(kind)]
-        for name in data:
-            if name not in known:
-                close = get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {path}{close[0]}?" if close else f"known: {', '.join(known)}"
-                raise ConfigError(f"unknown key {path}{name}; {hint}")
-        return {name: _checked(v, hints[name], f"{path}{name}.") for name, v in data.items()}
+        for name, value in data.items():
+            if name not in (f.name for f in fields(kind)):
+                raise _unknown(f"{path}{name}", value, kind, whole)
+        return {
+            name: _checked(value, hints[name], f"{path}{name}.", whole)
+            for name, value in data.items()
+        }
     if isinstance(data, str) and float in (kind, *get_args(kind)):
         with suppress(ValueError):
             data = float(data)
