@@ -53,11 +53,6 @@ def test_fingerprint_ignores_order_of_targets_and_who_wrote_it():
         ({"trainable_token_indices": [1]}, "trainable_token_indices"),
         ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens"),
         ({"layer_replication": [[0, 2], [1, 3]]}, "layer_replication"),
-        ({"init_lora_weights": "corda"}, "init_lora_weights is 'corda'"),
-        ({"init_lora_weights": "lora_ga"}, "init_lora_weights is 'lora_ga'"),
-        ({"init_lora_weights": "loftq"}, "init_lora_weights is 'loftq'"),
-        ({"init_lora_weights": "of_next_year"}, "init_lora_weights is 'of_next_year'"),
-        ({"init_lora_weights": ["pissa"]}, "plain LoRA"),
         ({"peft_type": "IA3"}, "IA3"),
         ({"r": 0}, "at least 1"),
         ({"r": 8.0}, "whole number"),
@@ -89,3 +84,18 @@ def test_damaged_text_is_refused(text):
 )
 def test_targets_match_as_in_peft(targets, hit):
     assert config(target_modules=targets).targets("model.layers.0.self_attn.q_proj") is hit
+
+
+@pytest.mark.parametrize(
+    "start", ["pissa", "PiSSA", "corda", "lora_ga", "loftq", "of_next_year", ["pissa"]]
+)
+def test_a_start_out_of_the_base_is_told_by_name(start):
+    problem = config(init_lora_weights=start).start_problem
+    assert problem.startswith(f"init_lora_weights is {start!r}")
+    assert "path_initial_model_for_weight_conversion" in problem
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize("start", [True, False, None, "gaussian", "eva", "orthogonal"])
+def test_a_start_that_leaves_the_base_alone_is_no_problem(start):
+    assert config(init_lora_weights=start).start_problem is None

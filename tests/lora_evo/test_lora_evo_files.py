@@ -75,7 +75,7 @@ def test_an_existing_directory_is_refused_unless_asked(saved, make_adapter):
     (saved / "note.txt").write_text("kept")
     save_adapter(make_adapter(2), saved, overwrite=True)
     assert content_hash(saved) == adapter_hash(make_adapter(2))
-    assert names(saved) == ["adapter_config.json", WEIGHTS, "note.txt"]
+    assert names(saved) == ["README.md", "adapter_config.json", WEIGHTS, "note.txt"]
     assert names(saved.parent) == ["p"]
 
 
@@ -212,7 +212,7 @@ def test_children_of_sharded_parents_are_single_files_of_the_same_bytes(sharded)
     cross_directory("average", [sharded / "p1", sharded / "s2"], sharded / "d2", seed=1)
     for one, two in (("c1", "c2"), ("d1", "d2")):
         assert sorted(p.name for p in (sharded / two).iterdir()) == [
-            "adapter_config.json", WEIGHTS, "lineage.json",
+            "README.md", "adapter_config.json", WEIGHTS, "lineage.json",
         ]  # fmt: skip
         assert (sharded / one / WEIGHTS).read_bytes() == (sharded / two / WEIGHTS).read_bytes()
     assert verify(sharded / "d1", [sharded / "s1", sharded / "s2"]).identical

@@ -1,11 +1,15 @@
 """PEFT is the judge: what it saves we read, what we write it loads with the same forward."""
 
+import json
+
 import pytest
 import torch
-from by_hand import dense
+from by_hand import dense, same
+from lora_evo_command import call
 
 from lora_evo import (
     OPERATORS,
+    Adapter,
     LoraEvoError,
     content_hash,
     cross_directory,
@@ -132,11 +136,24 @@ def test_a_start_is_refused_where_peft_takes_it_out_of_the_base(tmp_path, start)
     }
     changed = [name for name, value in before.items() if not torch.equal(now[name], value)]
     tuned.save_pretrained(tmp_path / "p")
+    tuned.save_pretrained(tmp_path / "q")
     if changed:
         with pytest.raises(LoraEvoError, match=f"init_lora_weights is '{start}'.*plain LoRA"):
             load_adapter(tmp_path / "p")
+        with pytest.raises(LoraEvoError, match="plain LoRA"):
+            Adapter.from_peft(tuned)
+        for words in (
+            ("mutate", "neftune", tmp_path / "p", "--seed", 1),
+            ("cross", "average", tmp_path / "p", tmp_path / "q", "--seed", 1),
+            ("merge", tmp_path / "p", tmp_path / "q"),
+        ):
+            said = call(*words, "--out", tmp_path / "c", code=2).stderr
+            assert "path_initial_model_for_weight_conversion" in said
+            assert said.count("\n") == 1
+        assert "plain LoRA" in call("inspect", tmp_path / "p").stdout
+        assert len(json.loads(call("inspect", tmp_path / "p", "--json").stdout)["modules"]) == 6
     else:
-        load_adapter(tmp_path / "p")
+        assert same(load_adapter(tmp_path / "p"), Adapter.from_peft(tuned))
 
 
 @pytest.mark.parametrize("start", ["pissa", "olora"])
@@ -153,3 +170,36 @@ def test_what_peft_converts_to_a_plain_lora_is_read(tmp_path, start):
     x = torch.linspace(-1, 1, 24).reshape(2, 12)
     ours = forward_by_hand(load_adapter(tmp_path / "p"), x.double())
     torch.testing.assert_close(ours.float(), tuned(x), rtol=1e-4, atol=1e-4)
+
+
+def test_to_a_live_model_and_back(saved_by_peft):
+    peft = pytest.importorskip("peft")
+    x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    one, two = (load_adapter(saved_by_peft / name) for name in ("p1", "p2"))
+    model = one.to_peft(base())
+    assert torch.equal(model.eval()(x), forward_in_peft(saved_by_peft / "p1", x))
+    assert two.to_peft(model, "second", is_trainable=True) is model
+    model.set_adapter("second")
+    assert torch.equal(model(x), forward_in_peft(saved_by_peft / "p2", x))
+    assert isinstance(model, peft.PeftModel)
+    for name, adapter in (("default", one), ("second", two)):
+        found = Adapter.from_peft(model, name)
+        assert same(found, adapter)
+        assert found.config.fingerprint() == adapter.config.fingerprint()
+    with torch.no_grad():
+        model.base_model.model.layers[0].q_proj.lora_B["second"].weight.zero_()
+    assert not Adapter.from_peft(model, "second").slots["layers.0.q_proj"].B.any()
+
+
+def test_a_live_model_that_does_not_fit_is_refused(saved_by_peft):
+    pytest.importorskip("peft")
+    adapter = load_adapter(saved_by_peft / "p1")
+    model = adapter.to_peft(base())
+    with pytest.raises(LoraEvoError, match="no PEFT adapter 'mine'; it has: default"):
+        Adapter.from_peft(model, "mine")
+    with pytest.raises(LoraEvoError, match="it has: none"):
+        Adapter.from_peft(base())
+    with pytest.raises(LoraEvoError, match="'default' already"):
+        adapter.to_peft(model)
+    with pytest.raises(LoraEvoError, match=r"no module layers\.0\.q_proj \(6 of 6"):
+        adapter.to_peft(torch.nn.Linear(2, 2))

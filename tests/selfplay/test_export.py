@@ -19,7 +19,8 @@ def command(*arguments):
 
 @pytest.fixture(scope="module")
 def run(runs, tmp_path_factory):
-    return runs.train(tmp_path_factory.mktemp("export") / "run", "learner.learning_rate=0.05")
+    settings = ("learner.learning_rate=0.05", "eval.eval_every=1", "eval.tasks=4")
+    return runs.train(tmp_path_factory.mktemp("export") / "run", *settings)
 
 
 def logits(model, tokenizer):
@@ -43,9 +44,14 @@ def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
 
 
 def test_without_a_base_the_adapter_names_the_installed_one(run, tmp_path):
-    assert command("export", run, "t0", "--out", tmp_path / "t0").exit_code == 0
-    named = json.loads((tmp_path / "t0" / "adapter_config.json").read_text())
+    assert command("export", run, "s0", "--out", tmp_path / "s0").exit_code == 0
+    named = json.loads((tmp_path / "s0" / "adapter_config.json").read_text())
     AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
+    card = (tmp_path / "s0" / "README.md").read_text()
+    assert "library_name: peft" in card
+    assert "Made by `founder`" in card
+    assert "| share of held-out tasks solved |" in card
+    assert (tmp_path / "s0" / "lineage.json").exists()
 
 
 def test_what_is_not_there_or_in_the_way_is_named(run, tmp_path):

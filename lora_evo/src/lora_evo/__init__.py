@@ -10,6 +10,7 @@ from lora_evo.atomic import appearing, append_text, check_output, remove_empty, 
 from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import content_hash
+from lora_evo.hub import push_to_hub
 from lora_evo.lineage import Lineage, family, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator
 
@@ -59,6 +60,7 @@ __all__ = [
     "merge_directory",
     "mutate",
     "mutate_directory",
+    "push_to_hub",
     "read_lineage",
     "remove_empty",
     "retention",

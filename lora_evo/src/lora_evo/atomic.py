@@ -69,9 +69,9 @@ def appearing_directory(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield an empty folder that becomes `target` when the block ends well.
 
     A new target appears by one rename. With `overwrite` an existing one gets the new files by one
-    rename each and keeps its other files; the first by name (adapter_config.json), without which
-    nothing loads, is gone meanwhile and comes last. Raises `LoraEvoError` when the target exists
-    and `overwrite` is false.
+    rename each and keeps its other files; the first by name in lower case (adapter_config.json),
+    without which nothing loads, is gone meanwhile and comes last. Raises `LoraEvoError` when the
+    target exists and `overwrite` is false.
     """
     target = Path(os.path.abspath(target))
     refuse_existing(target, overwrite=overwrite)
@@ -81,7 +81,7 @@ def appearing_directory(target: Path, *, overwrite: bool) -> Iterator[Path]:
         _sync_tree(draft)
         refuse_existing(target, overwrite=overwrite)  # another writer may have been faster
         if target.is_dir():
-            names = sorted((file.name for file in draft.iterdir()), reverse=True)
+            names = sorted((file.name for file in draft.iterdir()), key=str.lower, reverse=True)
             (target / names[-1]).unlink(missing_ok=True)
             _sync(target)
             for name in names:

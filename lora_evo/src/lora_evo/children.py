@@ -33,6 +33,7 @@ from lora_evo.files.directory import (
     content_hash,
     shortest_unique_names,
 )
+from lora_evo.hub import CARD_FILE, model_card
 from lora_evo.lineage import (
     LINEAGE_FILE,
     Lineage,
@@ -327,6 +328,7 @@ def _write_child(
         before = max(0 if lineage is None else lineage.generation for lineage in known)
         lineage = birth.lineage(1 + before)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
+        (draft / CARD_FILE).write_text(model_card(birth.config, lineage), encoding="utf-8")
     return lineage
 
 

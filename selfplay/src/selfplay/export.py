@@ -14,13 +14,14 @@ from lora_evo import (
     appearing,
     check_output,
     load_adapter,
+    read_lineage,
     save_adapter,
     write_text,
 )
 from lora_evo.model import load_base_model, merge_adapter, resolve
-from selfplay.directory import TASKS, open_config
+from selfplay.directory import EVALS, TASKS, open_config
 from selfplay.errors import SelfplayError
-from selfplay.rows import TaskRow, read_rows
+from selfplay.rows import EvalRow, TaskRow, read_rows
 
 
 def export_nano(out: Path) -> None:
@@ -53,7 +54,11 @@ def export_member(
         if out.exists():
             raise SelfplayError(f"{out} exists; choose another --out")
         renamed = replace(adapter.config, base_model_name_or_path=named)
-        save_adapter(replace(adapter, config=renamed), out)
+        rates = [r.rate for r in read_rows(run / EVALS, EvalRow) if r.member == member]
+        last = rates[-1] if rates else None
+        results = {"share of held-out tasks solved": last.solve_rate or 0.0} if last else None
+        record = read_lineage(home)
+        save_adapter(replace(adapter, config=renamed), out, lineage=record, results=results)
         return named
     with _new_directory(out) as draft:
         loaded = load_base_model(named, torch.device("cpu"), config.dtype)

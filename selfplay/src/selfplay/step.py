@@ -19,10 +19,10 @@ from typing import TypeVar
 import msgspec
 
 from league import League, Outcome, Pair
-from lora_evo import cross_directory, load_adapter, mutate_directory, save_adapter
+from lora_evo import cross_directory, load_adapter, mutate_directory, read_lineage, save_adapter
 from lora_evo.model import stream
 from selfplay.checkpoint import save_checkpoint, write_member
-from selfplay.directory import EVALS, LINEAGE, METRICS, RESOURCES, TASKS
+from selfplay.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.evaluation import evaluate_members
 from selfplay.population import Run, founders, memory_mb
 from selfplay.progress import Progress
@@ -235,8 +235,8 @@ def _ancestor(run: Run, parent: str, step: int) -> Path:
     directory = run.directory / "ancestors" / f"{parent}@{step}"
     if not directory.exists():
         directory.parent.mkdir(exist_ok=True)
-        save_adapter(run.population.export(parent), directory)
-        shutil.copy(run.directory / "members" / parent / LINEAGE, directory)
+        record = read_lineage(run.directory / "members" / parent)
+        save_adapter(run.population.export(parent), directory, lineage=record)
     return directory
 
 

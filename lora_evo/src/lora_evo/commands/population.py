@@ -35,6 +35,8 @@ def inspect(directory: Path, as_json: bool) -> None:
         f"{directory}: r {config['r']}, alpha {config['lora_alpha']:g}, {len(modules)} modules, "
         f"base {config['base_model_name_or_path'] or 'not named'}, {view['content_hash'][:24]}"
     )
+    if view["start_problem"]:
+        click.echo(f"refused elsewhere: {view['start_problem']}")
     header = (
         "module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype",
     )  # fmt: skip

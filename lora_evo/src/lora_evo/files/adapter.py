@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
 import torch
 
@@ -26,6 +27,8 @@ from lora_evo.files.directory import (
     tensor_names,
     write_tensors,
 )
+from lora_evo.hub import CARD_FILE, model_card
+from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
 
 _DTYPES = {name: getattr(torch, word) for name, word in NUMBER_TYPES.items()}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
@@ -62,6 +65,8 @@ class Adapter:
     def __post_init__(self) -> None:
         if not self.slots:
             raise LoraEvoError("the adapter has no slots: it would change no module")
+        if self.config.start_problem:
+            raise LoraEvoError(self.config.start_problem)
         for path, slot in self.slots.items():
             _check_slot(self.config, path, slot)
 
@@ -74,6 +79,58 @@ class Adapter:
         """Return the slot at `path`, after a check for NaN and infinity."""
         check_finite(path, self.slots[path])
         return self.slots[path]
+
+    @classmethod
+    def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
+        """Return the adapter `name` of a live `peft.PeftModel`, as it would save it now.
+
+        Needs peft. Raises `LoraEvoError` where there is no such adapter, or it cannot be used.
+        """
+        known = _peft_names(model)
+        if name not in known:
+            raise LoraEvoError(
+                f"the model has no PEFT adapter {name!r}; it has: {', '.join(known) or 'none'}"
+            )
+        with TemporaryDirectory() as folder:
+            model.save_pretrained(folder, selected_adapters=[name], save_embedding_layers=False)
+            return load_adapter(Path(folder, "" if name == "default" else name))
+
+    def to_peft(self, model: Any, name: str = "default", *, is_trainable: bool = False) -> Any:
+        """Return a `peft.PeftModel` that holds this adapter as `name`.
+
+        `model` is the base model, which becomes part of the result with this adapter active; or a
+        PeftModel, which gets one more. Needs peft. Raises `LoraEvoError` where the name is taken
+        or the model lacks a module of the adapter, which PEFT would leave out silently.
+        """
+        from peft import PeftModel
+
+        if name in _peft_names(model):
+            raise LoraEvoError(
+                f"the model has a PEFT adapter {name!r} already; choose another name, or call "
+                f"model.delete_adapter({name!r}) first"
+            )
+        wrapped = isinstance(model, PeftModel)
+        there = {path for path, _ in (model.get_base_model() if wrapped else model).named_modules()}
+        lacking = sorted(set(self.slots) - there)
+        if lacking:
+            raise LoraEvoError(
+                f"the model has no module {lacking[0]} ({len(lacking)} of {len(self.slots)} are "
+                "missing); expected the adapter's own base model"
+            )
+        with TemporaryDirectory() as folder:
+            home = Path(folder, "adapter")
+            save_adapter(self, home)
+            if wrapped:
+                model.load_adapter(home, name, is_trainable=is_trainable)
+                return model
+            return PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
+
+
+def _peft_names(model: Any) -> list[str]:
+    """Return the names of a model's PEFT adapters."""
+    from peft import PeftModel
+
+    return list(model.peft_config) if isinstance(model, PeftModel) else []
 
 
 @dataclass(frozen=True)
@@ -109,12 +166,15 @@ SlotSource: TypeAlias = Adapter | AdapterReader
 
 
 @contextmanager
-def open_adapter(directory: PathLike) -> Iterator[AdapterReader]:
+def open_adapter(directory: PathLike, *, any_start: bool = False) -> Iterator[AdapterReader]:
     """Open a PEFT LoRA directory, its weights in one file or in shards.
 
-    Raises `LoraEvoError` for what cannot be used.
+    Raises `LoraEvoError` for what cannot be used; any_start: only to be looked at, so that the
+    base may be without a part of it (PiSSA and the like).
     """
     with open_files(directory) as found:
+        if found.config.start_problem and not any_start:
+            raise LoraEvoError(f"{directory}: {found.config.start_problem}")
         yield AdapterReader(found.directory, found.config, found.paths, found.files)
 
 
@@ -131,10 +191,18 @@ def load_adapter(directory: PathLike) -> Adapter:
         return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
 
 
-def save_adapter(adapter: Adapter, directory: PathLike, *, overwrite: bool = False) -> None:
-    """Write a PEFT LoRA directory atomically; refuses an existing one unless `overwrite`.
+def save_adapter(
+    adapter: Adapter,
+    directory: PathLike,
+    *,
+    overwrite: bool = False,
+    lineage: Lineage | None = None,
+    results: Mapping[str, float] | None = None,
+) -> None:
+    """Write a PEFT LoRA directory atomically, with a model card (README.md).
 
-    With `overwrite`, other files of the directory (such as lineage.json) stay.
+    Refuses an existing one unless `overwrite`, which keeps its other files; so lineage.json stays,
+    unless another `lineage` is given. The card names the parents and these `results`.
     """
     for path, slot in adapter.slots.items():
         check_finite(path, slot)
@@ -145,6 +213,10 @@ def save_adapter(adapter: Adapter, directory: PathLike, *, overwrite: bool = Fal
     }
     with appearing_directory(Path(directory), overwrite=overwrite) as draft:
         write_adapter(draft, adapter.config, layout, adapter.slots.items())
+        if lineage is not None:
+            (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
+        card = model_card(adapter.config, lineage or read_lineage(directory), results)
+        (draft / CARD_FILE).write_text(card, encoding="utf-8")
 
 
 def write_adapter(

@@ -79,16 +79,21 @@ class AdapterConfig:
         for name, why in _REFUSED.items():
             if self.rest.get(name):
                 raise LoraEvoError(f"{name} is set: {why}; {_WAY_OUT}")
+
+    @property
+    def start_problem(self) -> str | None:
+        """Why s*B*A is not what this adapter does to its base, if its start was taken out of it."""
         start = self.rest.get("init_lora_weights")
-        if (start.lower() if isinstance(start, str) else start) not in _BASE_KEPT:
-            raise LoraEvoError(
-                f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
-                "s*B*A is no update of the base that is named; convert a PiSSA, OLoRA, CorDA or "
-                "LoRA-GA adapter to a plain LoRA with PEFT: save_pretrained(OUT, "
-                "path_initial_model_for_weight_conversion=FOLDER), where FOLDER holds it as it was "
-                "before training; any other: merge it in PEFT into its own base and use the "
-                "result as a model, or train a plain LoRA"
-            )
+        if (start.lower() if isinstance(start, str) else start) in _BASE_KEPT:
+            return None
+        return (
+            f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
+            "s*B*A is no update of the base that is named; convert a PiSSA, OLoRA, CorDA or "
+            "LoRA-GA adapter to a plain LoRA with PEFT: save_pretrained(OUT, "
+            "path_initial_model_for_weight_conversion=FOLDER), where FOLDER holds it as it was "
+            "before training; any other: merge it in PEFT into its own base and use the "
+            "result as a model, or train a plain LoRA"
+        )
 
     @classmethod
     def new(

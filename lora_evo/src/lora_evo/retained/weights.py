@@ -111,12 +111,12 @@ class Retention:
 def inspect_directory(directory: PathLike) -> dict[str, Any]:
     """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`.
 
-    Returns `content_hash`, `config`, and by path in `modules` the widths `inputs` and `outputs`,
-    `alpha`, `scale`, `dtype` and the fields of `Condition`.
+    Returns `content_hash`, `config`, its `start_problem`, and by path in `modules` the widths
+    `inputs` and `outputs`, `alpha`, `scale`, `dtype` and the fields of `Condition`.
     """
     modules: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
-    with open_adapter(directory) as reader, one_thread():
+    with open_adapter(directory, any_start=True) as reader, one_thread():
         config = reader.config
         for path in reader.paths:
             slot = reader.slot(path)
@@ -130,7 +130,12 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
                 **asdict(_condition(slot, singular_values(slot))),
             }
     content = combine(config, digests)
-    return {"content_hash": content, "config": config.to_dict(), "modules": modules}
+    return {
+        "content_hash": content,
+        "config": config.to_dict(),
+        "start_problem": config.start_problem,
+        "modules": modules,
+    }
 
 
 def retention(
