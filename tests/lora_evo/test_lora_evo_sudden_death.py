@@ -86,7 +86,7 @@ def dies_and_is_run_again(start, command, home, k):
     assert files(home) == files(whole), f"killed at change {k} of {made}"
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.6, 0.8, 0.9, 1.0])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.6, 0.8, 0.95, 1.0])
 def test_killed_here_and_there(start, command, tmp_path, share):
     dies_and_is_run_again(start, command, tmp_path / "home", max(1, round(share * command[2])))
 

@@ -103,9 +103,14 @@ def sweep(folder: Path) -> None:
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
-    """Raise `LoraEvoError` when a directory cannot be written at `target`."""
+    """Raise `LoraEvoError` when a directory cannot be written at `target`.
+
+    One that is there may come from a writer that died right after its rename: what it left of its
+    draft is removed.
+    """
     check_output(target, folder=True)
     if target.exists() and not overwrite:
+        sweep(target.parent)
         raise LoraEvoError(
             f"{target} exists already; choose another output, remove it, or ask for overwriting"
         )
