@@ -4,13 +4,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import evalplus_problems
 import livecodebench_problems
 import pytest
 from evals_commands import fails, read_rows, run, write_rows
-from sums import TableEngine
+from sums import Answers, Chat
 
 from evals import (
     RECIPES,
@@ -22,7 +21,6 @@ from evals import (
     evaluate,
     load_benchmark,
 )
-from lora_evo.model import Completion, Request
 
 GSM8K = [
     {"question": f"What is {a} + {a}?", "answer": f"Twice {a}.\n#### {2 * a}"} for a in range(1, 5)
@@ -33,31 +31,6 @@ LATE = livecodebench_problems.row(
     difficulty="hard", starter_code="class Solution:\n    def total(self, xs):\n        ",
 )  # fmt: skip
 FENCE = "```"
-
-
-class Answers(TableEngine):
-    """Answers by a part of the prompt; the last one that fits."""
-
-    def __init__(self, answers: dict[str, str], tokenizer: Any = None) -> None:
-        super().__init__(answers)
-        self.tokenizer = tokenizer
-
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        self.asked += requests
-        texts = [
-            [text for part, text in self.answers.items() if part in r.prompt][-1:] or ["I pass."]
-            for r in requests
-        ]
-        return [Completion(text, (1,), (0.0,), "stop") for (text,) in texts]
-
-
-class Chat:
-    """A tokenizer with a chat template, as much as prompts need."""
-
-    chat_template = "turns"
-
-    def apply_chat_template(self, conversation, *, tokenize, add_generation_prompt) -> str:
-        return "".join(f"<{turn['role']}>{turn['content']}" for turn in conversation)
 
 
 @pytest.fixture
@@ -262,7 +235,9 @@ def test_a_made_up_question_does_not_change_a_contest_verdict(
     assert judged("livecodebench", contest, recipe, "p1", asked) == [True] * len(kept)
 
 
-@pytest.mark.parametrize("recipe", list(RECIPES))
+@pytest.mark.parametrize(
+    "recipe", [r.name for r in RECIPES.values() if "humaneval_plus" in r.templates]
+)
 def test_a_made_up_question_does_not_change_a_function_verdict(
     recipe: str, functions: Path
 ) -> None:

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from evals import RECIPES, EvalsError, Template
 from evals.evaluation import choose_recipe
-from evals.recipes import CODE, MATH, render
+from evals.recipes import CODE, CRUXEVAL, MATH, render
 
 TURNS = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -27,7 +27,8 @@ def tokenizer(template: str | None) -> PreTrainedTokenizerFast:
 
 def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers() -> None:
     chat = tokenizer(TURNS)
-    fields = {**FUNCTION, "question": "Q", "starter_code": "S"}
+    texts = dict.fromkeys(("question", "starter_code", "code", "input", "output"), "T")
+    fields = {**FUNCTION, **texts}
     for recipe in RECIPES.values():
         for benchmark, template in recipe.templates.items():
             assert template.mode in ("chat", "completion")
@@ -38,7 +39,7 @@ def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers() ->
             assert stored["template"]["text"] == template.text
             assert Template(**stored["template"] | {"stop": template.stop}) == template
     for name in ("azr", "azr-boxed", "chat"):
-        assert set(RECIPES[name].templates) == {*CODE, *MATH}
+        assert set(RECIPES[name].templates) == {*CODE, *CRUXEVAL, *MATH}
 
 
 def test_evalplus_chat_begins_the_answer_for_the_model() -> None:

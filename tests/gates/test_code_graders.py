@@ -46,7 +46,10 @@ def pairs(outcomes: Iterable[tuple[Outcome, Outcome]]) -> Iterator[Outcome]:
 
 @pytest.mark.parametrize("name", [name for name, known in OFFICIAL.items() if known.digest])
 def test_published_files_hold_the_published_rows(name: str) -> None:
-    file = DATA / FILES[name][0] if name in FILES else DATA / name / "test.jsonl"
+    folder = "cruxeval" if name.startswith("cruxeval") else name
+    file = DATA / FILES[name][0] if name in FILES else DATA / folder / "test.jsonl"
+    if not file.exists():
+        pytest.skip(f"there is no {file}")
     assert load_benchmark(name, Data(file)).notes[-1] == "the rows are the published ones"
 
 

@@ -7,6 +7,7 @@ function from `Data` to `Benchmark`.
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from evals import cruxeval
 from evals.benchmark import Benchmark, Data
 from evals.errors import EvalsError, did_you_mean
 from evals.evalplus import benchmark as evalplus
@@ -19,6 +20,7 @@ PUBLISHED = Data()
 DESCRIPTIONS: dict[str, str] = {
     **evalplus.DESCRIPTIONS,
     "livecodebench": livecodebench.DESCRIPTION,
+    **cruxeval.DESCRIPTIONS,
     **math.DESCRIPTIONS,
 }
 """Name -> one line, of the benchmarks that this package brings."""
@@ -37,6 +39,8 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
     """
     if name in evalplus.DESCRIPTIONS:
         return evalplus.load(name, data)
+    if name in cruxeval.DESCRIPTIONS:
+        return cruxeval.load(name, data)
     if name in math.DESCRIPTIONS:
         return math.load(name, data)
     if name == "livecodebench":

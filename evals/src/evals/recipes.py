@@ -8,6 +8,10 @@ math benchmarks.
 
 `evalplus`, `evalplus-completion`: evalplus 0.3.1 (codegen.py, provider/utility.py).
 
+`cruxeval`, `cruxeval-cot`: CRUXEval's direct and step-by-step prompts (facebookresearch/cruxeval at
+190faf1, prompts.py) in other words and with other examples, in its form, with its stop text, number
+of samples and temperature; its limits of tokens count the prompt, these do not.
+
 `chat`: the usual prompts for chat models. The math sentence is that of Qwen2.5-Math's
 `qwen25-math-cot` prompt, put behind the question; the one for functions is evalplus' without the
 answer that evalplus begins, so that a model may think. LiveCodeBench is asked in its own words
@@ -16,15 +20,16 @@ cuts answers that have headings.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from evals.errors import EvalsError, first_line
 
 CODE = ("humaneval_plus", "mbpp_plus", "livecodebench")
+CRUXEVAL = ("cruxeval_o", "cruxeval_i")
 MATH = ("aime24", "aime25", "amc23", "math500", "olympiadbench", "minerva_math", "gsm8k")
-"""PopuLoRA's ten benchmarks; Absolute Zero's are the same without gsm8k."""
+"""CODE and MATH are PopuLoRA's ten benchmarks; Absolute Zero's are the same without gsm8k."""
 
 Mode = Literal["chat", "completion"]
 """chat: the tokenizer's chat template makes the turns; completion: the text is the prompt.
@@ -211,6 +216,98 @@ def _azr_math(preamble: str) -> Template:
     )
 
 
+_CRUXEVAL = "CRUXEval 190faf1, in other words"
+_OUTPUT_TASK = (
+    "Replace ?? by the value that the call returns, as a literal: nothing to compute may be left "
+    "in it. The code counts as it is, even where it looks wrong."
+)
+_INPUT_TASK = (
+    "Replace ?? by arguments for which the call returns the value on the right. Where several "
+    "would do, choose one."
+)
+_OUTPUT_ASKED, _INPUT_ASKED = "assert f({input}) == ??", "assert f(??) == {output}"
+_TAGGED = "Write the whole assertion between [ANSWER] and [/ANSWER]"
+
+
+def _shot(code: str, asked: str, thought: str = "", answer: str = "") -> str:
+    """A problem in CRUXEval's tags, and what is known of its solution."""
+    thought = thought and f"[THOUGHT]\n{thought}\n[/THOUGHT]\n"
+    answer = answer and f"[ANSWER]\n{answer}\n[/ANSWER]\n\n"
+    return f"[PYTHON]\n{code}\n{asked}\n[/PYTHON]\n{thought}{answer}"
+
+
+def _cruxeval(steps: str, output_shots: str, input_shots: str, begun: str) -> dict[str, Template]:
+    """The two benchmarks, completed after examples. steps: what an answer consists of."""
+    lead = "Each function comes with an assertion about one call of it. "
+    template = Template(
+        text=f"{lead}{_OUTPUT_TASK} {steps}\n\n{output_shots}{_shot('{code}', _OUTPUT_ASKED)}",
+        mode="completion",
+        max_tokens=2048 if "THOUGHT" in begun else 1024,
+        source=_CRUXEVAL,
+        stop=("[/ANSWER]",),
+        response_prefix=begun,
+    )
+    text = f"{lead}{_INPUT_TASK} {steps}\n\n{input_shots}{_shot('{code}', _INPUT_ASKED)}"
+    return {"cruxeval_o": template, "cruxeval_i": replace(template, text=text)}
+
+
+_LAST = "def f(words):\n    return words[-1]"
+_JOIN = "def f(text, times):\n    return text * times"
+_EVEN = "def f(numbers):\n    return len([n for n in numbers if n % 2 == 0])"
+
+CRUXEVAL_DIRECT = Recipe(
+    name="cruxeval",
+    description="CRUXEval's direct prompt, 10 samples at temperature 0.2",
+    templates=_cruxeval(
+        f"{_TAGGED}, and nothing else.",
+        _shot(_LAST, "assert f(['a', 'b']) == ??", answer="assert f(['a', 'b']) == 'b'")
+        + _shot(_EVEN, "assert f([3, 4, 6]) == ??", answer="assert f([3, 4, 6]) == 2"),
+        _shot(_EVEN, "assert f(??) == 2", answer="assert f([3, 4, 6]) == 2")
+        + _shot(_JOIN, "assert f(??) == 'xyxy'", answer="assert f('xy', 2) == 'xyxy'"),
+        "[ANSWER]\n",
+    ),
+    temperature=0.2,
+    n=10,
+)
+
+CRUXEVAL_COT = Recipe(
+    name="cruxeval-cot",
+    description="CRUXEval's step-by-step prompt, 10 samples at temperature 0.2",
+    templates=_cruxeval(
+        f"Think first. {_TAGGED}.",
+        _shot(
+            _EVEN,
+            "assert f([3, 4, 6]) == ??",
+            "numbers is [3, 4, 6]. Of these, 4 and 6 leave no remainder when divided by 2, so the "
+            "list in the middle is [4, 6]. Its length is 2, and that is returned.",
+            "assert f([3, 4, 6]) == 2",
+        ),
+        _shot(
+            _JOIN,
+            "assert f(??) == 'xyxy'",
+            "The function repeats a text. 'xyxy' is 'xy' twice, so text can be 'xy' and times 2.",
+            "assert f('xy', 2) == 'xyxy'",
+        ),
+        "[THOUGHT]\n",
+    ),
+    temperature=0.2,
+    n=10,
+)
+
+
+def _one_turn(task: str, asked: str, form: str) -> str:
+    """A problem without examples."""
+    return (
+        f"Here are a function and an assertion.\n```python\n{{code}}\n{asked}\n```\n{task} {form}"
+    )
+
+
+def _azr_assertion(task: str, asked: str) -> Template:
+    form = "Your final answer should be the whole assertion."
+    text = f"{_PREAMBLE}User: {_one_turn(task, asked, form)}\nAssistant: <think>"
+    return Template(text, "completion", 8096, f"{_AZR}, the turns; {_CRUXEVAL}")
+
+
 def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
     limits: dict[str, float | str] = {"min_time_s": 10.0, "time_factor": 8.0}
     return Recipe(
@@ -220,6 +317,8 @@ def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
             "humaneval_plus": _EVALPLUS_CHAT,
             "mbpp_plus": _EVALPLUS_CHAT,
             "livecodebench": _AZR_LIVECODEBENCH,
+            "cruxeval_o": _azr_assertion(_OUTPUT_TASK, _OUTPUT_ASKED),
+            "cruxeval_i": _azr_assertion(_INPUT_TASK, _INPUT_ASKED),
             **dict.fromkeys(MATH, math),
         },
         grading={
@@ -250,6 +349,12 @@ _CHAT_MATH = Template(
     stripped=True,
 )
 
+
+def _chat_assertion(task: str, asked: str) -> Template:
+    text = _one_turn(task, asked, f"Think step by step. {_TAGGED}.")
+    return Template(text, "chat", 4096, _CRUXEVAL)
+
+
 CHAT = Recipe(
     name="chat",
     description="chat turns: programs in a code fence, math answers in a box",
@@ -257,24 +362,21 @@ CHAT = Recipe(
         "humaneval_plus": _CHAT_FUNCTION,
         "mbpp_plus": _CHAT_FUNCTION,
         "livecodebench": replace(_LCB_GENERIC, stop=(), max_tokens=4096),
+        "cruxeval_o": _chat_assertion(_OUTPUT_TASK, _OUTPUT_ASKED),
+        "cruxeval_i": _chat_assertion(_INPUT_TASK, _INPUT_ASKED),
         **dict.fromkeys(MATH, _CHAT_MATH),
     },
 )
 
 RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe for recipe in (AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION, CHAT)
+    recipe.name: recipe
+    for recipe in (
+        *(AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION),
+        *(CRUXEVAL_DIRECT, CRUXEVAL_COT, CHAT),
+    )
 }
 
 _FIELD = re.compile(r"\{(\w+)\}")
-_OPEN, _CLOSE = "<think>", "</think>"
-_FENCED = re.compile(r"```\w*[ \t]*\n[^`]*(?:`(?!``)[^`]*)*```(?!\w)")
-_TURN = re.compile(
-    r"(?=[\n<\[])(?:(?:\n|</answer>)(?P<turn>(?P<space>[ \t]*)(?:\#{2,6}[ ]?)?"
-    r"(?P<who>Q|Question|Problem|Task|Human|User|Assistant)[ \t]*\d*[ \t]*:)"
-    r"|(?P<token><(?:\|(?:im_start|im_end|endoftext|endofmask|eot_id|start_header_id|end|user"
-    r"|assistant|system)\|>|(?:start|end)_of_turn>|/s>)|\[INST\]))"
-)
-"""What begins or ends a turn, in our prompts, in other usual ones, and in chat templates."""
 _HERE = "\x02the response goes on here\x03"
 
 
@@ -342,51 +444,6 @@ def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
 
     has_starter = bool(fields.get("starter_code"))
     return _FIELD.sub(value, template.text)
-
-
-def own_turn(
-    response: str,
-    template: Template | None,
-    answered: Callable[[str], object],
-    *,
-    code: bool = False,
-) -> str:
-    """Return a response up to where it goes on with a turn that the model made up itself.
-
-    A chat template's token ends it, and so does "User:" at a line's start where the prompt is made
-    of such turns. Any other marker ("Question:", "Problem:", ...) does once the text since the
-    last one is an answer: `answered` is true of it. Thoughts are passed over, and in code fenced
-    blocks and what is indented; what a template `continues` ends at any marker.
-    """
-    text, thoughts = _without_thoughts(response)
-    searched = _FENCED.sub(lambda found: "`" * len(found[0]), text) if code else text
-    start, first = thoughts, len(response) - len(response.lstrip())
-    for found in _TURN.finditer(searched):
-        token = found["token"] is not None
-        end = found.start("token" if token else "turn")
-        if end <= first or (not token and (end < thoughts or (code and found["space"]))):
-            continue
-        certain = template is not None and (
-            template.continues or (found["who"] == "User" and "User:" in template.text)
-        )
-        if token or certain or answered(text[start:end]):
-            return response[:end]
-        start = end
-    return response
-
-
-def _without_thoughts(response: str) -> tuple[str, int]:
-    """A response with zeros for each thought that it opens and closes, and the length of a thought
-    before them that the prompt opened."""
-    parts: list[str] = []
-    end = opened = 0
-    while (close := response.find(_CLOSE, end)) >= 0:
-        begin, after = response.rfind(_OPEN, end, close), close + len(_CLOSE)
-        if begin < 0:
-            begin, opened = after, opened if end else after
-        parts += [response[end:begin], "\0" * (after - begin)]
-        end = after
-    return "".join((*parts, response[end:])), opened
 
 
 def plain(benchmark: str, max_tokens: int) -> Recipe:

@@ -55,6 +55,12 @@ _LCB_COUNTS = {
     1055: "release_v6, to April 2025",
 }
 
+_CRUXEVAL = Official(
+    {800: "CRUXEval"},
+    HubAddress("cruxeval-org/cruxeval", None, "test", "b96af0450242eb4da433032b90998f25588a5d0f"),
+    digest="b0b63fa36c203638e38c21f2884ffe0aba2299de93e79fa315682055f555d6a6",
+)
+
 OFFICIAL: Mapping[str, Official] = {
     "humaneval_plus": Official(
         {164: "HumanEval+ v0.1.10"},
@@ -73,6 +79,8 @@ OFFICIAL: Mapping[str, Official] = {
         HubAddress("lighteval/code_generation_lite", "release_v5", "test", None),
         releases=tuple(name.split(",")[0] for name in _LCB_COUNTS.values()),
     ),
+    "cruxeval_o": _CRUXEVAL,
+    "cruxeval_i": _CRUXEVAL,
     "aime24": Official(
         {30: "AIME 2024"},
         HubAddress(

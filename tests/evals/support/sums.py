@@ -1,6 +1,7 @@
-"""A benchmark of sums on two levels, and an engine that answers it from a table."""
+"""A benchmark of sums on two levels, and engines that answer from a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from evals import Benchmark, Data, Grading, Question, Sample, Verdict, plain
 from lora_evo.model import Completion, Request
@@ -52,3 +53,28 @@ class TableEngine:
 
     def close(self) -> None:
         """There is nothing to free."""
+
+
+class Answers(TableEngine):
+    """Answers by a part of the prompt; the last one that fits."""
+
+    def __init__(self, answers: dict[str, str], tokenizer: Any = None) -> None:
+        super().__init__(answers)
+        self.tokenizer = tokenizer
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        self.asked += requests
+        texts = [
+            [text for part, text in self.answers.items() if part in r.prompt][-1:] or ["I pass."]
+            for r in requests
+        ]
+        return [Completion(text, (1,), (0.0,), "stop") for (text,) in texts]
+
+
+class Chat:
+    """A tokenizer with a chat template, as much as prompts need."""
+
+    chat_template = "turns"
+
+    def apply_chat_template(self, conversation, *, tokenize, add_generation_prompt) -> str:
+        return "".join(f"<{turn['role']}>{turn['content']}" for turn in conversation)

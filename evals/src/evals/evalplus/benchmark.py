@@ -16,8 +16,9 @@ from code_verifier import ProgramError, parse_program
 from evals.benchmark import PASS, Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
-from evals.recipes import CHAT, Template, own_turn
+from evals.recipes import CHAT, Template
 from evals.sources import compared, fingerprint, load_source
+from evals.turns import own_turn
 
 DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",

@@ -9,8 +9,9 @@ from evals.errors import EvalsError
 from evals.evalplus.benchmark import MAX_CHARS
 from evals.livecodebench.grader import LiveCodeBenchGrader
 from evals.livecodebench.problems import Problem, content_hash, read_problems, window
-from evals.recipes import CHAT, own_turn
+from evals.recipes import CHAT
 from evals.sources import load_source, remarks
+from evals.turns import own_turn
 
 NAME = "livecodebench"
 DESCRIPTION = "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from evals.math.notation import closing
 from evals.math.units import canonical_unit
-from evals.recipes import Template, own_turn
+from evals.recipes import Template
+from evals.turns import own_turn
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,153 @@
+"""CRUXEval: what a short function returns (cruxeval_o), or what it was called with (cruxeval_i).
+
+An answer is an assertion, or the part of it that was asked for. As in the published script
+(facebookresearch/cruxeval at 190faf1, evaluation), Python's `==` decides, any arguments with the
+right result are right, and expressions may stand where literals were asked for. Unlike there, an
+answer that is no literal cannot reach what the program works with, and values are compared where no
+program can reach them.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from code_verifier import (
+    Comparison,
+    Grade,
+    LiteralError,
+    ProgramError,
+    Sandbox,
+    Task,
+    parse_arguments,
+    parse_literal,
+    parse_program,
+)
+from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
+from evals.errors import EvalsError
+from evals.recipes import CHAT, Template
+from evals.sources import compared, fingerprint, load_source
+from evals.turns import own_turn
+
+DESCRIPTIONS = {
+    "cruxeval_o": "CRUXEval: predict the output of a short function",
+    "cruxeval_i": "CRUXEval: find an input that gives an output",
+}
+_KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
+_COLUMNS = ("id", "code", "input", "output")
+_OPENING = re.compile(r"\[ANSWER\]|<answer>")
+_CLOSING = re.compile(r"\[/ANSWER\]|</answer>")
+_FENCE = re.compile(r"^[ \t]*```.*$", re.M)
+_ASSERTION = re.compile(r"\bassert\b.*")
+_REACHING = frozenset({"globals", "locals", "vars", "getattr", "setattr", "delattr"})
+"""Functions by which an expression could change what the program works with."""
+
+
+def load(name: str, data: Data) -> Benchmark:
+    """Load one of `DESCRIPTIONS`. Raises EvalsError."""
+    source = load_source(name, data.whole(name))
+    questions = tuple(_question(name, row, at) for at, row in enumerate(source.rows, 1))
+    notes = (*source.notes, *compared(name, len(source.rows), fingerprint(source.rows)))
+    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, notes)
+
+
+def _question(name: str, row: Mapping[str, object], number: int) -> Question:
+    fields = {key: value for key in _COLUMNS if isinstance(value := row.get(key), str)}
+    if missing := [key for key in _COLUMNS if key not in fields]:
+        found = ", ".join(map(str, row)) or "none"
+        raise EvalsError(
+            f"{name}, row {number}: no text in {', '.join(missing)}; found the columns {found}"
+        )
+    task = Task(_KINDS[name], fields["code"], fields["input"], fields["output"], id=fields["id"])
+    return Question(fields.pop("id"), fields, task)
+
+
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+    """Grade answers. details: the output or one input that was expected."""
+    answers = [find_answer(q.problem.kind, sample.response, how.template) for q, sample in pairs]
+    with Sandbox(
+        how.workers, comparison=Comparison(types=False), allow_weak=how.allow_weak
+    ) as sandbox:
+        grades = sandbox.grade_many(
+            _judged(question.problem, answer)
+            for (question, _), answer in zip(pairs, answers, strict=True)
+            if answer is not None
+        )
+        for (question, sample), answer in zip(pairs, answers, strict=True):
+            found = Grade(0.0, "ill-formed: no assertion") if answer is None else next(grades)
+            task = question.problem
+            yield Verdict(
+                id=question.id,
+                sample=sample.sample,
+                level=question.level,
+                correct=found.score == 1.0 if found.judged else None,
+                reason=found.reason,
+                extracted=answer,
+                truncated=sample.truncated,
+                details={"gold": task.output if task.kind == "code_o" else f"f({task.input})"},
+            )
+
+
+def find_answer(kind: str, response: str, template: Template) -> str | None:
+    """Return the value (code_o) or the call `f(...)` (code_i) that a response gives, or None.
+
+    It stands behind the last opening tag, where there is one, and before the template's stop text.
+    """
+    for stop in template.stop:
+        response = response.partition(stop)[0]
+    text = own_turn(response, template, _OPENING.search)
+    text = _FENCE.sub("", _CLOSING.split(_OPENING.split(text)[-1])[0]).strip()
+    for part in (text, *reversed(_ASSERTION.findall(text))):
+        try:
+            return _asked_part(kind, part)
+        except (ProgramError, LookupError, RecursionError):
+            continue
+    return None
+
+
+def _asked_part(kind: str, text: str) -> str:
+    """The part of an assertion that was asked for. Raises LookupError where it lacks that."""
+    last = parse_program(text).tree.body[-1]
+    if not isinstance(last, ast.Assert | ast.Expr):
+        raise LookupError
+    whole = last.test if isinstance(last, ast.Assert) else last.value
+    sides = [whole]
+    if isinstance(whole, ast.Compare) and isinstance(whole.ops[0], ast.Eq | ast.Is):
+        sides = [whole.left, *whole.comparators]
+    return [ast.unparse(side) for side in sides if _is_call(side) == (kind == "code_i")][-1]
+
+
+def _is_call(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"
+
+
+def _judged(task: Task, answer: str) -> tuple[Task, str]:
+    """The task and the answer that the sandbox is to grade."""
+    literal = answer if task.kind == "code_o" else answer.removeprefix("f(").removesuffix(")")
+    try:
+        parse_literal(answer) if task.kind == "code_o" else parse_arguments(literal)
+    except LiteralError:
+        if not _reaches(parse_program(answer).tree):
+            # An expression is the result of a program that needs no input.
+            program = _returning(answer, task.program if task.kind == "code_i" else "")
+            return replace(task, kind="code_i", program=program), ""
+    return task, literal
+
+
+def _reaches(tree: ast.AST) -> bool:
+    """Whether an expression could bind or change a name outside of itself."""
+    return any(
+        isinstance(node, ast.NamedExpr)
+        or (isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store))
+        or (isinstance(node, ast.Name) and node.id in _REACHING)
+        for node in ast.walk(tree)
+    )
+
+
+def _returning(expression: str, program: str) -> str:
+    """A program whose `f()` is the value of an expression among the names of another program."""
+    outer = parse_program("def f():\n    return").tree
+    (function,) = outer.body
+    assert isinstance(function, ast.FunctionDef)
+    function.body = [*parse_program(program).tree.body, *function.body]
+    return f"{ast.unparse(outer)} {expression}"
