@@ -9,7 +9,7 @@ import pytest
 from evals_commands import fails, read_rows, run, write_rows
 from mortal import changes_until_death
 
-from evals.recipes import CODE, MATH
+from evals.recipes import CODE, CRUXEVAL, MATH
 from lora_evo import EngineStopped
 
 GSM8K = [{"question": f"{a} + {a}?", "answer": f"#### {2 * a}"} for a in range(1, 9)]
@@ -210,7 +210,7 @@ def test_an_engine_that_is_not_installed_is_refused_in_one_line(
 
 def test_list_doctor_and_version() -> None:
     rows = json.loads(run("list", "--json").stdout)
-    assert [row["name"] for row in rows][:10] == [*CODE, *MATH]
+    assert [row["name"] for row in rows][:12] == [*CODE, *CRUXEVAL, *MATH]
     assert rows[0]["tasks"] == [164]
     assert "azr-boxed" in rows[9]["recipes"]  # rows after the tenth are of other distributions
     assert "gsm8k" in run("list").stdout
