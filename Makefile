@@ -7,8 +7,9 @@ STAMP := $(VENV)/.installed
 DEMO := runs/demo
 VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
+WITH_VENV := .venv-integrations
 
-.PHONY: help env demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers bench real real-learning rehearse docs clean
+.PHONY: help env demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers test-integrations bench real real-learning rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -23,6 +24,7 @@ help:
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
+	@echo "make test-integrations  the tests with TRL, verl, verifiers ... themselves: 3 GB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
 	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: two hours"
@@ -118,6 +120,26 @@ test-trackers: env
 	@$(PIP) -c constraints.txt wandb trackio
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/selfplay/test_tracking.py
 
+# Libraries of others that ours work with, in an environment of their own. The second list comes
+# without its requirements, some of which cannot be had beside ours, and the third has the rest.
+WITH := trl verifiers uv sandbox-fusion datasets
+WITH_ALONE := verl tinker-cookbook
+NOT_HERE := does not install on this machine: its tests are skipped
+WITH_PIP := $(WITH_VENV)/bin/python -m pip install --quiet -c constraints.txt
+WITH_NEEDED := codetiming hydra-core 'tensordict<=0.10.0' ray torchdata chz blobfile termcolor \
+	pyrage tinker tml-renderers
+$(WITH_VENV)/.installed: pyproject.toml constraints.txt Makefile
+	@test -x $(WITH_VENV)/bin/python || $(PYTHON) -m venv $(WITH_VENV)
+	@echo "installing torch, PopuLab and $(WITH) $(WITH_ALONE) into $(WITH_VENV) ..."
+	@$(WITH_PIP) torch
+	@$(WITH_PIP) -e . pytest
+	@for name in $(WITH) $(WITH_NEEDED); do $(WITH_PIP) "$$name" || echo "$$name $(NOT_HERE)"; done
+	@for name in $(WITH_ALONE); do $(WITH_PIP) --no-deps $$name || echo "$$name $(NOT_HERE)"; done
+	@touch $@
+
+test-integrations: $(WITH_VENV)/.installed
+	OMP_NUM_THREADS=1 $(WITH_VENV)/bin/python -m pytest -rs --durations=10 tests/integrations
+
 # Those that need no file of the user's; tests/benchmarks has more, each with a line on what it needs.
 BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ratings league_scale \
 	joint_learner evals_engine training_step workers math_grading
@@ -143,4 +165,4 @@ docs: env
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(WITH_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -58,6 +58,7 @@ def run(server: Server, code: str, **more: Any) -> Any:
         ("exit('a message')", "Failed", 1, "", ""),
         ("import os\nos._exit(3)", "Failed", 1, "", "exit code 3"),
         ("open('/etc/passwd')", "Failed", 1, "", "PermissionError"),
+        ("import faulthandler\nfaulthandler.enable()", "Success", 0, "", ""),
         ("import numpy\nprint(numpy.arange(3).sum())", "Success", 0, "3\n", ""),
     ],
 )

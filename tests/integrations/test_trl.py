@@ -1,0 +1,64 @@
+"""TRL's GRPOTrainer learns from each of our rewards, on a tiny random model."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl")
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys, tempfile
+sys.path.insert(0, {folder!r})
+import torch
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+from trl_grpo import model, tokenizer
+from code_verifier import tests_reward
+from evals import math_reward
+
+def answer(text):  # the model's only word is what the program prints
+    return f"print({{text.strip()}})"
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+rows = [
+    {{"prompt": "parity 1", "inputs": [""], "outputs": [str(k)], "answer": k}} for k in range(4)
+]
+trainer = GRPOTrainer(
+    model(),
+    reward_funcs=[tests_reward(parse=answer), math_reward],
+    args=GRPOConfig(
+        output_dir=tempfile.mkdtemp(), max_steps=2, per_device_train_batch_size=16,
+        num_generations=8, max_completion_length=1, logging_steps=1, save_strategy="no",
+        report_to="none", use_cpu=True, disable_tqdm=True,
+    ),
+    train_dataset=Dataset.from_list(rows),
+    processing_class=tokenizer(),
+)
+trainer.train()
+for entry in trainer.state.log_history[:2]:
+    print(entry["rewards/tests_reward/mean"], entry["rewards/math_reward/mean"])
+"""
+
+
+def printed(*words: str) -> list[str]:
+    """The lines that Python prints."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def test_the_example_learns_from_tasks() -> None:
+    lines = printed(str(ROOT / "examples" / "code_verifier" / "trl_grpo.py"), "--steps", "2")
+    assert lines[-1].startswith("mean reward of the first 1 steps 0.")
+    assert any("'rewards/task_reward/mean'" in line for line in lines)
+
+
+def test_tests_and_math_as_rewards() -> None:
+    """A word is right for both or for neither."""
+    folder = ROOT / "examples" / "code_verifier"
+    lines = printed("-c", PROGRAM.format(folder=str(folder)))[-2:]
+    pairs = [tuple(map(float, line.split())) for line in lines]
+    assert [tests for tests, _ in pairs] == [math for _, math in pairs]
