@@ -1,14 +1,15 @@
 """Population matrices against the dense updates they stand for."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
-from by_hand import doubled, regauged, whole
+from by_hand import doubled, flipped, regauged, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_evo import Adapter, LoraEvoError, Slot, save_adapter
+from lora_evo import Adapter, LoraEvoError, Slot, distance, save_adapter
 from lora_evo.population import diversity
 
 
@@ -98,3 +99,15 @@ def test_populations_that_cannot_be_compared(make_adapter, tmp_path):
     save_adapter(one, tmp_path / "p")
     with pytest.raises(LoraEvoError, match="given twice"):
         diversity([tmp_path / "p", tmp_path / "x" / ".." / "p"])
+
+
+def test_equal_updates_of_other_factors_are_exactly_zero_apart(make_adapter):
+    for rank, inputs, outputs in ((4, 24, 32), (32, 400, 300)):
+        one = make_adapter(1, r=rank, inputs=inputs, outputs=outputs, layers=1)
+        assert distance(one, flipped(one)) == 0
+        assert diversity([one, flipped(one)]).distances == ((0, 0), (0, 0))
+        path = one.paths[0]
+        near = one.slots[path].B.clone()
+        near[0, 0] = torch.nextafter(near[0, 0], torch.tensor(1.0))
+        slots = {**one.slots, path: replace(one.slots[path], B=near)}
+        assert 0 < distance(one, replace(one, slots=slots)) < 1e-6

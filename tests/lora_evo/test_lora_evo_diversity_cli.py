@@ -151,3 +151,20 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
                 progress(done, 300)
         shown = capsys.readouterr().err
         assert ("training steps" in shown, "100%" in shown) == (terminal, terminal)
+
+
+def test_one_line_for_each_that_cannot_be_read_or_compared_and_the_rest_goes_on(home, make_adapter):
+    whole = json.loads(call("diversity", "pop", "--json").stdout)
+    (home / "pop/broken").mkdir()
+    (home / "pop/broken/adapter_config.json").write_text("{")
+    mutate_directory("svd_structured", "pop/m1", "pop/torn", seed=1)
+    weights = home / "pop/torn/adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    save_adapter(make_adapter(4, r=2, layers=1), "pop/shallow")
+    save_adapter(make_adapter(4, r=2, base="another"), "pop/stranger")
+    done = call("diversity", ".", "--json", code=1)
+    assert json.loads(done.stdout) == whole
+    lines = done.stderr.splitlines()
+    assert len(lines) == 4
+    for name in ("broken", "torn", "shallow", "stranger"):
+        assert sum(f"pop/{name}" in line and line.endswith("left out") for line in lines) == 1

@@ -20,6 +20,8 @@ from lora_evo.thin import one_thread, prepared, thin
 NEGLIGIBLE = 1e-6
 # Below this share of the squared norms the Gram formula has lost its digits; QR takes over.
 CANCELLED = 1e-8
+# A difference below this share of the norms is rounding: equal updates of other factors.
+ROUNDING = 1e-13
 
 
 def singular_values(slot: Slot) -> torch.Tensor:
@@ -138,7 +140,8 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
         return Gap(*norms, math.sqrt(squared))
     left = torch.linalg.qr(torch.cat((b1, -b2), dim=1), mode="r").R
     right = torch.linalg.qr(torch.cat((a1, a2)).T, mode="r").R
-    return Gap(*norms, float(torch.linalg.matrix_norm(left @ right.T)))
+    found = float(torch.linalg.matrix_norm(left @ right.T))
+    return Gap(*norms, found if found > ROUNDING * math.hypot(*norms) else 0.0)
 
 
 def check_same_ends(path: str, first: Slot, second: Slot) -> None:

@@ -101,9 +101,10 @@ def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -
     """Show how varied a population of adapters is in what its members do.
 
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
-    `lora-evo distance`. What cannot be read is named and left out; the exit code is then 1.
+    `lora-evo distance`. What cannot be read, or sits on other modules or another base than the
+    first, is named and left out; the exit code is then 1.
     """
-    from lora_evo.files.adapter import load_adapter
+    from lora_evo.files.adapter import Adapter, check_comparable, load_adapter
     from lora_evo.population import diversity as compare_all
 
     if html is not None:
@@ -112,7 +113,15 @@ def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -
         check_output(html)
     folders = [folder for directory in directories for folder in adapter_folders([directory])]
     left_out: list[str] = []
-    folders = [folder for folder, _ in readable(folders, load_adapter, left_out.append)]
+    first: dict[str, Adapter] = {}
+
+    def fitting(folder: Path) -> None:
+        adapter = load_adapter(folder)
+        check_comparable({**first, str(folder): adapter})
+        if not first:
+            first[str(folder)] = adapter
+
+    folders = [folder for folder, _ in readable(folders, fitting, left_out.append)]
     _report(left_out)
     found = compare_all(folders)
     if html is not None:
