@@ -148,7 +148,9 @@ def populora_updates(members: Any) -> dict[str, torch.Tensor]:
     }
 
 
-def peft_updates(parents: list[Adapter], kind: str, weights: list[float]) -> dict[str, Any]:
+def peft_updates(
+    parents: list[Adapter], kind: str, weights: list[float], density: float = 0.3
+) -> dict[str, Any]:
     """Dense updates of `add_weighted_adapter` on a model made for the occasion."""
     peft = importlib.import_module("peft")
     model = torch.nn.Module()
@@ -176,8 +178,8 @@ def peft_updates(parents: list[Adapter], kind: str, weights: list[float]) -> dic
             layer.lora_A[f"p{index}"].weight.data.copy_(slot.A)
             layer.lora_B[f"p{index}"].weight.data.copy_(slot.B)
     names = [f"p{index}" for index in range(len(parents))]
-    extra = {"density": 0.3} if kind.startswith("dare") else {}
-    rank = {"svd_rank": parents[0].config.r} if kind == "svd" else {}
+    extra = {"density": density} if kind.startswith(("dare", "ties")) else {}
+    rank = {"svd_rank": parents[0].config.r} if kind.endswith("svd") else {}
     wrapped.add_weighted_adapter(names, weights, "child", combination_type=kind, **extra, **rank)
     return {
         path: wrapped.base_model.model.get_submodule(path).get_delta_weight("child").double()

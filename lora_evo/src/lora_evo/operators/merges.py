@@ -9,7 +9,7 @@ crossovers are, rows of A orthogonal and as long as the first parent's.
 
 `merge_sum` works between small matrices, as crossovers do. TIES and DARE choose among the entries
 of an update, so that each module in turn is dense, in single precision (double for parents in
-double): at most about six matrices of its shape at once, however many parents there are.
+double): up to ten matrices of its shape at once, however many parents there are.
 """
 
 import math
