@@ -65,6 +65,16 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
         ("pass", "fail", 0),
     ]
     assert verdicts[0]["extracted"] == "def double(x):\n    return [x, x]"
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(run("report", folder, "--format", "evalplus").stdout)
+    assert read_rows(samples)[0] == {
+        "task_id": "HumanEval/1001",
+        "solution": "def double(x):\n    return [x, x]",
+    }
+    again = run(
+        *("grade", "humaneval_plus", samples, "--data", functions, "--out", tmp_path / "verdicts")
+    )
+    assert "1 of 2 samples right" in again.stdout
     settings = json.loads((folder / "settings.json").read_text())
     assert (settings["recipe"], settings["template"]["mode"]) == ("chat", "chat")
     assert "{prompt}" in settings["template"]["text"]

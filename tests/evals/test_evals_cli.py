@@ -73,6 +73,22 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> N
     fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
 
 
+def test_one_adapter_is_told_in_lm_evals_words(finished) -> None:
+    out, _, _ = finished
+    found = json.loads(run("report", out / "one", "--format", "lm-eval").stdout)
+    result = json.loads((out / "one" / "gsm8k" / "result.json").read_text())
+    told = found["results"]["gsm8k"]
+    assert told["exact_match,none"] == result["overall"]["rate"]
+    assert told["exact_match_stderr,none"] >= 0
+    assert set(found["results"]) == {"amc23", "gsm8k"}
+    assert found["n-samples"]["gsm8k"] == {"original": None, "effective": 4}
+    assert found["config"]["model_args"] == "pretrained=tiny,dtype=float32,peft=one"
+    assert found["configs"]["gsm8k"]["generation_kwargs"]["do_sample"] is False
+    fails(2, "found 3 adapters (base, one ...)", "report", out, "--format", "lm-eval")
+    fails(2, "evalplus has no gsm8k", "report", out / "one" / "gsm8k", "--format", "evalplus")
+    fails(2, "found 2 results", "report", out / "one", "--format", "evalplus")
+
+
 def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
     out, _, _ = finished
     table = run("report", out)
@@ -82,7 +98,7 @@ def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
     assert len(found["results"]) == 6
     assert [row["label"] for row in found["table"]["rows"]][:2] == ["base", "one"]
     assert len(found["comparisons"]) == 4
-    assert "| --- |" in run("report", out, "--table", "markdown").stdout
+    assert "| --- |" in run("report", out, "--format", "markdown").stdout
     compared = run("report", out, "--against", "one").stdout.splitlines()
     assert compared[-1].split()[:3] == ["second", "one", "gsm8k"]
     fails(2, "did you mean 'one'", "report", out, "--against", "on")

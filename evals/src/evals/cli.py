@@ -24,6 +24,7 @@ from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean
 from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate, versions
+from evals.formats import evalplus_samples, lm_eval_results
 from evals.metrics import Verdicts, compare
 from evals.recipes import RECIPES
 from evals.records import sample_lines, saved_samples, verdict_lines
@@ -37,6 +38,7 @@ _P = ParamSpec("_P")
 _PATH = click.Path(path_type=Path)
 _OURS = {"populab-evals", "populab-workspace"}
 _WRITERS = {"text": to_text, "markdown": to_markdown}
+_FORMATS = {"lm-eval": lm_eval_results, "evalplus": evalplus_samples}
 
 
 class BenchmarkNames(click.ParamType[list[str]]):
@@ -319,12 +321,13 @@ def grade(
 @click.argument("folders", type=_PATH, nargs=-1, required=True)
 @click.option("--html", "page", type=_PATH, help="Write one page with charts and samples.")
 @click.option(
-    "--table",
+    "--format",
     "form",
-    type=click.Choice(list(_WRITERS)),
+    type=click.Choice([*_WRITERS, *_FORMATS]),
     default="text",
     show_default=True,
-    help="Form of the table.",
+    help="Of the table; or one adapter's results as lm-eval's results JSON, or one benchmark's "
+    "samples as evalplus' samples.jsonl.",
 )
 @click.option("--k", type=click.IntRange(min=1), help="pass@k instead of the mean over samples.")
 @click.option("--against", help="Also compare every adapter with this one, problem by problem.")
@@ -353,6 +356,9 @@ def report(
 
         write_page(runs, page)
         click.echo(f"report: {page}", err=True)
+    if form in _FORMATS:
+        click.echo(_FORMATS[form](runs))
+        return 1 if left_out else 0
     return max(_show(runs, as_json, form, k, against), 1 if left_out else 0)
 
 
