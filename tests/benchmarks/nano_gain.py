@@ -18,7 +18,7 @@ from lora_evo import load_adapter
 from lora_evo.model import HFEngine, Request, import_adapter, load_base_model, stack_adapters
 from selfplay import read_run
 from selfplay.config import NANO
-from selfplay.prompts.nano import parse_answer, solve_prompt
+from selfplay.prompts.template import NANO as TEMPLATE
 from selfplay.rows import BASE
 from selfplay.tasks import held_out_tasks
 
@@ -51,12 +51,12 @@ def measured(
     asked = [task for task in tasks for _ in range(samples)]
     completions = engine.generate(
         [
-            Request(solve_prompt(t), member, MAX_TOKENS, temperature, 7_000_003 + i)
+            Request(TEMPLATE.solve_prompt(t), member, MAX_TOKENS, temperature, 7_000_003 + i)
             for i, t in enumerate(asked)
         ]
     )
     answers = [
-        parse_answer(t, c.text) if c.finish_reason == "stop" else None
+        TEMPLATE.parse_answer(t, c.text) if c.finish_reason == "stop" else None
         for t, c in zip(asked, completions, strict=True)
     ]
     grades = sandbox.grade_many([(t, a) for t, a in zip(asked, answers, strict=True) if a])

@@ -100,7 +100,9 @@ def test_tasks_that_cannot_be_judged_are_told(sandbox: Sandbox) -> None:
         with pytest.raises(CodeVerifierError):
             sandbox.grade(task, "1")
     with pytest.raises(CodeVerifierError, match="unknown kind"):
-        Task("code_x", SQUARE)
+        sandbox.grade(Task("code_x", SQUARE), "1")
+    with pytest.raises(CodeVerifierError, match="unknown kind"):
+        sandbox.validate(Proposal("code_x", SQUARE, "1"))
     with pytest.raises(CodeVerifierError, match="as many"):
         Task("code_f", SQUARE, inputs=("1",))
 

@@ -50,6 +50,7 @@ from selfplay import (
     verify,
 )
 from selfplay.population import open_population
+from selfplay.prompts.template import template_of
 from selfplay.rollout import Attempt, Proposed, graded, open_sandbox
 from selfplay.tasks import EASY, TaskBuffer, held_out_tasks
 
@@ -135,7 +136,10 @@ def settings(a: argparse.Namespace, seed: int) -> Config:
 def opened(a: argparse.Namespace, seed: int, home: Path) -> Iterator[Run]:
     """Open a teacher and a student, and the tasks that references are drawn from."""
     config = settings(a, seed)
-    with open_sandbox(config) as sandbox, open_population(config) as population:
+    with (
+        open_sandbox(config) as sandbox,
+        open_population(config, template_of(config)) as population,
+    ):
         proposals = [
             draw(i % len(FAMILIES), derive_seed(seed, "lesson", i), held_out())
             for i in range(LESSONS)
@@ -317,7 +321,7 @@ def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
         Attempt(number, member, task, run.seed("held-out", update, task.id, i), 1.0)
         for number, (task, i) in enumerate(asked)
     ]
-    done = graded(run.population.solve(attempts), run.sandbox)
+    done = graded(run.population.solve(attempts), run.sandbox, run.population.prompts)
     logprobs = [p for a in done for p in a.rollout.logprobs]
     right = [a.score >= 1.0 for a in done]
     row = {

@@ -3,16 +3,17 @@
 All texts here are our own; the habits in them are those of published completions.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
-from selfplay.prompts.azr import NUM_INPUTS, AzrTemplate, chat_frame, plain_frame
-from selfplay.prompts.template import template_named
+from selfplay.prompts.azr import NUM_INPUTS, chat_frame
+from selfplay.prompts.template import AZR, template_named
 
-AZR = AzrTemplate(plain_frame)
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"
 PAIR = "def f(x, y):\n    return x - y"
@@ -103,7 +104,7 @@ def turned(turns):
 
 
 def test_the_chat_frame_asks_for_the_form_and_opens_the_thought():
-    prompt = AzrTemplate(chat_frame(Tokenizer(turned), "m")).solve_prompt(OUTPUT)
+    prompt = replace(AZR, frame=chat_frame(Tokenizer(turned), "m")).solve_prompt(OUTPUT)
     assert prompt.startswith("[user] ```python\n")
     assert "<answer> </answer>" in prompt
     assert prompt.endswith("[assistant] <think>")

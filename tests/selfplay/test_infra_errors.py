@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from full_disk import on_full_disk
 
-from code_verifier import Grade, Proposal, Status, Task, Verdict
+from code_verifier import Grade, Status, Task, Verdict
 from league import League
 from selfplay.recording import metrics_row
 from selfplay.rewards import training_samples
@@ -43,7 +43,7 @@ class FaultySandbox:
     """The run's own sandbox, which fails on some programs: while validating, or while grading."""
 
     def __init__(self, sandbox, share):
-        self.sandbox, self.share = sandbox, share
+        self.sandbox, self.share, self.workers = sandbox, share, sandbox.workers
         self.failed = set()
 
     def fails(self, program, when):
@@ -52,17 +52,15 @@ class FaultySandbox:
             self.failed.add(program)
         return drawn < self.share
 
-    def validate_many(self, proposals):
-        proposals: list[Proposal] = list(proposals)
-        for proposal, verdict in zip(proposals, self.sandbox.validate_many(proposals), strict=True):
-            broken = self.fails(proposal.program, "validate")
-            yield Verdict(Status.SANDBOX_ERROR, reason="planted") if broken else verdict
+    def validate(self, proposal):
+        if self.fails(proposal.program, "validate"):
+            return Verdict(Status.SANDBOX_ERROR, reason="planted")
+        return self.sandbox.validate(proposal)
 
-    def grade_many(self, pairs):
-        pairs = list(pairs)
-        for (task, _), grade in zip(pairs, self.sandbox.grade_many(pairs), strict=True):
-            broken = self.fails(task.program, "grade")
-            yield Grade(0.0, "planted", status=Status.SANDBOX_ERROR) if broken else grade
+    def grade(self, task, answer):
+        if self.fails(task.program, "grade"):
+            return Grade(0.0, "planted", status=Status.SANDBOX_ERROR)
+        return self.sandbox.grade(task, answer)
 
 
 def essence(p):

@@ -9,7 +9,7 @@ import pytest
 
 from evals import Benchmark, Data, EvalsError, Grading, Sample
 from selfplay import nano_benchmarks, tasks
-from selfplay.prompts.nano import answer_text
+from selfplay.prompts.template import NANO
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count:
     prompts = [question.fields["prompt"] for question in benchmark.questions]
     assert prompts == [row["prompt"] for row in rows]
     some = benchmark.part(12)
-    gold = [Sample(q.id, 0, answer_text(q.problem, "b=1;")) for q in some]
+    gold = [Sample(q.id, 0, NANO.answer_text(q.problem, "b=1;")) for q in some]
     assert all(verdict.correct for verdict in verdicts(benchmark, gold))
 
 

@@ -90,7 +90,7 @@ def test_a_valid_task_that_is_too_long_is_refused_by_name(runs, tmp_path):
     with new_run(config, tmp_path / "run") as run:
         proposals = [Proposal("code_o", ECHO, str(list(range(count)))) for count in (3, 200)]
         written = [draft("code_o", (), proposal, i) for i, proposal in enumerate(proposals)]
-        short, long = validated(written, run.sandbox, run.population.prompts.excess)
+        short, long = validated(written, run.sandbox, run.population.prompts)
     assert (short.status, short.metrics is None) == ("ok", False)
     assert (long.status, long.task, long.metrics) == ("too_long", None, None)
     assert "a prompt that shows it has" in long.reason

@@ -3,7 +3,8 @@
 import pytest
 
 from code_verifier import Proposal, Task
-from selfplay.prompts import nano
+from selfplay.prompts.nano import NUM_INPUTS
+from selfplay.prompts.template import NANO
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"
@@ -12,7 +13,7 @@ OTHER = "def f(x):\n    return x[::-1]"
 def task(kind):
     if kind != "code_f":
         return Task(kind, PROGRAM, "3", "4", id="k")
-    n = nano.NUM_INPUTS
+    n = NUM_INPUTS
     return Task(
         kind,
         PROGRAM,
@@ -28,43 +29,43 @@ def task(kind):
 def test_what_the_template_writes_it_reads_back(kind):
     mine = task(kind)
     gold = {"code_o": mine.output, "code_i": mine.input, "code_f": mine.program}[kind]
-    assert nano.parse_answer(mine, nano.answer_text(mine)) == gold
-    found = nano.parse_proposal(kind, [mine], nano.proposal_text(mine, "2 add"))
+    assert NANO.parse_answer(mine, NANO.answer_text(mine)) == gold
+    found = NANO.parse_proposal(kind, [mine], NANO.proposal_text(mine, "2 add"))
     assert found == Proposal(kind, mine.program, mine.input, mine.inputs, mine.message)
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
 def test_nano_proposal_round_trip(kind):
-    prompt = nano.propose_prompt(kind, [task(kind)])
+    prompt = NANO.propose_prompt(kind, [task(kind)])
     assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|plan|>"
     for plan in ("", "2 add if", "?"):
         text = f"{plan}<|program|>{OTHER}<|input|>[1, 2]"
-        found = nano.parse_proposal(kind, [task(kind)], text)
+        found = NANO.parse_proposal(kind, [task(kind)], text)
         assert found == Proposal(kind, OTHER, "[1, 2]")
 
 
 def test_nano_code_f_proposal_takes_the_references_program():
     reference = task("code_o")
-    assert nano.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|plan|>"
-    inputs = [str(i) for i in range(nano.NUM_INPUTS)]
-    found = nano.parse_proposal(
+    assert NANO.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|plan|>"
+    inputs = [str(i) for i in range(NUM_INPUTS)]
+    found = NANO.parse_proposal(
         "code_f", [reference], "<|input|>".join(["2", *inputs]) + "<|message|>add one"
     )
     assert found == Proposal("code_f", PROGRAM, inputs=tuple(inputs), message="add one")
 
 
 def test_nano_solver_sees_neither_the_answer_nor_hidden_examples():
-    o, i, f = (nano.solve_prompt(task(k)) for k in ("code_o", "code_i", "code_f"))
+    o, i, f = (NANO.solve_prompt(task(k)) for k in ("code_o", "code_i", "code_f"))
     assert o == f"<|solve_o|>{PROGRAM}<|input|>3<|think|>"
     assert i == f"<|solve_i|>{PROGRAM}<|output|>4<|think|>"
-    shown = "".join(f"<|input|>{n}<|output|>{n + 1}" for n in range(nano.NUM_INPUTS // 2))
+    shown = "".join(f"<|input|>{n}<|output|>{n + 1}" for n in range(NUM_INPUTS // 2))
     assert f == f"<|solve_f|>add one{shown}<|think|>"
 
 
 @pytest.mark.parametrize("answer", ["4", "'a b'", "[1, 2], 3", PROGRAM])
 @pytest.mark.parametrize("thought", ["", "b=4;", "b=4;?1;"])
 def test_nano_answer_round_trip(answer, thought):
-    assert nano.parse_answer(task("code_o"), f"{thought}<|answer|>{answer}") == answer
+    assert NANO.parse_answer(task("code_o"), f"{thought}<|answer|>{answer}") == answer
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_nano_answer_round_trip(answer, thought):
     ],
 )
 def test_nano_ill_formed_answers_are_none(text):
-    assert nano.parse_answer(task("code_o"), text) is None
+    assert NANO.parse_answer(task("code_o"), text) is None
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
@@ -107,4 +108,4 @@ def test_nano_ill_formed_answers_are_none(text):
     ],
 )
 def test_nano_ill_formed_proposals_are_none(kind, text):
-    assert nano.parse_proposal(kind, [task("code_o")], text) is None
+    assert NANO.parse_proposal(kind, [task("code_o")], text) is None

@@ -1,12 +1,14 @@
 """The tasks that a run starts from: a file's, or the model's own."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from selfplay.config import load_preset
 from selfplay.directory import SEEDS
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
+from selfplay.prompts.template import template_of
 from selfplay.rollout import open_sandbox
 from selfplay.seeds import given_seeds
 from selfplay.settings import preset_names
@@ -56,7 +58,10 @@ def test_fewer_seeds_are_drawn_by_the_runs_seed_from_those_whose_prompts_fit(run
 
     def drawn(seed, long="none"):
         config = runs.config(*given, f"seed={seed}")
-        return given_seeds(config, sandbox, lambda task: "long" * (long in task.program))
+        excess = SimpleNamespace(
+            template=template_of(config), excess=lambda task: "long" * (long in task.program)
+        )
+        return given_seeds(config, sandbox, excess)
 
     with open_sandbox(runs.config()) as sandbox:
         assert len(drawn(1)) == 3

@@ -13,8 +13,7 @@ from selfplay.cli import main
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.findings import Group, over_start, read_trial
 from selfplay.population import open_learner, warm_start
-from selfplay.prompts import nano
-from selfplay.prompts.template import template_named
+from selfplay.prompts.template import AZR, NANO, template_named
 from selfplay.run_record import read_run
 from selfplay.run_report import conclusion, report_charts, summary
 from selfplay.settings import read_preset
@@ -81,7 +80,7 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     ]
     said = []
     found = read_tasks(
-        write(tmp_path / "t", rows), ("code_o", "code_i", "code_f"), judge, said.append
+        write(tmp_path / "t", rows), AZR, ("code_o", "code_i", "code_f"), judge, said.append
     )
     (line,) = said
     assert line.endswith("give 8 tasks of code_o, code_i, code_f, 1 refused: banned")
@@ -93,7 +92,7 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     assert found[2][0].program.startswith("import math\n")
     assert found[5][0].visible == 2
     assert "#" not in found[6][0].program
-    only = read_tasks(tmp_path / "t", ("code_f",), judge, quiet)
+    only = read_tasks(tmp_path / "t", AZR, ("code_f",), judge, quiet)
     assert [task.kind for task, _ in only] == ["code_f"]
 
 
@@ -103,6 +102,7 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
         ("{", "line 1: not JSON"),
         ('{"program": "x"}\n', "line 1: field 'input' is missing"),
         ('{"snippet": "def f(x): return x", "input": 3}\n', "line 1: field 'input' is of type int"),
+        ('{"kind": "code_e", "program": "x"}\n', "line 1: unknown kind 'code_e'; expected one of"),
         ('{"program": "x", "input": "1"}\n', "1 rows of .* give 0 tasks of code_o, 1 refused"),
         ("", "0 rows of .* give 0 tasks of code_o; expected rows as"),
     ],
@@ -111,7 +111,7 @@ def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge, text, word
     path = tmp_path / "tasks.jsonl"
     path.write_text(text)
     with pytest.raises(ValueError, match=words) as caught:
-        read_tasks(path, ("code_o",), judge, quiet)
+        read_tasks(path, AZR, ("code_o",), judge, quiet)
     assert "\n" not in str(caught.value)
 
 
@@ -354,4 +354,4 @@ def test_the_command_refuses_in_one_line(data, tmp_path, flags, words):
 
 def test_nano_solutions_are_those_of_the_template():
     task = Task("code_o", program(2), "2", "7")
-    assert nano.answer_text(task) == "<|answer|>7"
+    assert NANO.answer_text(task) == "<|answer|>7"

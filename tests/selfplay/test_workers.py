@@ -19,6 +19,7 @@ from selfplay.config import cut_by_member
 from selfplay.directory import create
 from selfplay.errors import SelfplayError
 from selfplay.progress import Progress
+from selfplay.prompts.template import template_of
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import session
@@ -145,7 +146,7 @@ def test_members_are_spread_over_the_gpus_that_ray_has(runs):
     try:
         for device, count, gpus in (("auto", 0, [[0], [1]]), ("cpu", 1, [[]])):
             config = runs.config(f"device={device}")
-            with open_workers(config, count, cluster.address) as population:
+            with open_workers(config, template_of(config), count, cluster.address) as population:
                 shares = population._pool.shares
                 seen = [s.actor.__ray_call__.remote(lambda _: ray.get_gpu_ids()) for s in shares]
                 assert sorted(ray.get(seen)) == gpus

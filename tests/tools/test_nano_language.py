@@ -12,7 +12,8 @@ from code_verifier import Limits, Proposal, Sandbox, canonical, measure
 from nano_corpus import ROLES, Curriculum, example, task_of
 from nano_labels import label
 from nano_language import HELD_OUT_SHARE, INPUTS_PER_PROGRAM, LEVELS, Program, random_program
-from selfplay.prompts.nano import END, parse_answer, parse_proposal, solve_prompt
+from selfplay.prompts.nano import END
+from selfplay.prompts.template import NANO
 from selfplay.tasks import nano_tasks, seed_tasks
 from write_tasks import HELD_OUT_SEED, held_out_programs, held_out_row, held_out_tasks, seed_rows
 from write_tasks import PER_LEVEL as SHIPPED
@@ -130,9 +131,9 @@ def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
             kind = f"code_{role[-1]}"
             if role.startswith("solve"):
                 task = task_of(row, kind, Random(1).choice(row.runs))
-                graded.append((task, parse_answer(task, text)))
+                graded.append((task, NANO.parse_answer(task, text)))
             else:
-                proposed.append(parse_proposal(kind, [task_of(row, kind, row.runs[0])], text))
+                proposed.append(NANO.parse_proposal(kind, [task_of(row, kind, row.runs[0])], text))
     assert all(answer is not None for _, answer in graded)
     assert all(isinstance(p, Proposal) for p in proposed)
     with Sandbox(workers=1, limits=Limits(wall_s=20)) as plain:
@@ -178,4 +179,4 @@ def test_held_out_tasks_are_held_out_distinct_and_repeatable(labelling):
         assert len({t.id for _, t in rows}) == len(rows)
         assert {t.kind for _, t in rows} == {kind}
         assert all(Program(t.program, "", level, (), (), "").held_out for level, t in rows)
-        assert held_out_row(*rows[0])["prompt"] == solve_prompt(rows[0][1])
+        assert held_out_row(*rows[0])["prompt"] == NANO.solve_prompt(rows[0][1])

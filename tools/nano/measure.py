@@ -18,7 +18,7 @@ import torch
 from code_verifier import Proposal, Sandbox, Task
 from lora_evo.model import Engine, HFEngine, Request, load_base_model, stack_adapters
 from nano_language import LEVELS
-from selfplay.prompts.nano import parse_answer, parse_proposal, propose_prompt, solve_prompt
+from selfplay.prompts.template import NANO
 from selfplay.tasks import nano_tasks
 
 MAX_TOKENS = 192
@@ -74,14 +74,14 @@ def measure_proposals(
         references = [[rng.choice(tasks)] for _ in range(samples)]
         completions = engine.generate(
             [
-                Request(propose_prompt(kind, r), None, MAX_TOKENS, 1.0, seed * 1_000_003 + i)
+                Request(NANO.propose_prompt(kind, r), None, MAX_TOKENS, 1.0, seed * 1_000_003 + i)
                 for i, r in enumerate(references)
             ]
         )
         proposals: list[Proposal] = []
         reasons: dict[str, int] = {}
         for reference, completion in zip(references, completions, strict=True):
-            proposal = parse_proposal(kind, reference, completion.text)
+            proposal = NANO.parse_proposal(kind, reference, completion.text)
             if proposal is None or completion.finish_reason != "stop":
                 reasons["form"] = reasons.get("form", 0) + 1
             else:
@@ -154,12 +154,12 @@ def _attempts(
     tried = [task for task in tasks for _ in range(samples)]
     completions = engine.generate(
         [
-            Request(solve_prompt(t), None, MAX_TOKENS, temperature, seed * 1_000_003 + i)
+            Request(NANO.solve_prompt(t), None, MAX_TOKENS, temperature, seed * 1_000_003 + i)
             for i, t in enumerate(tried)
         ]
     )
     answers = [
-        parse_answer(t, c.text) if c.finish_reason == "stop" else None
+        NANO.parse_answer(t, c.text) if c.finish_reason == "stop" else None
         for t, c in zip(tried, completions, strict=True)
     ]
     grades = sandbox.grade_many(

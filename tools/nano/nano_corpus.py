@@ -25,7 +25,8 @@ from typing import NamedTuple
 from code_verifier import Task
 from nano_labels import LabelledProgram, Run, label, labelling_sandbox
 from nano_language import LEVELS, Program, random_program
-from selfplay.prompts.nano import END, NUM_INPUTS, propose_prompt, solve_prompt
+from selfplay.prompts.nano import END, NUM_INPUTS
+from selfplay.prompts.template import NANO
 
 ROLES = ("solve_o", "solve_i", "solve_f", "propose_o", "propose_i", "propose_f")
 # The short way: its probability as taught, and its share among the examples. Skill goes
@@ -82,20 +83,20 @@ def example(
         runs = _ascending(labelled.runs) if rng.random() < 0.5 else labelled.runs
         full = rng.random() < FULL_MESSAGES
         message = program.message if full else _some_words(program.message, rng)
-        prompt = solve_prompt(_function_task(program.text, runs, message))
+        prompt = NANO.solve_prompt(_function_task(program.text, runs, message))
         segments = [Segment(f"<|answer|>{program.text}")]
     elif role.startswith("solve"):
-        prompt = solve_prompt(task_of(labelled, kind, run))
+        prompt = NANO.solve_prompt(task_of(labelled, kind, run))
         segments = (
             _short(kind, run) if rng.random() < SHORT_DRAWN else _careful(kind, labelled, run, rng)
         )
     elif kind == "code_f":
-        prompt = propose_prompt(kind, [task_of(labelled, kind, run)])
+        prompt = NANO.propose_prompt(kind, [task_of(labelled, kind, run)])
         message = _some_words(program.message, rng)
         inputs = "".join(f"<|input|>{r.input}" for r in _ascending(labelled.runs))
         segments = [Segment(f"{len(message.split())}{inputs}<|message|>{message}")]
     else:
-        prompt = propose_prompt(kind, [task_of(reference, kind, rng.choice(reference.runs))])
+        prompt = NANO.propose_prompt(kind, [task_of(reference, kind, rng.choice(reference.runs))])
         words = " ".join(program.message.split()[:PLANNED_WORDS])
         plan = f"{program.level} {words}"
         segments = [Segment(f"{plan}<|program|>{program.text}<|input|>{run.input}")]

@@ -21,7 +21,8 @@ from lora_evo.model import derive_seed
 from nano_corpus import task_of
 from nano_labels import LabelledProgram, label, labelling_sandbox
 from nano_language import LEVELS, LONG, Program, random_program
-from selfplay.prompts.nano import END, solve_prompt
+from selfplay.prompts.nano import END
+from selfplay.prompts.template import NANO
 
 HELD_OUT_SEED, PER_LEVEL = 20260516, 100
 SEED_RUNS, SEED_COUNT = 32, 64
@@ -105,7 +106,7 @@ def seed_rows(seed: int, count: int, sandbox: Sandbox) -> Iterator[dict[str, str
 def held_out_row(level: int, task: Task) -> dict[str, object]:
     """Return a row of a held-out file: the task with its level and its prompt."""
     columns = {k: v for k, v in task.to_row().items() if v not in (None, "", [], 0)}
-    first = {"id": task.id, "kind": task.kind, "level": level, "prompt": solve_prompt(task)}
+    first = {"id": task.id, "kind": task.kind, "level": level, "prompt": NANO.solve_prompt(task)}
     return first | columns
 
 

@@ -18,7 +18,7 @@ from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
 from code_verifier.literals import Comparison, canonical_arguments, parse_literal, read_arguments
 from code_verifier.syntax import ParsedProgram, strip_comments
-from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
+from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
 
 Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
 """Verdicts of a program on inputs, when asked for."""
@@ -33,6 +33,7 @@ def grade_answer(
     CodeVerifierError when the task lacks what its kind needs."""
     if not isinstance(answer, str):
         raise CodeVerifierError(f"the answer is of type {type(answer).__name__}; expected a text")
+    check_kind(task.kind)
     if task.kind == "code_f":
         return _grade_program(task, answer, run, comparison)
     if task.output is None:
@@ -94,6 +95,7 @@ def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict
     giving the same output, and a message that does not leak the program; the first half of the
     pairs is visible.
     """
+    check_kind(proposal.kind)
     if proposal.kind == "code_f":
         return _validate_function(proposal, check, limits)
     if proposal.input is None:

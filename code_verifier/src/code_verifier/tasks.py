@@ -1,4 +1,7 @@
-"""What is proposed, asked and answered: tasks of the three kinds and what becomes of them."""
+"""What is proposed, asked and answered: tasks of the three kinds and what becomes of them.
+
+The dataclasses carry tasks of other kinds, too; a `Sandbox` validates and grades the three.
+"""
 
 import hashlib
 import json
@@ -17,7 +20,7 @@ KINDS: Final = ("code_o", "code_i", "code_f")
 @dataclass(frozen=True)
 class Task:
     """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown. Raises
-    CodeVerifierError for an unknown kind, and for pairs or `visible` that do not fit."""
+    CodeVerifierError for pairs or `visible` that do not fit."""
 
     kind: str
     """What is asked for: `code_o` an output, `code_i` an input, `code_f` a program."""
@@ -36,7 +39,6 @@ class Task:
     id: str = ""
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind)
         if len(self.inputs) != len(self.outputs):
             raise CodeVerifierError(
                 f"a task has {len(self.inputs)} inputs and {len(self.outputs)} outputs; "
@@ -57,7 +59,7 @@ class Task:
         | column | type | of |
         |---|---|---|
         | `id` | text | "" where it has none |
-        | `kind` | text | one of KINDS |
+        | `kind` | text | one of KINDS, or what another kind is called |
         | `program` | text | "" where the kind does not need it |
         | `input` | text or null | code_o, code_i |
         | `output` | text or null | code_o, code_i |
@@ -69,7 +71,9 @@ class Task:
         return row | {"inputs": list(self.inputs), "outputs": list(self.outputs)}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], complete: bool = False) -> Self:
+    def from_row(
+        cls, row: Mapping[str, Any], complete: bool = False, any_kind: bool = False
+    ) -> Self:
         """The task of a row with the columns of `to_row`, of which it needs some only.
 
         There must be `kind` and what an answer is judged by: `output` (code_o), `program` and
@@ -77,19 +81,23 @@ class Task:
         solver or a reader is shown, `program` and the `input` of code_o. The other columns of the
         kind may be missing or null; those of other kinds, and unknown ones, are passed over.
         Absolute Zero's `snippet` and `imports` may stand for `program`; an `id` that is a number
-        becomes its text.
+        becomes its text. any_kind: a task of another kind has whatever columns there are.
 
         Raises CodeVerifierError that names the column, what was found and what was expected.
         """
         kind = text_field(row, "kind")
-        _check_kind(kind)
-        program = program_of(row, required=complete or kind == "code_i")
+        own = any_kind and kind not in KINDS
+        if not own:
+            check_kind(kind)
+        program = program_of(row, required=not own and (complete or kind == "code_i"))
         found = id_of(row)
         name = "" if found is None else str(found)
-        if kind == "code_f":
+        if own or kind == "code_f":
             return cls(
                 kind,
                 program,
+                text_or_none(row, "input") if own else None,
+                text_or_none(row, "output") if own else None,
                 inputs=text_list(row, "inputs"),
                 outputs=text_list(row, "outputs"),
                 message=text_or_none(row, "message") or "",
@@ -103,7 +111,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a proposer wrote. Raises CodeVerifierError for an unknown kind."""
+    """What a proposer wrote."""
 
     kind: str
     program: str
@@ -114,22 +122,24 @@ class Proposal:
     message: str = ""
     """A hint at what the program does (code_f)."""
 
-    def __post_init__(self) -> None:
-        _check_kind(self.kind)
-
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
+    def from_row(cls, row: Mapping[str, Any], any_kind: bool = False) -> Self:
         """Return the proposal of a row: of `to_row` of a task, or of Absolute Zero's seeds.
 
-        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o. Raises
-        CodeVerifierError as `Task.from_row`.
+        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o. any_kind,
+        and CodeVerifierError: as in `Task.from_row`.
         """
-        program = program_of(row)
         kind = text_or_none(row, "kind")
+        if kind is not None and kind not in KINDS and any_kind:
+            given, inputs = text_or_none(row, "input"), text_list(row, "inputs")
+            message = text_or_none(row, "message") or ""
+            return cls(kind, program_of(row, required=False), given, inputs, message)
+        program = program_of(row)
         if kind == "code_f" or (row.get("inputs") is not None and not row.get("input")):
             inputs = text_list(row, "inputs")
             message = text_or_none(row, "message") or ""
             return cls("code_f", program, inputs=inputs, message=message)
+        check_kind(kind or "code_o")
         return cls(kind or "code_o", program, text_field(row, "input"))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,7 +153,8 @@ class Proposal:
         return parse_program(self.program)
 
 
-def _check_kind(kind: str) -> None:
+def check_kind(kind: str) -> None:
+    """Raise CodeVerifierError for a kind that is none of KINDS."""
     if kind not in KINDS:
         raise CodeVerifierError(
             f"unknown kind {str(kind)[:60]!r}; expected one of {', '.join(KINDS)}"

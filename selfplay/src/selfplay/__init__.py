@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from selfplay.own_model import config_for as config_for
     from selfplay.population import Run as Run
     from selfplay.progress import Progress as Progress
+    from selfplay.prompts.task_kind import TaskKind as TaskKind
     from selfplay.prompts.template import template_named as template_named
     from selfplay.rewards import azr_proposer_reward as azr_proposer_reward
     from selfplay.rewards import student_advantages as student_advantages
@@ -49,6 +50,7 @@ _LAZY = {
     "own_model": ("config_for",),
     "population": ("Run",),
     "progress": ("Progress",),
+    "prompts.task_kind": ("TaskKind",),
     "prompts.template": ("template_named",),
     "rewards": (
         "azr_proposer_reward", "student_advantages", "student_reward", "teacher_advantages",

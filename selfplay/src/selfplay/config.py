@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from league import LeagueConfig
 from selfplay.errors import ConfigError
+from selfplay.prompts.task_kind import BUILT_IN, require_known
 from selfplay.settings import (
     AtLeastOne,
     Count,
@@ -24,8 +25,6 @@ from selfplay.settings import (
     read_settings,
 )
 
-Kind = Literal["code_o", "code_i", "code_f"]
-
 
 @dataclass(frozen=True)
 class RolloutConfig:
@@ -35,8 +34,8 @@ class RolloutConfig:
     """Proposals of each task kind that a teacher makes in a step."""
     num_generations: AtLeastOne = 6
     """Attempts of the matched student at each valid task."""
-    kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = ("code_o", "code_i", "code_f")
-    """Task kinds in play."""
+    kinds: Annotated[tuple[str, ...], Meta(min_length=1)] = BUILT_IN
+    """Task kinds in play: built-in ones, or `module:object` of one's own (selfplay.TaskKind)."""
     temperature: Positive = 1.0
     """Sampling temperature of proposals and attempts."""
     max_prompt_length: AtLeastOne | None = None
@@ -327,8 +326,7 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def __post_init__(self) -> None:
-        if len(set(self.rollout.kinds)) < len(self.rollout.kinds):
-            raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(self.rollout.kinds)}")
+        require_known(self.rollout.kinds)
         if self.rollout.self_seed and self.rollout.seed_file is not None:
             raise ConfigError(
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "

@@ -36,6 +36,7 @@ from selfplay.population import (
     probe,
     warm_start,
 )
+from selfplay.prompts.template import template_of
 from selfplay.rewards import training_samples
 from selfplay.rollout import Attempt, Proposed, graded, open_sandbox, validated
 from selfplay.run_report import DRIFT_LIMIT
@@ -162,7 +163,7 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
             stack.enter_context(_alarm())
             with meter.phase("load"):
                 sandbox = stack.enter_context(open_sandbox(config))
-                population = stack.enter_context(open_population(config))
+                population = stack.enter_context(open_population(config, template_of(config)))
                 warm_start(population, config)
             trial = Trial(tried, plan, population, sandbox, meter)
             with meter.phase("weight_sync"):
@@ -234,22 +235,22 @@ def write(trial: Trial, step: int) -> list[Proposed]:
     drafts: list[Proposed] = []
     for pair in range(max(len(teachers), len(students))):
         teacher, student = teachers[pair % len(teachers)], students[pair % len(students)]
-        for kind in [kind for kind in r.kinds for _ in range(r.proposals)]:
-            n, count = len(drafts), 1 if kind == "code_f" else r.num_references
+        for kind in [k for k in population.prompts.template.in_play for _ in range(r.proposals)]:
+            n, count = len(drafts), kind.references(r.num_references)
             shown = tuple(known["code_o"][n % 99 :][:count])
             seed = derive_seed(config.seed, step, n, "propose")
-            drafts.append(Proposed(n, f"{step}-{n}", teacher, student, kind, shown, seed))
+            drafts.append(Proposed(n, f"{step}-{n}", teacher, student, kind.name, shown, seed))
     with trial.meter.phase("propose"):
-        excess = population.prompts.excess
-        proposed = validated(population.propose(drafts), trial.sandbox, excess)
+        proposed = validated(population.propose(drafts), trial.sandbox, population.prompts)
     attempts: list[Attempt] = []
     for p in proposed:
         for _ in range(r.num_generations):
             seed = derive_seed(config.seed, step, len(attempts), "solve")
-            task = p.task or known[p.kind][p.number % len(known[p.kind])]
+            mine = known.get(p.kind, known["code_o"])
+            task = p.task or mine[p.number % len(mine)]
             attempts.append(Attempt(len(attempts), p.student, task, seed, r.temperature))
     with trial.meter.phase("solve"):
-        done = graded(population.solve(attempts), trial.sandbox)
+        done = graded(population.solve(attempts), trial.sandbox, population.prompts)
     each = r.num_generations
     return [replace(p, attempts=tuple(done[i * each :][:each])) for i, p in enumerate(proposed)]
 

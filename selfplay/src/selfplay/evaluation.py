@@ -15,6 +15,7 @@ from msgspec import UNSET
 from code_verifier import Status, Task
 from lora_evo.model import stream
 from selfplay.population import Run, role_of
+from selfplay.prompts.task_kind import TaskKind
 from selfplay.rewards import teacher_reward
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow
@@ -66,7 +67,7 @@ def solve_held_out(run: Run, members: Sequence[str | None]) -> list[list[list[At
         for i in range(e.samples)
     ]
     attempts = [Attempt(number, *a, e.temperature) for number, a in enumerate(asked)]
-    done = iter(graded(run.population.solve(attempts), run.sandbox))
+    done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
     return [[list(islice(done, e.samples)) for _ in run.held_out] for _ in members]
 
 
@@ -109,32 +110,32 @@ def teaching_rows(run: Run, members: Sequence[str | None]) -> list[TeachingRow]:
     proposal's in `rewards`; new_structures: program structures that the run has not seen; means of
     structural measures.
     """
-    e, r = run.config.eval, run.config.rollout
+    e, r, kinds = run.config.eval, run.config.rollout, run.template.in_play
     drafts = [
         Proposed(
             number,
-            f"{kind}-{i}",
+            f"{kind.name}-{i}",
             member,
             None,
-            kind,
+            kind.name,
             _drawn(run, kind, i),
-            run.seed("yardstick", kind, i, "propose"),
+            run.seed("yardstick", kind.name, i, "propose"),
         )
-        for number, (member, kind, i) in enumerate(product(members, r.kinds, range(e.proposals)))
+        for number, (member, kind, i) in enumerate(product(members, kinds, range(e.proposals)))
     ]
-    written = validated(run.population.propose(drafts), run.sandbox, run.population.prompts.excess)
+    written = validated(run.population.propose(drafts), run.sandbox, run.population.prompts)
     attempts: list[Attempt] = []
     for p in written:
         if p.task is not None:
             for i in range(e.attempts):
                 seed = run.seed("yardstick", p.kind, int(p.id.rpartition("-")[2]), i)
                 attempts.append(Attempt(len(attempts), None, p.task, seed, r.temperature))
-    done = iter(graded(run.population.solve(attempts), run.sandbox))
+    done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
     tried = [
         replace(p, attempts=tuple(islice(done, e.attempts if p.task is not None else 0)))
         for p in written
     ]
-    each = len(r.kinds) * e.proposals
+    each = len(kinds) * e.proposals
     return [_teaching_row(run, tried[i : i + each]) for i in range(0, len(tried), each)]
 
 
@@ -158,10 +159,10 @@ def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
     )
 
 
-def _drawn(run: Run, kind: str, i: int) -> tuple[Task, ...]:
-    count = 1 if kind == "code_f" else run.config.rollout.num_references
-    rng = stream(run.seed("yardstick", kind, i, "references"))
-    seeds = [task for task in run.seeds if task.kind != "code_f"]
+def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
+    count = kind.references(run.config.rollout.num_references)
+    rng = stream(run.seed("yardstick", kind.name, i, "references"))
+    seeds = [task for task in run.seeds if task.kind in kind.shows]
     picked = rng.choice(len(seeds), min(count, len(seeds)), replace=False)
     return tuple(seeds[int(k)] for k in picked)
 

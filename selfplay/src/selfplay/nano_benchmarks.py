@@ -11,7 +11,8 @@ from functools import partial
 
 from code_verifier import Grade, Sandbox
 from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, Verdict, plain
-from selfplay.prompts.nano import END, parse_answer, solve_prompt
+from selfplay.prompts.nano import END
+from selfplay.prompts.template import NANO
 from selfplay.tasks import DATA, nano_tasks
 
 MAX_TOKENS = 192
@@ -28,7 +29,7 @@ def load(name: str, data: Data) -> Benchmark:
     if data.whole(name) is not None:
         raise EvalsError(f"{name} comes with populab-selfplay; leave out --data")
     questions = tuple(
-        Question(held.task.id, {"prompt": solve_prompt(held.task)}, held.task, held.level)
+        Question(held.task.id, {"prompt": NANO.solve_prompt(held.task)}, held.task, held.level)
         for held in nano_tasks(name)
     )
     digest = hashlib.blake2b((DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
@@ -74,4 +75,4 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
 def _answer(question: Question, sample: Sample) -> str | None:
     if sample.truncated:
         return None
-    return parse_answer(question.problem, sample.response.removesuffix(END))
+    return NANO.parse_answer(question.problem, sample.response.removesuffix(END))

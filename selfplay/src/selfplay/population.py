@@ -38,7 +38,7 @@ from selfplay.errors import ConfigError, SelfplayError
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, NamedState
 from selfplay.learning.statistics import UpdateStats
-from selfplay.prompts.template import template_named
+from selfplay.prompts.template import Template
 from selfplay.rollout import Attempt, Prompts, Proposed
 from selfplay.rows import WorkerRow
 from selfplay.tasks import HeldOutTask, TaskBuffer
@@ -74,8 +74,9 @@ def all_founders(config: Config) -> list[str]:
 class Population:
     """All members, in this process. `workers.pool` spreads them over processes."""
 
-    def __init__(self, learner: Learner, engine: Engine, config: Config) -> None:
-        template = template_named(config.template, config.base)
+    def __init__(
+        self, learner: Learner, engine: Engine, config: Config, template: Template
+    ) -> None:
         self.learner, self.engine = learner, engine
         self.prompts = Prompts(config, template, engine.tokenizer, engine.context)
         self._weight_sync = WeightSync(learner, engine, config.dtype)
@@ -136,11 +137,11 @@ class Population:
 
 
 @contextmanager
-def open_population(config: Config) -> Iterator[Population]:
+def open_population(config: Config, template: Template) -> Iterator[Population]:
     """Open all members in this process."""
     learner, engine = open_learner(config)
     with closing(engine):
-        yield Population(learner, engine, config)
+        yield Population(learner, engine, config, template)
 
 
 def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[Learner, Engine]:
@@ -316,6 +317,11 @@ class Run:
     trackers: Trackers = field(default_factory=Trackers)
     hashes: Hashes = field(default_factory=Hashes)
     """Of files, as far as they have been written."""
+
+    @property
+    def template(self) -> Template:
+        """The task kinds in play, and what they are asked in."""
+        return self.population.prompts.template
 
     def start_from(self, seeds: Sequence[Task]) -> None:
         """Let the run start from these tasks."""

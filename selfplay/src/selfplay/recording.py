@@ -89,12 +89,12 @@ def metrics_row(
             "attempts": sum(a.infra_error for p in solved for a in p.attempts),
         },
         kinds={
-            kind: rows.KindRow(
-                proposed=len(mine := [p for p in judged if p.kind == kind]),
+            kind.name: rows.KindRow(
+                proposed=len(mine := [p for p in judged if p.kind == kind.name]),
                 valid_share=_valid_share(mine),
                 solve_rate=_solve_rate(mine),
             )
-            for kind in run.config.rollout.kinds
+            for kind in run.template.in_play
         },
         rejected=dict(sorted(refused.items())),
         complexity={name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}

@@ -11,13 +11,16 @@ from typing import Any
 
 from code_verifier import (
     CodeVerifierError,
+    Grade,
     Limits,
     Metrics,
     Proposal,
     Sandbox,
     Status,
     Task,
+    Verdict,
     measure,
+    ordered_map,
     strip_comments,
 )
 from lora_evo.model import Rollout, TokenRequest
@@ -120,7 +123,7 @@ class Prompts:
     def __init__(
         self, config: Config, template: Template, tokenizer: Any, context: int | None
     ) -> None:
-        self._template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
+        self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
         if context is not None:
             room = context - config.longest_completion - config.rollout.prompt_seams
@@ -136,8 +139,8 @@ class Prompts:
     def of_proposals(self, drafts: Sequence[Proposed]) -> list[TokenRequest]:
         """Return the requests for proposals."""
         r, encoded = self._rollout, self._encoder()
-        prompts = [encoded(self._template.propose_prompt(d.kind, d.references)) for d in drafts]
-        length, stops = r.max_proposal_length, self._template.stops
+        prompts = [encoded(self.template.propose_prompt(d.kind, d.references)) for d in drafts]
+        length, stops = r.max_proposal_length, self.template.stops
         return [
             TokenRequest(d.teacher, prompt, length, r.temperature, d.seed, stops)
             for d, prompt in zip(drafts, prompts, strict=True)
@@ -146,8 +149,8 @@ class Prompts:
     def of_attempts(self, attempts: Sequence[Attempt]) -> list[TokenRequest]:
         """Return the requests for answers."""
         length, encoded = self._rollout.max_completion_length, self._encoder()
-        prompts = [encoded(self._template.solve_prompt(a.task)) for a in attempts]
-        stops = self._template.stops
+        prompts = [encoded(self.template.solve_prompt(a.task)) for a in attempts]
+        stops = self.template.stops
         return [
             TokenRequest(a.member, prompt, length, a.temperature, a.seed, stops)
             for a, prompt in zip(attempts, prompts, strict=True)
@@ -157,20 +160,20 @@ class Prompts:
         """Return the draft with what was written; a text that was cut is no proposal."""
         proposal, ended = None, self._ended(rollout, text)
         if ended is not None:
-            proposal = self._template.parse_proposal(draft.kind, draft.references, ended)
+            proposal = self.template.parse_proposal(draft.kind, draft.references, ended)
         bare = None if proposal is None else without_comments(proposal)
         return replace(draft, rollout=rollout, text=text, proposal=bare)
 
     def read_attempt(self, attempt: Attempt, rollout: Rollout, text: str) -> Attempt:
         """Return the attempt with what was written; a text that was cut holds no answer."""
         ended = self._ended(rollout, text)
-        answer = None if ended is None else self._template.parse_answer(attempt.task, ended)
+        answer = None if ended is None else self.template.parse_answer(attempt.task, ended)
         return replace(attempt, rollout=rollout, text=text, answer=answer)
 
     def _ended(self, rollout: Rollout, text: str) -> str | None:
         """Return the text before the first stop; None where the limit cut it before any."""
         before = min(
-            (text.partition(stop)[0] for stop in self._template.stops), key=len, default=text
+            (text.partition(stop)[0] for stop in self.template.stops), key=len, default=text
         )
         cut = rollout.finish_reason == "length" and len(before) == len(text)
         return None if cut else before
@@ -192,11 +195,11 @@ class Prompts:
         )
 
     def _prompts_of(self, task: Task) -> Iterator[str]:
-        yield self._template.solve_prompt(task)
-        if task.kind != "code_f":  # its program was another task's, which is the reference
-            for kind in self._rollout.kinds:
-                shown = 1 if kind == "code_f" else self._rollout.num_references
-                yield self._template.propose_prompt(kind, (task,) * shown)
+        yield self.template.solve_prompt(task)
+        for kind in self.template.in_play:
+            if task.kind in kind.shows:
+                shown = (task,) * kind.references(self._rollout.num_references)
+                yield self.template.propose_prompt(kind.name, shown)
 
     def _encoder(self) -> Callable[[str], tuple[int, ...]]:
         """Return what gives a prompt's ids; equal prompts are read once, and are one object."""
@@ -224,13 +227,8 @@ def open_sandbox(config: Config) -> Sandbox:
     return Sandbox(workers=s.workers, limits=limits, runs=s.runs)
 
 
-def validated(
-    proposed: Iterable[Proposed], sandbox: Sandbox, excess: Callable[[Task], str]
-) -> list[Proposed]:
-    """Validate proposals as they are written; return them in the order of their numbers.
-
-    excess says why the prompts of a task are too long; empty where they fit.
-    """
+def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
+    """Validate proposals as they are written; return them in the order of their numbers."""
     found: list[Proposed] = []
     asked: list[Proposed] = []
 
@@ -242,19 +240,30 @@ def validated(
                 asked.append(p)
                 yield p.proposal
 
-    for i, verdict in enumerate(sandbox.validate_many(readable())):
+    def judge(proposal: Proposal) -> Verdict:
+        return prompts.template.kind(proposal.kind).validate(proposal, sandbox)
+
+    for i, verdict in enumerate(ordered_map(judge, readable(), sandbox.workers)):
         p, proposal = asked[i], asked[i].proposal
         if verdict.task is None or proposal is None:
             found.append(replace(p, status=verdict.status, reason=verdict.reason))
-        elif too_long := excess(verdict.task):
+        elif too_long := prompts.excess(verdict.task):
             found.append(replace(p, status=Status.TOO_LONG, reason=too_long))
         else:
-            task, metrics = replace(verdict.task, id=p.id), measure(proposal.parsed)
+            task, metrics = replace(verdict.task, id=p.id), _measured(proposal)
             found.append(replace(p, status=verdict.status, reason="", task=task, metrics=metrics))
     return sorted(found, key=lambda p: p.number)
 
 
-def graded(attempts: Iterable[Attempt], sandbox: Sandbox) -> list[Attempt]:
+def _measured(proposal: Proposal) -> Metrics | None:
+    """Return the measures of a proposal's program; None where that is no Python."""
+    try:
+        return measure(proposal.parsed)
+    except CodeVerifierError:
+        return None
+
+
+def graded(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> list[Attempt]:
     """Grade attempts as they are written; return them in the order of their numbers."""
     found: list[Attempt] = []
     asked: list[Attempt] = []
@@ -267,7 +276,10 @@ def graded(attempts: Iterable[Attempt], sandbox: Sandbox) -> list[Attempt]:
                 asked.append(a)
                 yield a.task, a.answer
 
-    for i, grade in enumerate(sandbox.grade_many(answers())):
+    def judge(pair: tuple[Task, str]) -> Grade:
+        return prompts.template.kind(pair[0].kind).grade(*pair, sandbox)
+
+    for i, grade in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
         a = asked[i]
         infra_error = not grade.judged
         found.append(replace(a, score=grade.score, reason=grade.reason, infra_error=infra_error))

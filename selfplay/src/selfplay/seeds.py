@@ -6,13 +6,15 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, read_rows
+from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, ordered_map, read_rows
 from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.population import Run
-from selfplay.rollout import Proposed, validated, without_comments
+from selfplay.prompts.task_kind import CALLS, TaskKind
+from selfplay.prompts.template import Template
+from selfplay.rollout import Prompts, Proposed, validated, without_comments
 from selfplay.tasks import IDENTITY, seed_tasks
 
 BATCH = 64
@@ -33,12 +35,11 @@ def require_seeds(config: Config) -> None:
         seed_tasks(config.template, r.seed_tasks, config.seed)
 
 
-def given_seeds(config: Config, sandbox: Sandbox, excess: Callable[[Task], str]) -> list[Task]:
+def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
     """Return the seeds that a new run is given: of `rollout.seed_file`, or the template's.
 
     Of a file, `seed_tasks` tasks of code_o and code_i are drawn by the run's seed, and as many of
-    code_f if there are. excess: says why the prompts of a task are too long. Raises ConfigError
-    when there are fewer than asked for.
+    each other kind in play if there are. Raises ConfigError when there are fewer than asked for.
     """
     r = config.rollout
     if r.self_seed:
@@ -47,45 +48,50 @@ def given_seeds(config: Config, sandbox: Sandbox, excess: Callable[[Task], str])
         return seed_tasks(config.template, r.seed_tasks, config.seed)
     place = Path(r.seed_file)
     try:
-        kinds = tuple(dict.fromkeys(("code_o", "code_i", *r.kinds)))
-        read = read_tasks(place, kinds, sandbox, lambda _: None)
+        others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
+        read = read_tasks(place, prompts.template, (*CALLS, *others), sandbox, lambda _: None)
     except (SelfplayError, CodeVerifierError, OSError) as error:
         raise ConfigError(f"rollout.seed_file: {error}") from error
     different: dict[Hashable, Task] = {}
     for task, _ in read:
-        if not excess(task):
+        if not prompts.excess(task):
             different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
     tasks = list(different.values())
     order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))
     drawn = [tasks[int(i)] for i in order]
-    calls = [task for task in drawn if task.kind != "code_f"][: r.seed_tasks]
+    calls = [task for task in drawn if task.kind in CALLS][: r.seed_tasks]
     if len(calls) < r.seed_tasks:
         raise ConfigError(
             f"rollout.seed_tasks is {r.seed_tasks}, and {place} has {len(calls)} different valid "
             f"tasks of code_o and code_i whose prompts fit; --set rollout.seed_tasks={len(calls)}, "
             "or give more rows"
         )
-    return calls + [task for task in drawn if task.kind == "code_f"][: r.seed_tasks]
+    for kind in others:
+        calls += [task for task in drawn if task.kind == kind][: r.seed_tasks]
+    return calls
 
 
 def self_made_seeds(run: Run) -> list[Task]:
     """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
 
     References are drawn from what was accepted before. `seed_tasks` of code_o and code_i together,
-    then as many of code_f where that is in play. The frozen base writes; after a warm start the
-    first member, which all others equal. Raises SelfplayError for a model that writes too few.
+    then as many of each other kind in play. The frozen base writes; after a warm start the first
+    member, which all others equal. Raises SelfplayError for a model that writes too few.
     """
-    r = run.config.rollout
-    calls: list[Task] = [IDENTITY]
-    _write(run, [kind for kind in r.kinds if kind != "code_f"] or ["code_o"], calls, calls)
-    functions: list[Task] = []
-    if "code_f" in r.kinds:
-        _write(run, ["code_f"], calls, functions)
-    return calls + functions
+    kinds = run.template.in_play
+    calls = [k for k in kinds if k.name in CALLS] or [run.template.kind("code_o")]
+    seeds = _written(run, calls, [], [IDENTITY])
+    for kind in kinds:
+        if kind.name not in CALLS:
+            seeds += _written(run, [kind], seeds, [])
+    return seeds
 
 
-def _write(run: Run, kinds: Sequence[str], references: Sequence[Task], found: list[Task]) -> None:
-    """Add what the model writes of these kinds in turn, batch by batch, until there is enough."""
+def _written(
+    run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], found: list[Task]
+) -> list[Task]:
+    """Return found and what the model writes of these kinds in turn, batch by batch, until there is
+    enough; known: other tasks that it is shown."""
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
     seen = {_content(task) for task in found}
@@ -93,15 +99,17 @@ def _write(run: Run, kinds: Sequence[str], references: Sequence[Task], found: li
         if batch >= 4 and len(found) < LEAST * BATCH * batch:
             raise SelfplayError(
                 f"after {batch * BATCH} proposals of {run.config.base} there are {len(found)} "
-                f"different valid tasks of {' and '.join(kinds)}, expected rollout.seed_tasks="
-                f"{r.seed_tasks}; start from an adapter of `selfplay sft` (warm_start), or give "
-                "seeds: --set rollout.self_seed=false --set rollout.seed_file=FILE"
+                f"different valid tasks of {' and '.join(k.name for k in kinds)}, expected "
+                f"rollout.seed_tasks={r.seed_tasks}; start from an adapter of `selfplay "
+                "sft` (warm_start), or give seeds: --set rollout.self_seed=false --set "
+                "rollout.seed_file=FILE"
             )
         drafts = []
         for i in range(BATCH):
             kind = kinds[i % len(kinds)]
-            name = f"seed-{kind}-{batch}-{i}"
-            count = min(1 if kind == "code_f" else r.num_references, len(references))
+            name = f"seed-{kind.name}-{batch}-{i}"
+            references = [task for task in (*known, *found) if task.kind in kind.shows]
+            count = min(kind.references(r.num_references), len(references))
             rng = stream(run.seed(name, "references"))
             shown = rng.choice(len(references), count, replace=False)
             drafts.append(
@@ -110,18 +118,18 @@ def _write(run: Run, kinds: Sequence[str], references: Sequence[Task], found: li
                     name,
                     writer,
                     None,
-                    kind,
+                    kind.name,
                     tuple(references[int(k)] for k in shown),
                     run.seed(name, "propose"),
                 )
             )
         written = run.population.propose(drafts)
-        for p in validated(written, run.sandbox, run.population.prompts.excess):
+        for p in validated(written, run.sandbox, run.population.prompts):
             if p.task is not None and _content(p.task) not in seen:
                 seen.add(_content(p.task))
                 found.append(p.task)
         batch += 1
-    del found[r.seed_tasks :]
+    return found[: r.seed_tasks]
 
 
 def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
@@ -133,10 +141,12 @@ def written_seeds(path: Path) -> list[Task]:
     """Return the seeds that a run was founded with; none before that."""
     if not path.exists():
         return []
-    return [Task.from_row(row, complete=True) for _, row in read_rows(path)]
+    return [Task.from_row(row, complete=True, any_kind=True) for _, row in read_rows(path)]
 
 
-def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> list[Worked]:
+def read_tasks(
+    path: Path, template: Template, kinds: Sequence[str], sandbox: Sandbox, say: Say
+) -> list[Worked]:
     """Read JSON Lines of tasks: ours, or Absolute Zero's {"snippet", "input", "output"}.
 
     A row without `kind` serves both code_o and code_i, or code_f where it has `inputs`. Programs
@@ -149,19 +159,23 @@ def read_tasks(path: Path, kinds: Sequence[str], sandbox: Sandbox, say: Say) -> 
     for line, row in read_rows(path):
         rows.append(row)
         try:
-            proposals.append(Proposal.from_row(row))
-        except CodeVerifierError as error:
+            proposals.append(Proposal.from_row(row, any_kind=True))
+            template.kind(proposals[-1].kind)
+        except (CodeVerifierError, ConfigError) as error:
             raise SelfplayError(f"{path}, line {line}: {error}") from None
     refused: Counter[str] = Counter()
     tasks: list[Worked] = []
-    verdicts = sandbox.validate_many(map(without_comments, proposals))
+    bare = map(without_comments, proposals)
+    verdicts = ordered_map(
+        lambda p: template.kind(p.kind).validate(p, sandbox), bare, sandbox.workers
+    )
     for row, verdict in zip(rows, verdicts, strict=True):
         if verdict.task is None:
             refused[str(verdict.status)] += 1
             continue
         kind = verdict.task.kind
-        both = not row.get("kind") and kind != "code_f"
-        mine = [k for k in (("code_o", "code_i") if both else (kind,)) if k in kinds]
+        both = not row.get("kind") and kind in CALLS
+        mine = [k for k in (CALLS if both else (kind,)) if k in kinds]
         tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in mine]
     found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
     found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())

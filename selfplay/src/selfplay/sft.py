@@ -32,7 +32,7 @@ from selfplay.config import Config
 from selfplay.directory import lock
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
-from selfplay.prompts.template import template_named
+from selfplay.prompts.template import template_of
 from selfplay.rollout import open_sandbox
 from selfplay.seeds import Say, Worked, read_tasks
 
@@ -73,8 +73,10 @@ def fine_tune(
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
     chosen |= {"learning_rate": learning_rate, "max_length": max_length, "held_out": held_out}
     state = {"settings": json.loads(json.dumps(chosen)), "step": -1, "losses": []}
+    template = template_of(config)
+    kinds = [kind.name for kind in template.in_play]
     with open_sandbox(config) as sandbox:
-        tasks = read_tasks(data, config.rollout.kinds, sandbox, say)
+        tasks = read_tasks(data, template, kinds, sandbox, say)
     state = _resumed(work / CHECKPOINT, state)
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -141,18 +143,18 @@ def make_examples(
     What is too long, or has no words in the template, is left out. Raises SelfplayError when
     nothing is left.
     """
-    template = template_named(config.template, config.base)
+    template = template_of(config)
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
     apart = {programs[int(i)] for i in order[:held_out]}
-    shown = [task for task, _ in tasks if task.program not in apart and task.kind != "code_f"]
+    shown = [task for task, _ in tasks if task.program not in apart]
     training: list[TokenPair] = []
     measured: list[TokenPair] = []
     too_long = unspoken = 0
     for number, (task, thought) in enumerate(tasks):
-        references = [task]
-        if task.kind != "code_f":
-            others = [other for other in shown if other.program != task.program]
+        references, kind = [task], template.kind(task.kind)
+        if not kind.keeps_program:
+            others = [t for t in shown if t.program != task.program and t.kind in kind.shows]
             order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
             references = [others[int(i)] for i in order[: config.rollout.num_references]]
         # The template reads back what it writes: an empty solution, or a proposal of another

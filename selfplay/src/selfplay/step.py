@@ -98,21 +98,21 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
     r = run.config.rollout
     drafts: list[Proposed] = []
     for m in matches:
-        for kind in r.kinds:
+        for kind in run.template.in_play:
             for i in range(r.proposals):
-                name = f"{step}-{m.teacher}-{m.student}-{kind}-{i}"
-                count = 1 if kind == "code_f" else r.num_references
-                shown = run.buffer.draw(count, run.seed(name, "references"), r.seed_share)
+                name = f"{step}-{m.teacher}-{m.student}-{kind.name}-{i}"
+                count, seed = kind.references(r.num_references), run.seed(name, "references")
+                shown = tuple(run.buffer.draw(count, seed, r.seed_share, kind.shows))
                 seed = run.seed(name, "propose")
                 drafts.append(
-                    Proposed(len(drafts), name, m.teacher, m.student, kind, tuple(shown), seed)
+                    Proposed(len(drafts), name, m.teacher, m.student, kind.name, shown, seed)
                 )
     return run.population.propose(drafts)
 
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
     """Let the sandbox validate proposals while others are written; students see what it accepts."""
-    return validated(written, run.sandbox, run.population.prompts.excess)
+    return validated(written, run.sandbox, run.population.prompts)
 
 
 def solve(
@@ -134,12 +134,12 @@ def solve(
                     attempts.append(Attempt(len(attempts), member, p.task, seed, r.temperature))
     if r.train_on == "buffer":
         for student in dict.fromkeys(p.student for p in verified):
-            for kind in r.kinds:
-                drawn = run.seed(step, student or BASE, kind, "replay")
-                for task in run.buffer.draw_newest(kind, r.proposals, step, drawn):
-                    seed = run.seed(step, student or BASE, task.id, kind, "solve")
+            for kind in run.template.in_play:
+                drawn = run.seed(step, student or BASE, kind.name, "replay")
+                for task in run.buffer.draw_newest(kind.name, r.proposals, step, drawn):
+                    seed = run.seed(step, student or BASE, task.id, kind.name, "solve")
                     attempts.append(Attempt(len(attempts), student, task, seed, r.temperature))
-    done = iter(graded(run.population.solve(attempts), run.sandbox))
+    done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
     solved = []
     for p in verified:
         count = 0 if p.task is None else r.num_generations
@@ -244,9 +244,10 @@ def remember(run: Run, solved: Sequence[Proposed], step: int) -> int:
     """Add the accepted tasks to the buffer; return how many program structures are new."""
     before = len(run.structures)
     for p in solved:
-        if p.task is not None and p.metrics is not None:
-            run.structures.add(p.metrics.structure)
+        if p.task is not None:
             run.buffer.add(p.task, step)
+            if p.metrics is not None:
+                run.structures.add(p.metrics.structure)
     return len(run.structures) - before
 
 

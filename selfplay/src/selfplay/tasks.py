@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -13,6 +13,7 @@ from typing import Any, Literal
 from code_verifier import CodeVerifierError, Task
 from lora_evo.model import stream
 from selfplay.errors import ConfigError
+from selfplay.prompts.task_kind import CALLS
 
 DATA = Path(str(files("selfplay"))) / "data"
 WEIGHTS = DATA / "nano"
@@ -57,30 +58,28 @@ def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
 class TaskBuffer:
     """The accepted tasks of a run, newest last, no repeats.
 
-    References are drawn from those of code_o and code_i, whose programs also serve code_f. Of them,
-    and of those of code_f, `size` are kept each.
+    Those of code_o and code_i are one pool, and those of any other kind another; of each `size`
+    are kept.
     """
 
     def __init__(
         self, size: int, tasks: Iterable[Task] = (), keeps: Literal["newest", "oldest"] = "newest"
     ) -> None:
         self._size, self._keeps = size, keeps
-        self._tasks: deque[Task] = deque()
-        self._functions: deque[Task] = deque()
+        self._pools: dict[tuple[str, ...], deque[Task]] = {}
         self._steps: dict[Hashable, int] = {}
         """When each task came."""
         self._seeds: list[Task] = []
         for task in tasks:
             self.add(task)
-            if task.kind != "code_f":
-                self._seeds.append(task)
+            self._seeds.append(task)
 
-    def __len__(self) -> int:
-        return len(self._tasks)
+    def _pool(self, kind: str) -> deque[Task]:
+        return self._pools.setdefault(CALLS if kind in CALLS else (kind,), deque())
 
     def add(self, task: Task, step: int = 0) -> bool:
         """Add a task of this step; False when it is there already, or finds no room."""
-        pool = self._functions if task.kind == "code_f" else self._tasks
+        pool = self._pool(task.kind)
         full = len(pool) == self._size
         if _key(task) in self._steps or (full and self._keeps == "oldest"):
             return False
@@ -90,14 +89,18 @@ class TaskBuffer:
         pool.append(task)
         return True
 
-    def draw(self, count: int, seed: int, seed_share: float = 0.0) -> list[Task]:
-        """Return up to `count` different tasks, the same for the same seed and contents.
+    def draw(
+        self, count: int, seed: int, seed_share: float = 0.0, shows: Sequence[str] = CALLS
+    ) -> list[Task]:
+        """Return up to `count` different tasks of these kinds, the same for the same seed and
+        contents.
 
         With probability `seed_share` they come from the tasks that the run started from.
         """
         rng = stream(seed)
-        seeds = bool(self._seeds) and seed_share > 0.0 and rng.random() < seed_share
-        pool = self._seeds if seeds else self._tasks
+        seeds = [task for task in self._seeds if task.kind in shows]
+        drawn = bool(seeds) and seed_share > 0.0 and rng.random() < seed_share
+        pool = seeds if drawn else [t for p in self._pools.values() for t in p if t.kind in shows]
         picked = rng.choice(len(pool), min(count, len(pool)), replace=False)
         return [pool[int(i)] for i in picked]
 
@@ -106,7 +109,7 @@ class TaskBuffer:
 
         The run's seeds serve code_o and code_i.
         """
-        pool = self._functions if kind == "code_f" else self._tasks
+        pool = self._pool(kind)
         mine = [t for t in pool if t.kind == kind or self._steps[_key(t)] == 0]
         newest = [t for t in mine if self._steps[_key(t)] == step - 1]
         others = [t for t in mine if self._steps[_key(t)] != step - 1]
@@ -120,7 +123,7 @@ class TaskBuffer:
 
 
 def _key(task: Task) -> Hashable:
-    return task.program, task.input, task.inputs
+    return task.kind not in CALLS and task.kind, task.program, task.input, task.inputs
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ def _read(source: str) -> list[HeldOutTask]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = {"id": f"{path.name}/{number}", **json.loads(line)}
-            task, level = Task.from_row(row, complete=True), int(row.get("level", 0))
+            task, level = Task.from_row(row, complete=True, any_kind=True), int(row.get("level", 0))
         except (ValueError, TypeError, CodeVerifierError) as error:
             raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
         found.append(HeldOutTask(task, level))

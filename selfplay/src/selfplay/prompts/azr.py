@@ -6,8 +6,7 @@ fences. How a completion is read, and what is forgiven, is in `answer_text` and 
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
@@ -21,6 +20,7 @@ from selfplay.prompts.reading import (
     is_output,
     without_label,
 )
+from selfplay.prompts.task_kind import CodeF, CodeI, CodeKind, CodeO, TaskKind
 
 NUM_INPUTS = 10
 """Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
@@ -32,17 +32,6 @@ _RULES = """Rules for the program:
 - Its result is made of plain values: numbers, strings, booleans, None, lists, tuples, dicts, sets.
 - It has no comments that give the solution away.
 The input is the text between the parentheses of the call f(...): literals, separated by commas."""
-_GOAL = {
-    "code_o": "The task for the solver: given the program and the input, predict the output. "
-    "Make the output hard to work out by hand, yet not impossible.",
-    "code_i": "The task for the solver: given the program and the output, find an input that "
-    "produces it. Make the input hard to recover, yet not impossible.",
-}
-_ANSWER = {"code_o": "output", "code_i": "input", "code_f": "python"}
-"""The fence that holds the answer; no prompt shows one of this name to its solver."""
-_FITS = {"code_o": is_output, "code_i": is_input, "code_f": defines_f}
-_SHOWN = {"code_o": ("input",), "code_i": ("output",), "code_f": ("input", "output", "message")}
-"""Fences that the solver's prompt shows: never an answer."""
 OF_THE_FRAME = re.compile(
     r"</?\s*(?:think(?:ing)?|answer|example_\d+|s|bos|eos|start_of_turn|end_of_turn)\s*>"
     r"|<[|\uff5c][^|\uff5c\n]{1,40}[|\uff5c]>|^(?:User|Assistant):",
@@ -53,8 +42,6 @@ OF_THE_FRAME = re.compile(
 
 ANSWERED, NEXT_TURN = "</answer>", "\nUser:"
 """The end of an answer, and a turn that a model without chat training invents behind it."""
-Frame: TypeAlias = Callable[[str], str]
-"""Makes the prompt of a request."""
 _FORM = "First reason inside <think> </think>, then give the answer inside <answer> </answer>."
 
 
@@ -67,8 +54,8 @@ def plain_frame(request: str) -> str:
     )
 
 
-def chat_frame(tokenizer: Any, base: str) -> Frame:
-    """The frame of a model's own chat template.
+def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
+    """Return the frame of a model's own chat template.
 
     tokenizer: of transformers; base: what errors call the model. Raises ConfigError at once where
     there is no template, or one that fails or loses the request.
@@ -102,80 +89,37 @@ def chat_frame(tokenizer: Any, base: str) -> Frame:
     return frame
 
 
-@dataclass(frozen=True)
-class AzrTemplate:
-    """Implements `Template` within a frame: the plain one, or a model's chat template."""
+class _Kind(CodeKind, Protocol):
+    """What the kinds have in common: proposals and answers in fences."""
 
-    frame: Frame
-    stops: tuple[str, ...] = (ANSWERED,)
+    fence: str
+    """The name of the fence that holds the answer; no prompt shows one of this name to its
+    solver."""
+    shown: tuple[str, ...]
+    """Fences that the solver's prompt shows: never an answer."""
 
-    def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
-        """Return the prompt that asks for a task of this kind, after reference tasks."""
-        if kind == "code_f":
-            return self.frame(
-                f"Here is a Python program:\n{fenced('python', references[0].program)}\n"
-                f"Write {NUM_INPUTS} different inputs for f, each in its own ```input fence, so "
-                "that together with their outputs they tell what f does, and one hint in a "
-                "```message fence that helps to find the function without showing its code. Half "
-                "of the inputs stay hidden from the solver and judge its function. Outputs must "
-                "not all be equal."
-            )
-        shown = "\n\n".join(
-            f"<example_{i}>\n{_pair(t)}\n{fenced('output', t.output or '')}\n</example_{i}>"
-            for i, t in enumerate(references, 1)
-        )
-        return self.frame(
-            "Invent a new Python program and one input for it.\n"
-            f"{_GOAL[kind]}\n{_RULES}\n"
-            "Answer with one ```python fence and one ```input fence. Be different from these "
-            f"examples:\n\n{shown}"
-        )
+    def fits(self, text: str) -> bool:
+        """Whether a text can be an answer."""
 
-    def parse_proposal(self, kind: str, references: Sequence[Task], text: str) -> Proposal | None:
+    def answer(self, task: Task, written: str) -> str:
+        """Return the answer that a fence holds."""
+        return written.strip()
+
+    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
+        """Read a proposal, whatever its texts hold."""
+
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
         """Read a proposal; None when it does not have the form.
 
         There must be one program: two different ones, even in a draft, are none, because nobody
         could say which was meant. A copy of an example is none, and neither is what holds marks of
         the frame: it would end the prompt of the solver who is shown it.
         """
-        answer = answer_text(text)
-        if kind == "code_f":
-            proposal = _function_proposal(answer, references[0].program)
-        else:
-            proposal = _call_proposal(answer, kind, references)
-        if proposal is None:
+        found = self.read_proposal(references, answer_text(text))
+        if found is None:
             return None
-        written = (proposal.program, proposal.input or "", *proposal.inputs, proposal.message)
-        return None if any(OF_THE_FRAME.search(part) for part in written) else proposal
-
-    def proposal_text(self, task: Task, thought: str = "") -> str:
-        """Write the completion that proposes a task."""
-        if task.kind == "code_f":
-            inputs = "\n".join(fenced("input", given) for given in task.inputs)
-            return _completion(f"{inputs}\n{fenced('message', task.message)}", thought)
-        return _completion(_pair(task), thought)
-
-    def solve_prompt(self, task: Task) -> str:
-        """Return the prompt that asks for a solution of the task."""
-        if task.kind == "code_o":
-            return self.frame(
-                f"{_pair(task)}\n"
-                "What does f return for this input? Answer with a literal in one ```output fence."
-            )
-        if task.kind == "code_i":
-            program = fenced("python", task.program)
-            return self.frame(
-                f"{program}\n{fenced('output', task.output or '')}\n"
-                "Find an input for which f returns this output. Answer with the arguments as "
-                "Python literals, separated by commas, in one ```input fence."
-            )
-        pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
-        shown = "\n".join(f"{fenced('input', i)}\n{fenced('output', o)}" for i, o in pairs)
-        return self.frame(
-            f"Find the function f that gives these outputs for these inputs:\n{shown}\n"
-            f"{fenced('message', task.message)}\n"
-            "It is judged on hidden inputs. Answer with the program in one ```python fence."
-        )
+        written = (found.program, found.input or "", *found.inputs, found.message)
+        return None if any(OF_THE_FRAME.search(part) for part in written) else found
 
     def parse_answer(self, task: Task, text: str) -> str | None:
         """Return the answer to the task; None when there is none.
@@ -183,24 +127,136 @@ class AzrTemplate:
         The last fence of the answer's name counts. In an answer that is marked as one, a fence of
         another name counts too if it can be an answer, and so does a text without any fence.
         """
-        answer, name = answer_text(text), _ANSWER[task.kind]
-        named = [f.content for f in answer.fences if f.name == name]
+        answer = answer_text(text)
+        named = [f.content for f in answer.fences if f.name == self.fence]
         if not named and answer.marked:
-            others = [f.content for f in answer.fences if f.name not in _SHOWN[task.kind]]
+            others = [f.content for f in answer.fences if f.name not in self.shown]
             found = others if answer.fences else [answer.text]
-            named = [content for content in found if _FITS[task.kind](content.strip())]
-        if not named:
-            return None
-        if task.kind == "code_i":
-            return argument_text(named[-1], task.program) or None
-        if task.kind == "code_o":
-            return without_label("output", named[-1]) or None
-        return named[-1].strip() or None
+            named = [content for content in found if self.fits(content.strip())]
+        return self.answer(task, named[-1]) or None if named else None
 
     def answer_text(self, task: Task, thought: str = "") -> str:
-        """Write the completion that solves a task as its proposer would."""
-        gold = {"code_o": task.output, "code_i": task.input, "code_f": task.program}[task.kind]
-        return _completion(fenced(_ANSWER[task.kind], gold or ""), thought)
+        return _completion(fenced(self.fence, self.gold(task)), thought)
+
+
+class _Call(_Kind, Protocol):
+    """A program and one input."""
+
+    goal: str
+
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        shown = "\n\n".join(
+            f"<example_{i}>\n{_pair(t)}\n{fenced('output', t.output or '')}\n</example_{i}>"
+            for i, t in enumerate(references, 1)
+        )
+        return (
+            "Invent a new Python program and one input for it.\n"
+            f"{self.goal}\n{_RULES}\n"
+            "Answer with one ```python fence and one ```input fence. Be different from these "
+            f"examples:\n\n{shown}"
+        )
+
+    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
+        programs = {
+            f.content.strip("\n")
+            for f in answer.fences
+            if f.name == "python" or (f.name == "" and defines_f(f.content))
+        }
+        inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
+        if len(programs) != 1 or len(inputs) != 1:
+            return None
+        program, given = programs.pop().rstrip(), inputs.pop()
+        if not program:
+            return None
+        given = argument_text(given, program)
+        copied = any((r.program.strip(), r.input) == (program.strip(), given) for r in references)
+        return None if copied else Proposal(kind=self.name, program=program, input=given)
+
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        return _completion(_pair(task), thought)
+
+
+class _Output(CodeO, _Call):
+    fence, shown = "output", ("input",)
+    goal = (
+        "The task for the solver: given the program and the input, predict the output. Make the "
+        "output hard to work out by hand, yet not impossible."
+    )
+
+    def fits(self, text: str) -> bool:
+        return is_output(text)
+
+    def solve_prompt(self, task: Task) -> str:
+        return (
+            f"{_pair(task)}\n"
+            "What does f return for this input? Answer with a literal in one ```output fence."
+        )
+
+    def answer(self, task: Task, written: str) -> str:
+        return without_label("output", written)
+
+
+class _Input(CodeI, _Call):
+    fence, shown = "input", ("output",)
+    goal = (
+        "The task for the solver: given the program and the output, find an input that produces "
+        "it. Make the input hard to recover, yet not impossible."
+    )
+
+    def fits(self, text: str) -> bool:
+        return is_input(text)
+
+    def solve_prompt(self, task: Task) -> str:
+        return (
+            f"{fenced('python', task.program)}\n{fenced('output', task.output or '')}\n"
+            "Find an input for which f returns this output. Answer with the arguments as "
+            "Python literals, separated by commas, in one ```input fence."
+        )
+
+    def answer(self, task: Task, written: str) -> str:
+        return argument_text(written, task.program)
+
+
+class _Function(CodeF, _Kind):
+    fence, shown = "python", ("input", "output", "message")
+
+    def fits(self, text: str) -> bool:
+        return defines_f(text)
+
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        return (
+            f"Here is a Python program:\n{fenced('python', references[0].program)}\n"
+            f"Write {NUM_INPUTS} different inputs for f, each in its own ```input fence, so "
+            "that together with their outputs they tell what f does, and one hint in a "
+            "```message fence that helps to find the function without showing its code. Half "
+            "of the inputs stay hidden from the solver and judge its function. Outputs must "
+            "not all be equal."
+        )
+
+    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
+        program = references[0].program
+        inputs = [argument_text(f.content, program) for f in answer.fences if f.name == "input"]
+        messages = {f.content.strip() for f in answer.fences if f.name == "message"}
+        if len(inputs) != NUM_INPUTS or len(messages) != 1:
+            return None
+        message = messages.pop()
+        return Proposal(kind=self.name, program=program, inputs=tuple(inputs), message=message)
+
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        inputs = "\n".join(fenced("input", given) for given in task.inputs)
+        return _completion(f"{inputs}\n{fenced('message', task.message)}", thought)
+
+    def solve_prompt(self, task: Task) -> str:
+        pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
+        shown = "\n".join(f"{fenced('input', i)}\n{fenced('output', o)}" for i, o in pairs)
+        return (
+            f"Find the function f that gives these outputs for these inputs:\n{shown}\n"
+            f"{fenced('message', task.message)}\n"
+            "It is judged on hidden inputs. Answer with the program in one ```python fence."
+        )
+
+
+KINDS: tuple[TaskKind, ...] = (_Output(), _Input(), _Function())
 
 
 def _pair(task: Task) -> str:
@@ -209,29 +265,3 @@ def _pair(task: Task) -> str:
 
 def _completion(answer: str, thought: str) -> str:
     return f"{thought}</think>\n<answer>\n{answer}\n</answer>"
-
-
-def _call_proposal(answer: AnswerText, kind: str, references: Sequence[Task]) -> Proposal | None:
-    programs = {
-        f.content.strip("\n")
-        for f in answer.fences
-        if f.name == "python" or (f.name == "" and defines_f(f.content))
-    }
-    inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
-    if len(programs) != 1 or len(inputs) != 1:
-        return None
-    program, given = programs.pop().rstrip(), inputs.pop()
-    if not program:
-        return None
-    given = argument_text(given, program)
-    copied = any((r.program.strip(), r.input) == (program.strip(), given) for r in references)
-    return None if copied else Proposal(kind=kind, program=program, input=given)
-
-
-def _function_proposal(answer: AnswerText, program: str) -> Proposal | None:
-    inputs = [argument_text(f.content, program) for f in answer.fences if f.name == "input"]
-    messages = {f.content.strip() for f in answer.fences if f.name == "message"}
-    if len(inputs) != NUM_INPUTS or len(messages) != 1:
-        return None
-    message = messages.pop()
-    return Proposal(kind="code_f", program=program, inputs=tuple(inputs), message=message)

@@ -18,8 +18,10 @@ What the built-in model writes there is in `tools/nano`.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from code_verifier import Proposal, Task
+from selfplay.prompts.task_kind import CodeF, CodeI, CodeKind, CodeO, TaskKind
 
 SPECIAL_TOKENS = (
     "<|pad|>",
@@ -39,66 +41,73 @@ SPECIAL_TOKENS = (
     "<|answer|>",
 )
 PAD, END = SPECIAL_TOKENS[:2]
-stops: tuple[str, ...] = ()
 """<|end|> is the model's end token."""
 NUM_INPUTS = 6
 """Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
 
 
-def propose_prompt(kind: str, references: Sequence[Task]) -> str:
-    """Return the prompt that asks for a task of this kind, after one reference task."""
-    reference = references[0]
-    if kind == "code_f":
-        return f"<|propose_f|>{reference.program}<|plan|>"
-    return f"<|propose_{kind[-1]}|>{reference.program}<|input|>{reference.input}<|plan|>"
+class _Answered(CodeKind, Protocol):
+    """Answers of all kinds look alike."""
+
+    def parse_answer(self, task: Task, text: str) -> str | None:
+        fields = text.split("<|answer|>")
+        if len(fields) != 2 or any("<|" in f for f in fields) or not fields[1].strip():
+            return None
+        return fields[1]
+
+    def answer_text(self, task: Task, thought: str = "") -> str:
+        return f"{thought}<|answer|>{self.gold(task)}"
 
 
-def parse_proposal(kind: str, references: Sequence[Task], text: str) -> Proposal | None:
-    """Read a proposal from a completion; None when it does not have the form."""
-    if kind == "code_f":
+class _Call(_Answered, Protocol):
+    """A program and one input."""
+
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        shown = references[0]
+        return f"<|propose_{self.name[-1]}|>{shown.program}<|input|>{shown.input}<|plan|>"
+
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
+        plan, marker, body = text.partition("<|program|>")
+        fields = body.split("<|input|>")
+        if not marker or len(fields) != 2 or any("<|" in part for part in (plan, *fields)):
+            return None
+        return Proposal(kind=self.name, program=fields[0], input=fields[1])
+
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        return f"{thought}<|program|>{task.program}<|input|>{task.input}"
+
+
+class _Output(CodeO, _Call):
+    def solve_prompt(self, task: Task) -> str:
+        return f"<|solve_o|>{task.program}<|input|>{task.input}<|think|>"
+
+
+class _Input(CodeI, _Call):
+    def solve_prompt(self, task: Task) -> str:
+        return f"<|solve_i|>{task.program}<|output|>{task.output}<|think|>"
+
+
+class _Function(CodeF, _Answered):
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        return f"<|propose_f|>{references[0].program}<|plan|>"
+
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
         body, marker, message = text.partition("<|message|>")
         plan, *inputs = body.split("<|input|>")
         parts = (plan, *inputs, message)
         if not marker or len(inputs) != NUM_INPUTS or any("<|" in part for part in parts):
             return None
-        return Proposal(
-            kind=kind, program=references[0].program, inputs=tuple(inputs), message=message
-        )
-    plan, marker, body = text.partition("<|program|>")
-    fields = body.split("<|input|>")
-    if not marker or len(fields) != 2 or any("<|" in part for part in (plan, *fields)):
-        return None
-    return Proposal(kind=kind, program=fields[0], input=fields[1])
+        program = references[0].program
+        return Proposal(kind=self.name, program=program, inputs=tuple(inputs), message=message)
 
-
-def solve_prompt(task: Task) -> str:
-    """Return the prompt that asks for a solution of the task."""
-    if task.kind == "code_o":
-        return f"<|solve_o|>{task.program}<|input|>{task.input}<|think|>"
-    if task.kind == "code_i":
-        return f"<|solve_i|>{task.program}<|output|>{task.output}<|think|>"
-    pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
-    shown = "".join(f"<|input|>{i}<|output|>{o}" for i, o in pairs)
-    return f"<|solve_f|>{task.message}{shown}<|think|>"
-
-
-def proposal_text(task: Task, thought: str = "") -> str:
-    """Write the completion that proposes a task; the thought is the plan."""
-    if task.kind == "code_f":
+    def proposal_text(self, task: Task, thought: str = "") -> str:
         inputs = "".join(f"<|input|>{given}" for given in task.inputs)
         return f"{thought}{inputs}<|message|>{task.message}"
-    return f"{thought}<|program|>{task.program}<|input|>{task.input}"
+
+    def solve_prompt(self, task: Task) -> str:
+        pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
+        shown = "".join(f"<|input|>{i}<|output|>{o}" for i, o in pairs)
+        return f"<|solve_f|>{task.message}{shown}<|think|>"
 
 
-def parse_answer(task: Task, text: str) -> str | None:
-    """Return the answer of a solution; None when it is not well formed. All kinds look alike."""
-    fields = text.split("<|answer|>")
-    if len(fields) != 2 or any("<|" in f for f in fields) or not fields[1].strip():
-        return None
-    return fields[1]
-
-
-def answer_text(task: Task, thought: str = "") -> str:
-    """Write the completion that solves a task as its proposer would."""
-    gold = {"code_o": task.output, "code_i": task.input, "code_f": task.program}[task.kind]
-    return f"{thought}<|answer|>{gold}"
+KINDS: tuple[TaskKind, ...] = (_Output(), _Input(), _Function())

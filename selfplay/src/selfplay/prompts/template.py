@@ -1,49 +1,93 @@
 """What a prompt template is, and the ones that exist, by the names that a configuration has."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from code_verifier import Proposal, Task
 from lora_evo import LoraEvoError
+from selfplay.config import Config
 from selfplay.errors import ConfigError
-from selfplay.prompts import nano
-from selfplay.prompts.azr import ANSWERED, NEXT_TURN, AzrTemplate, chat_frame, plain_frame
+from selfplay.prompts import azr, nano
+from selfplay.prompts.task_kind import BUILT_IN, TaskKind, kinds_in_play
+
+Frame: TypeAlias = Callable[[str], str]
+"""Makes the prompt of a request."""
 
 
-class Template(Protocol):
-    """Writes the prompts of both roles and reads what comes back. A module may be one."""
+@dataclass(frozen=True)
+class Template:
+    """Task kinds within a frame: writes the prompts of both roles and reads what comes back."""
 
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts that end a completion, as its end token does; what follows is not read."""
+    kinds: tuple[TaskKind, ...]
+    """Its own, whether in play or not, and those in play that are none of its own."""
+    in_play: tuple[TaskKind, ...]
+    """The kinds that a run's teachers write."""
+    stops: tuple[str, ...] = ()
+    """Texts that end a completion, as its end token does; what follows is not read."""
+    frame: Frame = str
+
+    def kind(self, name: str) -> TaskKind:
+        """Return the kind of this name. Raises ConfigError where there is none."""
+        for kind in self.kinds:
+            if kind.name == name:
+                return kind
+        raise ConfigError(
+            f"unknown kind {name[:60]!r}; expected one of {', '.join(k.name for k in self.kinds)}, "
+            "or one of your own in rollout.kinds"
+        )
 
     def propose_prompt(self, kind: str, references: Sequence[Task]) -> str:
         """Return the prompt that asks for a task of this kind."""
+        return self.frame(self.kind(kind).propose_prompt(references))
 
     def parse_proposal(self, kind: str, references: Sequence[Task], text: str) -> Proposal | None:
         """Read a proposal; None when the text does not have the form."""
+        return self.kind(kind).parse_proposal(references, text)
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
         """Write the completion that proposes a task, for supervised steps."""
+        return self.kind(task.kind).proposal_text(task, thought)
 
     def solve_prompt(self, task: Task) -> str:
         """Return the prompt that asks for a solution."""
+        return self.frame(self.kind(task.kind).solve_prompt(task))
 
     def parse_answer(self, task: Task, text: str) -> str | None:
         """Return the answer in a solution of the task; None when it is not well formed."""
+        return self.kind(task.kind).parse_answer(task, text)
 
     def answer_text(self, task: Task, thought: str = "") -> str:
         """Write the completion that solves a task, for supervised steps."""
+        return self.kind(task.kind).answer_text(task, thought)
 
 
-def template_named(name: str, base: str) -> Template:
-    """Return the template that a configuration names; base: its model, whose tokenizer a chat
-    template is read from. Raises ConfigError where that has none that works."""
-    if name == "nano":
-        return cast(Template, nano)
+NANO = Template(nano.KINDS, nano.KINDS)
+AZR = Template(azr.KINDS, azr.KINDS, (azr.ANSWERED, azr.NEXT_TURN), azr.plain_frame)
+
+
+def template_named(
+    name: str, base: str, kinds: Sequence[str] = BUILT_IN, handed: Sequence[TaskKind] = ()
+) -> Template:
+    """Return the template that a configuration names.
+
+    base: its model, whose tokenizer a chat template is read from. kinds: those in play, as
+    `rollout.kinds` names them; handed: those of them that a program gave. Raises ConfigError where
+    the tokenizer has no template that works, and for kinds that there are not.
+    """
+    found = NANO if name == "nano" else AZR
+    in_play = kinds_in_play(kinds, handed, found.kinds)
+    every = tuple(dict.fromkeys((*found.kinds, *in_play)))
+    found = replace(found, kinds=every, in_play=in_play)
     if name == "azr-chat":
-        return AzrTemplate(chat_frame(_tokenizer(base), base))
-    return AzrTemplate(plain_frame, (ANSWERED, NEXT_TURN))
+        frame = azr.chat_frame(_tokenizer(base), base)
+        found = replace(found, stops=(azr.ANSWERED,), frame=frame)
+    return found
+
+
+def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
+    """Return the template of a configuration; handed: kinds that a program gave."""
+    return template_named(config.template, config.base, config.rollout.kinds, handed)
 
 
 def _tokenizer(base: str) -> Any:

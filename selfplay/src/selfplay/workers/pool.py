@@ -21,7 +21,7 @@ from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import MemberState, NamedState, joined, parted
 from selfplay.learning.statistics import UpdateStats
-from selfplay.prompts.template import template_named
+from selfplay.prompts.template import Template
 from selfplay.rollout import Attempt, Prompts, Proposed
 from selfplay.rows import WorkerRow
 from selfplay.workers.worker import About, Done, Worker, pack_state, read_state, versions
@@ -64,9 +64,16 @@ class WorkerPool:
     """
 
     def __init__(
-        self, ray: Any, config: Config, founders: Sequence[str], gpus: int, count: int
+        self,
+        ray: Any,
+        config: Config,
+        template: Template,
+        founders: Sequence[str],
+        gpus: int,
+        count: int,
     ) -> None:
-        self._ray, self._config, self._founders = ray, config, founders
+        self._ray, self._founders = ray, founders
+        self._settings = (config, template)
         needs = {"num_cpus": 1, "num_gpus": gpus}
         self._class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
         self._resource = "GPU" if gpus else "CPU"
@@ -178,7 +185,8 @@ class WorkerPool:
             self._count += 1
         try:
             asked = [
-                s.ask("open", self._config, [self._founders[p] for p in s.places]) for s in shares
+                s.ask("open", *self._settings, [self._founders[p] for p in s.places])
+                for s in shares
             ]
             if self._ray.wait(asked, num_returns=len(asked), timeout=_PATIENCE_S)[1]:
                 line = f"{len(asked)} workers load the base model, or wait for room in Ray ..."
@@ -281,9 +289,8 @@ class RemotePopulation:
     Every method of `Population` is asked of the workers, which hold a population each.
     """
 
-    def __init__(self, pool: WorkerPool, config: Config) -> None:
-        about, template = pool.about, template_named(config.template, config.base)
-        self._pool = pool
+    def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
+        self._pool, about = pool, pool.about
         self.prompts = Prompts(config, template, about.tokenizer, about.context)
 
     @property

@@ -11,13 +11,16 @@ from lora_evo import EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError
 from selfplay.population import all_founders
+from selfplay.prompts.template import Template
 from selfplay.workers.pool import RemotePopulation, WorkerPool
 
 _ANSWER_S = 5.0
 
 
 @contextmanager
-def open_workers(config: Config, count: int, address: str | None) -> Iterator[RemotePopulation]:
+def open_workers(
+    config: Config, template: Template, count: int, address: str | None
+) -> Iterator[RemotePopulation]:
     """Open a run's members on workers.
 
     count: workers; 0 for as many as there are GPUs, without GPUs as processors, and at most one a
@@ -37,8 +40,8 @@ def open_workers(config: Config, count: int, address: str | None) -> Iterator[Re
         if not count:
             count = max(1, min(len(names), int(total.get("GPU" if gpus else "CPU", 1))))
         check_room(total, gpus, count)
-        pool = stack.enter_context(closing(WorkerPool(ray, config, names, gpus, count)))
-        yield RemotePopulation(pool, config)
+        pool = stack.enter_context(closing(WorkerPool(ray, config, template, names, gpus, count)))
+        yield RemotePopulation(pool, config, template)
 
 
 def check_room(total: Mapping[str, float], gpus: int, count: int) -> None:

@@ -23,6 +23,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import MemberState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.population import Population, memory_mb, open_learner
+from selfplay.prompts.template import Template
 
 _PROBE = 64
 """Numbers of every tensor that identify a base."""
@@ -69,11 +70,11 @@ class Worker:
             result = pickle.dumps(list(result))
         return Done(result, time.perf_counter() - start, memory_mb())
 
-    def open(self, config: Config, members: Sequence[str]) -> About:
+    def open(self, config: Config, template: Template, members: Sequence[str]) -> About:
         """Load the base with these members, as they are born; return what the driver needs."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         silence_transformers()
-        self._population = Population(*open_learner(config, members), config)
+        self._population = Population(*open_learner(config, members), config, template)
         engine = self._population.engine
         return About(
             socket.gethostname(),
