@@ -30,6 +30,13 @@ def test_a_loop_of_its_own_imports_from_doors_only():
     assert ours == DOORS
 
 
+def test_a_task_kind_of_its_own_is_one_short_file_on_doors_only():
+    text = (EXAMPLES / "own_task_kind.py").read_text()
+    assert len(text.splitlines()) <= 100
+    imported = {n.module for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)}
+    assert {name for name in imported if name and name.split(".")[0] in DOORS} <= DOORS
+
+
 def test_the_league_shows_that_both_sides_improve(tmp_path):
     """Students practise and teachers are selected; their matches with frozen members show it."""
     done = subprocess.run(

@@ -1,0 +1,144 @@
+"""A task kind of one's own, in one file, goes wherever the built-in ones go."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from code_verifier import Proposal, Status, Task
+from selfplay.config import read_config
+from selfplay.errors import ConfigError
+from selfplay.progress import Progress
+from selfplay.prompts.template import template_named, template_of
+from selfplay.rollout import Proposed, open_sandbox, validated
+from selfplay.run_record import read_run
+from selfplay.run_report import report
+from selfplay.step import remember, train_step
+from selfplay.training import new_run, resume, train
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CODE_E = "own_task_kind:CODE_E"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """The module of the example, as its own folder's programs import it."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES))
+    return importlib.import_module("own_task_kind")
+
+
+def task(program, given, answer):
+    return Task("code_e", program, given, answer, id=f"e-{answer}")
+
+
+def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, example):
+    held_out = tmp_path / "held-out.jsonl"
+    tasks = [
+        task("def f(a):\n    return 1 / a", "0", "4"),
+        task("def f(a):\n    return a", "0", "0"),
+    ]
+    held_out.write_text("".join(f"{json.dumps(t.to_row())}\n" for t in tasks))
+    config = runs.config(
+        *("steps=3", "rollout.kinds=[code_o]", "rollout.train_on=buffer"),
+        *("rollout.max_proposal_length=64", f"eval.held_out=[{held_out}]"),
+    )
+    train(config, tmp_path / "whole", task_kinds=[example.CODE_E])
+    quiet = Progress(quiet=True)
+    with new_run(config, tmp_path / "half", task_kinds=[example.CODE_E]) as run:
+        assert run.config.rollout.kinds == ("code_o", CODE_E)
+        with quiet.showing(config, 0):
+            train_step(run, quiet)
+    resume(tmp_path / "half")  # config.yaml says where the kind is
+    assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
+
+    record = read_run(tmp_path / "whole")
+    mine = [t for t in record.tasks() if t.kind == "code_e"]
+    assert {t.step for t in mine} == {1, 2, 3}
+    assert any(t.accepted and t.solve_rate is not None for t in mine)
+    assert any(t.reward is not None and t.reward >= 0 for t in mine)
+    assert record.kinds == ["code_e", "code_o"]
+    solving = [row.solving for row in record.evals if row.solving]
+    assert all(list(row.kinds) == ["code_e"] for row in solving)
+    report([tmp_path / "whole"], tmp_path / "page.html")
+    assert "code_e" in (tmp_path / "page.html").read_text()
+
+
+def test_the_examples_kind_judges_calls_by_how_they_end(example):
+    with open_sandbox(read_config({})) as sandbox:
+
+        def judged(program, given):
+            verdict = example.CODE_E.validate(Proposal("code_e", program, given), sandbox)
+            return verdict.task.output if verdict.task else verdict.status
+
+        assert judged("def f(a):\n    return 1 / a", "0") == "4"
+        assert judged("def f(a):\n    return 1 / a", "1") == "0"
+        assert judged("def f(a):\n    raise KeyError", "1") == Status.EXCEPTION
+        assert judged("def f(", "1") == Status.SYNTAX_ERROR
+        scores = [example.CODE_E.grade(task("", "", "4"), a, sandbox).score for a in ("4", "0")]
+        assert scores == [1.0, 0.0]
+
+
+def test_a_kind_that_no_import_finds_is_handed_over_again(runs, tmp_path, example):
+    kind = example.RaisedException()
+    config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
+    with new_run(config, tmp_path / "run", task_kinds=[kind]) as run:
+        assert run.config.rollout.kinds == ("code_o", ":code_e")
+    with pytest.raises(ConfigError, match=r"code_e, which the program .* hand it over again"):
+        resume(tmp_path / "run")
+    resume(tmp_path / "run", task_kinds=[kind])
+    assert len(read_run(tmp_path / "run").steps) == 1
+
+
+def test_a_kind_that_cannot_be_had_is_refused_in_one_line(runs, tmp_path, example):
+    def refused(*kinds, handed=()):
+        with pytest.raises(ConfigError) as caught:
+            template_named("nano", "nano", kinds, handed)
+        return str(caught.value)
+
+    assert "cannot import no_such" in refused("no_such:KIND")
+    assert "own_task_kind:ENDS is of type tuple; expected" in refused("own_task_kind:ENDS")
+    assert "has the name of another kind, code_e" in refused(
+        CODE_E, ":code_e", handed=[example.RaisedException()]
+    )
+    assert "task_kinds holds own_task_kind:CODE_E, and" in refused(
+        "code_o", handed=[example.CODE_E]
+    )
+    for name in ("code_x", "Code_o"):
+        with pytest.raises(ConfigError, match=r"rollout.kinds names .* expected one of code_o"):
+            read_config({"rollout": {"kinds": [name]}})
+    with pytest.raises(ConfigError, match="unknown kind 'code_x'; expected one of code_o, code_i"):
+        template_named("nano", "nano").solve_prompt(Task("code_x", "p"))
+
+
+def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path, example):
+    class Sums(example.RaisedException):
+        name = "sum"
+        shows = ("sum",)
+
+        def validate(self, proposal, sandbox):
+            total = str(sum(map(int, proposal.program.split("+"))))
+            return example.Verdict("ok", task=Task("sum", proposal.program, output=total))
+
+    kind = Sums()
+    config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
+    with new_run(config, tmp_path / "run", task_kinds=[kind]) as run:
+        assert kind in run.template.in_play
+        assert run.buffer.draw(1, 0, shows=kind.shows) == []
+        written = Proposed(
+            0, "p", "t0", "s0", "sum", (), 0, proposal=Proposal("sum", "1 + x 2"[:1])
+        )
+        (found,) = validated([written], run.sandbox, run.population.prompts)
+        assert (found.status, found.task.output) == ("ok", "1")
+        remember(run, [found], 1)
+        assert run.buffer.draw(1, 0, shows=kind.shows) == [found.task]
+        assert found.task not in run.buffer.draw(99, 0)
+
+
+@pytest.mark.slow
+def test_a_kind_of_ones_own_goes_to_workers(runs, tmp_path, example):
+    config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
+    train(config, tmp_path / "run", task_kinds=[example.CODE_E], workers=2)
+    assert {t.kind for t in read_run(tmp_path / "run").tasks()} == {"code_o", "code_e"}
+    assert template_of(config).in_play
