@@ -71,6 +71,9 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> N
     assert len(json.loads(again.stdout)["results"]) == 6
     assert before == {path: path.read_bytes() for path in out.rglob("*.json*")}
     fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
+    told = "chat_template_args was None, now {'enable_thinking': False}"
+    fails(2, told, *arguments, "--chat-template-args", "enable_thinking=false")
+    fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", "thinking")
 
 
 def test_one_adapter_is_told_in_lm_evals_words(finished) -> None:

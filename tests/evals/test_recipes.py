@@ -99,6 +99,14 @@ def test_chat_mode_needs_a_chat_template(broken: object) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_arguments_reach_the_chat_template() -> None:
+    thinking = tokenizer(TURNS + "{% if not enable_thinking %}<think></think>{% endif %}")
+    for wanted in (True, False):
+        more = {"enable_thinking": wanted}
+        text = render(RECIPES["chat"], "aime24", QUESTION, thinking, more)
+        assert text.endswith("<think></think>") != wanted
+
+
 def test_templates_that_refuse_are_told() -> None:
     strict = tokenizer("{{ raise_exception('no system turns') }}")
     with pytest.raises(EvalsError, match="refuses the prompt: no system turns"):

@@ -91,6 +91,22 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
+def _template_args(
+    context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the values by name: as JSON has them, else as texts."""
+    found: dict[str, Any] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"found {item!r}; expected NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 _data = click.option(
     "--data",
@@ -181,6 +197,13 @@ def list_benchmarks(as_json: bool) -> int:
 )
 @click.option(
     "--max-tokens", type=click.IntRange(min=1), help="Of a response; default: the recipe's."
+)
+@click.option(
+    "--chat-template-args",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_template_args,
+    help="For the model's chat template, such as enable_thinking=false. May repeat.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Ask only so many tasks.")
 @click.option(

@@ -50,6 +50,7 @@ def evaluate(
     max_tokens: int | None = None,
     limit: int | None = None,
     seed: int = 0,
+    chat_template_args: Mapping[str, Any] | None = None,
     out: Path | str | None = None,
     workers: int | None = None,
     allow_weak: bool = False,
@@ -58,7 +59,8 @@ def evaluate(
     """Sample responses of adapters (None is the base model) to every question and grade them.
 
     Adapters share batches and seeds, so that they are paired. recipe, n (samples a question),
-    temperature, max_tokens: None is the benchmark's own. limit: ask only so many questions. out:
+    temperature, max_tokens: None is the benchmark's own. limit: ask only so many questions.
+    chat_template_args: for chat templates, such as {"enable_thinking": False}. out:
     folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped
     resumes there. workers: programs graded at a time; None is one for each processor. allow_weak:
     grade without a system-call filter, where there is none. progress: called with "ask" or "grade"
@@ -73,7 +75,10 @@ def evaluate(
     max_tokens = template.max_tokens if max_tokens is None else max_tokens
     questions = benchmark.part(limit)
     tokenizer = getattr(engine, "tokenizer", None)
-    prompts = {q.id: render(recipe, benchmark.name, q.fields, tokenizer) for q in questions}
+    prompts = {
+        q.id: render(recipe, benchmark.name, q.fields, tokenizer, chat_template_args)
+        for q in questions
+    }
     asked: Settings = {
         "benchmark_hash": benchmark.content_hash,
         "prompts_hash": _hash(prompts),
@@ -83,6 +88,7 @@ def evaluate(
         "limit": limit,
         "seed": seed,
         **recipe.settings(benchmark.name),
+        **({"chat_template_args": dict(chat_template_args)} if chat_template_args else {}),
     }
     progress = progress or (lambda phase, count: None)
     how = Grading(

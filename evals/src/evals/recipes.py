@@ -385,12 +385,14 @@ def render(
     benchmark: str,
     fields: Mapping[str, str],
     tokenizer: Any = None,
+    chat_template_args: Mapping[str, Any] | None = None,
 ) -> str:
     """The prompt of one problem.
 
     fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` where the problem
     has some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. Chat
     text holds the template's own special tokens: encode it with add_special_tokens=False.
+    chat_template_args: what the chat template takes beside the turns, such as enable_thinking.
 
     Raises EvalsError for a benchmark the recipe does not cover, a missing field, and in chat mode
     for a tokenizer without a chat template.
@@ -405,10 +407,10 @@ def render(
             "template; choose a recipe in completion mode: evalplus-completion for functions, azr "
             "for the others"
         )
-    return _chat(template, text, tokenizer)
+    return _chat(template, text, tokenizer, chat_template_args or {})
 
 
-def _chat(template: Template, text: str, tokenizer: Any) -> str:
+def _chat(template: Template, text: str, tokenizer: Any, more: Mapping[str, Any]) -> str:
     turns = [{"role": "system", "content": template.system}] if template.system else []
     turns.append({"role": "user", "content": text})
     prefix = template.response_prefix
@@ -417,7 +419,7 @@ def _chat(template: Template, text: str, tokenizer: Any) -> str:
         turns.append({"role": "assistant", "content": f"{prefix}{_HERE}\n```\n"})
     try:
         whole = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=not prefix
+            turns, tokenize=False, add_generation_prompt=not prefix, **more
         )
     except Exception as error:  # templates raise what they like, e.g. for a system turn
         raise EvalsError(
