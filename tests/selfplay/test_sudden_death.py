@@ -49,7 +49,7 @@ def dies_and_goes_on(runs, whole, home, k):
     expected, made = whole
     assert changes_until_death(lambda: start(runs, home), home, k) is None
     if not (home / "config.yaml").exists():
-        assert k <= 4, "later than its first file, a run can go on"
+        assert k <= 6, "once its configuration has its name, a run can go on"
         return
     assert not verify_run(home), f"killed at change {k} of {made}, nothing is damaged"
     assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, None) is not None
