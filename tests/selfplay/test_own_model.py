@@ -1,7 +1,10 @@
 """A base of one's own: what is chosen for it, how that is said, and a run on it."""
 
 import json
+import re
+import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -92,6 +95,26 @@ def test_train_takes_a_folder_as_it_is(own, tmp_path):
     written = yaml.safe_load((run / "config.yaml").read_text())
     assert (written["template"], written["base"]) == ("azr-chat", str(tmp_path / "owner-model"))
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_from_top_to_bottom(own, tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "tutorial-own-model.md"
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = "".join(blocks).splitlines()
+    assert len(lines) == 6
+    own(chat=CHAT).rename(tmp_path / "my-model")
+    monkeypatch.chdir(tmp_path)
+    shorter = {
+        "train": "--steps 1 --workers 1 --set eval.tasks=4",
+        "sft": "--steps 2 --max-length 1600",
+    }
+    for line in lines:
+        _, name, *words = shlex.split(line)
+        words = [w.replace("seed_tasks=64", "seed_tasks=2") for w in words]
+        done = CliRunner().invoke(main, [name, *words, *shlex.split(shorter.get(name, ""))])
+        assert done.exit_code == 0, (line, done.output)
+    assert "<svg" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("words", [("--preset", "smol"), ("--base", "owner/some-model")])

@@ -34,11 +34,14 @@ class LeagueConfig:
     seed: int = 0
     """Random seed of pairing and selection."""
     mu: float = RatingModel.mu
+    """TrueSkill's mean rating of a new member (`RatingModel`)."""
     sigma: float = RatingModel.sigma
+    """TrueSkill's uncertainty of a new member's rating."""
     beta: float = RatingModel.beta
+    """TrueSkill's spread of one performance around the skill."""
     tau: float = RatingModel.tau
-    """With mu, sigma and beta the TrueSkill model (`RatingModel`). tau must match how fast members
-    learn: raise it when they train between matches."""
+    """What TrueSkill adds to the uncertainty at every match. It must match how fast members learn:
+    raise it when they train between matches."""
     evidence: float = 1.0
     """What share of a task counts as an independent game (tasks of one teacher are alike)."""
     max_weight: float = 64.0

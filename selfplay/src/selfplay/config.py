@@ -292,7 +292,7 @@ class Config:
     mode: Literal["populora", "azr"] = "populora"
     """`populora`, or `azr`: one adapter in both roles, trained as Absolute Zero does."""
     engine: Literal["hf", "vllm"] = "hf"
-    """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/vllm.md)."""
+    """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/training.md)."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
     threads: Count = 0
@@ -315,7 +315,7 @@ class Config:
     """Keep the adapters of dead members, and every parent as it was; false: of parents, only those
     that `lora-evo verify` needs for the members that live."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
-    """Trackers that every step is logged to, as in TRL (see docs/trackers.md)."""
+    """Trackers that every step is logged to, as in TRL (see docs/training.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)

@@ -147,7 +147,7 @@ def require_vllm() -> str:
     if find_spec("vllm") is None:
         raise LoraEvoError(
             f"the vllm engine needs vLLM, which is not installed; type: pip install "
-            f"'vllm=={VERSION}.*' (on a machine without a GPU see docs/vllm.md), or use --engine hf"
+            f"'vllm=={VERSION}.*' (without a GPU see docs/training.md), or use --engine hf"
         )
     found = _installed()
     check_version(found)
@@ -194,7 +194,7 @@ def import_vllm(multiprocess: bool) -> VLLM:
     except Exception as error:  # whatever a broken installation makes it raise
         raise LoraEvoError(
             f"vLLM {_installed()} cannot be imported: {first_line(error)}; install it again in an "
-            "environment of its own (see docs/vllm.md), or use --engine hf"
+            "environment of its own (see docs/training.md), or use --engine hf"
         ) from error
     return VLLM(vllm.LLM, vllm.SamplingParams, request)
 
@@ -293,7 +293,7 @@ class ServedModel:
         except Exception as error:
             raise LoraEvoError(
                 f"vLLM cannot serve {serving.model}: {first_line(error)}; where memory is short "
-                "lower gpu_memory_utilization, else see docs/vllm.md, or use --engine hf"
+                "lower gpu_memory_utilization, else see docs/training.md, or use --engine hf"
             ) from error
         finally:
             # It asks for libraries in the processes to come, which include those that judge.
