@@ -27,7 +27,7 @@ def test_a_loop_of_its_own_imports_from_doors_only():
     assert len(text.splitlines()) <= 200
     imported = {n.module for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)}
     ours = {name for name in imported if name and name.split(".")[0] in {"evals", *DOORS}}
-    assert ours == DOORS
+    assert {"league", "lora_evo", "selfplay"} <= ours <= DOORS
 
 
 def test_a_task_kind_of_its_own_is_one_short_file_on_doors_only():

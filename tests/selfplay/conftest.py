@@ -13,7 +13,6 @@ import pytest
 from tiny_stack import tiny
 
 from selfplay.config import read_config
-from selfplay.progress import Progress
 from selfplay.settings import override, read_preset
 from selfplay.training import train
 
@@ -47,7 +46,7 @@ def small_config(*assignments):
 
 def small_run(directory, *assignments):
     """Train a small run through, and return its directory."""
-    train(small_config(*assignments), directory, Progress(quiet=True))
+    train(small_config(*assignments), directory)
     return directory
 
 

@@ -47,7 +47,7 @@ class Loss(Progress):
 def alone(runs, tmp_path_factory):
     config = cut_by_member(runs.config())
     home = tmp_path_factory.mktemp("alone") / "run"
-    train(config, home, Progress(quiet=True))
+    train(config, home)
     return config, runs.outcome(home)
 
 

@@ -14,7 +14,6 @@ from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
 from selfplay.cli import main as selfplay_command
 from selfplay.errors import ConfigError
-from selfplay.progress import Progress
 from selfplay.run_record import read_run
 from selfplay.run_report import conclusion
 
@@ -236,7 +235,7 @@ def agent(runs, tmp_path_factory):
         patch.setattr(training, "train_step", stop)
         with pytest.raises(KeyboardInterrupt):
             runs.train(home, *AGENT)
-    training.resume(home, Progress(quiet=True))
+    training.resume(home)
     return home
 
 

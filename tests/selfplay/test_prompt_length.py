@@ -8,7 +8,6 @@ import pytest
 from code_verifier import Proposal, Task
 from lora_evo.model import choose_device, load_base_model
 from selfplay.errors import ConfigError
-from selfplay.progress import Progress
 from selfplay.prompts.template import template_named
 from selfplay.rollout import NOT_SAMPLED, Attempt, Prompts, Proposed, validated
 from selfplay.training import new_run, train
@@ -81,7 +80,7 @@ def test_a_bound_that_nothing_fits_is_refused(runs, tmp_path):
     config = runs.config("rollout.max_prompt_length=5")
     line = r"not even the shortest task fits into a prompt: .* at most 5 fit"
     with pytest.raises(ConfigError, match=line):
-        train(config, tmp_path / "run", Progress(quiet=True))
+        train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -105,7 +104,7 @@ def test_a_held_out_task_that_is_too_long_ends_the_run_before_it_begins(runs, tm
     held_out.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     settings = ("rollout.max_prompt_length=80", f"eval.held_out=[{held_out}]")
     with pytest.raises(ConfigError, match=r"eval.held_out: tasks.jsonl/2: a prompt that"):
-        train(runs.config(*settings), tmp_path / "run", Progress(quiet=True))
+        train(runs.config(*settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

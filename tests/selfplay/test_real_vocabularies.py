@@ -9,7 +9,6 @@ from small_models import small_model
 
 from selfplay import training
 from selfplay.config import load_preset
-from selfplay.progress import Progress
 from selfplay.tasks import WEIGHTS
 
 SHAPES = [
@@ -53,8 +52,8 @@ def test_it_learns_resumes_and_samples_what_the_learner_computes(
     with monkeypatch.context() as patch:
         patch.setattr(training, "train_step", stop)
         with pytest.raises(KeyboardInterrupt):
-            training.train(config, home, Progress(quiet=True))
-    training.resume(home, Progress(quiet=True))
+            training.train(config, home)
+    training.resume(home)
     rows = runs.rows(home / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
     for row in rows:

@@ -14,12 +14,12 @@ from selfplay.config import Config, read_config
 from selfplay.learning.batch import TrainingSample
 from selfplay.recording import frac_reward_zero_std, task_rows
 from selfplay.rewards import (
-    azr_proposer_reward,
+    TEACHER_REWARDS,
+    needed_by,
     student_advantages,
-    student_reward,
     teacher_advantages,
-    teacher_reward,
     training_samples,
+    verifier,
     whiten,
 )
 from selfplay.rollout import FORM, Attempt, Proposed
@@ -68,33 +68,50 @@ def split(samples):
     return [[s for s in samples if s.role == role] for role in ("propose", "solve")]
 
 
+def compared(rate, *, base=(), rival=(), seen=0, valid=True):
+    """A proposal that so much of four attempts solve, and what others and the run say of it."""
+    p = solved(0, [float(i < 4 * rate) for i in range(4)], status="ok" if valid else "exception")
+    others = [solved(0, scores).attempts for scores in (base, rival)]
+    return replace(p, base_attempts=others[0], rival_attempts=others[1], seen=seen)
+
+
 @pytest.mark.parametrize(
-    ("valid", "rate", "populora", "azr"),
+    ("rate", "rewards"),
     [
-        (False, 0.0, -1.0, -1.0),
-        (True, 0.0, 0.0, -0.5),
-        (True, 0.25, 0.75, 0.75),
-        (True, 1.0, 0.0, -0.5),
+        (0.0, {"populora": 0.0, "azr": -0.5, "learnability": 0.0, "novelty": 0.0}),
+        (0.25, {"populora": 0.75, "azr": 0.75, "learnability": 0.75, "novelty": 0.25}),
+        (0.5, {"populora": 0.5, "azr": 0.5, "learnability": 1.0, "novelty": 0.5 / 3}),
+        (1.0, {"populora": 0.0, "azr": -0.5, "learnability": 0.0, "novelty": 0.0}),
     ],
 )
-def test_proposer_table(valid, rate, populora, azr):
-    assert teacher_reward(valid, rate) == populora
-    assert azr_proposer_reward(valid, rate) == azr
+def test_what_a_proposal_earns_by_its_solve_rate(rate, rewards):
+    found = {name: TEACHER_REWARDS[name](compared(rate, seen=2)) for name in rewards}
+    assert found == pytest.approx(rewards)
 
 
-@pytest.mark.parametrize(
-    ("well_formed", "score", "reward"),
-    [(True, 1.0, 1.0), (True, 0.25, 0.25), (True, 0.0, -0.5), (False, 1.0, -1.0)],
-)
-def test_student_table(well_formed, score, reward):
-    assert student_reward(well_formed, score) == reward
+def test_a_refused_proposal_earns_minus_one_by_every_reward():
+    assert {reward(compared(0.0, valid=False)) for reward in TEACHER_REWARDS.values()} == {-1.0}
 
 
-@pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
-def test_rates_outside_0_to_1_are_refused(rate):
-    for function in (teacher_reward, azr_proposer_reward, student_reward):
-        with pytest.raises(ValueError, match="expected a number from 0 to 1"):
-            function(True, rate)
+def test_comparing_rewards_are_paid_for_the_difference_and_never_below_zero():
+    regret, progress = TEACHER_REWARDS["regret"], TEACHER_REWARDS["progress"]
+    p = compared(0.5, base=[1.0, 0.0, 0.0, 0.0], rival=[1.0, 1.0, 1.0, 0.0])
+    assert (regret(p), progress(p)) == (0.25, 0.25)
+    p = compared(0.5, base=[1.0, 1.0, 1.0, 0.0], rival=[0.0])
+    assert (regret(p), progress(p)) == (0.0, 0.0)
+    assert (needed_by(regret), needed_by(progress)) == (("rival",), ("base",))
+
+
+def test_a_task_whose_witness_got_no_verdict_teaches_no_teacher():
+    broken = replace(STEP[0].attempts[0], infra_error=True)
+    step = [compared(0.5, base=[1.0]), replace(compared(0.5), base_attempts=(broken,))]
+    proposals, attempts = split(training_samples(step, Config(), (), TEACHER_REWARDS["progress"]))
+    assert ([p.reward for p in proposals], len(attempts)) == ([0.0], 8)
+
+
+@pytest.mark.parametrize(("score", "reward"), [(1.0, 1.0), (0.25, 0.25), (0.0, -0.5), (None, -1.0)])
+def test_what_an_answer_earns(score, reward):
+    assert verifier(solved(0, [score]).attempts[0]) == reward
 
 
 def test_solve_rate_is_the_share_of_attempts_that_solved_the_task():
@@ -118,7 +135,11 @@ def test_the_single_agent_earns_by_azrs_table():
     scores = ([1.0, 0.0, 0.0, 0.0], [0.0] * 4, [1.0] * 4)
     step = [solved(n, s, **agent) for n, s in enumerate(scores)]
     step.append(solved(3, [], status=FORM, **agent))
-    proposals, attempts = split(training_samples(step, Config(mode="azr")))
+    config = read_config({"mode": "azr"})
+    assert config.reward.teacher == "azr"
+    proposals, attempts = split(
+        training_samples(step, config, step[0].attempts, TEACHER_REWARDS["azr"])
+    )
     assert [p.reward for p in proposals] == [0.75, -0.5, -0.5, -1.0]
     assert [a.reward for a in attempts[:4]] == [1.0, -0.5, -0.5, -0.5]
     assert {s.member for s in (*proposals, *attempts)} == {"a0"}

@@ -5,7 +5,6 @@ from mortal import changes_until_death
 
 from selfplay.checkpoint import verify_run
 from selfplay.directory import LOCK, METRICS, RESOURCES
-from selfplay.progress import Progress
 from selfplay.training import resume, train
 
 TINY = (
@@ -24,7 +23,7 @@ def whole(runs, tmp_path_factory):
 
 
 def start(runs, home):
-    train(runs.config(*TINY), home, Progress(quiet=True))
+    train(runs.config(*TINY), home)
 
 
 def files(runs, home):
@@ -52,7 +51,7 @@ def dies_and_goes_on(runs, whole, home, k):
         assert k <= 6, "once its configuration has its name, a run can go on"
         return
     assert not verify_run(home), f"killed at change {k} of {made}, nothing is damaged"
-    assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, None) is not None
+    assert changes_until_death(lambda: resume(home), home, None) is not None
     assert files(runs, home) == expected, f"killed at change {k} of {made}"
 
 
@@ -72,7 +71,7 @@ def test_killed_again_while_it_goes_on(runs, whole, tmp_path):
     expected, made = whole
     assert changes_until_death(lambda: start(runs, home), home, made - 10) is None
     for k in (3, 15):
-        assert changes_until_death(lambda: resume(home, Progress(quiet=True)), home, k) is None
+        assert changes_until_death(lambda: resume(home), home, k) is None
         assert not verify_run(home)
-    resume(home, Progress(quiet=True))
+    resume(home)
     assert files(runs, home) == expected

@@ -105,8 +105,8 @@ def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, nam
     settings = (f"report_to=[{name}]", "save_every=2", "evolution.evolve_every=0")
     config, home = runs.config(*settings), tmp_path / "mine"
     with pytest.raises(KeyboardInterrupt):
-        train(config, home, Stop(quiet=True))
-    resume(home, Progress(quiet=True))
+        train(config, home, progress=Stop(quiet=True))
+    resume(home)
     rows = list(read_rows(home / "metrics.jsonl", StepRow))
     series = READ[name](home)
     for field, values in {
@@ -152,7 +152,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
     monkeypatch.setattr(tracking, "OPENERS", opened)
     monkeypatch.setattr(tracking, "find_spec", lambda name: name)
     home = tmp_path / "told"
-    train(runs.config("report_to=[wandb, tensorboard, trackio]"), home, Progress(quiet=True))
+    train(runs.config("report_to=[wandb, tensorboard, trackio]"), home)
     assert told == [0, 1, 2]
     said = capsys.readouterr().err.splitlines()
     assert said == [

@@ -76,7 +76,7 @@ def alone(runs, tmp_path_factory):
     """The small run in one process, cut by member, and its outcome."""
     config = cut_by_member(runs.config("teachers=3", "steps=3", "rollout.kinds=[code_o]"))
     home = tmp_path_factory.mktemp("alone") / "run"
-    train(config, home, Progress(quiet=True))
+    train(config, home)
     return config, runs.outcome(home)
 
 
@@ -109,7 +109,7 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
 def test_without_room_the_living_take_over(alone, runs, pools, tmp_path, monkeypatch, capfd):
     config, expected = alone
     monkeypatch.setattr(WorkerPool, "has_room", lambda self, count: False)
-    train(config, tmp_path / "run", Killer(pools, "propose"), workers=2)
+    train(config, tmp_path / "run", progress=Killer(pools, "propose"), workers=2)
     assert runs.outcome(tmp_path / "run") == expected
     assert "worker-1 on " in capfd.readouterr().err
 
@@ -126,8 +126,8 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(replace(config, save_every=2), home, Stop(quiet=True), workers=3)
-    resume(home, Progress(quiet=True))
+        train(replace(config, save_every=2), home, progress=Stop(quiet=True), workers=3)
+    resume(home)
     mine = runs.outcome(home)
     for name in (name for name in expected if name != "config.yaml"):
         assert mine[name] == expected[name], name

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from selfplay.progress import Progress as Progress
     from selfplay.prompts.task_kind import TaskKind as TaskKind
     from selfplay.prompts.template import template_named as template_named
-    from selfplay.rewards import azr_proposer_reward as azr_proposer_reward
-    from selfplay.rewards import student_advantages as student_advantages
-    from selfplay.rewards import student_reward as student_reward
-    from selfplay.rewards import teacher_advantages as teacher_advantages
-    from selfplay.rewards import teacher_reward as teacher_reward
+    from selfplay.rewards import TEACHER_REWARDS as TEACHER_REWARDS
+    from selfplay.rewards import needs as needs
     from selfplay.rewards import training_samples as training_samples
+    from selfplay.rollout import Attempt as Attempt
+    from selfplay.rollout import Proposed as Proposed
     from selfplay.run_record import RunRecord as RunRecord
     from selfplay.run_record import read_run as read_run
     from selfplay.run_report import report as report
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from selfplay.step import match as match
     from selfplay.step import propose as propose
     from selfplay.step import record_outcomes as record_outcomes
+    from selfplay.step import remember as remember
     from selfplay.step import solve as solve
     from selfplay.step import train_step as train_step
     from selfplay.step import verify as verify
@@ -52,14 +52,13 @@ _LAZY = {
     "progress": ("Progress",),
     "prompts.task_kind": ("TaskKind",),
     "prompts.template": ("template_named",),
-    "rewards": (
-        "azr_proposer_reward", "student_advantages", "student_reward", "teacher_advantages",
-        "teacher_reward", "training_samples",
-    ),
+    "rewards": ("TEACHER_REWARDS", "needs", "training_samples"),
+    "rollout": ("Attempt", "Proposed"),
     "run_record": ("RunRecord", "read_run"),
     "run_report": ("report",),
     "step": (
-        "evolve", "match", "propose", "record_outcomes", "solve", "train_step", "verify",
+        "evolve", "match", "propose", "record_outcomes", "remember", "solve", "train_step",
+        "verify",
     ),
     "tasks": ("seed_tasks",),
     "training": ("new_run", "open_run", "resume", "train"),

@@ -141,7 +141,7 @@ def restore(run: Run, checkpoint: Path) -> None:
     for task in read_rows(run.directory / TASKS, TaskRow):
         if task.accepted:
             if task.metrics is not None:
-                run.structures.add(task.metrics["structure"])
+                run.structures[task.metrics["structure"]] += 1
             run.buffer.add(task.task(), task.step)
     for row in read_rows(run.directory / METRICS, StepRow):
         for birth in row.evolution:

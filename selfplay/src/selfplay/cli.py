@@ -129,7 +129,7 @@ def train(
         silence_transformers()
         if not force and ray is None:
             refuse_what_cannot_fit(config, workers or 1)
-        run_train(config, home, Progress(quiet=quiet), workers=workers, ray=ray)
+        run_train(config, home, workers=workers, ray=ray, progress=Progress(quiet=quiet))
         click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
 
@@ -156,7 +156,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
                 "on workers its numbers differ in the last bits from those of one process",
                 err=True,
             )
-        run_resume(run, Progress(quiet=quiet), workers=workers, ray=ray)
+        run_resume(run, workers=workers, ray=ray, progress=Progress(quiet=quiet))
         click.echo(f"done: {run}")
 
 

@@ -105,9 +105,10 @@ class EvolutionConfig:
     replaced_fraction: Share = 0.25
     """Share of each role that is replaced (the paper's gamma), at least one member."""
     mutation: str | tuple[str, ...] = "svd_structured"
-    """Operator that makes a child of one parent, or a list to draw it from."""
+    """Operator that makes a child of one parent, or a list to draw it from: names of ours, or
+    `module:object`."""
     crossover: str | tuple[str, ...] = "slot_swap"
-    """Operator that makes a child of two parents, or a list to draw it from."""
+    """The same of two parents."""
     crossover_share: Share = 0.5
     """Probability of a crossover where the role has two parents to choose from."""
     strength: NotNegative = 0.15
@@ -163,8 +164,14 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """The three values a student's answer can earn, and how rewards become advantages."""
+    """What proposals and answers earn, and how rewards become advantages."""
 
+    teacher: str = "populora"
+    """Reward of a proposal: `populora`, `azr`, `learnability`, `regret`, `progress`, `novelty`, or
+    a `module:function` of one's own."""
+    student: str = "verifier"
+    """Reward of an answer: `verifier`, which gives the three values below, or a
+    `module:function`."""
     right: float = 1.0
     """Reward of a correct and well-formed answer (scaled by its score for partial credit)."""
     wrong: float = -0.5
@@ -272,10 +279,10 @@ class LearnerConfig:
 
 ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
     "rollout": {"train_on": "buffer", "buffer_keeps": "oldest"},
-    "reward": {"whiten": "tokens"},
+    "reward": {"teacher": "azr", "whiten": "tokens"},
     "learner": {"loss_type": "dapo", "weight_decay": 0.01, "entropy_coef": 0.001},
 }
-"""What mode azr sets besides its reward, from the code of Absolute Zero (arXiv 2505.03335) that
+"""What mode azr sets, from the code of Absolute Zero (arXiv 2505.03335) that
 made its published numbers; docs/training.md has the table."""
 
 
@@ -379,7 +386,7 @@ def _refuse_unknown_operators(kind: str, names: tuple[str, ...]) -> None:
 
     known = [operator.name for operator in OPERATORS.values() if operator.kind == kind]
     for name in names or ("",):
-        if name not in known:
+        if name not in known and ":" not in name:
             raise ConfigError(f"evolution.{kind} is {name!r}; {one_of(name, known)}")
 
 

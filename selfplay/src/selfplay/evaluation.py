@@ -16,7 +16,7 @@ from code_verifier import Status, Task
 from lora_evo.model import stream
 from selfplay.population import Run, role_of
 from selfplay.prompts.task_kind import TaskKind
-from selfplay.rewards import teacher_reward
+from selfplay.rewards import populora
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow
 
@@ -143,14 +143,15 @@ def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
     judged = [p for p in tried if p.status != Status.SANDBOX_ERROR]
     valid = [p for p in judged if p.task is not None]
     rates = [p.solve_rate for p in valid if p.judged]
-    rewards = [-1.0] * (len(judged) - len(valid)) + [teacher_reward(True, r) for r in rates]
+    rewards = [populora(p) for p in judged if p.task is None]
+    rewards += [populora(p) for p in valid if p.judged]
     programs = [p.metrics for p in judged if p.metrics is not None]
     return TeachingRow(
         proposals=len(judged),
         valid_share=_mean([float(p.task is not None) for p in judged]),
         base_solve_rate=_mean(rates),
         reward=_mean(rewards),
-        new_structures=len({m.structure for m in programs} - run.structures),
+        new_structures=len({m.structure for m in programs} - run.structures.keys()),
         complexity={
             name: _mean([float(getattr(m, name)) for m in programs]) for name in COMPLEXITY
         },

@@ -356,9 +356,9 @@ def work(home: Path, folder: str) -> None:
     directory = home / run.folder
     _wait_until_free(directory)
     if prepare(run, home):
-        resume(directory, StepProgress(quiet=True))
+        resume(directory, progress=StepProgress(quiet=True))
     else:
-        train(run.config, directory, StepProgress(quiet=True))
+        train(run.config, directory, progress=StepProgress(quiet=True))
 
 
 def _watch_parent() -> None:

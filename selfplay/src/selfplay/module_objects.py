@@ -45,11 +45,12 @@ def load_object(named: str, setting: str) -> Any:
 def name_of(thing: Any, name: str) -> str:
     """Return `module:object` for what `load_object` would find again; `:name` for all else.
 
-    thing: a function, or an object that the module of its class holds; name: what it is called.
+    thing: a function or an object that a module holds, its own before any other; name: what it is
+    called.
     """
-    module = sys.modules.get(thing.__module__)
-    if module is not None and module.__name__ != "__main__":
-        for attribute, value in vars(module).items():
-            if value is thing:
-                return f"{module.__name__}:{attribute}"
+    for module in (getattr(thing, "__module__", ""), *sys.modules):
+        if module != "__main__":
+            for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
+                if value is thing:
+                    return f"{module}:{attribute}"
     return f":{name}"

@@ -3,6 +3,7 @@
 import gc
 import resource
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -35,6 +36,7 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.directory import Hashes
 from selfplay.errors import ConfigError, SelfplayError
+from selfplay.extensions import Extensions
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, NamedState
 from selfplay.learning.statistics import UpdateStats
@@ -288,7 +290,7 @@ def probe(learner: Learner, engine: Engine) -> tuple[list[Rollout], list[list[fl
     return sampled, tables
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """The parts of a run and how far it is."""
 
@@ -310,13 +312,22 @@ class Run:
     """Solve rate of each held-out task before the first step: of the base and of a warm start."""
     parents: dict[str, list[str]] = field(default_factory=dict)
     """What each child was made of: folders of `ancestors`."""
-    structures: set[str] = field(default_factory=set)
-    """Normalised structures of all accepted programs so far: the coverage."""
+    structures: Counter[str] = field(default_factory=Counter)
+    """How often each normalised structure came in accepted programs: the coverage."""
     step: int = 0
     """Steps done."""
     trackers: Trackers = field(default_factory=Trackers)
     hashes: Hashes = field(default_factory=Hashes)
     """Of files, as far as they have been written."""
+    extensions: Extensions = field(default_factory=Extensions)
+    """Rewards, operators and callbacks."""
+
+    def __repr__(self) -> str:
+        done, members = (
+            f"step {self.step} of {self.config.steps}",
+            " ".join(self.population.members),
+        )
+        return f"Run({str(self.directory)!r}, {done}, members {members})"
 
     @property
     def template(self) -> Template:

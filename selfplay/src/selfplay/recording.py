@@ -51,6 +51,7 @@ def task_rows(
             metrics=asdict(p.metrics) if p.metrics else None,
             solve_rate=p.solve_rate if p.judged else None,
             base_solve_rate=p.base_solve_rate if p.base_judged else None,
+            rival_solve_rate=p.rival_solve_rate if p.rival_judged else msgspec.UNSET,
             reward=sample.reward if sample else None,
             advantage=sample.advantage if sample else None,
             attempts=_attempt_rows(p, of_attempts[p.id]),
@@ -75,7 +76,9 @@ def metrics_row(
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     programs = [p.metrics for p in valid if p.metrics]
     rollouts = [p.rollout for p in solved]
-    rollouts += [a.rollout for p in solved for a in (*p.attempts, *p.base_attempts)]
+    rollouts += [
+        a.rollout for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)
+    ]
     refused = Counter(p.status for p in solved if p.task is None)
     return rows.StepRow(
         step=step,

@@ -1,8 +1,8 @@
 """What a proposal and an answer are worth, and the advantages that members learn from.
 
-Teachers: PopuLoRA (arXiv 2605.16727), reward by the matched student's solve rate. Its zero at a
-solve rate of 0 keeps impossible tasks unrewarded. Single agent (`--mode azr`): Absolute Zero (arXiv
-2505.03335) as its code has it. Students: right and well-formed 1, wrong -0.5, ill-formed -1.
+A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`. `TEACHER_REWARDS`
+holds those that a configuration names; one's own is handed to `train`, or named `module:function`.
+A refused proposal is worth -1 to each of ours.
 
 Advantages are separate for every stratum (member, role, task kind). Students: REINFORCE++ with
 baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
@@ -12,9 +12,9 @@ exactly 0, never NaN.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,63 +28,120 @@ ZERO_STD = 1e-8
 """Standard deviations of rewards at or below this count as none."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+TeacherReward: TypeAlias = Callable[[Proposed], float]
+StudentReward: TypeAlias = Callable[[Attempt], float]
+Witness: TypeAlias = Literal["base", "rival"]
 
 
-def teacher_reward(valid: bool, solve_rate: float) -> float:
-    """Return -1 for an invalid task, 0 if no attempt solved it, else 1 - solve_rate.
+def needs(*witnesses: Witness) -> Callable[[TeacherReward], TeacherReward]:
+    """Mark a teacher's reward that compares: every accepted task is attempted by these, too.
 
-    Valid: it parses, runs and is deterministic. solve_rate is the share of the matched student's
-    attempts that solved it, in [0, 1]; it is not looked at when the task is invalid.
+    `base`: the frozen base, in `base_attempts`. `rival`: another living student, in
+    `rival_attempts`. Each makes as many attempts as the matched student, and learns nothing.
     """
-    if not valid:
-        return -1.0
-    return 0.0 if _share("solve rate", solve_rate) == 0.0 else 1.0 - solve_rate
+
+    def marked(reward: TeacherReward) -> TeacherReward:
+        reward.needs = witnesses  # type: ignore[attr-defined]
+        return reward
+
+    return marked
 
 
-def azr_proposer_reward(valid: bool, solve_rate: float) -> float:
-    """Return -1 for an invalid task, -0.5 at a solve rate of 0 or 1, else 1 - solve_rate.
+def needed_by(reward: TeacherReward) -> tuple[Witness, ...]:
+    """Return what `needs` says of a reward; nothing where it is not marked."""
+    found: tuple[Witness, ...] = getattr(reward, "needs", ())
+    return found
 
-    AZR's equation has 0 where its code has -0.5; this is the code.
+
+def populora(p: Proposed) -> float:
+    """Return 1 - solve rate of the matched student, 0 where it solves nothing.
+
+    PopuLoRA (arXiv 2605.16727). The zero keeps impossible tasks unrewarded.
     """
-    if not valid:
+    if p.task is None:
         return -1.0
-    return -0.5 if _share("solve rate", solve_rate) in (0.0, 1.0) else 1.0 - solve_rate
+    return 0.0 if p.solve_rate == 0.0 else 1.0 - p.solve_rate
 
 
-def student_reward(well_formed: bool, score: float, values: RewardConfig | None = None) -> float:
-    """Return the reward of one answer.
+def azr(p: Proposed) -> float:
+    """Return 1 - solve rate, -0.5 where all attempts or none solve the task.
 
-    score in [0, 1] is the verifier's (for code_f the share of hidden examples passed, or 0/1). A
-    positive score earns score * `right`; 0 earns `wrong`; an answer that cannot be read earns
-    `ill_formed` whatever its score.
+    Absolute Zero (arXiv 2505.03335), as its code has it: its equation has 0 for -0.5.
+    """
+    if p.task is None:
+        return -1.0
+    return -0.5 if p.solve_rate in (0.0, 1.0) else 1.0 - p.solve_rate
+
+
+def learnability(p: Proposed) -> float:
+    """Return 4 p (1 - p) of the solve rate p: 1 at a half, 0 where all attempts or none solve it.
+
+    The variance of success, scaled: Tzannetos et al. 2023 (Proximal Curriculum), Rutherford et al.
+    2024 (Sampling for Learnability).
+    """
+    return -1.0 if p.task is None else 4.0 * p.solve_rate * (1.0 - p.solve_rate)
+
+
+@needs("rival")
+def regret(p: Proposed) -> float:
+    """Return the solve rate of another living student minus the matched one's, at least 0.
+
+    PAIRED (Dennis et al. 2020), with another member of the population as the antagonist.
+    """
+    return -1.0 if p.task is None else max(0.0, p.rival_solve_rate - p.solve_rate)
+
+
+@needs("base")
+def progress(p: Proposed) -> float:
+    """Return the matched student's solve rate minus the frozen base's, at least 0."""
+    return -1.0 if p.task is None else max(0.0, p.solve_rate - p.base_solve_rate)
+
+
+def novelty(p: Proposed) -> float:
+    """Return populora's reward over 1 + how often the run has seen the program's structure.
+
+    After count-based bonuses (Bellemare et al. 2016).
+    """
+    return -1.0 if p.task is None else populora(p) / (1 + p.seen)
+
+
+TEACHER_REWARDS: Mapping[str, TeacherReward] = {
+    reward.__name__: reward for reward in (populora, azr, learnability, regret, progress, novelty)
+}
+"""The names that `reward.teacher` knows."""
+
+
+def verifier(attempt: Attempt, values: RewardConfig | None = None) -> float:
+    """Return the reward of an answer by its grade.
+
+    A positive score (the verifier's, in [0, 1]; for code_f the share of hidden examples passed)
+    earns score * `right`; 0 earns `wrong`; a text without an answer earns `ill_formed`.
     """
     table = values or RewardConfig()
-    if not well_formed:
+    if attempt.answer is None:
         return table.ill_formed
-    return table.right * score if _share("score", score) > 0.0 else table.wrong
-
-
-def _share(name: str, value: float) -> float:
-    if not 0.0 <= value <= 1.0:
-        raise SelfplayError(f"{name} is {value}, expected a number from 0 to 1")
-    return value
+    return table.right * attempt.score if attempt.score > 0.0 else table.wrong
 
 
 def training_samples(
-    solved: Sequence[Proposed], config: Config, replayed: Sequence[Attempt] = ()
+    solved: Sequence[Proposed],
+    config: Config,
+    replayed: Sequence[Attempt] = (),
+    teacher_reward: TeacherReward = populora,
+    student_reward: StudentReward | None = None,
 ) -> list[TrainingSample]:
-    """Reward every proposal by its matched student's solve rate and every attempt by its grade.
+    """Reward every proposal and every attempt; None: attempts by their grade, `verifier`.
 
     The attempts that give a proposal its solve rate also train the student, unless those at
     earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
     proposals first, then of all attempts, task by task. What got no verdict because the sandbox
     failed is left out.
     """
-    value = azr_proposer_reward if config.mode == "azr" else teacher_reward
     counted = [p for p in solved if not p.infra_error]
     teaching = [
-        _sample(p.teacher, "propose", p, p.id, p.kind, value(p.task is not None, p.solve_rate))
+        _sample(p.teacher, "propose", p, p.id, p.kind, teacher_reward(p))
         for p in counted
+        if p.task is None or all(_judged(p, who) for who in needed_by(teacher_reward))
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.rollout.train_on == "buffer":
@@ -92,7 +149,7 @@ def training_samples(
     solving = [
         _sample(
             *(a.member, "solve", a, task, a.task.kind),
-            student_reward(a.answer is not None, a.score, config.reward),
+            student_reward(a) if student_reward else verifier(a, config.reward),
         )
         for task, a in tried
     ]
@@ -101,6 +158,10 @@ def training_samples(
     advantages += student_advantages(solving, token_weighted=by_tokens)
     samples = teaching + solving
     return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
+
+
+def _judged(p: Proposed, witness: Witness) -> bool:
+    return bool(p.base_judged if witness == "base" else p.rival_judged)
 
 
 def _sample(

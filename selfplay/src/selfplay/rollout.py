@@ -81,6 +81,10 @@ class Proposed:
     attempts: tuple[Attempt, ...] = ()
     base_attempts: tuple[Attempt, ...] = ()
     """Attempts of the frozen base at the same task, where it was drawn for comparison."""
+    rival_attempts: tuple[Attempt, ...] = ()
+    """Attempts of another student at the same task, where the teacher's reward compares the two."""
+    seen: int = 0
+    """Accepted programs of the same structure that the run saw before."""
 
     @property
     def judged(self) -> list[Attempt]:
@@ -91,6 +95,11 @@ class Proposed:
     def base_judged(self) -> list[Attempt]:
         """The base's attempts that got a verdict."""
         return [a for a in self.base_attempts if not a.infra_error]
+
+    @property
+    def rival_judged(self) -> list[Attempt]:
+        """The rival's attempts that got a verdict."""
+        return [a for a in self.rival_attempts if not a.infra_error]
 
     @property
     def infra_error(self) -> bool:
@@ -106,6 +115,11 @@ class Proposed:
     def base_solve_rate(self) -> float:
         """The same of the frozen base's attempts."""
         return share_solved(self.base_judged)
+
+    @property
+    def rival_solve_rate(self) -> float:
+        """The same of the rival's attempts."""
+        return share_solved(self.rival_judged)
 
 
 def share_solved(attempts: Sequence[Attempt]) -> float:

@@ -76,6 +76,8 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     """Share of the judged attempts that solved the task."""
     base_solve_rate: float | None = None
     """The frozen base's, where the task was drawn for comparison."""
+    rival_solve_rate: Maybe = UNSET
+    """Another student's; of runs whose teachers are paid for the difference."""
     reward: float | None = None
     """The teacher's."""
     advantage: float | None = None
@@ -209,6 +211,8 @@ class StepRow(Struct, frozen=True, kw_only=True):
     """By phase."""
     memory_mb: Maybe = UNSET
     """Kept in resources.jsonl; whoever reads a run may join it here."""
+    measured: "tuple[EvalRow, ...] | UnsetType" = UNSET
+    """Kept in eval.jsonl; callbacks find the step's rows here."""
 
 
 class WorkerRow(Struct, frozen=True):

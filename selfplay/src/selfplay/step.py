@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,10 +25,10 @@ from lora_evo.model import stream
 from selfplay.checkpoint import save_checkpoint, write_member
 from selfplay.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.evaluation import evaluate_members
-from selfplay.population import Run, founders, memory_mb
+from selfplay.population import Run, founders, memory_mb, role_of
 from selfplay.progress import Progress
 from selfplay.recording import metrics_row, task_rows
-from selfplay.rewards import training_samples
+from selfplay.rewards import needed_by, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.rows import BASE, BirthRow, ResourceRow, append_rows
 from selfplay.tracking import step_metrics
@@ -48,7 +49,8 @@ def train_step(run: Run, progress: Progress) -> None:
     clock.phase("solve")
     solved, replayed = solve(run, verified, step)
     clock.phase("update")
-    samples = training_samples(solved, config, replayed)
+    own = run.extensions
+    samples = training_samples(solved, config, replayed, own.teacher_reward, own.student_reward)
     factor = config.learner.schedule(step, config.steps)
     stats = run.population.update(samples, factor)
     record_outcomes(run, matches, solved)
@@ -80,6 +82,8 @@ def train_step(run: Run, progress: Progress) -> None:
             save_checkpoint(run)
     progress.step(row, measured)
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
+    for callback in own.callbacks:
+        callback(run, msgspec.structs.replace(row, measured=tuple(measured)))
 
 
 def match(run: Run, step: int) -> list[Pair]:
@@ -112,7 +116,12 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
     """Let the sandbox validate proposals while others are written; students see what it accepts."""
-    return validated(written, run.sandbox, run.population.prompts)
+    verified, seen = [], run.structures.copy()
+    for p in validated(written, run.sandbox, run.population.prompts):
+        structure = p.metrics.structure if p.metrics else ""
+        verified.append(replace(p, seen=seen[structure]))
+        seen[structure] += p.metrics is not None
+    return verified
 
 
 def solve(
@@ -120,15 +129,16 @@ def solve(
 ) -> tuple[list[Proposed], list[Attempt]]:
     """Let the matched student attempt every accepted task several times, and grade it.
 
-    The frozen base attempts a sample of the same tasks with the same seeds. Also returned are the
-    attempts at earlier tasks, one each, where students learn from those.
+    The frozen base attempts a sample of the same tasks with the same seeds; base and rival attempt
+    all of them where the teacher's reward needs it. Also returned are the attempts at earlier
+    tasks, one each, where students learn from those.
     """
     r = run.config.rollout
-    also_base = _chosen_for_base(run, verified, step)
+    solvers = _solvers(run, verified, step)
     attempts: list[Attempt] = []
     for p in verified:
         if p.task is not None:
-            for member in (p.student, None) if p.id in also_base else (p.student,):
+            for member in solvers[p.id].values():
                 for i in range(r.num_generations):
                     seed = run.seed(p.id, f"solve-{i}")
                     attempts.append(Attempt(len(attempts), member, p.task, seed, r.temperature))
@@ -142,11 +152,30 @@ def solve(
     done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
     solved = []
     for p in verified:
-        count = 0 if p.task is None else r.num_generations
-        tries = tuple(next(done) for _ in range(count))
-        base = tuple(next(done) for _ in range(count)) if p.id in also_base else ()
-        solved.append(replace(p, attempts=tries, base_attempts=base))
+        tries: dict[str, Any] = {
+            part: tuple(islice(done, r.num_generations)) for part in solvers.get(p.id, ())
+        }
+        solved.append(replace(p, **tries))
     return solved, list(done)
+
+
+def _solvers(run: Run, verified: Sequence[Proposed], step: int) -> dict[str, dict[str, str | None]]:
+    """Return who attempts each accepted task, by its id and the part of `Proposed` they fill."""
+    needed = needed_by(run.extensions.teacher_reward)
+    also_base = _chosen_for_base(run, verified, step)
+    found: dict[str, dict[str, str | None]] = {}
+    for p in verified:
+        if p.task is None:
+            continue
+        found[p.id] = {"attempts": p.student}
+        if p.id in also_base or "base" in needed:
+            found[p.id]["base_attempts"] = None
+        if "rival" in needed:
+            others = [m for m in run.population.members if role_of(m) == "student"]
+            others.remove(p.student or "")
+            picked = stream(run.seed(p.id, "rival")).integers(len(others))
+            found[p.id]["rival_attempts"] = others[int(picked)]
+    return found
 
 
 def _chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
@@ -211,7 +240,8 @@ def _replace(
     cross = len(staying) > 1 and rng.random() < e.crossover_share
     picked = rng.choice(len(staying), 2 if cross else 1, replace=False)
     parents = [staying[int(i)] for i in picked]
-    pool = e.pool("crossover" if cross else "mutation")
+    kind = "crossover" if cross else "mutation"
+    pool = [operator for operator in run.extensions.operators if operator.kind == kind]
     operator = pool[int(rng.integers(len(pool)))] if len(pool) > 1 else pool[0]
     child = f"{role[0]}{run.born[role]}"
     run.born[role] += 1
@@ -219,16 +249,17 @@ def _replace(
     run.parents[child] = [ancestor.name for ancestor in ancestors]
     write_member(run, member)
     home = run.directory / "members" / child
-    seed = run.seed(step, child, operator)
+    seed = run.seed(step, child, operator.name)
     if home.exists():
         shutil.rmtree(home)
     if cross:
         lineage = cross_directory(operator, ancestors, home, seed=seed)
     else:
-        lineage = mutate_directory(operator, ancestors[0], home, seed=seed, strength=e.strength)
+        strength = None if operator.default_strength is None else e.strength
+        lineage = mutate_directory(operator, ancestors[0], home, seed=seed, strength=strength)
     run.population.replace(member, load_adapter(home), child)
-    league.replace(member, child, parents, operator)
-    return BirthRow(member, child, tuple(parents), operator, lineage.relative_change)
+    league.replace(member, child, parents, operator.name)
+    return BirthRow(member, child, tuple(parents), operator.name, lineage.relative_change)
 
 
 def _ancestor(run: Run, parent: str, step: int) -> Path:
@@ -247,7 +278,7 @@ def remember(run: Run, solved: Sequence[Proposed], step: int) -> int:
         if p.task is not None:
             run.buffer.add(p.task, step)
             if p.metrics is not None:
-                run.structures.add(p.metrics.structure)
+                run.structures[p.metrics.structure] += 1
     return len(run.structures) - before
 
 

@@ -1,12 +1,13 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from league import League
+from lora_evo import Operator
 from selfplay.checkpoint import (
     newest_checkpoint,
     refuse_damage,
@@ -14,7 +15,7 @@ from selfplay.checkpoint import (
     save_checkpoint,
     write_founders,
 )
-from selfplay.config import Config
+from selfplay.config import Config, cut_by_member
 from selfplay.directory import (
     EVALS,
     SEEDS,
@@ -25,10 +26,12 @@ from selfplay.directory import (
     removed_unless_checkpointed,
 )
 from selfplay.evaluation import evaluate_members
+from selfplay.extensions import Callback, Extensions, Given
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
-from selfplay.prompts.task_kind import TaskKind, named_kinds
+from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template, template_of
+from selfplay.rewards import StudentReward, TeacherReward
 from selfplay.rollout import open_sandbox
 from selfplay.rows import EvalRow, append_rows, read_rows
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
@@ -42,29 +45,88 @@ if TYPE_CHECKING:  # Ray is optional
 
 def train(
     config: Config,
-    directory: Path,
-    progress: Progress | None = None,
+    out: str | PathLike[str],
     *,
+    teacher_reward: TeacherReward | None = None,
+    student_reward: StudentReward | None = None,
+    operators: Sequence[Operator] = (),
     task_kinds: Sequence[TaskKind] = (),
+    callbacks: Sequence[Callback] = (),
     workers: int | None = None,
     ray: str | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Start a run in a new directory and carry it through; the rest as for `new_run`."""
-    with new_run(config, directory, task_kinds=task_kinds, workers=workers, ray=ray) as run:
+    """Start a run in a new directory and carry it through.
+
+    teacher_reward: reward of a `Proposed`; student_reward: of an `Attempt`; operators: mutations
+    and crossovers to use instead of the configured ones of their kind; task_kinds: in play with
+    those of `rollout.kinds`; callbacks: called after each step with the run and its `StepRow`.
+    What is handed over wins over the configuration, and is named in config.yaml as
+    `module:object`. workers: processes over which members are spread, 0 for as many as possible;
+    ray: address of a Ray cluster to use; without both everything is in this process. progress:
+    what shows it; nothing by default.
+    """
+    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
+    with _new_run(config, Path(out), given, workers, ray) as run:
         _train_until_done(run, progress or Progress(quiet=True))
 
 
 def resume(
-    directory: Path,
-    progress: Progress | None = None,
+    out: str | PathLike[str],
     *,
+    teacher_reward: TeacherReward | None = None,
+    student_reward: StudentReward | None = None,
+    operators: Sequence[Operator] = (),
     task_kinds: Sequence[TaskKind] = (),
+    callbacks: Sequence[Callback] = (),
     workers: int | None = None,
     ray: str | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Continue a run from its newest checkpoint, on any number of workers."""
-    with open_run(directory, task_kinds=task_kinds, workers=workers, ray=ray) as run:
+    """Continue a run from its newest checkpoint, on any number of workers; the rest as in `train`.
+
+    What the run was given has to be handed over again where config.yaml names nothing that can be
+    imported.
+    """
+    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
+    with _open_run(Path(out), given, workers, ray) as run:
         _train_until_done(run, progress or Progress(quiet=True))
+
+
+def new_run(
+    config: Config,
+    out: str | PathLike[str],
+    *,
+    teacher_reward: TeacherReward | None = None,
+    student_reward: StudentReward | None = None,
+    operators: Sequence[Operator] = (),
+    task_kinds: Sequence[TaskKind] = (),
+    callbacks: Sequence[Callback] = (),
+    workers: int | None = None,
+    ray: str | None = None,
+) -> AbstractContextManager[Run]:
+    """Start a run in a new directory; within the block it is open, before its first step.
+
+    For a loop of one's own; arguments as for `train`.
+    """
+    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
+    return _new_run(config, Path(out), given, workers, ray)
+
+
+def open_run(
+    out: str | PathLike[str],
+    *,
+    teacher_reward: TeacherReward | None = None,
+    student_reward: StudentReward | None = None,
+    operators: Sequence[Operator] = (),
+    task_kinds: Sequence[TaskKind] = (),
+    callbacks: Sequence[Callback] = (),
+    workers: int | None = None,
+    ray: str | None = None,
+) -> AbstractContextManager[Run]:
+    """Open a run at its newest checkpoint; one that died before its first starts again."""
+    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
+    return _open_run(Path(out), given, workers, ray)
 
 
 def _train_until_done(run: Run, progress: Progress) -> None:
@@ -79,53 +141,36 @@ def _train_until_done(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def new_run(
-    config: Config,
-    directory: Path,
-    *,
-    task_kinds: Sequence[TaskKind] = (),
-    workers: int | None = None,
-    ray: str | None = None,
+def _new_run(
+    config: Config, directory: Path, given: Given, workers: int | None, ray: str | None
 ) -> Iterator[Run]:
-    """Start a run in a new directory; within the block it is open, before its first step.
-
-    task_kinds: kinds of one's own that are in play with those of `rollout.kinds`.
-    workers: processes over which members are spread, 0 for as many as possible; ray: address of a
-    Ray cluster to use. Without both everything is in this process.
-    """
+    config = given.named_in(config)
+    if workers is not None or ray is not None:
+        config = cut_by_member(config)
+    extensions = given.completed(config)
     require_trackers(config.report_to)
     require_seeds(config)
-    kinds = named_kinds(config.rollout.kinds, task_kinds)
-    config = replace(config, rollout=replace(config.rollout, kinds=kinds))
-    template = template_of(config, task_kinds)
+    template = template_of(config, given.task_kinds)
     create(directory, config)
-    with closing(lock(directory)), _opened(config, template, directory, workers, ray) as run:
+    opened = _opened(config, template, directory, extensions, workers, ray)
+    with closing(lock(directory)), opened as run:
         _found(run)
         yield run
 
 
 @contextmanager
-def open_run(
-    directory: Path,
-    *,
-    task_kinds: Sequence[TaskKind] = (),
-    workers: int | None = None,
-    ray: str | None = None,
-) -> Iterator[Run]:
-    """Open a run at its newest checkpoint; one that died before its first starts again.
-
-    task_kinds: those that it was begun with and that no import finds.
-    """
+def _open_run(directory: Path, given: Given, workers: int | None, ray: str | None) -> Iterator[Run]:
     config = open_config(directory)
+    extensions = given.completed(config)
     require_trackers(config.report_to)
-    template = template_of(config, task_kinds)
+    template = template_of(config, given.task_kinds)
     with closing(lock(directory)):
         checkpoint = newest_checkpoint(directory)
         if checkpoint is not None:
             refuse_damage(checkpoint)
         else:
             clear(directory)
-        with _opened(config, template, directory, workers, ray) as run:
+        with _opened(config, template, directory, extensions, workers, ray) as run:
             if checkpoint is None:
                 _found(run)
             else:
@@ -156,7 +201,12 @@ def _found(run: Run) -> None:
 
 @contextmanager
 def _opened(
-    config: Config, template: Template, directory: Path, workers: int | None, ray: str | None
+    config: Config,
+    template: Template,
+    directory: Path,
+    extensions: Extensions,
+    workers: int | None,
+    ray: str | None,
 ) -> Iterator[Run]:
     """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
@@ -181,6 +231,7 @@ def _opened(
             sandbox=sandbox,
             held_out=held_out,
             born={"teacher": config.teachers, "student": config.students},
+            extensions=extensions,
         )
         run.start_from(seeds)
         try:
