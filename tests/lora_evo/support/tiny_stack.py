@@ -106,6 +106,7 @@ def tiny():
         stacked=stacked,
         shake=shake,
         peft_twin=peft_twin,
+        peft_parameter=peft_parameter,
         check_against_peft=check_against_peft,
         numbers=numbers,
         members=MEMBERS,

@@ -6,9 +6,9 @@ model. Works for the Llama family without sliding windows: Llama, Mistral, Qwen2
 models decode as transformers does; those that no test knows are tried on a short text first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,9 @@ from transformers import DynamicCache
 
 from lora_evo.errors import LoraEvoError, first_line
 
+Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]
+"""(layer, queries, keys, values, scale) -> what the heads found [rows, T, heads * head dim];
+queries, keys and values are [rows, T, heads, head dim]."""
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that this decoder knows, unless a layer has a sliding window."""
 GENERAL_FAMILIES = ("gemma", "gemma2", "gemma3_text")
@@ -64,6 +67,11 @@ class KVCache:
 class Decoder:
     """Runs the layers of `model`; adapters follow the route in force around the call."""
 
+    @staticmethod
+    def knows(model: Any) -> bool:
+        """Whether the model is of a family that this decoder runs."""
+        return model.config.model_type in FAMILIES and not _has_windows(model.config)
+
     def __init__(self, model: Any):
         config = model.config
         self.model = model
@@ -106,60 +114,77 @@ class Decoder:
         cache.length = length
         return logits
 
+    def read(self, ids: Tensor, first: Tensor, table: Tensor) -> Tensor:
+        """Return the last hidden states [tokens, hidden size] of rows, every token read once.
+
+        ids [rows, T] are padded on the right. first [tokens]: the flattened places of the tokens to
+        read; table [rows, T]: which of them is at each place, any on padding. Rows that begin alike
+        share those tokens, and nothing but attention sees padding. The route in force has a member
+        for each token. Gradients reach the adapters.
+        """
+        rows, T = ids.shape
+
+        def attend(i: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+            q, k, v = (
+                x.index_select(0, table.flatten()).view(rows, T, -1, x.shape[-1]).transpose(1, 2)
+                for x in (q, k, v)
+            )
+            y = self._attend(q, k, v, scale, is_causal=True)
+            return y.reshape(rows * T, -1).index_select(0, first)[:, None]
+
+        tokens = ids.flatten().index_select(0, first)
+        return self._layers(tokens[:, None], first[:, None] % T, attend)[:, 0]
+
     def _forward(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache
     ) -> Tensor:
-        x: Tensor = self.inner.embed_tokens(ids)
-        cos, sin = self.inner.rotary_emb(x, positions)
-        rotation = (cos[:, None], sin[:, None])
-        for i, layer in enumerate(self.inner.layers):
-            x = x + self._attention(
-                layer.self_attn, _norm(layer.input_layernorm, x), rotation, mask, i, cache
-            )
-            x = x + layer.mlp(_norm(layer.post_attention_layernorm, x))
-        last: Tensor = self.model.lm_head(_norm(self.inner.norm, x[:, -1]))
+        rows, T = ids.shape
+
+        def attend(i: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+            if i < len(cache.keys):
+                start, used = cache.length, cache.length + T
+                cache.keys[i][:, :, start:used] = k
+                cache.values[i][:, :, start:used] = v
+                k, v = cache.keys[i][:, :, :used], cache.values[i][:, :, :used]
+            else:
+                cache.keys.append(k)
+                cache.values.append(v)
+            if T > 1:
+                return self._attend(q, k, v, scale, attn_mask=mask)
+            # The query heads that share a key head attend together: no copy of keys per head.
+            grouped = q.view(rows, self.kv_heads, -1, q.shape[-1])
+            y = F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scale)
+            return y.reshape(rows, 1, -1)
+
+        x = self._layers(ids, positions, attend)
+        last: Tensor = self.model.lm_head(x[:, -1])
         return last
 
-    def _attention(
-        self,
-        attention: Any,
-        x: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        mask: Tensor | None,
-        i: int,
-        cache: KVCache,
-    ) -> Tensor:
-        rows, T, _ = x.shape
-        q, k, v = (
-            p(x).view(rows, T, -1, attention.head_dim)
-            for p in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        if hasattr(attention, "q_norm"):
-            q, k = attention.q_norm(q), attention.k_norm(k)
-        q, k, v = (
-            _rotate(q.transpose(1, 2), rotation),
-            _rotate(k.transpose(1, 2), rotation),
-            v.transpose(1, 2),
-        )
-        if i < len(cache.keys):
-            start, used = cache.length, cache.length + T
-            cache.keys[i][:, :, start:used] = k
-            cache.values[i][:, :, start:used] = v
-            k, v = cache.keys[i][:, :, :used], cache.values[i][:, :, :used]
-        else:
-            cache.keys.append(k)
-            cache.values.append(v)
-        if T == 1:
-            # The query heads that share a key head attend together: no copy of keys per head.
-            grouped = q.view(rows, self.kv_heads, -1, attention.head_dim)
-            y = F.scaled_dot_product_attention(
-                grouped, k, v, attn_mask=mask, scale=attention.scaling
+    def _layers(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Return the last hidden states [rows, T, hidden size] of ids at positions [rows, T]."""
+        x: Tensor = self.inner.embed_tokens(ids)
+        cos, sin = self.inner.rotary_emb(x, positions)
+        rotation = (cos[:, :, None], sin[:, :, None])
+        for i, layer in enumerate(self.inner.layers):
+            attention, h = layer.self_attn, _norm(layer.input_layernorm, x)
+            q, k, v = (
+                p(h).view(*ids.shape, -1, attention.head_dim)
+                for p in (attention.q_proj, attention.k_proj, attention.v_proj)
             )
-            return attention.o_proj(y.reshape(rows, 1, -1))  # type: ignore[no-any-return]
+            if hasattr(attention, "q_norm"):
+                q, k = attention.q_norm(q), attention.k_norm(k)
+            y = attend(i, _rotate(q, rotation), _rotate(k, rotation), v, attention.scaling)
+            x = x + attention.o_proj(y)
+            x = x + layer.mlp(_norm(layer.post_attention_layernorm, x))
+        return _norm(self.inner.norm, x)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float, **how: Any) -> Tensor:
+        """Attention of [rows, heads, T, head dim]; returns [rows, T, heads * head dim]."""
         y = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, scale=attention.scaling, enable_gqa=self.heads != self.kv_heads
+            q, k, v, scale=scale, enable_gqa=self.heads != self.kv_heads, **how
         )
-        return attention.o_proj(y.transpose(1, 2).reshape(rows, T, -1))  # type: ignore[no-any-return]
+        return y.transpose(1, 2).flatten(2)
 
 
 @dataclass(eq=False)
@@ -224,11 +249,10 @@ def decoder_of(model: Any) -> Decoder | GeneralDecoder:
 
     Raises LoraEvoError for another model that does not decode as it reads.
     """
-    config = model.config
-    if config.model_type in FAMILIES and not _has_windows(config):
+    if Decoder.knows(model):
         return Decoder(model)
     general = GeneralDecoder(model)
-    if config.model_type not in FAMILIES + GENERAL_FAMILIES:
+    if model.config.model_type not in FAMILIES + GENERAL_FAMILIES:
         _try_out(general)
     return general
 

@@ -151,10 +151,19 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows as tensors, padded on the right, and where their completions are."""
+    """Rows as tensors, padded on the right, and where their completions are.
+
+    Rows of one member with equal prompts share the tokens of the prompt.
+    """
 
     ids: Tensor
     """[rows, T], prompt and completion but for the last token."""
+    first: Tensor
+    """[different tokens]: where each is in the flattened [rows * T], in its first row."""
+    table: Tensor
+    """[rows, T]: which of the different tokens is at each place; 0 on padding."""
+    owners: list[int]
+    """The first row of each different token."""
     places: Tensor
     """[tokens] of the flattened [rows * T] whose next token belongs to a completion."""
     targets: Tensor
@@ -166,18 +175,33 @@ class PaddedRows:
     def of(cls, rows: Sequence[TrainingSample], pad: int, device: torch.device) -> "PaddedRows":
         """Lay rows out; pad may be any valid id, since no loss ever sees it."""
         T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
-        ids = torch.full((len(rows), T), pad)
-        places: list[Tensor] = []
+        ids, table = torch.full((len(rows), T), pad), torch.zeros(len(rows), T, dtype=torch.long)
+        first: list[int] = []
+        begun: dict[tuple[str, tuple[int, ...]], int] = {}
+        places: list[int] = []
         targets: list[int] = []
         for i, row in enumerate(rows):
-            prompt, completion = row.prompt_ids, row.completion_ids
-            whole = (*prompt, *completion)
-            ids[i, : len(whole) - 1] = torch.tensor(whole[:-1])
-            places.append(torch.arange(len(prompt) - 1, len(whole) - 1) + i * T)
-            targets.extend(completion)
-        lengths = [len(row.completion_ids) for row in rows]
-        goals = torch.tensor(targets, device=device)
-        return cls(ids.to(device), torch.cat(places).to(device), goals, lengths)
+            prompt, whole = len(row.prompt_ids), row.prompt_ids + row.completion_ids[:-1]
+            new = len(first)
+            start = begun.setdefault((row.member, row.prompt_ids), new)
+            own = range(i * T, i * T + len(whole))
+            first += own if start == new else own[prompt:]
+            ids[i, : len(whole)] = torch.tensor(whole)
+            table[i, :prompt] = torch.arange(start, start + prompt)
+            table[i, prompt : len(whole)] = torch.arange(
+                len(first) + prompt - len(whole), len(first)
+            )
+            places += own[prompt - 1 :]
+            targets += row.completion_ids
+        return cls(
+            ids.to(device),
+            torch.tensor(first, device=device),
+            table.to(device),
+            [place // T for place in first],
+            torch.tensor(places, device=device),
+            torch.tensor(targets, device=device),
+            [len(row.completion_ids) for row in rows],
+        )
 
     def per_token(self, values: Sequence[float]) -> Tensor:
         """Repeat one value per row over the row's completion tokens."""
@@ -196,6 +220,9 @@ class ForwardPass:
         self.config = config
         self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
         self._pad = pad
+        # On a GPU, sums over the rows that share a token would have no order of their own.
+        shares = model.device.type == "cpu" and not config.gradient_checkpointing
+        self._reader = adapters.decoder() if shares else None
         if config.gradient_checkpointing and model.device.type == "cpu":
             hand_large_blocks_back()
 
@@ -206,12 +233,10 @@ class ForwardPass:
         rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
         reference = None
         if self.config.beta > 0.0:
-            with torch.no_grad(), self.adapters.route([BASE] * len(batch)):
-                (reference,) = self.output.scores(self._hidden(padded), padded.targets)
-        layers = self.model.get_decoder().layers if self.config.gradient_checkpointing else []
-        members = [row.member for row in batch]
-        with self.adapters.route(members), checkpointed(layers, self.adapters):
-            hidden = self._hidden(padded)
+            with torch.no_grad():
+                hidden = self._hidden(padded, [BASE] * len(batch))
+                (reference,) = self.output.scores(hidden, padded.targets)
+        hidden = self._hidden(padded, [row.member for row in batch])
         logprobs, *entropy = self.output.scores(
             hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
         )
@@ -237,9 +262,15 @@ class ForwardPass:
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()
 
-    def _hidden(self, padded: PaddedRows) -> Tensor:
+    def _hidden(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""
         # Causal attention and padding on the right: real tokens never see the padding.
-        out = self.model.get_decoder()(input_ids=padded.ids, use_cache=False)
-        hidden: Tensor = out.last_hidden_state
-        return hidden.reshape(-1, hidden.shape[-1])[padded.places]
+        if self._reader is not None:
+            with self.adapters.route([members[row] for row in padded.owners]):
+                hidden = self._reader.read(padded.ids, padded.first, padded.table)
+            return hidden.index_select(0, padded.table.flatten()[padded.places])
+        decoder = self.model.get_decoder()
+        layers = decoder.layers if self.config.gradient_checkpointing else []
+        with self.adapters.route(members), checkpointed(layers, self.adapters):
+            found: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
+        return found.reshape(-1, found.shape[-1])[padded.places]
