@@ -199,7 +199,7 @@ def test_long_runs_and_long_texts_stay_small(tmp_path):
     shown = [task for task in tasks if task["step"] in (1, 301, 600)]
     for task in shown:
         task["program"] = '"&<' * 20_000
-        for attempt in task["attempts"]:
+        for attempt in task.get("attempts", ()):
             attempt["thought"] = "'" * 50_000
     write_rows(run / "tasks.jsonl", shown)
     text = page_of(tmp_path, run, run)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from code_verifier import Proposal, Task
-from lora_evo import LoraEvoError
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.prompts import azr, nano
@@ -80,7 +79,9 @@ def template_named(
     every = tuple(dict.fromkeys((*found.kinds, *in_play)))
     found = replace(found, kinds=every, in_play=in_play)
     if name == "azr-chat":
-        frame = azr.chat_frame(_tokenizer(base), base)
+        from lora_evo.model import load_tokenizer
+
+        frame = azr.chat_frame(load_tokenizer(base), base)
         found = replace(found, stops=(azr.ANSWERED,), frame=frame)
     return found
 
@@ -88,12 +89,3 @@ def template_named(
 def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
     """Return the template of a configuration; handed: kinds that a program gave."""
     return template_named(config.template, config.base, config.rollout.kinds, handed)
-
-
-def _tokenizer(base: str) -> Any:
-    from lora_evo.model import load_tokenizer
-
-    try:
-        return load_tokenizer(base)
-    except LoraEvoError as error:
-        raise ConfigError(str(error)) from error
