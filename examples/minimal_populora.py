@@ -42,11 +42,11 @@ def half_solved(proposed: Proposed) -> float:
 
 
 def evolve(run: Run, league: League, step: int) -> str:
-    """Replace the weakest student by a mutated copy of the strongest; say who by whom."""
+    """Replace the weakest student by a mutated copy of the strongest; return who by whom."""
     (weakest,) = league.select("student", 1)
     best = league.leaderboard("student")[0].member
     if best == weakest:
-        return "nobody"
+        return "no one replaced"
     child, parent = f"s{run.born['student']}", run.population.export(best)
     run.born["student"] += 1
     adapter = mutate(parent, "svd_structured", seed=run.seed(step, child), strength=0.15)
@@ -55,8 +55,8 @@ def evolve(run: Run, league: League, step: int) -> str:
     return f"{weakest} by {child}, {distance(parent, adapter):.2f} away from {best}"
 
 
-def said(pair: Pair, solved: Sequence[Proposed]) -> str:
-    """Say what came of a match."""
+def summary(pair: Pair, solved: Sequence[Proposed]) -> str:
+    """Return what came of a match, in words."""
     tasks = [p for p in solved if p.task and (p.teacher, p.student) == (pair.teacher, pair.student)]
     rate = sum(p.solve_rate for p in tasks) / max(1, len(tasks))
     return f"{len(tasks)} tasks by {pair.teacher}, {pair.student} solves {rate:.0%}"
@@ -79,7 +79,7 @@ def main() -> None:
             run.population.update(samples)
             record_outcomes(run, matches, solved)
             for pair in matches:
-                print(f"step {step}: {said(pair, solved)}")
+                print(f"step {step}: {summary(pair, solved)}")
             if step % 2 == 0:
                 print(f"step {step}: {evolve(run, run.league, step)}")
             run.population.sync(step)
