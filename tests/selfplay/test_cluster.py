@@ -56,7 +56,7 @@ def test_a_lost_machine_changes_nothing(cluster, alone, runs, tmp_path, capfd, p
     config, expected = alone
     loss = Loss(cluster, phase)
     home = tmp_path / "run"
-    train(config, home, loss, workers=2, ray=cluster.address)
+    train(config, home, workers=2, ray=cluster.address, progress=loss)
     assert loss.lost
     assert runs.outcome(home) == expected
     said = capfd.readouterr().err

@@ -14,8 +14,7 @@ from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
 from selfplay.cli import main as selfplay_command
 from selfplay.errors import ConfigError
-from selfplay.run_record import read_run
-from selfplay.run_report import conclusion
+from selfplay.run_record import conclusion, read_run
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0", "rollout.kinds=[code_o]")
 

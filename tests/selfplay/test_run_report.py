@@ -13,8 +13,9 @@ import yaml
 from lora_evo import LoraEvoError
 from selfplay.errors import RunDirectoryError
 from selfplay.pages import clip, duration, figure, visible
-from selfplay.run_record import read_run, smooth, thin, trend
-from selfplay.run_report import DRIFT_LIMIT, choose, conclusion, report, report_charts, summary
+from selfplay.run_charts import skill
+from selfplay.run_record import conclusion, held_out_gain, read_run, smooth, thin, trend
+from selfplay.run_report import DRIFT_LIMIT, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, Page, charts_in, make_run, without_the_library, write_rows
 
 
@@ -33,7 +34,8 @@ def test_a_page_needs_no_network_and_admits_its_own_style_and_script_only(run, t
     page = Page(text)
     for tag, attrs in page.tags:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
-        assert not {"href", "src", "xlink:href", "style", "srcset", "action"} & set(attrs)
+        assert not {"src", "xlink:href", "style", "srcset", "action"} & set(attrs)
+        assert attrs.get("href", "#").startswith("#")
         assert not any(name.startswith("on") for name in attrs)
     assert not re.search(r"https?://|//cdn|@import|url\(", without_the_library(text))
     assert len(text.encode()) < 2_000_000
@@ -54,8 +56,9 @@ def test_a_report_is_made_without_torch(run, tmp_path):
     command = [sys.executable, "-c", without, "report", str(run), "--html", str(page)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "2 teachers and 2 students on the base model nano: 40 steps" in done.stdout
-    assert "What moved" in page.read_text(encoding="utf-8")
+    assert done.stdout == f"open {page}\n"
+    text = page.read_text(encoding="utf-8")
+    assert "2 teachers and 2 students on the base model nano: 40 steps" in text
 
 
 def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
@@ -63,12 +66,16 @@ def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
     drawn = report_charts([read_run(run)])
     for name in (
         *("moved: Student reward", "moved: Solve rate, code_f", "programs: Coverage"),
-        *("population: Ratings of the teachers", "lineage: Lineage", "tasks: Rejected proposals"),
+        *(
+            "population: Ratings of the teachers",
+            "lineage: Family tree",
+            "tasks: Rejected proposals",
+        ),
         *("tasks: Solve rates of the tasks", "time: Where the time went"),
     ):
         assert name.split(": ")[1] in page.text
         assert name in drawn
-    drawn["lineage: Lineage"][0].save(tmp_path / "lineage.svg")
+    drawn["lineage: Family tree"][0].save(tmp_path / "lineage.svg")
     assert "t2" in (tmp_path / "lineage.svg").read_text()
 
 
@@ -207,6 +214,46 @@ def test_long_runs_and_long_texts_stay_small(tmp_path):
     assert "more characters" in text
     for chart, _ in report_charts([read_run(run)]).values():
         assert max(map(len, chart.to_dict()["datasets"].values())) <= 400 * 33
+
+
+def test_the_page_opens_with_gains_generations_and_a_task_that_the_base_fails(whole, tmp_path):
+    read = read_run(whole)
+    page = Page(page_of(tmp_path, whole))
+    anchors = {a["href"][1:] for t, a in page.tags if t == "a"}
+    assert anchors == {a["id"] for t, a in page.tags if t == "section"}
+    gain, error = held_out_gain(read)
+    assert f"{gain:+.1f} ± {error:.1f}points above the base, held-out" in page.text
+    assert f"{len(read.births)}members born, up to generation 1" in page.text
+    assert {task.id for task in read.tasks() if task.base_attempts}
+    drawn = report_charts([read])
+    for title in ("eval: Held-out gain of the students", "payoff: Teachers against students"):
+        assert drawn[title][0].to_dict()["datasets"]
+    child, parent = read.births[0][1].child, read.births[0][1].parents[0]
+    assert skill(read)[parent][0] == 0
+    assert set(skill(read)[child]) >= {read.births[0][0]}
+
+
+def test_generations_count_from_the_founders(tmp_path):
+    lives = read_run(make_run(tmp_path / "run", steps=40)).lives()
+    assert {life.name: life.generation for life in lives if life.birth} == {
+        "t2": 1,
+        "s2": 1,
+        "t3": 2,
+    }
+
+
+def test_the_task_shown_alone_is_the_one_where_the_student_leads_most(tmp_path):
+    run = make_run(tmp_path / "run", steps=4, births=0)
+    tasks = [json.loads(line) for line in (run / "tasks.jsonl").read_text().splitlines()]
+    solved = next(task for task in tasks if task.get("solve_rate"))
+    solved |= {"base_solve_rate": 0.0, "program": "def f(x):\n    return 'only here'"}
+    answer = {"thought": "base thinks", "answer": "base answer", "count": 6}
+    solved["base_attempts"] = [answer]
+    write_rows(run / "tasks.jsonl", tasks)
+    text = Page(page_of(tmp_path, run)).text
+    alone = text[text.index("One task, the frozen base") : text.index("What moved")]
+    assert "only here" in alone
+    assert alone.index("base answer") < alone.index("right")
 
 
 def test_the_gallery_shows_chosen_steps_spread_over_solve_rates_and_reasons(run, tmp_path):

@@ -32,7 +32,7 @@ def run(runs, tmp_path_factory):
     home = tmp_path_factory.mktemp("cli") / "run"
     result = command(*runs.arguments(home, "steps=1", "rollout.proposals=3"))
     assert result.exit_code == 0, result.output
-    assert result.output.startswith(f"done: {home}")
+    assert f"\ndone: {home}" in result.output
     return home
 
 

@@ -94,7 +94,7 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
     config, expected = alone
     home = tmp_path / "run"
     killer = Killer(pools, phase, asked)
-    train(config, home, killer, workers=2)
+    train(config, home, workers=2, progress=killer)
     assert killer.killed == ["worker-1"]
     assert runs.outcome(home) == expected
     assert "worker-1 on " in capfd.readouterr().err

@@ -130,7 +130,7 @@ def train(
         if not force and ray is None:
             refuse_what_cannot_fit(config, workers or 1)
         run_train(config, home, workers=workers, ray=ray, progress=Progress(quiet=quiet))
-        click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
+        _say_done(home)
 
 
 @main.command()
@@ -157,7 +157,15 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
                 err=True,
             )
         run_resume(run, workers=workers, ray=ray, progress=Progress(quiet=quiet))
-        click.echo(f"done: {run}")
+        _say_done(run)
+
+
+def _say_done(home: Path) -> None:
+    """End a transcript with the held-out tasks before and after, and how to see the rest."""
+    from selfplay.run_record import conclusion, read_run
+
+    click.echo(conclusion(read_run(home)) or "not measured on held-out tasks")
+    click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
 
 
 @main.command()
@@ -308,12 +316,13 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 
     if page is not None:
         run_report.report(runs, page)
-        click.echo(f"report: {page}", err=as_json)
     if as_json:
         last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
         click.echo(json.dumps(last, indent=1))
-    else:
+    elif page is None:
         click.echo("\n\n".join(map(run_report.summary, runs)))
+    if page is not None:
+        click.echo(f"open {page}", err=as_json)
 
 
 @main.command()

@@ -27,7 +27,6 @@ from selfplay.findings import (
     MEASURES,
     PERCENT,
     SECTIONS,
-    Floats,
     Group,
     Measure,
     Of,
@@ -36,8 +35,9 @@ from selfplay.findings import (
     read_trial,
     weakest_member,
 )
-from selfplay.pages import Table, bands, figure, text_table, write_page
-from selfplay.run_record import flat
+from selfplay.pages import Table, figure, text_table, write_page
+from selfplay.run_charts import bands
+from selfplay.run_record import Floats, flat
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""

@@ -10,15 +10,13 @@ from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.rows import BASE, START, SolvingRow
-from selfplay.run_record import RunRecord, read_run, smooth, trend
+from selfplay.errors import SelfplayError
+from selfplay.rows import BASE, START
+from selfplay.run_record import Floats, RunRecord, read_run, smooth, trend
 from selfplay.tasks import held_out_tasks
 
 T = TypeVar("T")
-Floats = npt.NDArray[np.float64]
 POINTS, PERCENT = "points", "%"
 """Units of a difference of shares, and of a share, which lies between 0 and 1."""
 
@@ -86,33 +84,17 @@ class Measure(NamedTuple):
 def read_trial(directory: Path, group: Group, seed: int) -> Trial:
     """Read one run directory; raises RunDirectoryError where it cannot be read."""
     run = read_run(directory)
-    rates = [
-        (row.step, row.member, _rates(row.solving, directory))
-        for row in run.evals
-        if isinstance(row.solving, SolvingRow)
-    ]
-    base = next((found for _, member, found in rates if member == BASE), np.array([]))
-    gains: dict[int, dict[str, Floats]] = {}
-    for step, member, found in rates:
-        if member != BASE and len(found) == len(base):
-            gains.setdefault(step, {})[member] = found - base
+    gains = run.held_out_gains()
+    tasks = next((len(g) for found in gains.values() for g in found.values()), 0)
     strata: tuple[tuple[str, int], ...] = ()
     try:
         settings = run.config["eval"]
         strata = _kinds_and_levels(tuple(settings["held_out"]), int(settings["tasks"]))
     except (SelfplayError, KeyError):
         pass  # tasks from a file that is gone; the rates are still there
-    strata = strata if len(strata) == len(base) else ()
+    strata = strata if len(strata) == tasks else ()
     steps = int(run.config.get("steps", run.last))
-    return Trial(group, seed, run, steps, dict(sorted(gains.items())), strata)
-
-
-def _rates(solving: SolvingRow, directory: Path) -> Floats:
-    solved, judged = np.array(solving.solved, float), np.array(solving.judged, float)
-    if solved.shape != judged.shape:
-        raise RunDirectoryError(f"{directory}: solved and judged of an evaluation differ in length")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(solved / judged)
+    return Trial(group, seed, run, steps, gains, strata)
 
 
 @lru_cache(maxsize=8)

@@ -1,5 +1,6 @@
-"""What a person sees while a run trains: a live panel on a terminal, a line per step elsewhere."""
+"""What a person sees while a run trains: a live panel on a terminal, every fifth step elsewhere."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,11 +11,16 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from selfplay.config import Config
-from selfplay.rows import EvalRow, SolvingRow, StepRow
+from selfplay.pages import duration
+from selfplay.rows import EvalRow, SolvingRow, StepRow, mean
+from selfplay.run_record import mean_and_error
+
+EVERY, WINDOW = 5, 10
+"""Steps between two lines, and steps over which a line averages."""
 
 
 class Progress:
-    """Shows step, phase, solve rate, valid share and the leaderboard."""
+    """Shows step, phase, gain over the frozen base, valid share and the leaderboard."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self._console = console or Console(stderr=True)
@@ -24,6 +30,8 @@ class Progress:
         self._live: Live | None = None
         self._row: StepRow | None = None
         self._measured: Sequence[EvalRow] = ()
+        self._recent: deque[StepRow] = deque(maxlen=WINDOW)
+        self._total = 0
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -36,7 +44,7 @@ class Progress:
     @contextmanager
     def showing(self, config: Config, done: int) -> Iterator[None]:
         """Show the run until the block ends; done: steps that it has."""
-        self.done = done
+        self.done, self._total = done, config.steps
         self._task = self._bar.add_task(
             config.mode, total=config.steps, completed=done, phase="starting"
         )
@@ -59,33 +67,45 @@ class Progress:
     def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
         """Say what a finished step brought."""
         self._row, self.done = row, row.step
+        self._recent.append(row)
         self._measured = measured or self._measured
         self._bar.update(self._task, completed=row.step)
         if self._live is not None:
             self._live.update(self._view())
         elif not self._quiet:
-            for line in (_line(row), *_eval_lines(measured)):
+            lines = [] if row.step % EVERY and row.step != self._total else [self._line()]
+            for line in (*lines, *_births(row), *_eval_lines(measured)):
                 self._console.print(line, highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
         if self._row is None:
             return Group(self._bar)
         measured = "\n".join(_eval_lines(self._measured))
-        return Group(self._bar, measured, _line(self._row), _board(self._row))
+        return Group(self._bar, measured, self._line(), _board(self._row))
+
+    def _line(self) -> str:
+        """Say where the run is: means of the last steps, and the time that the rest may take."""
+        recent = self._recent
+        gains = [100 * gain for r in recent if (gain := r.same_tasks.difference) is not None]
+        found = mean_and_error(gains)
+        told = f"{found[0]:+.1f} ± {found[1]:.1f}" if found else "–"
+        seconds = mean(sum(r.seconds.values()) for r in recent) or 0.0
+        left = (self._total - self.done) * seconds
+        return (
+            f"step {self.done} of {self._total}: "
+            f"{told} points above the base on the run's own tasks, "
+            f"valid {_percent(mean(r.valid_share for r in recent)).strip()}, "
+            f"solved {_percent(mean(r.solve_rate for r in recent)).strip()}, "
+            f"structures {recent[-1].coverage.structures}"
+            + (f"; about {duration(left)} left" if left else "")
+        )
 
 
-def _line(row: StepRow) -> str:
-    line = (
-        f"step {row.step:>3}  against base {_points(row.same_tasks.difference)}  "
-        f"valid {_percent(row.valid_share)}  "
-        f"solved {_percent(row.solve_rate)}  teachers {_signed(row.teacher_reward)}  "
-        f"students {_signed(row.student_reward)}  "
-        f"structures {row.coverage.structures}  {sum(row.seconds.values()):.1f} s"
-    )
-    for birth in row.evolution:
-        parents = "+".join(birth.parents)
-        line += f"\n  {birth.child} replaces {birth.removed} ({birth.operator} {parents})"
-    return line
+def _births(row: StepRow) -> list[str]:
+    return [
+        f"  {b.child} replaces {b.removed} ({b.operator} {'+'.join(b.parents)})"
+        for b in row.evolution
+    ]
 
 
 def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
@@ -96,15 +116,19 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
     if rates:
         solving = [
             f"{name} {_percent(rate.solve_rate).strip()} "
-            f"({_points(rate.difference).strip()}{_over(rate)})"
+            f"({_points(rate.difference).strip()}{_error(rate)}{_over(rate)})"
             for name, rate in rates.items()
         ]
         base = _percent(next(iter(rates.values())).base_solve_rate).strip()
-        lines.append(f"held-out tasks: {', '.join(solving)}; frozen base {base}")
+        lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
     if taught:
         teaching = [f"{name} {_percent(t.base_solve_rate).strip()}" for name, t in taught.items()]
-        lines.append(f"teachers' tasks solved by the frozen base: {', '.join(teaching)}")
+        lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
+
+
+def _error(rate: SolvingRow) -> str:
+    return "" if rate.standard_error is None else f" ± {100 * rate.standard_error:.1f}"
 
 
 def _over(rate: SolvingRow) -> str:

@@ -54,7 +54,8 @@ def task_rows(
             rival_solve_rate=p.rival_solve_rate if p.rival_judged else msgspec.UNSET,
             reward=sample.reward if sample else None,
             advantage=sample.advantage if sample else None,
-            attempts=_attempt_rows(p, of_attempts[p.id]),
+            attempts=_attempt_rows(p.attempts, of_attempts[p.id]),
+            base_attempts=_attempt_rows(p.base_attempts, ()),
             text=p.text if p.proposal is None else msgspec.UNSET,
         )
         found.append(row)
@@ -136,12 +137,15 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
     return _mean([float(max(r) - min(r) <= ZERO_STD) for r in several]) or 0.0
 
 
-def _attempt_rows(p: Proposed, samples: Sequence[TrainingSample]) -> tuple[rows.AttemptRow, ...]:
+def _attempt_rows(
+    attempts: Sequence[Attempt], samples: Sequence[TrainingSample]
+) -> tuple[rows.AttemptRow, ...]:
     """Group equal answers; samples: one for each judged attempt, none if none was learned from."""
     groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
-    for a in p.attempts:
+    for a in attempts:
         groups[a.answer, a.score].append(a)
-    learned = {a.number: s for a, s in zip(p.judged, samples, strict=False)}
+    judged = (a for a in attempts if not a.infra_error)
+    learned = {a.number: s for a, s in zip(judged, samples, strict=False)}
     found = []
     for (answer, score), group in groups.items():
         text = group[0].text

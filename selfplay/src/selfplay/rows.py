@@ -83,6 +83,8 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     advantage: float | None = None
     """By which it moved its teacher."""
     attempts: tuple[AttemptRow, ...] = ()
+    base_attempts: tuple[AttemptRow, ...] = ()
+    """The frozen base's, where the task was drawn for comparison."""
     text: str | UnsetType | None = UNSET
     """What the teacher wrote, where it could not be read as a proposal."""
 

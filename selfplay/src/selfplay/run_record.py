@@ -9,16 +9,28 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct, structs, to_builtins
 
 from selfplay.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
 from selfplay.errors import RunDirectoryError
-from selfplay.rows import BASE, BirthRow, EvalRow, ResourceRow, StepRow, TaskRow, read_rows
+from selfplay.rows import (
+    BASE,
+    BirthRow,
+    EvalRow,
+    ResourceRow,
+    SolvingRow,
+    StepRow,
+    TaskRow,
+    mean,
+    read_rows,
+)
 from selfplay.settings import read_yaml
 
 if TYPE_CHECKING:
     import pandas
 
+Floats = npt.NDArray[np.float64]
 Points = Sequence[tuple[int, float | None]]
 """A value, or none, by step."""
 
@@ -34,6 +46,8 @@ class Life:
     born: int
     died: int | None = None
     birth: BirthRow | None = None
+    generation: int = 0
+    """1 + the largest of the parents'; 0 for founders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +102,11 @@ class RunRecord:
             removed = birth.removed
             place = found.get(removed) or Life(removed, "member", len(found), 0)
             found[removed] = replace(place, died=step)
-            found[birth.child] = Life(birth.child, place.role, place.place, step, None, birth)
+            above = [found[parent].generation for parent in birth.parents if parent in found]
+            generation = 1 + max(above, default=0)
+            found[birth.child] = Life(
+                birth.child, place.role, place.place, step, None, birth, generation
+            )
         return list(found.values())
 
     def latest_evals(self) -> list[EvalRow]:
@@ -99,6 +117,33 @@ class RunRecord:
     def solvers(self) -> list[EvalRow]:
         """Return the evaluations on held-out tasks, those of the base left out."""
         return [row for row in self.evals if row.rate and row.role != BASE]
+
+    def held_out_gains(self) -> dict[int, dict[str, Floats]]:
+        """Return by step and member [tasks] held-out solve rates minus the frozen base's.
+
+        NaN where a task was not judged. The warm start is a member of step 0. Raises
+        RunDirectoryError where solved and judged tasks differ in number.
+        """
+        rates = [
+            (row.step, row.member, self._rates(row.solving))
+            for row in self.evals
+            if isinstance(row.solving, SolvingRow)
+        ]
+        base = next((found for _, member, found in rates if member == BASE), np.array([]))
+        gains: dict[int, dict[str, Floats]] = {}
+        for step, member, found in rates:
+            if member != BASE and len(found) == len(base):
+                gains.setdefault(step, {})[member] = found - base
+        return dict(sorted(gains.items()))
+
+    def _rates(self, row: SolvingRow) -> Floats:
+        solved, judged = np.array(row.solved, float), np.array(row.judged, float)
+        if solved.shape != judged.shape:
+            raise RunDirectoryError(
+                f"{self.directory}: solved and judged of an evaluation differ in length"
+            )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(solved / judged)
 
     def to_pandas(self) -> "dict[str, pandas.DataFrame]":
         """Return data frames: steps, tasks, attempts, members, ratings, matches, evals, lineage.
@@ -203,6 +248,45 @@ def read_runs(directories: Sequence[Path]) -> list[RunRecord]:
 def _plain(row: Struct, *without: str) -> dict[str, Any]:
     plain: dict[str, Any] = to_builtins(row)
     return {name: value for name, value in plain.items() if name not in without}
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the mean and its standard error (sd / sqrt(n)); None below two values."""
+    if len(values) < 2:
+        return None
+    return fmean(values), stdev(values) / math.sqrt(len(values))
+
+
+def held_out_gain(run: RunRecord) -> tuple[float, float] | None:
+    """Return the last held-out gain of the living, in points, and its standard error over tasks.
+
+    Of a task, it is the mean over the members, minus the frozen base with the same random numbers.
+    """
+    gains = run.held_out_gains()
+    of_task = np.mean(list(gains[max(gains)].values()), axis=0) if gains else np.array([])
+    return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
+
+
+def conclusion(run: RunRecord) -> str:
+    """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
+    last = [row for row in run.latest_evals() if row.rate and row.role != BASE]
+    rate = mean(row.rate.solve_rate for row in last if row.rate)
+    base = mean(row.rate.base_solve_rate for row in last if row.rate)
+    if rate is None or base is None:
+        return ""
+    who = "the agent" if last[0].role == "agent" else "students"
+    gains = [row.rate.over_start for row in last if row.rate]
+    over = mean(gain for gain in gains if isinstance(gain, float))
+    start = ""
+    if over is not None:
+        start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
+    found = held_out_gain(run)
+    after = f" ± {found[1]:.1f}" if found else ""
+    return (
+        f"Held-out tasks, never trained on: {who} solve {100 * rate:.1f} % after step "
+        f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
+        f"({100 * (rate - base):+.1f}{after} points)"
+    )
 
 
 class Quarter(NamedTuple):

@@ -8,23 +8,31 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from lora_evo import check_output
-from selfplay.pages import (
-    Table,
+from selfplay.pages import Table, duration, figure, text_table, visible, write_page
+from selfplay.rows import BASE, START, EvalRow, Maybe, TaskRow, mean
+from selfplay.run_charts import (
     curves,
-    duration,
-    figure,
+    held_out,
     lineage,
+    payoffs,
     phase_seconds,
     phase_times,
     ratings,
     rejected,
     solve_rates,
-    text_table,
-    visible,
-    write_page,
+    taught,
 )
-from selfplay.rows import BASE, START, EvalRow, Maybe, TaskRow, mean
-from selfplay.run_record import Points, Quarter, RunRecord, flat, read_run, read_runs, trend
+from selfplay.run_record import (
+    Points,
+    Quarter,
+    RunRecord,
+    conclusion,
+    flat,
+    held_out_gain,
+    read_run,
+    read_runs,
+    trend,
+)
 
 DRIFT_LIMIT = 1e-3
 """KL divergence (nats a token) of sampler and learner above which they drift apart.
@@ -33,13 +41,14 @@ The arithmetic of bfloat16 alone gives about 5e-5 and that of float32 1e-11: twe
 comes from something else, such as weights that did not arrive. Below it the truncated importance
 weights correct what there is.
 """
+_RATE = "% of attempts"
 ACCEPTED, REJECTED = 4, 2
 """Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
 MOST_CARDS_BYTES = 1_000_000
 
 
 class Measure(NamedTuple):
-    """A number of a step by its path, its unit (`%` for a share), and how to read it."""
+    """A number of a step by its path, its unit (`% ...` for a share), and how to read it."""
 
     title: str
     path: str
@@ -50,7 +59,7 @@ class Measure(NamedTuple):
 SAME_TASKS = Measure(
     "Students minus frozen base",
     "same_tasks.difference",
-    "solve rate",
+    "% points",
     "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
 )
 PROGRESS = (
@@ -148,6 +157,8 @@ def report(runs: Sequence[Path], page: Path) -> None:
             {
                 "name": run.name,
                 "conclusion": conclusion(run),
+                "tiles": _tiles(run),
+                "chosen": _chosen(run),
                 "solving": _solving_table(run),
                 "teaching": _teaching_table(run),
                 "words": " ".join(_sentences(run)),
@@ -173,13 +184,18 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
         "programs": (*COMPLEXITY, COVERAGE),
         "health": HEALTH,
     }
+    one = len(runs) == 1
+    gains = held_out(runs[0]) if one else curves({r.name: _held_out(r) for r in runs}, _RATE)
+    base = taught(runs[0]) if one else curves({r.name: _taught(r) for r in runs}, _RATE)
     found: dict[str, tuple[Any, str]] = {
-        "eval: Held-out solve rate": (
-            curves({run.name: _held_out(run) for run in runs}, "% of attempts"),
-            "Students on tasks that never change; at step 0 the frozen base.",
+        "eval: Held-out gain of the students" if one else "eval: Held-out solve rate": (
+            gains,
+            "On tasks that never change, over the frozen base, ± one standard error over tasks."
+            if one
+            else "Students on tasks that never change; at step 0 the frozen base.",
         ),
         "eval: Teachers' tasks, solved by the base": (
-            curves({run.name: _taught(run) for run in runs}, "% of attempts"),
+            base,
             "The frozen base on proposals after references that never change. Down: harder tasks.",
         ),
     }
@@ -187,7 +203,11 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
         for m in measures:
             points = {run.name: _points(run, m.path) for run in runs}
             found[f"{section}: {m.title}"] = curves(points, m.unit), m.hint
-    bar = "A bar is a member's life; lines lead from parents to their child."
+    bar = (
+        "A bar is a member's life, lines lead from parents to their child. Colour: points above "
+        "the frozen base as last measured. A student's on held-out tasks; a teacher's, how much "
+        "less the base solves of its tasks than of its own."
+    )
     for run in runs:
         for title, chart, hint in (
             ("population: Ratings of the teachers", ratings(run, "teacher"), ""),
@@ -198,10 +218,15 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
                 solve_rates(run),
                 "Tasks between 0 and 1 teach the student.",
             ),
-            ("lineage: Lineage", lineage(run), bar),
+            ("lineage: Family tree", lineage(run), bar),
+            (
+                "payoff: Teachers against students",
+                payoffs(run),
+                "The share of attempts at a teacher's tasks that a student solved, by quarter.",
+            ),
             ("time: Where the time went", phase_times(run), ""),
         ):
-            found[title if len(runs) == 1 else f"{title} of {run.name}"] = chart, hint
+            found[title if one else f"{title} of {run.name}"] = chart, hint
     return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
 
 
@@ -224,24 +249,6 @@ def summary(directory: Path) -> str:
     parts.append([f"Time: {', '.join(shares)}"])
     text = "\n\n".join("\n".join(lines) for lines in parts if any(lines))
     return "\n".join(visible(line) for line in text.split("\n"))
-
-
-def conclusion(run: RunRecord) -> str:
-    """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
-    last = [row for row in run.latest_evals() if row.rate and row.role != BASE]
-    rate = mean(row.rate.solve_rate for row in last if row.rate)
-    base = mean(row.rate.base_solve_rate for row in last if row.rate)
-    if rate is None or base is None:
-        return ""
-    who = "the agent" if last[0].role == "agent" else "students"
-    gains = [row.rate.over_start for row in last if row.rate]
-    over = mean(gain for gain in gains if isinstance(gain, float))
-    start = "" if over is None else f", the warm start {_percent(rate - over)} ({100 * over:+.1f})"
-    return (
-        f"Held-out tasks, never trained on: {who} solve {_percent(rate)} after step "
-        f"{last[0].step}{start}, the frozen base {_percent(base)} "
-        f"({100 * (rate - base):+.1f} points)"
-    )
 
 
 def _solving_table(run: RunRecord) -> Table:
@@ -295,9 +302,31 @@ def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     rows = []
     for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run.kinds), *COMPLEXITY):
         if found := trend(_points(run, m.path)):
-            first, last = (_quarter(q, m.unit.startswith("%")) for q in (found.first, found.last))
+            first, last = (_quarter(q, m.unit) for q in (found.first, found.last))
             rows.append((m.title, first, last, found.verdict))
     return rows
+
+
+def _tiles(run: RunRecord) -> list[tuple[str, str]]:
+    """Return the numbers of a run that are shown first, and what they are."""
+    gain = held_out_gain(run)
+    tiles = [(f"{gain[0]:+.1f} ± {gain[1]:.1f}", "points above the base, held-out")] if gain else []
+    if run.births:
+        generations = max(life.generation for life in run.lives())
+        tiles += [(f"{len(run.births)}", f"members born, up to generation {generations}")]
+    whole = duration(sum(phase_seconds(run).values()))
+    return [*tiles, (f"{run.last}", "steps"), (whole, "of training")]
+
+
+def _chosen(run: RunRecord) -> TaskRow | None:
+    """Return a late task that the base fails most and a student solves most."""
+    both = [
+        (task.base_solve_rate == 0.0, task.solve_rate - task.base_solve_rate, task.step, task.id)
+        for task in run.tasks()
+        if task.solve_rate is not None and task.base_solve_rate is not None
+    ]
+    _, more, _, name = max(both, default=(False, 0.0, 0, ""))
+    return next((task for task in run.tasks() if task.id == name), None) if more > 0 else None
 
 
 def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
@@ -441,9 +470,9 @@ def _gain(difference: Maybe, error: Maybe) -> str:
     return f"{100 * difference:+.1f}{after}"
 
 
-def _quarter(quarter: Quarter, share: bool) -> str:
+def _quarter(quarter: Quarter, of: str) -> str:
     """Return `mean ± spread`, to the second significant digit of the spread at most."""
-    scale, unit = (100.0, " %") if share else (1.0, "")
+    scale, unit = (100.0, " points" if of == SAME_TASKS.unit else " %") if of[0] == "%" else (1, "")
     mean, spread = scale * quarter.mean, scale * (quarter.spread or 0.0)
     places = min(max(1 - math.floor(math.log10(spread)), 0), 2) if spread > 0 else 2
     after = "" if quarter.spread is None else f" ± {spread:.{places}f}"

@@ -1,16 +1,27 @@
-// Menus that choose among the cards of the gallery; without scripts all cards are shown.
+// Menus and words that choose among the cards of the gallery; without scripts all cards are shown.
 (function () {
   const bar = document.getElementById("gallery");
   if (!bar) return;
   const cards = Array.from(document.querySelectorAll(".card"));
   const menus = {};
+  const words = document.createElement("input");
+  words.type = "search";
+  words.placeholder = words.ariaLabel = "search programs and answers";
   const own = (card, name) => card.dataset[name].split("|");
+  const count = document.createElement("output");
   const show = () => {
+    const wanted = words.value.toLowerCase();
     for (const card of cards)
-      card.hidden = !Object.entries(menus).every(
-        ([name, menu]) => menu.value === "all" || own(card, name).includes(menu.value)
+      card.hidden = !(
+        card.textContent.toLowerCase().includes(wanted) &&
+        Object.entries(menus).every(
+          ([name, menu]) => menu.value === "all" || own(card, name).includes(menu.value)
+        )
       );
+    count.textContent = `${cards.filter((card) => !card.hidden).length} of ${cards.length} shown`;
   };
+  words.addEventListener("input", show);
+  bar.append(words);
   for (const name of ["run", "step", "kind", "member", "verdict"]) {
     const found = Array.from(new Set(cards.flatMap((card) => own(card, name))));
     if (found.length < 2) continue;
@@ -26,6 +37,7 @@
     bar.append(label);
     menus[name] = menu;
   }
+  bar.append(count);
   if (menus.step) menus.step.value = own(cards[cards.length - 1], "step")[0];
   show();
 })();
