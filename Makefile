@@ -121,7 +121,7 @@ test-trackers: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/selfplay/test_tracking.py
 
 # Libraries of others that ours work with, in an environment of their own. The second list comes
-# without its requirements, some of which cannot be had beside ours, and the third has the rest.
+# without its requirements, some of which conflict with ours, and the third has the rest.
 WITH := trl verifiers uv sandbox-fusion datasets
 WITH_ALONE := verl tinker-cookbook
 NOT_HERE := does not install on this machine: its tests are skipped

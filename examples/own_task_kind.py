@@ -67,7 +67,7 @@ CODE_E = RaisedException()
 
 
 def settings(steps: int) -> Config:
-    """Return the built-in preset, smaller, with code_o beside the new kind."""
+    """Return the built-in preset, smaller, with code_o and the new kind."""
     return load_preset(
         "nano",
         *(f"steps={steps}", "rollout.kinds=[code_o]", "rollout.proposals=6"),

@@ -4,7 +4,7 @@
 
 Every request is a short script with an input of its own, on a connection of its own, as the usual
 clients send it; an answer to another's input ends the benchmark with exit code 1. Clients are
-threads of a process beside the server's.
+threads of another process than the server's.
 """
 
 import json

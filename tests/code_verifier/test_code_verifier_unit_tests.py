@@ -1,4 +1,4 @@
-"""Tests of whole programs as data sets have them: what passes, what fails, what deceives nobody."""
+"""Tests of whole programs as data sets have them: what passes, what fails, what must not deceive."""
 
 import json
 import threading

@@ -73,7 +73,7 @@ class Server(ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone is nobody's fault."""
+        """A client that has gone away is no error."""
 
 
 class _Handler(BaseHTTPRequestHandler):

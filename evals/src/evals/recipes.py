@@ -392,7 +392,7 @@ def render(
     fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` where the problem
     has some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. Chat
     text holds the template's own special tokens: encode it with add_special_tokens=False.
-    chat_template_args: what the chat template takes beside the turns, such as enable_thinking.
+    chat_template_args: what the chat template takes besides the turns, such as enable_thinking.
 
     Raises EvalsError for a benchmark the recipe does not cover, a missing field, and in chat mode
     for a tokenizer without a chat template.

@@ -4,7 +4,7 @@
         --env.proposer.runtime.type subprocess --env.solver.runtime.type subprocess \\
         --model MODEL --client.base-url URL --no-push
 
-As in PopuLoRA, a proposal earns -1 when it is refused, 0 when nobody solves it, and otherwise 1
+As in PopuLoRA, a proposal earns -1 when it is refused, 0 when no attempt solves it, and otherwise 1
 less the share of attempts that solve it. Each row of the taskset begins an episode, and its program
 is shown as an example. Both seats are trained; with `--env.proposer.model` they are two models.
 """

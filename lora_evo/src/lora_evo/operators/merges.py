@@ -95,7 +95,7 @@ def merge_ties(request: Request) -> Recipe:
             agrees = mine * signs > 0
             total += mine.mul_(agrees)
             counted.add_(agrees, alpha=abs(weight) / whole)
-        # Where nobody agrees both are 0.
+        # Where no update agrees both are 0.
         return total.div_(counted.masked_fill_(counted == 0, 1.0))
 
     return _cut(request, entries)
