@@ -1,4 +1,4 @@
-"""Tests of whole programs as data sets have them: what passes, what fails, what must not deceive."""
+"""Tests of whole programs as data sets have them: what passes, fails or deceives."""
 
 import json
 import threading
