@@ -161,8 +161,8 @@ def solve(
 
 def _solvers(run: Run, verified: Sequence[Proposed], step: int) -> dict[str, dict[str, str | None]]:
     """Return who attempts each accepted task, by its id and the part of `Proposed` they fill."""
-    needed = needed_by(run.extensions.teacher_reward)
     also_base = _chosen_for_base(run, verified, step)
+    needed = needed_by(run.extensions.teacher_reward)
     found: dict[str, dict[str, str | None]] = {}
     for p in verified:
         if p.task is None:
