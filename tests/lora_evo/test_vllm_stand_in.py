@@ -44,7 +44,7 @@ class LLM:
     def __init__(self, machine, **arguments):
         self.note = machine.note
         self.note("LLM")
-        self.slots, self.asleep = {}, False
+        self.slots, self.asleep, self.waiting = {}, False, []
         self.llm_engine = self.engine_core = self
         self.shutdown = partial(self.note, "shutdown")
 
@@ -72,18 +72,28 @@ class LLM:
         self.asleep = set(tags) != {"kv_cache", "scheduling"}
         return not self.asleep
 
-    def generate(self, prompts, sampling, *, lora_request, use_tqdm):
-        self.note("generate")
+    def add_request(self, name, prompt, sampling, *, lora_request):
+        self.note("add_request")
+        self.waiting.append((name, sampling, lora_request))
+
+    def has_unfinished_requests(self):
+        return bool(self.waiting)
+
+    def abort_request(self, names):
+        self.note("abort_request")
+        self.waiting = [row for row in self.waiting if row[0] not in names]
+
+    def step(self):
+        """One request ends, the last that was added first."""
+        self.note("step")
         if self.asleep:
             raise RuntimeError("asked while asleep")
-        return [self.output(*row) for row in zip(sampling, lora_request, strict=True)]
-
-    def output(self, sampling, request):
+        name, sampling, request = self.waiting.pop()
         self.add_lora(request)
         table = {7: SimpleNamespace(logprob=self.slots[request.number])}
         count = sampling.max_tokens
         row = SimpleNamespace(token_ids=[7] * count, logprobs=[table] * count)
-        return SimpleNamespace(outputs=[row])
+        return [SimpleNamespace(request_id=name, finished=True, outputs=[row])]
 
 
 def lora_request(name, number, path, load_inplace=False):
@@ -98,7 +108,7 @@ def adapter(value):
 @pytest.fixture
 def machine(monkeypatch):
     made = Machine()
-    names = VLLM(partial(LLM, made), SimpleNamespace, lora_request)
+    names = VLLM(partial(LLM, made), SimpleNamespace, lora_request, "final")
     monkeypatch.setattr(module, "import_vllm", lambda own_process: names)
     monkeypatch.setattr(torch.cuda, "empty_cache", partial(made.note, "empty_cache"))
     gc.freeze()  # what was here before is left out: collecting is quick
@@ -133,17 +143,51 @@ def a_step(engine):
 
 
 EXPECTED = [(0.0,) * 3, (10.0,) * 3, (34.0,) * 3]
-CALLS = ("sleep", "release_kv_cache_memory", "wake_up", "add_lora", "remove_lora", "generate")
+CALLS = (
+    "sleep",
+    "release_kv_cache_memory",
+    "wake_up",
+    "add_lora",
+    "remove_lora",
+    "add_request",
+    "step",
+)
 
 
 def test_adapters_that_sleep_lost_are_read_again_and_none_twice(engine, machine):
     machine.calls.clear()
     assert [r.logprobs for r in a_step(engine)] == EXPECTED
-    before_sampling = machine.calls[: machine.calls.index("generate")]
+    before_sampling = machine.calls[: machine.calls.index("step")]
     assert before_sampling.count("add_lora") == 3  # the new version, the member that stayed, zeros
     machine.calls.clear()
     engine.rollouts(ASKED)
-    assert machine.calls[0] == "generate"
+    assert machine.calls[0] == "add_request"
+
+
+def test_samples_are_there_before_all_have_ended(engine, machine):
+    machine.calls.clear()
+    samples = engine.stream(ASKED)
+    assert next(samples)[0] == 2
+    assert machine.calls.count("step") == 1
+    samples.close()
+    assert machine.calls[-1] == "abort_request"
+    assert engine.rollouts(ASKED[:2]) == engine.rollouts(ASKED)[:2]
+
+
+def test_one_stream_gets_nothing_of_another(engine, machine):
+    first = engine.stream(ASKED)
+    begun = dict([next(first)])
+    whole = dict(enumerate(engine.rollouts(ASKED)))
+    assert begun | dict(first) == whole
+
+
+def test_after_a_failure_only_what_is_left_is_asked_again(engine, machine):
+    samples = engine.stream(ASKED)
+    begun = dict([next(samples)])
+    machine.failing["step"] = 1
+    machine.calls.clear()
+    assert begun | dict(samples) == dict(enumerate(engine.rollouts(ASKED)))
+    assert machine.calls[: machine.calls.index("step", 1)].count("add_request") == 2
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -24,6 +24,10 @@ def asked(tools, temperature, seed=0, count=3, prompt=PROMPT):
     ]
 
 
+def of_many_lengths(requests):
+    return [replace(request, max_tokens=2 + i % 9) for i, request in enumerate(requests)]
+
+
 def publish(both, version):
     for member in both.learner.members:
         both.served.put_adapter(member, version, both.learner.export(member))
@@ -111,15 +115,37 @@ def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
 def test_a_call_that_fails_is_asked_again_of_a_new_engine(both, tools, monkeypatch, capsys):
     tools.shake(both.learner, 4)
     publish(both, 55)
-    requests = asked(tools, 1.0, seed=9)
+    requests = of_many_lengths(asked(tools, 1.0, seed=9))
     before = both.served.rollouts(requests)
 
     def broken(*given, **named):
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(both.served._served.llm, "generate", broken)
-    assert both.served.rollouts(requests) == before
+    samples = both.served.stream(requests)
+    begun = dict([next(samples)])
+    monkeypatch.setattr(both.served._served.llm.llm_engine, "step", broken)
+    assert begun | dict(samples) == dict(enumerate(before))
     assert "vLLM failed to sample (out of order); it is started again" in capsys.readouterr().err
+
+
+def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
+    publish(both, 57)
+    requests = of_many_lengths(asked(tools, 1.0, seed=11))
+    engine = both.served._served.llm.llm_engine
+    samples = both.served.stream(requests)
+    found, waiting = {}, []
+    for i, rollout in samples:
+        found[i] = rollout
+        waiting.append(engine.get_num_unfinished_requests())
+        if len(found) == 10:
+            break
+    assert max(len(r.completion_ids) for r in found.values()) < 10
+    assert 0 < waiting[-1] < waiting[0] < len(requests)
+    samples.close()
+    assert not engine.has_unfinished_requests()
+    whole = dict(both.served.stream(requests))
+    assert [whole[i] for i in found] == list(found.values())
+    assert [whole[i] for i in range(len(requests))] == both.served.rollouts(requests)
 
 
 def test_a_sample_depends_on_its_seed_and_not_on_the_batch(both, tools):

@@ -130,13 +130,17 @@ class Engine(ABC):
     def versions(self) -> Mapping[str, int]:
         """Names of the adapters that requests may name, and the version that is in force."""
 
-    @abstractmethod
     def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
         """Sample every request; results in the same order. Raises LoraEvoError."""
+        found = dict(self.stream(requests))
+        return [found[i] for i in range(len(requests))]
 
+    @abstractmethod
     def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
-        """Yield (number of the request, its sample) as samples are made, in any order."""
-        yield from enumerate(self.rollouts(requests))
+        """Yield (number of the request, its sample) as samples are made, in any order.
+
+        To be read to its end, or dropped, before the engine's next call. Raises LoraEvoError.
+        """
 
     @abstractmethod
     def put_adapter(self, name: str, version: int, adapter: "Adapter") -> None:

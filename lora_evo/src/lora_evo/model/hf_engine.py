@@ -172,11 +172,6 @@ class HFEngine(Engine):
         """Refused: the places belong to the stack."""
         raise LoraEvoError(f"{name!r} has a place in the stack, which can only be replaced")
 
-    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
-        """Sample every request; results in the same order."""
-        results = dict(self.stream(requests))
-        return [results[i] for i in range(len(requests))]
-
     def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
         """Yield (number of the request, its sample), adapter by adapter where rows are many."""
         by_member: dict[int, list[int]] = defaultdict(list)

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +87,7 @@ class VLLMEngine(Engine):
         self._arrived: set[int] = set()
         """Numbers of the versions that vLLM has read since it started or woke up."""
         self._count = 0
+        self._asked = 0
         self._folder = AdapterFolder()
         self._served = self._start()
         self._zero: _Held | None = None
@@ -121,19 +122,24 @@ class VLLMEngine(Engine):
             raise unknown_adapter(name, self._held)
         self._remove(self._held.pop(name))
 
-    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
-        """Sample every request; results in the same order.
+    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+        """Yield (number of the request, its sample) as they end.
 
-        A vLLM that fails is started again once, here as in every other call, and asked the same:
-        seeds belong to requests, so the samples are the same. Raises EngineStopped when it fails
-        again.
+        A vLLM that fails is started again once, here as in every other call, and asked for what is
+        left: seeds belong to requests, so the samples are the same. Raises EngineStopped when it
+        fails again.
         """
         for request in requests:
             self._check(request)
-        if not requests:
-            return []
-        self.restore()
-        return self._living("sample", lambda: self._sampled(requests))
+        if requests:
+            self.restore()
+        short = []
+        for i, rollout in self._sampled(dict(enumerate(requests)), watch_text=True):
+            if is_cut_short(requests[i], rollout):
+                short.append(i)
+            else:
+                yield i, rollout
+        yield from self._sampled({i: requests[i] for i in short}, watch_text=False)
 
     def release(self) -> None:
         """Give the cache's memory back; weights and adapters stay."""
@@ -181,35 +187,53 @@ class VLLMEngine(Engine):
                 "a run: --set vllm.max_model_len=N), or sample fewer"
             )
 
-    def _sampled(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+    def _sampled(
+        self, left: dict[int, TokenRequest], *, watch_text: bool
+    ) -> Iterator[tuple[int, Rollout]]:
+        """Yield samples as they end; each is taken out of what is left."""
+        asked: ServedModel | None = None
+        numbers: dict[str, int] = {}
+
+        def step() -> list[Any]:
+            nonlocal asked, numbers
+            if asked is not self._served:
+                numbers = self._ask(left, watch_text)
+                asked = self._served
+            return self._served.call(next_outputs)
+
+        try:
+            while left:
+                for output in self._living("sample", step):
+                    i = numbers.get(output.request_id)
+                    if i is not None:  # else of a stream that was left
+                        sampled = output.outputs[0]
+                        yield i, rollout_of(left.pop(i), sampled, self.end_tokens, self.decode)
+        except GeneratorExit:
+            with suppress(EngineFailed):  # whose next call starts it again
+                self._served.call(lambda llm: llm.llm_engine.abort_request(list(numbers)))
+            raise
+
+    def _ask(self, requests: Mapping[int, TokenRequest], watch_text: bool) -> dict[str, int]:
+        """Let vLLM begin with these; return their numbers by a name that none had before."""
+        self._asked += 1
+        names = {f"{self._asked}.{i}": i for i in requests}
         for held in (self._zero, *self._held.values()):
             if held is not None and held.number not in self._arrived:
                 self._register(held)
-        rollouts = self._asked(requests, watch_text=True)
-        short = [i for i, r in enumerate(requests) if is_cut_short(r, rollouts[i])]
-        if short:
-            again = self._asked([requests[i] for i in short], watch_text=False)
-            for i, rollout in zip(short, again, strict=True):
-                rollouts[i] = rollout
-        return rollouts
 
-    def _asked(self, requests: Sequence[TokenRequest], *, watch_text: bool) -> list[Rollout]:
-        ends = self.end_tokens
-        outputs = self._served.call(
-            lambda llm: llm.generate(
-                [{"prompt_token_ids": list(request.prompt_ids)} for request in requests],
-                [
-                    self._vllm.SamplingParams(**sampling_arguments(r, ends, watch_text=watch_text))
-                    for r in requests
-                ],
-                lora_request=[self._lora(request.adapter) for request in requests],
-                use_tqdm=False,
-            )
-        )
-        return [
-            rollout_of(request, output.outputs[0], ends, self.decode)
-            for request, output in zip(requests, outputs, strict=True)
-        ]
+        def add(llm: Any) -> None:
+            for name, i in names.items():
+                request = requests[i]
+                how = sampling_arguments(request, self.end_tokens, watch_text=watch_text)
+                llm.llm_engine.add_request(
+                    name,
+                    {"type": "token", "prompt_token_ids": list(request.prompt_ids)},
+                    self._vllm.SamplingParams(**how, output_kind=self._vllm.FINAL_ONLY),
+                    lora_request=self._lora(request.adapter),
+                )
+
+        self._served.call(add)
+        return names
 
     def _lora(self, name: str | None) -> Any:
         """The adapter of a row as vLLM is asked for it; the base's rows have the zero adapter."""
@@ -248,6 +272,15 @@ class VLLMEngine(Engine):
         )
         self._arrived.discard(held.number)
         self._folder.remove(held.folder)
+
+
+def next_outputs(llm: Any) -> list[Any]:
+    """Let vLLM work until requests end; return their outputs. Raises EngineFailed for none."""
+    while llm.llm_engine.has_unfinished_requests():
+        ended = [output for output in llm.llm_engine.step() if output.finished]
+        if ended:
+            return ended
+    raise EngineFailed("it lost what it was asked")
 
 
 def sampling_arguments(

@@ -170,6 +170,8 @@ class VLLM:
     LLM: Any
     SamplingParams: Any
     LoRARequest: Any
+    FINAL_ONLY: Any
+    """Of `RequestOutputKind`: a request is heard of once, when it ends."""
 
 
 def import_vllm(multiprocess: bool) -> VLLM:
@@ -191,12 +193,13 @@ def import_vllm(multiprocess: bool) -> VLLM:
             warnings.simplefilter("ignore")  # those of vLLM's own files, which the user cannot mend
             vllm = importlib.import_module("vllm")
             request = importlib.import_module("vllm.lora.request").LoRARequest
+        kinds = importlib.import_module("vllm.sampling_params").RequestOutputKind
     except Exception as error:  # whatever a broken installation makes it raise
         raise LoraEvoError(
             f"vLLM {_installed()} cannot be imported: {first_line(error)}; install it again in an "
             "environment of its own (see docs/training.md), or use --engine hf"
         ) from error
-    return VLLM(vllm.LLM, vllm.SamplingParams, request)
+    return VLLM(vllm.LLM, vllm.SamplingParams, request, kinds.FINAL_ONLY)
 
 
 def _installed() -> str:
