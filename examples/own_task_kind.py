@@ -42,7 +42,7 @@ class RaisedException(TaskKind):
         return f"<|solve_o|># {legend}?\n{task.program}<|input|>{task.input}<|think|>"
 
     def parse_answer(self, task: Task, text: str) -> str | None:
-        """Read what stands behind the thought."""
+        """Read what follows the thought."""
         _, _, answer = text.partition("<|answer|>")
         return answer.strip() or None
 

@@ -16,7 +16,7 @@ STATUSES = {value for name, value in vars(Status).items() if name.isupper()}
 
 def rows(name: str, table: str) -> list[dict[str, Any]]:
     """The entries of one file, each with the fields of its table `default`, and by default named
-    after its program. A field `x_repeated = [text, times]` stands for a long field x."""
+    after its program. A field `x_repeated = [text, times]` is short for a long field x."""
     read = tomllib.loads((CORPUS / f"{name}.toml").read_text("utf-8"))
     entries: list[dict[str, Any]] = [read.get("default", {}) | entry for entry in read[table]]
     for entry in entries:

@@ -146,6 +146,6 @@ def run_example(name: str, *args: str) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not beside the tests")
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not there")
 def test_the_plain_example() -> None:
     assert run_example("plain.py").split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]

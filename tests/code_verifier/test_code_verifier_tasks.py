@@ -75,7 +75,7 @@ def test_a_grade_says_what_became_of_the_answer(sandbox: Sandbox) -> None:
 
 
 def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
-    """Wherever it stands, and whatever the other examples said."""
+    """Wherever it is, and whatever the other examples said."""
     for statuses in (
         ("ok", "sandbox_error", "ok"),
         ("exception", "sandbox_error"),

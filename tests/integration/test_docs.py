@@ -147,11 +147,11 @@ def test_every_setting_has_a_sentence_and_its_section_a_place_in_the_reference()
         assert section is LeagueConfig or f"        - {section.__name__}\n" in page
         (tree,) = ast.parse(inspect.getsource(section)).body
         assert isinstance(tree, ast.ClassDef)
-        told = {
+        documented = {
             ast.unparse(field.target)
             for field, below in pairwise(tree.body)
             if isinstance(field, ast.AnnAssign)
             and isinstance(below, ast.Expr)
             and isinstance(below.value, ast.Constant)
         }
-        assert told >= {f.name for f in fields(section) if f.type not in sections}
+        assert documented >= {f.name for f in fields(section) if f.type not in sections}

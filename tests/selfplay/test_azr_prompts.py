@@ -283,7 +283,7 @@ def test_a_proposal_is_read(kind, text):
         PROGRAM,
         block("python", OTHER),
         block("input", "3"),
-        # a second program or input: nobody could say which was meant
+        # a second program or input: it is not clear which was meant
         block("python", PROGRAM) + "\n" + PROPOSED,
         block("", PAIR) + "\n" + PROPOSED,
         PROPOSED + "\n" + block("input", "[4]"),

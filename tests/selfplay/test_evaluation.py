@@ -1,4 +1,4 @@
-"""What stands still while a run's own tasks change."""
+"""What does not move while a run's own tasks change."""
 
 import json
 from collections import Counter

@@ -179,7 +179,7 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, mo
         assert verify(home / "members" / "s4", [home / "ancestors"]).identical
         found = runs.outcome(home)
         assert all(whole[name] == found[name] for name in found if name != "config.yaml")
-        # The checkpoint of step 2 goes on from t2 and t3, the later ones from t3 and t4.
+        # The checkpoint of step 2 needs t2 and t3, the later ones from t3 and t4.
         kept = ("{}2", "{}3", "{}4", "{}1@1", "{}2@2", "{}3@3")
         assert adapters() == {name.format(role) for name in kept for role in "ts"}
 

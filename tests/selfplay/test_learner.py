@@ -237,7 +237,7 @@ def test_wrong_samples(tiny):
     for change, message in [
         ({"prompt_ids": ()}, "has 0 prompt tokens"),
         ({"logprobs": (-1.0,)}, "1 log-probabilities"),
-        ({"member": "nobody"}, "no adapter named 'nobody'"),
+        ({"member": "absent"}, "no adapter named 'absent'"),
     ]:
         with pytest.raises(ValueError, match=message):
             one.update([good, dataclasses.replace(good, **change)])

@@ -212,7 +212,7 @@ def test_metrics_agree_with_the_tasks(runs, run):
     assert set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
     phases = {"match", "propose", "verify", "solve", "update", "save", "eval"}
     assert set(row["seconds"]) == phases
-    # The frozen base's attempts are sampled, and train nobody.
+    # The frozen base's attempts are sampled, and train no member.
     assert 0 < row["tokens"]["trained"] < row["tokens"]["sampled"]
 
 

@@ -29,7 +29,7 @@ class Stop(Progress):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """Trackers write into the test's folder, and reach nobody."""
+    """Trackers write into the test's folder, and send nothing out."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     for name in [n for n in os.environ if n.startswith("WANDB_")]:
@@ -120,9 +120,9 @@ def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, nam
         ],
     }.items():
         expected = [(i, v) for i, v in enumerate(values, 1) if v is not None]
-        told = [step for step, _ in series[field]]
-        again = [] if name == "tensorboard" else [3]  # which was told, but not in a checkpoint
-        assert sorted(told) == sorted([step for step, _ in expected] + again)
+        logged = [step for step, _ in series[field]]
+        again = [] if name == "tensorboard" else [3]  # which was logged, but not in a checkpoint
+        assert sorted(logged) == sorted([step for step, _ in expected] + again)
         for step, value in expected:
             assert dict(series[field])[step] == pytest.approx(value, rel=1e-6)
     measured = [r for r in read_rows(home / "eval.jsonl", EvalRow) if r.member == "base"]
@@ -134,10 +134,10 @@ def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, nam
 def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
     runs, whole, tmp_path, monkeypatch, capsys
 ):
-    told = []
+    logged = []
 
     def broken(values, step):
-        told.append(step)
+        logged.append(step)
         if step == 2:
             raise ConnectionError("the server\nis gone")
 
@@ -151,9 +151,9 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
     }
     monkeypatch.setattr(tracking, "OPENERS", opened)
     monkeypatch.setattr(tracking, "find_spec", lambda name: name)
-    home = tmp_path / "told"
+    home = tmp_path / "logged"
     train(runs.config("report_to=[wandb, tensorboard, trackio]"), home)
-    assert told == [0, 1, 2]
+    assert logged == [0, 1, 2]
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "trackio failed and is left out from now on: division by zero",

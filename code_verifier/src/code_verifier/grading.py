@@ -157,7 +157,7 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
 
 class Signature:
     """The parameters of the program's last plain `def f`, read without executing it. Where there is
-    no such function, or nothing that parses, every argument list stands for itself."""
+    no such function, or nothing that parses, every argument list counts for itself."""
 
     def __init__(self, program: ParsedProgram | None) -> None:
         self._positional: list[str] = []
@@ -258,7 +258,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _renamed_within(body: list[str], tokens: list[str]) -> bool:
-    """Whether the body stands in the tokens, up to a one-to-one change of variables' names."""
+    """Whether the body is in the tokens, up to a one-to-one change of variables' names."""
     before = ["", *body]
     free = [_is_name(token) and before[i] != "." for i, token in enumerate(body)]
     for start in range(len(tokens) - len(body) + 1):

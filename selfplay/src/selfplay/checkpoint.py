@@ -2,7 +2,7 @@
 
 `checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
 files, the members' counters, the lengths that the run's row files had, and the hashes of all files
-that a resume goes on from. It is written under a temporary name and renamed, so what has the final
+that a resume starts from. It is written under a temporary name and renamed, so what has the final
 name is whole.
 """
 
@@ -225,7 +225,9 @@ def _kept(run: Run) -> set[str] | None:
 def _drop_oldest(run: Run) -> None:
     home = run.directory / "checkpoints"
     for old in _steps(home)[: -run.config.keep_checkpoints]:
-        shutil.rmtree(home / f"step-{old}")
+        # Half a checkpoint would be reported as a damaged one; a resume removes what is left.
+        dropped = (home / f"step-{old}").rename(home / f".step-{old}.part")
+        shutil.rmtree(dropped)
     if not run.config.keep_dead:
         prune(run.directory, [home / f"step-{step}" for step in _steps(home)])
 

@@ -393,7 +393,7 @@ def _refuse_unknown_operators(kind: str, names: tuple[str, ...]) -> None:
 def read_config(data: object) -> Config:
     """Build a run's configuration from nested plain values; unknown keys are an error.
 
-    In mode azr, `ABSOLUTE_ZERO` stands for the keys that are not there.
+    In mode azr, `ABSOLUTE_ZERO` fills in the keys that are missing.
     """
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)

@@ -160,7 +160,7 @@ class Hashes:
     ) -> None:
         """Write the hashes of a run into a checkpoint that is complete but for them.
 
-        kept: folders of members and ancestors that the run goes on with; None for all.
+        kept: folders of members and ancestors that the run continues with; None for all.
         """
         own = {
             path.relative_to(checkpoint).as_posix(): Hashes().of(path)
@@ -220,7 +220,7 @@ def damaged_run(checkpoint: Path) -> Iterator[Damage]:
 
 
 def prune(directory: Path, checkpoints: Collection[Path]) -> None:
-    """Remove the members and ancestors of a run that none of its checkpoints goes on from."""
+    """Remove the members and ancestors of a run that none of its checkpoints needs."""
     try:
         recorded = [_recorded(checkpoint) for checkpoint in checkpoints]
     except ValueError:  # what a damaged checkpoint needs is not known

@@ -1,8 +1,8 @@
 """Experiments: a plan of arms, controls and seeds, and the processes that make its runs.
 
 Whatever ends an experiment, the same call resumes it: finished runs are skipped, others resume from
-their newest checkpoint, and one that cannot is named while the rest goes on. Each run is a process,
-`python -m selfplay.experiment HOME FOLDER`.
+their newest checkpoint, and one that cannot is named while the rest continues. Each run is a
+process, `python -m selfplay.experiment HOME FOLDER`.
 """
 
 import json

@@ -68,7 +68,7 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
 
     draw: an iterator or view counts as the list of what it yields, as under `set(value)`.
     The text is None for what is not data, of length -1; the name is then all there is. It is also
-    None where the normal form has over four million bytes, whose number stands for its length.
+    None where the normal form has over four million bytes, whose number is its length.
     """
     name, found, size = _named(type(value)), "", 0
     try:

@@ -1,7 +1,7 @@
 """One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and learning rate.
 
 A member that does not take part in an update is not touched: its moments do not decay and its step
-count stands still, so its bias correction stays right. Gradients are clipped by the norm of that
+count does not change, so its bias correction stays right. Gradients are clipped by the norm of that
 member alone; one exploding member cannot shrink the others' updates.
 """
 

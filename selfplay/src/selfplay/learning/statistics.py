@@ -52,7 +52,7 @@ class UpdateStats:
     mismatch_kl: float
     """Mean k3 estimate of KL(sampler || learner) per token: r - 1 - log r, r = learner/sampler."""
     noise_scale: Mapping[str, float | None]
-    """Gradient noise scale by role, in samples; None while no signal stands out."""
+    """Gradient noise scale by role, in samples; None while noise hides the signal."""
     kl: float | None = None
     """Mean k3 estimate of KL(policy || frozen base) per token; None without beta."""
 
@@ -153,7 +153,7 @@ class NoiseAverage:
 
     @property
     def scale(self) -> float | None:
-        """The noise scale in samples; None while no signal stands out."""
+        """The noise scale in samples; None while noise hides the signal."""
         return self.variance / self.signal if self.signal > 0.0 else None
 
 

@@ -46,7 +46,7 @@ _FORM = "First reason inside <think> </think>, then give the answer inside <answ
 
 
 def plain_frame(request: str) -> str:
-    """A conversation written out, which a model without chat training goes on with."""
+    """A conversation written out, which a model without chat training continues."""
     return (
         "A user asks and an assistant answers. The assistant first reasons inside <think> </think> "
         f"and then gives its answer inside <answer> </answer>.\nUser: {request}\n"
@@ -111,8 +111,8 @@ class _Kind(CodeKind, Protocol):
     def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
         """Read a proposal; None when it does not have the form.
 
-        There must be one program: two different ones, even in a draft, are none, because nobody
-        could say which was meant. A copy of an example is none, and neither is what holds marks of
+        There must be one program: two different ones, even in a draft, are none, because it is not
+        clear which was meant. A copy of an example is none, and neither is what holds marks of
         the frame: it would end the prompt of the solver who is shown it.
         """
         found = self.read_proposal(references, answer_text(text))

@@ -13,7 +13,7 @@
                      -> THOUGHT<|answer|>PROGRAM<|end|>
 
 A plan is the teacher's thought: it is dropped before the proposal is read, and no student sees it.
-A thought is the solver's own affair: only what follows <|answer|> is judged. Either may be empty.
+Only what follows <|answer|> is judged, not the thought before it. Either may be empty.
 What the built-in model writes there is in `tools/nano`.
 """
 

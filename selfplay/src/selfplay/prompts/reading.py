@@ -130,7 +130,7 @@ class AnswerText:
     text: str
     fences: tuple[Fence, ...]
     marked: bool
-    """It stands in an <answer> block, or at least after a closed thought."""
+    """It is in an <answer> block, or at least after a closed thought."""
 
 
 def answer_text(completion: str) -> AnswerText:
