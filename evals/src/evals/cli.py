@@ -15,8 +15,6 @@ from typing import Any, ParamSpec
 
 import click
 from click.shell_completion import CompletionItem
-from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from code_verifier import CodeVerifierError, Sandbox, SandboxUnavailable
 from evals import __version__
@@ -573,6 +571,9 @@ def _device() -> str:
 @contextmanager
 def _progress(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
     """A bar for each phase on the error stream; it is advanced by a phase and a number."""
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
     with Progress(console=Console(file=sys.stderr)) as progress:
         tasks: dict[str, TaskID] = {}
 

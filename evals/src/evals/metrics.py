@@ -13,17 +13,18 @@ member, so that differences, means, minima and maxima are taken on the same prob
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
 from evals.errors import EvalsError
 from evals.recipes import CODE, MATH
 
+if TYPE_CHECKING:  # Loaded by what calculates: a command's help does without.
+    import numpy as np
+    from numpy.typing import NDArray
+
 Verdicts: TypeAlias = Mapping[str, Sequence[bool | None]]
 """Problem id -> verdicts on its samples; None is a sample that could not be graded."""
-Floats: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = "NDArray[np.float64]"
 
 DRAWS = 2000
 
@@ -89,6 +90,8 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
     Raises EvalsError for a k below 1, or above the number of graded samples of some problem: an
     estimate of pass@k from fewer than k samples does not exist.
     """
+    import numpy as np
+
     scores = {}
     for problem, samples in verdicts.items():
         known = [bool(verdict) for verdict in samples if verdict is not None]
@@ -116,6 +119,8 @@ def resample(scores: Floats, name: str, seed: int = 0, draws: int = DRAWS) -> Fl
     out of its mean. name: what is resampled, a benchmark; with `seed` it selects the random
     stream, so that benchmarks are resampled independently and members together.
     """
+    import numpy as np
+
     problems = scores.shape[1]
     present = ~np.isnan(scores)
     generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -127,6 +132,8 @@ def resample(scores: Floats, name: str, seed: int = 0, draws: int = DRAWS) -> Fl
 
 def percentiles(replicates: Floats) -> tuple[float, float]:
     """Return the bounds of the middle 95 % of replicates [draws]; NaN is left out."""
+    import numpy as np
+
     low, high = np.nanquantile(replicates, [0.025, 0.975])
     return float(low), float(high)
 
@@ -149,6 +156,8 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None, seed: int =
     Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
     problem was graded for both, or for a k that `problem_scores` refuses.
     """
+    import numpy as np
+
     left, right = problem_scores(first, k), problem_scores(second, k)
     shared = [problem for problem in left if problem in right]
     if not shared:
@@ -178,6 +187,8 @@ def score_members(
     A member without any graded sample is left out. Raises EvalsError when none is left, or for a k
     that `problem_scores` refuses, naming the member.
     """
+    import numpy as np
+
     scores: dict[str, dict[str, float]] = {}
     for name, own in verdicts.items():
         try:
@@ -210,6 +221,8 @@ def average(columns: Sequence[Column]) -> Column | None:
     Benchmarks share no problems, so replicate i of the mean is the mean of their replicates i.
     None when no member is in all columns, or there is no column.
     """
+    import numpy as np
+
     some = columns[0].members if columns else ()
     names = [name for name in some if all(name in column.members for column in columns)]
     if not names:

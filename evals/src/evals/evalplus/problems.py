@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from code_verifier import LiteralError, Value, read_value
 from evals.errors import EvalsError
 
@@ -224,6 +222,8 @@ class _Pair:
             return True
         if not (self.wanted.beyond_literals or self.found.beyond_literals):
             return False
+        import numpy as np
+
         wanted, found = self.values()
         with np.errstate(all="ignore"):
             return bool(found == wanted)
@@ -263,6 +263,8 @@ def _equal_sets(pair: _Pair) -> bool:
 
 def _is_close(pair: _Pair, atol: float) -> bool:
     """Of one type and one shape: an empty list is close to anything that it is spread over."""
+    import numpy as np
+
     if pair.wanted.type_name != pair.found.type_name or pair.wanted.type_name == "str":
         return False
     wanted, found = pair.values()

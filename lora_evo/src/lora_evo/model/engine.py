@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-
 from lora_evo.errors import LoraEvoError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lora_evo import Adapter
 
 Key: TypeAlias = str | int | float | bool | None
@@ -41,8 +41,10 @@ def derive_seed(run_seed: int, *keys: Key) -> int:
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
-def stream(seed: int) -> np.random.Generator:
+def stream(seed: int) -> "np.random.Generator":
     """Return the random stream of `seed` (any integer; taken modulo 2^128)."""
+    import numpy as np
+
     return np.random.Generator(np.random.Philox(key=seed & _MASK))
 
 
