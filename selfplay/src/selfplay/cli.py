@@ -376,11 +376,15 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 @main.command()
 @click.argument("run", type=PATH)
 @click.option("--out", required=True, type=PATH, help="JSON Lines file to write.")
-def tasks(run: Path, out: Path) -> None:
-    """Write a run's tasks in the form that `code-verifier check` and `metrics` read."""
+@click.option(
+    "--format", "form", type=click.Choice(["ours", "azr", "cruxeval", "trl", "verl"]),
+    default="ours", show_default=True, help="Whose reader it is for.",
+)  # fmt: skip
+def tasks(run: Path, out: Path, form: str) -> None:
+    """Write a run's tasks: as `code-verifier check` and `metrics` read them, or others."""
     from selfplay.export import export_tasks
 
-    click.echo(f"{export_tasks(run, out)} tasks: {out}")
+    click.echo(export_tasks(run, out, form))
 
 
 @main.command()

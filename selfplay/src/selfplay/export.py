@@ -2,13 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from code_verifier import Task
 from lora_evo import (
     LoraEvoError,
     appearing,
@@ -21,6 +23,9 @@ from lora_evo import (
 from lora_evo.model import load_base_model, merge_adapter, resolve
 from selfplay.directory import EVALS, TASKS, open_config
 from selfplay.errors import SelfplayError
+from selfplay.prompts import azr
+from selfplay.prompts.task_kind import BUILT_IN, CALLS
+from selfplay.prompts.template import AZR
 from selfplay.rows import EvalRow, TaskRow, read_rows
 
 
@@ -68,19 +73,80 @@ def export_member(
     return named
 
 
-def export_tasks(run: Path, out: Path) -> int:
-    """Write a run's accepted tasks as `code-verifier check` reads them; return how many."""
+def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
+    """Write a run's accepted tasks as JSON Lines of a form; return what was written.
+
+    | form | rows |
+    |---|---|
+    | ours | as `code-verifier check` reads them, with where they came from |
+    | azr | Absolute Zero's seeds; its seeds of code_f are a file of their own beside `out` |
+    | cruxeval | CRUXEval's columns, for code_o and code_i alike |
+    | trl | `prompt`, a conversation, and the columns of `code_verifier.trl_reward` |
+    | verl | verl's columns, with a ground truth for `code_verifier.compute_score` |
+
+    Kinds that a form has no place for are left out. A call that is a task of two kinds is one row
+    where the rows have no kind.
+    """
     check_output(out)
     open_config(run)
+    accepted = [row for row in read_rows(run / TASKS, TaskRow) if row.accepted]
+    if form == "ours":
+        return _written(out, map(_own_row, accepted))
+    tasks = [row.task() for row in accepted if row.kind in BUILT_IN]
+    calls = {(t.program, t.input): t for t in tasks if t.kind in CALLS}
+    functions = [task for task in tasks if task.kind not in CALLS]
+    left = len(accepted) - len(tasks) + (len(functions) if form == "cruxeval" else 0)
+    said = f"\n{left} of other kinds left out" if left else ""
+    if form == "trl":
+        rows = [{"prompt": _asked(task), **task.to_row()} for task in tasks]
+    elif form == "verl":
+        rows = [_verl_row(index, task) for index, task in enumerate(tasks)]
+    elif form == "cruxeval":
+        rows = [_cruxeval_row(task) for task in calls.values()]
+    else:
+        rows = [_azr_row(task) for task in calls.values()]
+        if functions:
+            beside = out.with_name(f"{out.stem}_code_f{out.suffix}")
+            said = f"\n{_written(beside, map(_azr_row, functions))}{said}"
+    return _written(out, rows) + said
+
+
+def _written(out: Path, rows: Iterable[dict[str, Any]]) -> str:
+    lines = [json.dumps(row) + "\n" for row in rows]
+    write_text(out, "".join(lines))
+    return f"{len(lines)} tasks: {out}"
+
+
+def _own_row(row: TaskRow) -> dict[str, Any]:
     keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
     more = ("inputs", "outputs", "message", "visible", "solve_rate", "status")
-    rows = [
-        {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
-        for row in read_rows(run / TASKS, TaskRow)
-        if row.accepted
-    ]
-    write_text(out, "".join(json.dumps(row) + "\n" for row in rows))
-    return len(rows)
+    return {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
+
+
+def _azr_row(task: Task) -> dict[str, Any]:
+    """Imports stand in the program itself."""
+    row: dict[str, Any] = {"snippet": task.program, "imports": []}
+    if task.kind not in CALLS:
+        pairs = {"inputs": list(task.inputs), "outputs": list(task.outputs)}
+        return row | pairs | {"message": task.message}
+    row |= {"original_snippet": task.program, "composite_functions": []}
+    return row | {"input": task.input, "output": task.output}
+
+
+def _cruxeval_row(task: Task) -> dict[str, Any]:
+    return {"code": task.program, "input": task.input, "output": task.output, "id": task.id}
+
+
+def _verl_row(index: int, task: Task) -> dict[str, Any]:
+    truth = {"style": "rule", "ground_truth": json.dumps(task.to_row())}
+    where = {"index": index, "id": task.id}
+    row = {"data_source": f"populab/{task.kind}", "prompt": _asked(task), "ability": "code"}
+    return row | {"reward_model": truth, "extra_info": where}
+
+
+def _asked(task: Task) -> list[dict[str, str]]:
+    """The conversation that asks for a solution, as a run with template=azr-chat does."""
+    return [{"role": "user", "content": azr.in_form(AZR.kind(task.kind).solve_prompt(task))}]
 
 
 @contextmanager

@@ -54,6 +54,11 @@ def plain_frame(request: str) -> str:
     )
 
 
+def in_form(request: str) -> str:
+    """Return what a user of a conversation asks: the request, and the form of its answer."""
+    return f"{request}\n{_FORM}"
+
+
 def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
     """Return the frame of a model's own chat template.
 
@@ -67,7 +72,7 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
         )
 
     def frame(request: str) -> str:
-        turns = [{"role": "user", "content": f"{request}\n{_FORM}"}]
+        turns = [{"role": "user", "content": in_form(request)}]
         try:
             text: str = tokenizer.apply_chat_template(
                 turns, tokenize=False, add_generation_prompt=True

@@ -1,0 +1,106 @@
+"""The tasks of a run, in every form, loaded by `datasets`, trained on by TRL and read by verl."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from selfplay import load_preset, train
+
+datasets = pytest.importorskip("datasets")
+ROOT = Path(__file__).parents[2]
+COLUMNS = {
+    "ours": {"id", "step", "teacher", "kind", "program", "input", "output", "solve_rate"},
+    "azr": {"snippet", "input", "output", "imports", "original_snippet", "composite_functions"},
+    "cruxeval": {"id", "code", "input", "output"},
+    "trl": {"prompt", "kind", "program", "output", "inputs", "outputs", "visible"},
+    "verl": {"data_source", "prompt", "ability", "reward_model", "extra_info"},
+}
+TRAINER = """
+import sys, tempfile
+sys.path.insert(0, {folder!r})
+import torch
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+from trl_grpo import model, tokenizer
+from code_verifier import trl_reward
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+rows = load_dataset("json", data_files={file!r}, split="train", cache_dir=tempfile.mkdtemp())
+words = tokenizer()
+words.chat_template = "{{% for turn in messages %}}{{{{ turn['content'] }}}} {{% endfor %}}"
+trainer = GRPOTrainer(
+    model(),
+    reward_funcs=trl_reward(parse=lambda text: text.strip() or None),
+    args=GRPOConfig(
+        output_dir=tempfile.mkdtemp(), max_steps=1, per_device_train_batch_size=8,
+        num_generations=8, max_completion_length=1, logging_steps=1, save_strategy="no",
+        report_to="none", use_cpu=True, disable_tqdm=True,
+    ),
+    train_dataset=rows,
+    processing_class=words,
+)
+trainer.train()
+print(trainer.state.log_history[0]["rewards/task_reward/mean"])
+"""
+READER = """
+import json, sys
+from omegaconf import OmegaConf
+from code_verifier import compute_score
+from verl.utils.dataset.rl_dataset import RLHFDataset
+
+config = OmegaConf.create({"filter_overlong_prompts": False, "cache_dir": sys.argv[2]})
+found = RLHFDataset(sys.argv[1], None, config)
+for row in found:
+    truth = row["reward_model"]["ground_truth"]
+    answer = json.loads(truth)
+    gold = {"code_o": "output", "code_i": "input", "code_f": "program"}[answer["kind"]]
+    text = f"<answer>{answer[gold]}</answer>"
+    assert row["raw_prompt"][0]["role"] == "user"
+    assert compute_score(row["data_source"], text, truth) == 1.0
+print(len(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small run's tasks in every form."""
+    home = tmp_path_factory.mktemp("tasks")
+    small = ("rollout.proposals=4", "rollout.num_generations=2", "eval.eval_every=0")
+    train(load_preset("nano", *small, steps=2, seed=1), home / "run")
+    found = {form: home / f"{form}.jsonl" for form in COLUMNS}
+    for form, path in found.items():
+        words = ["tasks", str(home / "run"), "--out", str(path), "--format", form]
+        subprocess.run([sys.executable, "-m", "selfplay", *words], check=True)
+    return found
+
+
+def last(program: str, *words: str) -> Any:
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("form", COLUMNS)
+def test_datasets_loads_it(form: str, files: dict[str, Path], tmp_path: Path) -> None:
+    rows = datasets.load_dataset(
+        "json", data_files=str(files[form]), split="train", cache_dir=str(tmp_path)
+    )
+    assert COLUMNS[form] <= set(rows.column_names)
+    assert len(rows) == len(files[form].read_text().splitlines()) > 1
+
+
+def test_trl_trains_on_it(files: dict[str, Path]) -> None:
+    pytest.importorskip("trl")
+    folder = ROOT / "examples" / "code_verifier"
+    mean = last(TRAINER.format(folder=str(folder), file=str(files["trl"])))
+    assert 0.0 <= mean <= 1.0
+
+
+def test_verl_reads_it_and_scores_right_answers(files: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("verl.utils.reward_score")
+    assert last(READER, str(files["verl"]), str(tmp_path)) > 1
