@@ -1,6 +1,6 @@
 """A real small model learns within minutes: `make real-learning`.
 
-    python tests/real/learning.py OUT [--seeds 3] [--jobs 2] [--teacher]
+    python tests/real/learning.py OUT [--seeds 3] [--jobs 2] [--teacher] [--entropy 0.5]
 
 Makes, in OUT, the small model (`small_model.py`) and for each seed: a start, which is a LoRA after
 a few supervised steps on one-line programs (`easy_tasks.py`), enough to be well formed often;
@@ -8,6 +8,8 @@ a few supervised steps on one-line programs (`easy_tasks.py`), enough to be well
 attempts each, by a run's own engine, sandbox, rewards, advantages and learner; and, of the first
 seed, `control`, the same at rate 0. With --teacher the tasks are a teacher's instead, which first
 takes supervised steps until half of its proposals are valid, and is then rewarded as in a run.
+With --entropy the share of the entropy in the loss (`entropy_coef`) is raised after every update
+below it, and lowered after every other.
 Measured is the share of right answers to the 96 held-out tasks `easy_code_o`, two samples each,
 anew every time; differences are paired by task. Stopped at any moment, the same command continues.
 Results, as far as they are known: OUT/results.json.
@@ -24,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count, islice, product
 from pathlib import Path
@@ -58,6 +61,8 @@ TEACHER, STUDENT, KIND = "t0", "s0", "code_o"
 TASKS, ATTEMPTS, SAMPLES = 12, 8, 2
 """Tasks of an update, attempts at each, and samples of a held-out task."""
 START_STEPS, START_EXAMPLES, START_RATE, RATE = 14, 6, 3e-4, 2e-4
+ENTROPY_STEP = 0.05
+"""By how much entropy_coef changes after an update, for each nat a token off what is wanted."""
 ARMS = ("learning", "control", "teacher")
 MEANS = ("well_formed", "entropy", "minutes")
 LESSONS = 84
@@ -78,6 +83,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of one process")
     parser.add_argument("--jobs", type=int, default=2, help="processes at the same time")
     parser.add_argument("--teacher", action="store_true", help="a teacher writes the tasks")
+    parser.add_argument("--entropy", type=float, help="nats a token that the student is held at")
     parser.add_argument("--part", help=argparse.SUPPRESS)  # what a process of ours is to do
     a = parser.parse_args()
     a.base = a.base or a.out / "smollm2-135m-instruct"
@@ -168,7 +174,7 @@ def do_part(a: argparse.Namespace, seed: int, name: str) -> None:
             start(run, home, found)
     if name != "start" and len(found["updates"]) < a.updates:
         with opened(a, seed, home) as run:
-            learn(run, home, found, a.updates, a.every)
+            learn(run, home, found, a.updates, a.every, a.entropy)
 
 
 def fresh(seed: int, part: str) -> dict[str, Any]:
@@ -243,7 +249,14 @@ def start_teacher(run: Run, found: dict[str, Any]) -> None:
                 return
 
 
-def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int) -> None:
+def learn(
+    run: Run,
+    home: Path,
+    found: dict[str, Any],
+    updates: int,
+    every: int,
+    entropy: float | None,
+) -> None:
     """Take the updates that are left, each kept as soon as it is done."""
     kept = home / f"{found['part']}.pt"
     population, learner = run.population, run.population.learner
@@ -271,9 +284,13 @@ def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int)
         samples = training_samples(solved, run.config)
         if found["part"] != "teacher":
             samples = [s for s in samples if s.role == "solve"]
+        share = entropy_share(found["updates"], entropy)
+        learner.config = replace(learner.config, entropy_coef=share)
+        learner.forward_pass.config = learner.config
         stats = population.update(samples, factor)
         row = {"update": update, **described(solved, samples)}
         row["entropy"] = {member: s.entropy for member, s in stats.items()}
+        row["entropy_coef"] = share
         row["grad_norm"] = {member: s.grad_norm for member, s in stats.items()}
         row["seconds"] = time.monotonic() - began
         found["updates"].append(row)
@@ -289,6 +306,15 @@ def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int)
             torch.save({"found": found, "tensors": tensors, "values": values}, draft)
         write(home, found)
         say(run, json.dumps(row))
+
+
+def entropy_share(updates: Sequence[dict[str, Any]], wanted: float | None) -> float:
+    """Return the next update's entropy_coef; 0 where no entropy is wanted."""
+    if wanted is None or not updates:
+        return 0.0
+    last = updates[-1]
+    change = ENTROPY_STEP * (wanted - last["entropy"][STUDENT])
+    return max(0.0, float(last["entropy_coef"]) + change)
 
 
 def given_tasks(run: Run, update: int) -> list[Proposed]:
