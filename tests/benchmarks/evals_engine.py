@@ -1,14 +1,17 @@
 """Generation with several adapters: our engine, in which they share batches, against PEFT in turns.
 
-    python tests/benchmarks/evals_engine.py [--model nano] [--adapters 4] [--tokens 64]
+    python tests/benchmarks/evals_engine.py [--model nano] [--adapters 4] [--tokens 64] [--rows 16]
         [--benchmark gsm8k --data FILE --recipe azr]
 
 Both continue the same prompts greedily, to the same number of tokens or the end token, in float32
 with one thread. Printed are tokens a second, their ratio, and how many completions differ (rounding
-can turn an arg max). Prompts are programs of nano's own benchmark, or those of a published one as a
-recipe asks it, which all begin alike: that our engine reads once per adapter.
+can turn an arg max). Decode steps are those of samples whose lengths are mixed (few are long, up to
+8 times --tokens) in --rows rows, and their ratio to a row taking the next sample in the very step
+in which its own ends. Prompts are programs of nano's own benchmark, or those of a published one as
+a recipe asks it, which all begin alike: that our engine reads once per adapter.
 """
 
+import heapq
 import tempfile
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evals import RECIPES, Data, load_benchmark
 from evals.recipes import render
-from lora_evo.model import Request, open_engine, resolve
+from lora_evo.model import Engine, Request, open_engine, resolve, stream
 
 TARGETS = ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"]
 
@@ -39,6 +42,23 @@ def with_adapters(model: torch.nn.Module, names: list[str]) -> PeftModel:
     return peft
 
 
+def decode_steps(engine: Engine, prompts: list[str], tokens: int, rows: int) -> tuple[int, int]:
+    """Return the decode steps of samples of mixed length, and those of ideal refilling."""
+    drawn = stream(1).exponential(tokens, 8 * len(prompts)).astype(int)
+    limits = [int(n) for n in drawn.clip(1, 8 * tokens)]
+    asked = [Request(prompts[i % len(prompts)], "a0", n, 1.0, seed=i) for i, n in enumerate(limits)]
+    step, taken = engine._decoder.step, []
+    engine._decoder.step = lambda *a: taken.append(1) or step(*a)
+    most, engine.max_rows = engine.max_rows, rows
+    found = engine.rollouts([engine.tokenise(request) for request in asked])
+    engine._decoder.step, engine.max_rows = step, most
+    order = sorted(found, key=lambda r: (len(r.prompt_ids), r.prompt_ids))
+    ends = [0] * rows
+    for rollout in order:
+        heapq.heapreplace(ends, ends[0] + len(rollout.completion_ids) - 1)
+    return len(taken), max(ends)
+
+
 def main() -> None:
     """Measure and print."""
     options = parser(__doc__)
@@ -46,6 +66,7 @@ def main() -> None:
     options.add_argument("--adapters", type=int, default=4)
     options.add_argument("--prompts", type=int, default=32)
     options.add_argument("--tokens", type=int, default=64)
+    options.add_argument("--rows", type=int, default=16)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--benchmark", default="nano_code_o")
     options.add_argument("--data", type=Path)
@@ -92,6 +113,8 @@ def main() -> None:
         print(f"{name}: {speed:,.0f} tokens/s, {speed / speeds['PEFT']:.2f} times PEFT in turns")
     differ = sum(a != b for a, b in zip(*found.values(), strict=True))
     print(f"{differ} of {len(found['ours'])} completions differ")
+    taken, ideal = decode_steps(engine, prompts, given.tokens, given.rows)
+    print(f"mixed lengths: {taken} decode steps, {taken / ideal:.2f} times ideal refilling's")
 
 
 if __name__ == "__main__":

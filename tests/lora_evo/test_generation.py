@@ -159,6 +159,28 @@ def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
     assert widths == [sum(n > t for n in lengths) for t in range(1, max(lengths))]
 
 
+@pytest.mark.parametrize("rows", [2, 8, 16])
+def test_finished_rows_are_refilled(tiny, stack, tokenizer, monkeypatch, rows):
+    engine = HFEngine(stack[1], tokenizer, max_rows=rows)
+    asked = [replace(r, adapter="t0", seed=i) for i, r in enumerate(requests(tiny, 24 * rows))]
+    asked = [replace(r, max_tokens=2 + 11 * (i % 7)) for i, r in enumerate(asked)]
+    widths = []
+    step = engine._decoder.step
+    monkeypatch.setattr(
+        engine._decoder, "step", lambda ids, *rest: widths.append(len(ids)) or step(ids, *rest)
+    )
+    found = engine.rollouts(asked)
+    ends = [0] * rows
+    for rollout in sorted(found, key=lambda r: (len(r.prompt_ids), r.prompt_ids)):
+        ends[ends.index(min(ends))] += len(rollout.completion_ids) - 1
+    assert max(widths) <= rows
+    assert len(widths) <= 1.1 * max(ends)
+    for request, rollout in list(zip(asked, found, strict=True))[::17]:
+        alone = engine.rollouts([request])[0]
+        assert rollout.completion_ids == alone.completion_ids
+        assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
+
+
 def test_requests_and_completions_by_text(tiny, engine):
     asked = [
         Request("def f(x):", adapter=name, max_tokens=n, temperature=1.0, seed=n)

@@ -56,6 +56,31 @@ class KVCache:
         self.keys = [self._copy(k, rows, room) for k in self.keys]
         self.values = [self._copy(v, rows, room) for v in self.values]
 
+    def join(self, real: Tensor, other: "KVCache", other_real: Tensor, room: int) -> Tensor:
+        """Append the rows of another cache, all of them ending at the same position.
+
+        real and other_real [rows, length] are False on padding, which goes to the front, and as
+        much of it as no row needs goes away. Returns `real` of all rows; there is room for more.
+        """
+        used = torch.cat((real.sum(1), other_real.sum(1)))
+        width = int(used.max())
+
+        def joined(buffers: Sequence[Tensor]) -> Tensor:
+            rows = sum(map(len, buffers))
+            _, heads, _, dim = buffers[0].shape
+            fresh = buffers[0].new_zeros(rows, heads, width + room, dim)
+            sides = (real, other_real), torch.split(fresh, [*map(len, buffers)])
+            for buffer, seen, part in zip(buffers, *sides, strict=True):
+                order = seen.int().argsort(dim=1, stable=True)[:, -width:]  # padding comes first
+                index = order[:, None, :, None].expand(-1, heads, -1, dim)
+                torch.gather(buffer, 2, index, out=part[:, :, width - order.shape[1] : width])
+            return fresh
+
+        self.keys = [joined(pair) for pair in zip(self.keys, other.keys, strict=True)]
+        self.values = [joined(pair) for pair in zip(self.values, other.values, strict=True)]
+        self.length = width
+        return torch.arange(width, device=used.device) >= width - used[:, None]
+
     def _copy(self, buffer: Tensor, rows: Tensor | None, capacity: int) -> Tensor:
         n = buffer.shape[0] if rows is None else rows.shape[0]
         fresh = buffer.new_empty(n, buffer.shape[1], capacity, buffer.shape[3])
@@ -108,7 +133,8 @@ class Decoder:
         -inf), or None where no row has padding.
         """
         length = cache.length + 1
-        cache.reserve(length)
+        if length > cache.capacity:
+            cache.reserve(2 * length)
         seen = None if mask is None else mask[:, None, None, :length]
         logits = self._forward(ids[:, None], positions[:, None], seen, cache)
         cache.length = length

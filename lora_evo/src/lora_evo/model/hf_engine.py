@@ -9,6 +9,7 @@ spares two products per layer and token; the others share batches.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,77 +29,115 @@ from lora_evo.model.engine import (
     stop_width,
     stream,
 )
-from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
+from lora_evo.model.stacked_lora import BASE, StackedAdapters, import_adapter
 
 Cache: TypeAlias = KVCache | GeneralCache
 _FIRST_ROOM = 64
 """Positions set aside for completions at first."""
 _COMPACT_BELOW = 0.9
 """Finished rows are dropped when at most this share of the rows is still open."""
+_REFILLS = 16
+"""Waiting requests join when this part of the rows, one of so many, is free."""
 _SHARED_FROM = 32
 """Tokens from which on a beginning that all prompts have in common is read once per adapter."""
 
 
+@dataclass(eq=False)
 class SampleTable:
-    """The tokens drawn so far for a batch of requests; all rows are at the same step."""
+    """Requests that are sampled together, and what was drawn for each; tensors are by row."""
 
-    def __init__(
-        self, requests: Sequence[TokenRequest], end_tokens: Sequence[int], device: torch.device
-    ):
-        self.requests = requests
-        self.drawn = 0
-        """Tokens drawn per row so far."""
-        rows, steps = len(requests), max(r.max_tokens for r in requests)
-        uniforms = row_uniforms([r.seed for r in requests], steps)
-        self._uniforms = torch.from_numpy(uniforms).to(device)
-        temperatures = [float(r.temperature) for r in requests]
-        self._temperatures = torch.tensor(temperatures, device=device)
-        self._limits = torch.tensor([r.max_tokens for r in requests], device=device)
-        self._ends = torch.tensor(list(end_tokens), device=device)
-        self.prompt_lengths = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
-        self.tokens = torch.zeros(rows, steps, dtype=torch.long, device=device)
-        self._logprobs = torch.zeros(rows, steps, device=device)
-        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
-        """Length of the finished completion; 0 while the row is open."""
-        self._stopped = torch.zeros(rows, dtype=torch.bool, device=device)
-        self.rows_with_stops = [i for i, r in enumerate(requests) if r.stop]
+    requests: list[tuple[int, TokenRequest]]
+    """With the number of each."""
+    uniforms: Tensor
+    temperatures: Tensor
+    limits: Tensor
+    prompt_lengths: Tensor
+    tokens: Tensor
+    """[rows, most tokens], those drawn so far first."""
+    logprobs: Tensor
+    drawn: Tensor
+    """Tokens drawn so far."""
+    lengths: Tensor
+    """Length of the finished completion; 0 while the row is open."""
+    stopped: Tensor
 
-    def draw(self, live: Tensor, logits: Tensor) -> Tensor:
-        """Draw the next token of the rows `live` [k] from logits [k, vocabulary]; return them [k].
+    @classmethod
+    def of(
+        cls, requests: Sequence[tuple[int, TokenRequest]], steps: int, device: torch.device
+    ) -> "SampleTable":
+        """Begin requests of at most `steps` tokens."""
+        asked, rows = [request for _, request in requests], len(requests)
 
-        Finished rows among them are drawn too, to no effect.
+        def column(values: Sequence[float], dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.tensor(values, device=device, dtype=dtype)
+
+        return cls(
+            list(requests),
+            torch.from_numpy(row_uniforms([r.seed for r in asked], steps)).to(device),
+            column([r.temperature for r in asked], torch.float32),
+            column([r.max_tokens for r in asked]),
+            column([len(r.prompt_ids) for r in asked]),
+            torch.zeros(rows, steps, dtype=torch.long, device=device),
+            torch.zeros(rows, steps, device=device),
+            column([0] * rows),
+            column([0] * rows),
+            column([0] * rows, torch.bool),
+        )
+
+    @property
+    def is_open(self) -> Tensor:
+        """Which rows are not finished."""
+        return self.lengths == 0
+
+    @property
+    def room(self) -> int:
+        """Most tokens that a row may still get."""
+        return int((self.limits - self.drawn).max())
+
+    def select(self, rows: Tensor) -> "SampleTable":
+        """Return these rows."""
+        kept = (column[rows] for column in self._columns())
+        return SampleTable([self.requests[i] for i in rows.tolist()], *kept)
+
+    def join(self, other: "SampleTable") -> "SampleTable":
+        """Return the rows of both; their tables hold as many tokens."""
+        pairs = zip(self._columns(), other._columns(), strict=True)
+        return SampleTable(self.requests + other.requests, *map(torch.cat, pairs))
+
+    def _columns(self) -> list[Tensor]:
+        return [getattr(self, each.name) for each in fields(self)[1:]]
+
+    def draw(self, logits: Tensor, ends: Tensor) -> Tensor:
+        """Draw the next token of every row from logits [rows, vocabulary]; return them [rows].
+
+        ends: tokens that end a completion. Finished rows are drawn too, to no effect.
         """
-        step = self.drawn
-        tokens, logprobs = choose(logits, self._uniforms[live, step], self._temperatures[live])
-        self.tokens[live, step] = tokens
-        self._logprobs[live, step] = logprobs
+        at = self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
+        tokens, logprobs = choose(logits, self.uniforms.gather(1, at)[:, 0], self.temperatures)
+        self.tokens.scatter_(1, at, tokens[:, None])
+        self.logprobs.scatter_(1, at, logprobs[:, None])
         self.drawn += 1
-        is_open = self.lengths[live] == 0
-        ended = torch.isin(tokens, self._ends)
-        full = self._limits[live] <= self.drawn
-        self.lengths[live] += self.drawn * (is_open & (ended | full))
-        self._stopped[live] |= is_open & ended
+        ended = torch.isin(tokens, ends)
+        self.stopped |= self.is_open & ended
+        self.lengths += self.drawn * (self.is_open & (ended | (self.limits <= self.drawn)))
         return tokens
 
-    def close(self, row: int) -> None:
-        """End an open row at its last token because of a stop text."""
-        self.lengths[row] = self.drawn
-        self._stopped[row] = True
-
-    def rollouts(self) -> list[Rollout]:
-        """Return the finished samples."""
-        columns = (self.tokens, self._logprobs, self.lengths, self._stopped)
+    def finished(self) -> Iterator[tuple[int, Rollout]]:
+        """Yield the finished samples with their numbers."""
+        columns = (self.tokens, self.logprobs, self.lengths, self.stopped)
         rows = zip(self.requests, *(column.tolist() for column in columns), strict=True)
-        return [
-            Rollout(
-                request.adapter,
-                request.prompt_ids,
-                tuple(tokens[:length]),
-                tuple(logprobs[:length]),
-                "stop" if stopped else "length",
-            )
-            for request, tokens, logprobs, length, stopped in rows
-        ]
+        for (number, request), tokens, logprobs, length, stopped in rows:
+            if length:
+                yield (
+                    number,
+                    Rollout(
+                        request.adapter,
+                        request.prompt_ids,
+                        tuple(tokens[:length]),
+                        tuple(logprobs[:length]),
+                        "stop" if stopped else "length",
+                    ),
+                )
 
 
 def row_uniforms(seeds: Sequence[int], count: int) -> npt.NDArray[np.float64]:
@@ -154,6 +193,7 @@ class HFEngine(Engine):
         self.by_member = by_member
         model: Any = adapters.model
         self._decoder: Any = decoder_of(model)
+        self._dtype: torch.dtype = model.get_input_embeddings().weight.dtype
         self._versions: dict[str, int] = {}
         self.context = getattr(model.config, "max_position_embeddings", None)
         self.end_tokens = end_tokens(model, tokenizer)
@@ -180,12 +220,18 @@ class HFEngine(Engine):
             by_member[self._place(request)].append(i)
         shared: list[int] = []
         for member, mine in sorted(by_member.items()):
+            parts = [mine]
+            if self.by_member and member == BASE:  # in the batches that workers share out
+                order, size = self._in_order(requests, mine), self.max_rows
+                parts = [order[i : i + size] for i in range(0, len(order), size)]
             if 0 < self.merge_rows <= len(mine):
-                with self.adapters.merged(member):
-                    found = self._sample_all(requests, mine)
-                yield from found.items()
+                for part in parts:
+                    with self.adapters.merged(member):
+                        found = self._sample_all(requests, part)
+                    yield from found.items()
             elif self.by_member:
-                yield from self._sample_all(requests, mine).items()
+                for part in parts:
+                    yield from self._sample_all(requests, part).items()
             else:
                 shared += mine
         yield from self._sample_all(requests, shared).items()
@@ -194,43 +240,69 @@ class HFEngine(Engine):
     def _sample_all(
         self, requests: Sequence[TokenRequest], chosen: Sequence[int]
     ) -> dict[int, Rollout]:
-        """Sample the chosen requests in chunks of similar prompt length."""
-        order = sorted(
+        """Sample the chosen requests; where rows finish, others take their place."""
+        waiting = self._in_order(requests, chosen)
+        steps = max((requests[i].max_tokens for i in chosen), default=0)
+        refills = isinstance(self._decoder, Decoder)
+        results: dict[int, Rollout] = {}
+        while waiting:
+            table, tokens, cache, mask = self._begin(requests, waiting, self.max_rows, steps)
+            while table.requests:
+                with self.adapters.route([self._place(r) for _, r in table.requests]):
+                    enough = int(_COMPACT_BELOW * len(table.requests))
+                    if waiting and refills:
+                        enough = self.max_rows - max(1, self.max_rows // _REFILLS)
+                    while int(table.is_open.sum()) > enough:
+                        at = table.prompt_lengths + table.drawn - 1
+                        logits = self._decoder.step(tokens, at, mask, cache)
+                        tokens = self._draw(table, logits)
+                results |= table.finished()
+                keep = table.is_open.nonzero()[:, 0]
+                if len(keep) < len(table.requests):
+                    cache.select(keep)
+                    table, tokens = table.select(keep), tokens[keep]
+                    mask = None if mask is None else mask[keep]
+                room = self.max_rows - len(keep)
+                if waiting and refills and room and len(keep):
+                    real = table.tokens.new_ones(len(keep), cache.length, dtype=torch.bool)
+                    real = real if mask is None else mask[:, : cache.length] == 0
+                    new, first, other, fresh = self._begin(requests, waiting, room, steps)
+                    also = real.new_ones(len(first), other.length)
+                    also = also if fresh is None else fresh[:, : other.length] == 0
+                    table, tokens = table.join(new), torch.cat((tokens, first))
+                    ahead = min(table.room, _FIRST_ROOM)
+                    joined = cache.join(real, other, also, ahead)
+                    mask = _mask(joined, table.room, self._dtype)
+        return results
+
+    def _in_order(self, requests: Sequence[TokenRequest], chosen: Sequence[int]) -> list[int]:
+        """Put those of similar prompt length together."""
+        return sorted(
             chosen,
             key=lambda i: (len((r := requests[i]).prompt_ids), self._place(r), r.prompt_ids),
         )
-        results: dict[int, Rollout] = {}
-        for start in range(0, len(order), self.max_rows):
-            chunk = order[start : start + self.max_rows]
-            chunk.sort(key=lambda i: self._place(requests[i]))
-            rows = [requests[i] for i in chunk]
-            results.update(zip(chunk, self._sample(rows), strict=True))
-        return results
 
-    def _sample(self, requests: list[TokenRequest]) -> list[Rollout]:
-        logits, cache, mask = self._prefill(requests)
-        table = SampleTable(requests, self.end_tokens, logits.device)
-        live = torch.arange(len(requests), device=logits.device)
-        tokens = table.draw(live, logits)
-        self._apply_stops(table, requests)
-        while bool((is_open := table.lengths[live] == 0).any()):
-            keep = is_open.nonzero()[:, 0]
-            if len(keep) < len(live):
-                cache.select(keep)
-                live, tokens = live[keep], tokens[keep]
-                mask = None if mask is None else mask[keep]
-            positions = table.prompt_lengths[live]
-            with self.adapters.route([self._place(requests[i]) for i in live.tolist()]):
-                enough = int(_COMPACT_BELOW * len(live))
-                while int((table.lengths[live] == 0).sum()) > enough:
-                    at = positions + table.drawn - 1
-                    logits = self._decoder.step(tokens, at, mask, cache)
-                    tokens = table.draw(live, logits)
-                    self._apply_stops(table, requests)
-        return table.rollouts()
+    def _begin(
+        self, requests: Sequence[TokenRequest], waiting: list[int], most: int, steps: int
+    ) -> tuple[SampleTable, Tensor, Any, Tensor | None]:
+        """Take requests from those that wait, read their prompts and draw their first tokens."""
+        chunk = sorted(waiting[:most], key=lambda i: self._place(requests[i]))
+        del waiting[:most]
+        logits, cache, real = self._prefill([requests[i] for i in chunk])
+        table = SampleTable.of([(i, requests[i]) for i in chunk], steps, logits.device)
+        mask = _mask(real, table.room, logits.dtype)
+        return table, self._draw(table, logits), cache, mask
 
-    def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor | None]:
-        """Read each different (member, prompt) once and spread the result over the requests."""
+    def _draw(self, table: SampleTable, logits: Tensor) -> Tensor:
+        tokens = table.draw(logits, torch.tensor(self.end_tokens, device=logits.device))
+        self._apply_stops(table)
+        return tokens
+
+    def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor]:
+        """Read each different (member, prompt) once and spread the result over the requests.
+
+        Returns the last logits, the cache, and where it is no padding [rows, length].
+        """
         keys = [(self._place(r), r.prompt_ids) for r in requests]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         members, prompts = [member for member, _ in place], [prompt for _, prompt in place]
@@ -243,11 +315,8 @@ class HFEngine(Engine):
         rows = torch.tensor([place[key] for key in keys], device=device)
         room = max(r.max_tokens for r in requests)
         cache.select(rows, cache.length + min(room, _FIRST_ROOM))
-        mask = None
-        if not bool(real.all()):
-            mask = logits.new_zeros(len(rows), cache.length + room)
-            mask[:, shared : cache.length].masked_fill_(~real[rows], float("-inf"))
-        return logits[rows], cache, mask
+        beginning = real.new_ones(len(rows), shared)
+        return logits[rows], cache, torch.cat((beginning, real[rows]), dim=1)
 
     def _read_shared(self, members: Sequence[int], text: Sequence[int]) -> KVCache:
         """Read a text once for each different member; the cache has a row for each of `members`."""
@@ -259,18 +328,28 @@ class HFEngine(Engine):
         cache.select(torch.tensor([each.index(m) for m in members], device=ids.device))
         return cache
 
-    def _apply_stops(self, table: SampleTable, requests: list[TokenRequest]) -> None:
+    def _apply_stops(self, table: SampleTable) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
-        for row in table.rows_with_stops:
-            if int(table.lengths[row]) in (0, table.drawn):
-                stops = requests[row].stop
-                start = max(0, table.drawn - stop_width(stops))
-                text = self.decode(table.tokens[row, start : table.drawn].tolist())
-                if any(s in text for s in stops):
-                    table.close(row)
+        for row, (_, request) in enumerate(table.requests):
+            drawn = int(table.drawn[row]) if request.stop else -1
+            if int(table.lengths[row]) in (0, drawn) and request.stop:
+                start = max(0, drawn - stop_width(request.stop))
+                text = self.decode(table.tokens[row, start:drawn].tolist())
+                if any(s in text for s in request.stop):
+                    table.lengths[row] = drawn
+                    table.stopped[row] = True
 
     def _place(self, request: TokenRequest) -> int:
         return self.adapters.index(request.adapter)
+
+
+def _mask(real: Tensor, room: int, dtype: torch.dtype) -> Tensor | None:
+    """Return what is added to attention scores [rows, length + room]; None without padding."""
+    if bool(real.all()):
+        return None
+    mask = torch.zeros(real.shape[0], real.shape[1] + room, dtype=dtype, device=real.device)
+    mask[:, : real.shape[1]].masked_fill_(~real, float("-inf"))
+    return mask
 
 
 def _shared_length(members: Sequence[int], prompts: Sequence[tuple[int, ...]]) -> int:
