@@ -208,6 +208,8 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     fails(2, "no adapter folder", *start, "--adapter", tmp_path / "absent", "--out", out)
     fails(2, "--n", *start, "--n", -1, "--out", out)
     fails(2, "add --temperature", *start, "--n", 2, "--out", out)
+    fails(2, "add --temperature", *start, "--top-k", 2, "--out", out)
+    fails(2, "--top-p", *start, "--top-p", 0, "--out", out)
     fails(2, "no base model is named", "run", *data, "--out", out)
     twice = ("--adapter", adapter_folders["one"]) * 2
     fails(2, "two adapters are called 'one'", *start, *twice, "--out", out)

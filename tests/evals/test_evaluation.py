@@ -143,6 +143,18 @@ def test_changed_settings_and_strange_files_are_refused(tmp_path: Path) -> None:
         ask(engine, temperature=0)
 
 
+def test_top_p_and_top_k_reach_the_engine_and_the_settings(tmp_path: Path) -> None:
+    engine = TableEngine({})
+    result = ask(engine, tmp_path, limit=4, top_p=0.9, top_k=5)
+    assert {(r.top_p, r.top_k) for r in engine.asked} == {(0.9, 5)}
+    assert (result.settings["top_p"], result.settings["top_k"]) == (0.9, 5)
+    with pytest.raises(SettingsChanged, match=r"top_k was 5, now None; top_p was 0.9, now 0.8"):
+        ask(engine, tmp_path, limit=4, top_p=0.8)
+    assert not {"top_p", "top_k"} & set(ask(engine, limit=4).settings)
+    with pytest.raises(EvalsError, match="top-p and top-k do nothing at temperature 0"):
+        ask(engine, temperature=0, n=1, top_k=5)
+
+
 def test_a_second_grade_of_one_file_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     out = tmp_path / "verdicts.jsonl"
     with open_verdicts(out, {}):

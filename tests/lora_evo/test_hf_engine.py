@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lora_evo import LoraEvoError
 from lora_evo.model import Request
 from lora_evo.model.engine import derive_seed
-from lora_evo.model.hf_engine import choose, row_uniforms
+from lora_evo.model.hf_engine import choose, keep_likely, row_uniforms
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
 
@@ -33,6 +34,48 @@ def test_frequencies_follow_the_softmax_under_the_temperature(engine, model_fold
         assert completion.logprobs[0] == pytest.approx(
             math.log(expected[completion.token_ids[0]]), abs=1e-4
         )
+
+
+@pytest.mark.parametrize(
+    ("top_p", "top_k", "temperature", "expected"),
+    [
+        (1.0, 0, 1.0, (0.15, 0.5, 0.05, 0.3)),
+        (1.0, 2, 1.0, (0, 0.625, 0, 0.375)),
+        (0.6, 0, 1.0, (0, 0.625, 0, 0.375)),
+        (0.01, 0, 1.0, (0, 1, 0, 0)),
+        (0.83, 0, 1.0, (3 / 19, 10 / 19, 0, 6 / 19)),
+        (0.83, 3, 1.0, (0, 0.625, 0, 0.375)),  # the first two are .842 of the first three
+        (0.6, 0, 0.5, (0, 1, 0, 0)),  # squares: the first is .685
+        (0.01, 1, 0.0, (0, 1, 0, 0)),
+    ],
+)
+def test_top_k_and_then_top_p_leave_out_the_unlikely(top_p, top_k, temperature, expected):
+    count = 4000
+    logits = torch.tensor([[0.15, 0.5, 0.05, 0.3]]).log().repeat(count, 1)
+    temperatures = torch.full((count,), temperature)
+    limits = torch.full((count,), top_p, dtype=torch.float64), torch.full((count,), top_k)
+    kept = keep_likely(logits, temperatures, *limits)
+    uniforms = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    tokens, logprobs = choose(kept, uniforms, temperatures)
+    for token, share in enumerate(expected):
+        assert abs(int((tokens == token).sum()) / count - share) <= 1 / count
+    if temperature:
+        told = torch.tensor(expected)[tokens].log()
+        assert torch.allclose(logprobs, told, atol=1e-5)
+    else:
+        assert torch.equal(kept, logits)
+
+
+def test_the_likeliest_token_alone_is_the_greedy_one(engine):
+    asked = [Request(prompt, name, 24) for prompt in PROMPTS for name in (None, "one")]
+    greedy = [c.token_ids for c in engine.generate(asked)]
+    free = [replace(r, temperature=3.0, seed=i) for i, r in enumerate(asked)]
+    drawn = [c.token_ids for c in engine.generate(free)]
+    assert drawn != greedy
+    for cut in ({"top_k": 1}, {"top_p": 1e-6}):
+        mixed = engine.generate([*(replace(r, **cut) for r in free), *free])
+        assert [c.token_ids for c in mixed] == greedy + drawn
+        assert all(c.logprobs == (0.0,) * len(c.token_ids) for c in mixed[: len(free)])
 
 
 def test_text_keeps_markers_and_drops_the_end_token(engine):
@@ -60,6 +103,9 @@ def test_the_context_window_bounds_a_completion(engine):
         (Request("x", max_tokens=0), "max_tokens is 0"),
         (Request("x", temperature=-1.0), "temperature is -1.0"),
         (Request("x", temperature=math.nan), "temperature is nan"),
+        (Request("x", top_p=0.0), "top_p is 0.0"),
+        (Request("x", top_p=math.nan), "top_p is nan"),
+        (Request("x", top_k=-1), "top_k is -1"),
         (Request(""), "prompt is empty"),
         (Request("x", stop=("",)), "stop text is empty"),
     ],

@@ -191,6 +191,9 @@ def test_a_request_in_the_words_of_vllm():
     assert found["seed"] == 5
     assert found["stop_token_ids"] == [3, 4]
     assert (found["detokenize"], found["skip_special_tokens"]) == (True, False)
+    assert (found["top_p"], found["top_k"]) == (1.0, 0)
+    cut = sampling_arguments(replace(request, top_p=0.9, top_k=5), (3, 4))
+    assert cut == found | {"top_p": 0.9, "top_k": 5}
     for unwatched in (
         sampling_arguments(replace(request, stop=()), (3,)),
         sampling_arguments(request, (3,), watch_text=False),

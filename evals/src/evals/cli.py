@@ -194,6 +194,18 @@ def list_benchmarks(as_json: bool) -> int:
     "--temperature", type=click.FloatRange(min=0.0), help="Of sampling; default: 0, greedy."
 )
 @click.option(
+    "--top-p",
+    type=click.FloatRange(min=0.0, min_open=True, max=1.0),
+    default=1.0,
+    help="Sample among the likeliest tokens with this probability; default: 1, all.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Sample among so many likeliest tokens, before --top-p; default: 0, all.",
+)
+@click.option(
     "--max-tokens", type=click.IntRange(min=1), help="Of a response; default: the recipe's."
 )
 @click.option(
@@ -233,7 +245,8 @@ def run(
         require_vllm()
     found = _load(benchmarks, files)
     sampling = asked["recipe"], asked["n"], asked["temperature"]
-    counts = [choose_sampling(benchmark, *sampling)[1] for benchmark in found]
+    cut = asked["top_p"] < 1 or asked["top_k"] > 0
+    counts = [choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in found]
     # torch comes in here, not for `evals list`.
     from lora_evo.model import members_of, name_adapters, open_engine
 

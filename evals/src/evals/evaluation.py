@@ -47,6 +47,8 @@ def evaluate(
     recipe: Recipe | str | None = None,
     n: int | None = None,
     temperature: float | None = None,
+    top_p: float = 1.0,
+    top_k: int = 0,
     max_tokens: int | None = None,
     limit: int | None = None,
     seed: int = 0,
@@ -59,18 +61,19 @@ def evaluate(
     """Sample responses of adapters (None is the base model) to every question and grade them.
 
     Adapters share batches and seeds, so that they are paired. recipe, n (samples a question),
-    temperature, max_tokens: None is the benchmark's own. limit: ask only so many questions.
-    chat_template_args: for chat templates, such as {"enable_thinking": False}. out:
-    folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped
-    resumes there. workers: programs graded at a time; None is one for each processor. allow_weak:
-    grade without a system-call filter, where there is none. progress: called with "ask" or "grade"
-    and the number of samples that are newly done.
+    temperature, max_tokens: None is the benchmark's own. top_p, top_k: as of `Request`. limit: ask
+    only so many questions. chat_template_args: for chat templates, such as {"enable_thinking":
+    False}. out: folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that
+    stopped resumes there. workers: programs graded at a time; None is one for each processor.
+    allow_weak: grade without a system-call filter, where there is none. progress: called with
+    "ask" or "grade" and the number of samples that are newly done.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
     """
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
-    recipe, n, temperature = choose_sampling(benchmark, recipe, n, temperature)
+    cut = top_p < 1 or top_k > 0
+    recipe, n, temperature = choose_sampling(benchmark, recipe, n, temperature, cut=cut)
     template = recipe.template(benchmark.name)
     max_tokens = template.max_tokens if max_tokens is None else max_tokens
     questions = benchmark.part(limit)
@@ -88,6 +91,8 @@ def evaluate(
         "limit": limit,
         "seed": seed,
         **recipe.settings(benchmark.name),
+        **({"top_p": float(top_p)} if top_p < 1 else {}),
+        **({"top_k": top_k} if top_k else {}),
         **({"chat_template_args": dict(chat_template_args)} if chat_template_args else {}),
     }
     progress = progress or (lambda phase, count: None)
@@ -110,6 +115,8 @@ def evaluate(
                     seed=sample_seed(seed, benchmark.name, question.id, number),
                     stop=template.stop,
                     special_tokens=template.mode == "completion",
+                    top_p=top_p,
+                    top_k=top_k,
                 )
                 for question in questions
                 for number in range(n)
@@ -137,11 +144,17 @@ def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
 
 
 def choose_sampling(
-    benchmark: Benchmark, recipe: Recipe | str | None, n: int | None, temperature: float | None
+    benchmark: Benchmark,
+    recipe: Recipe | str | None,
+    n: int | None,
+    temperature: float | None,
+    *,
+    cut: bool = False,
 ) -> tuple[Recipe, int, float]:
     """Return the recipe, samples a question and temperature; None is the benchmark's own.
 
-    Raises EvalsError for a recipe that does not cover the benchmark, and for equal samples.
+    cut: whether top-p or top-k leaves tokens out. Raises EvalsError for a recipe that does not
+    cover the benchmark, for equal samples, and for a cut where nothing is sampled.
     """
     chosen = choose_recipe(benchmark, recipe)
     chosen.template(benchmark.name)
@@ -149,6 +162,8 @@ def choose_sampling(
     temperature = chosen.temperature if temperature is None else temperature
     if n > 1 and temperature == 0:
         raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")
+    if cut and temperature == 0:
+        raise EvalsError("top-p and top-k do nothing at temperature 0; add --temperature 1")
     return chosen, n, temperature
 
 

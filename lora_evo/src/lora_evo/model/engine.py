@@ -66,6 +66,10 @@ class Request:
     """Texts that end the completion and are not part of it; the model's end token always ends."""
     special_tokens: bool = True
     """Whether the tokenizer adds tokens of its own, such as a start; chat prompts have them."""
+    top_p: float = 1.0
+    """Sample among the likeliest tokens that together have this probability; 1 is all."""
+    top_k: int = 0
+    """Sample among so many of the likeliest tokens, before `top_p`; 0 is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class TokenRequest:
     temperature: float = 1.0
     seed: int = 0
     stop: tuple[str, ...] = ()
+    top_p: float = 1.0
+    top_k: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,8 @@ class Completion:
     token_ids: tuple[int, ...]
     """Sampled tokens, the end token included when it was sampled."""
     logprobs: tuple[float, ...]
-    """log p of each sampled token (nats) under the temperature (at 0: under temperature 1)."""
+    """log p of each sampled token (nats) under temperature, top-p and top-k (at temperature 0:
+    under temperature 1, among all)."""
     finish_reason: Literal["stop", "length"]
 
 
@@ -198,6 +205,8 @@ class Engine(ABC):
             request.temperature,
             request.seed,
             request.stop,
+            request.top_p,
+            request.top_k,
         )
 
     def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
@@ -237,6 +246,10 @@ def check_request(request: TokenRequest) -> None:
         raise LoraEvoError(f"max_tokens is {request.max_tokens}; expected 1 or more")
     if not 0.0 <= request.temperature < math.inf:
         raise LoraEvoError(f"temperature is {request.temperature}; expected 0 or more")
+    if not 0.0 < request.top_p <= 1.0:
+        raise LoraEvoError(f"top_p is {request.top_p}; expected above 0, and 1 or less")
+    if request.top_k < 0:
+        raise LoraEvoError(f"top_k is {request.top_k}; expected 0 or more")
     if "" in request.stop:
         raise LoraEvoError("a stop text is empty")
 

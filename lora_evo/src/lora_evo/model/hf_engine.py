@@ -50,6 +50,8 @@ class SampleTable:
     """With the number of each."""
     uniforms: Tensor
     temperatures: Tensor
+    top_p: Tensor
+    top_k: Tensor
     limits: Tensor
     prompt_lengths: Tensor
     tokens: Tensor
@@ -75,6 +77,8 @@ class SampleTable:
             list(requests),
             torch.from_numpy(row_uniforms([r.seed for r in asked], steps)).to(device),
             column([r.temperature for r in asked], torch.float32),
+            column([r.top_p for r in asked], torch.float64),
+            column([r.top_k for r in asked]),
             column([r.max_tokens for r in asked]),
             column([len(r.prompt_ids) for r in asked]),
             torch.zeros(rows, steps, dtype=torch.long, device=device),
@@ -113,6 +117,8 @@ class SampleTable:
         ends: tokens that end a completion. Finished rows are drawn too, to no effect.
         """
         at = self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
+        if any(r.top_k or r.top_p < 1 for _, r in self.requests):
+            logits = keep_likely(logits, self.temperatures, self.top_p, self.top_k)
         tokens, logprobs = choose(logits, self.uniforms.gather(1, at)[:, 0], self.temperatures)
         self.tokens.scatter_(1, at, tokens[:, None])
         self.logprobs.scatter_(1, at, logprobs[:, None])
@@ -165,6 +171,25 @@ def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tens
     if bool(greedy.any()):
         drawn = torch.where(greedy, logits.argmax(-1), drawn)
     return drawn, logprobs.gather(-1, drawn[:, None])[:, 0]
+
+
+def keep_likely(logits: Tensor, temperatures: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
+    """Return logits with -inf for what top-k and then top-p leave out; rows with neither as is.
+
+    logits [rows, vocabulary]; the others [rows]. Top-p keeps the fewest likeliest of the k whose
+    share of these k is top_p (Holtzman et al. 2020, arXiv 1904.09751). Of equal logits the lower
+    token counts as likelier. At temperature 0 nothing is left out.
+    """
+    greedy = temperatures == 0
+    ordered, order = logits.float().sort(dim=-1, descending=True, stable=True)
+    divisor = torch.where(greedy, torch.ones_like(temperatures), temperatures)
+    rank = torch.arange(logits.shape[-1], device=logits.device)
+    kept = (rank < top_k[:, None]) | (top_k[:, None] == 0)
+    shares = torch.softmax((ordered / divisor[:, None]).double(), -1) * kept
+    reached = shares.cumsum(-1)
+    kept &= (reached - shares < top_p[:, None] * reached[:, -1:]) | (top_p[:, None] == 1)
+    left_out = torch.zeros_like(kept).scatter_(1, order, ~(kept | greedy[:, None]))
+    return logits.masked_fill(left_out, -torch.inf)
 
 
 class HFEngine(Engine):

@@ -294,6 +294,8 @@ def sampling_arguments(
     watched = bool(request.stop) and watch_text
     return {
         "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_k": request.top_k,
         "max_tokens": request.max_tokens,
         "seed": request.seed % _SEEDS,
         "logprobs": 0,
