@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from evals_commands import fails, read_rows, run, write_rows
 from mortal import changes_until_death
+from transformers import AutoModelForCausalLM
 
 from evals.recipes import CODE, CRUXEVAL, MATH
 from lora_evo import EngineStopped
@@ -239,6 +240,30 @@ def test_list_doctor_and_version() -> None:
     assert {"python", "torch", "transformers"} <= set(found["versions"])
     assert "device" in run("doctor").stdout
     assert "evals" in run("--version").stdout
+
+
+def test_dora_and_whole_modules_are_merged_by_peft(
+    model_folder: Path, adapter_folders: dict[str, Path], data: tuple[str, ...], tmp_path: Path
+) -> None:
+    peft = pytest.importorskip("peft")
+    for name, how in (("dora", {"use_dora": True}), ("head", {"modules_to_save": ["lm_head"]})):
+        model = AutoModelForCausalLM.from_pretrained(model_folder)
+        config = peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False, **how)
+        peft.get_peft_model(model, config).save_pretrained(tmp_path / name)
+    named = [("--adapter", tmp_path / "dora"), ("--adapter", tmp_path / "head")]
+    named.append(("--adapter", adapter_folders["one"]))
+    asked = ("run", "--model", model_folder, *sum(named, ()), "--base", *data, "--limit", 2)
+    done = run(*asked, "--out", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    results = json.loads(done.stdout)["results"]
+    assert [row["adapter"] for row in results[::2]] == ["base", "dora", "head", "one"]
+    hashes = [row["settings"]["model_hash"] for row in results[::2]]
+    assert hashes[0] == hashes[3]
+    assert len(set(hashes)) == 3
+    assert {row["settings"]["model"] for row in results} == {"tiny"}
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    assert run(*asked, "--out", tmp_path / "out").exit_code == 0
+    assert before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
 
 
 def test_the_living_members_of_a_run_are_evaluated_on_their_own_base(

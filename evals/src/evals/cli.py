@@ -21,7 +21,7 @@ from evals import __version__
 from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean
-from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate, versions
+from evals.evaluation import BASE, choose_recipe, choose_sampling, device, evaluate, versions
 from evals.formats import evalplus_samples, lm_eval_results
 from evals.metrics import Verdicts, compare
 from evals.recipes import RECIPES
@@ -248,30 +248,26 @@ def run(
     cut = asked["top_p"] < 1 or asked["top_k"] > 0
     counts = [choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in found]
     # torch comes in here, not for `evals list`.
-    from lora_evo.model import members_of, name_adapters, open_engine
+    from lora_evo.model import find_adapters, open_engine, sharing
 
-    named: dict[str, Path] = {}
-    for spec in adapters:
-        if (Path(spec) / "members").is_dir():
-            some, shared = members_of(Path(spec))
-            model = model or shared
-        else:
-            some = name_adapters([spec])
-        twice = next((name for name in some if name in named), None)
-        if twice is not None:
-            raise EvalsError(f"two adapters are called {twice!r}; name one with NAME={some[twice]}")
-        named.update(some)
+    named, shared = find_adapters(adapters)
+    model = model or shared
     if model is None:
         raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
-    opened = open_engine(engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base)
-    with closing(opened) as loaded:
-        for benchmark, count in zip(found, counts, strict=True):
-            total = count * len(benchmark.part(asked["limit"])) * len(everyone)
-            with _progress(benchmark.name, total) as progress:
-                evaluate(loaded, benchmark, everyone, **asked, out=out, progress=progress)
-    folders = [out / (name or BASE) / each.name for name in everyone for each in found]
-    return _show(read_runs(folders), as_json)
+    for group in sharing(everyone, named):
+        folders = {name: named[name] for name in group if name is not None}
+        opened = open_engine(
+            engine, model, folders, dtype=dtype, max_rows=max_rows, any_base=any_base
+        )
+        with closing(opened):
+            for benchmark, count in zip(found, counts, strict=True):
+                total = count * len(benchmark.part(asked["limit"])) * len(group)
+                with _progress(benchmark.name, total) as progress:
+                    evaluate(opened, benchmark, group, **asked, out=out, progress=progress)
+        del opened  # before the next one is loaded
+    places = [out / (name or BASE) / each.name for name in everyone for each in found]
+    return _show(read_runs(places), as_json)
 
 
 @main.command()
@@ -421,12 +417,12 @@ def doctor(as_json: bool) -> int:
             f"type: pip uninstall {rival}, and install populab-evals again"
         )
     if as_json:
-        found = {"versions": versions(), "device": _device(), "layers": layers}
+        found = {"versions": versions(), "device": device(), "layers": layers}
         click.echo(json.dumps(found | {"problems": problems}))
         return 1 if problems else 0
     for name, number in versions().items():
         click.echo(f"{name:14} {number}")
-    click.echo(f"{'device':14} {_device()}")
+    click.echo(f"{'device':14} {device()}")
     for layer, active in layers.items():
         click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
     for problem in problems:
@@ -571,14 +567,6 @@ def _recipe_next_to(samples: Path) -> str | None:
         return None
     name = found.get("recipe") if isinstance(found, dict) else None
     return name if isinstance(name, str) else None
-
-
-def _device() -> str:
-    import torch
-
-    if torch.cuda.is_available():
-        return f"cuda: {torch.cuda.get_device_name(0)}"
-    return f"cpu, {torch.get_num_threads()} threads"
 
 
 @contextmanager

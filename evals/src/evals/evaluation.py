@@ -184,6 +184,15 @@ def versions() -> dict[str, str]:
     }
 
 
+def device() -> str:
+    """Return what the models of this process run on by default."""
+    import torch
+
+    if torch.cuda.is_available():
+        return f"cuda: {torch.cuda.get_device_name(0)}"
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
 def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[str, int], None]) -> None:
     """Ask what is not known yet; the batches are the same whatever has been done already."""
     progress("ask", sum(len(part.known) for part in parts))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         same_base,
     )
     from lora_evo.model.hf_engine import HFEngine
-    from lora_evo.model.opening import members_of, name_adapters, open_engine
+    from lora_evo.model.opening import find_adapters, open_engine, sharing
     from lora_evo.model.stacked_lora import (
         BASE,
         TARGET_MODULES,
@@ -66,18 +66,18 @@ __all__ = [
     "derive_seed",
     "drawn",
     "export_adapter",
+    "find_adapters",
     "import_adapter",
     "linear_shapes",
     "load_base_model",
     "load_tokenizer",
-    "members_of",
     "merge_adapter",
-    "name_adapters",
     "open_engine",
     "public_name",
     "require_vllm",
     "resolve",
     "same_base",
+    "sharing",
     "stack_adapters",
     "stream",
     "token_pair",

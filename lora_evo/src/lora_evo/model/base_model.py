@@ -89,7 +89,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     kind = "auto" if dtype == "auto" else getattr(torch, dtype)
     tokenizer = load_tokenizer(name)
     try:
-        with _quiet():
+        with quiet():
             model, info = AutoModelForCausalLM.from_pretrained(
                 source, dtype=kind, output_loading_info=True
             )
@@ -115,7 +115,7 @@ def load_tokenizer(name: str) -> Any:
     """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
     source, cause, reason = resolve(name), None, "all texts are the same to it"
     try:
-        with _quiet():
+        with quiet():
             tokenizer: Any = AutoTokenizer.from_pretrained(source)
             # transformers makes up an empty one for some folders that have none
             if tokenizer.encode("a") != tokenizer.encode("b"):
@@ -152,12 +152,8 @@ def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
 def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -> None:
     """The adapter names this base and has factors of the right shape for all that it targets."""
     config = adapter.config
-    named = config.base_model_name_or_path
-    if named and not any_base and not same_base(named, base.name):
-        raise LoraEvoError(
-            f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
-            "name the right --model, or accept it with --any-base"
-        )
+    if not any_base:
+        check_base(base, config.base_model_name_or_path, folder)
     shapes = linear_shapes(base.model)
     check_shapes(folder, adapter, shapes, base.name)
     if config.target_modules == "all-linear" or config.rest.get("layers_to_transform"):
@@ -169,6 +165,15 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -
             f"{folder} is of another base model, or damaged: it has factors for "
             f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
             f"{base.name}; they differ in {odd[0]}"
+        )
+
+
+def check_base(base: BaseModel, named: str | None, folder: str) -> None:
+    """Raise LoraEvoError when an adapter names another base model than this one."""
+    if named and not same_base(named, base.name):
+        raise LoraEvoError(
+            f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
+            "name the right --model, or accept it with --any-base"
         )
 
 
@@ -227,7 +232,7 @@ def _nano_folder() -> Path:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the progress bars and notes of transformers, which are put back afterwards."""
     log = transformers.utils.logging
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()

@@ -2,12 +2,19 @@
 
 import json
 import re
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
 
 from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base_model import (
+    BaseModel,
     check_fits,
     choose_device,
     linear_shapes,
@@ -16,8 +23,9 @@ from lora_evo.model.base_model import (
 )
 from lora_evo.model.engine import Engine, Folders, TokenRequest
 from lora_evo.model.hf_engine import HFEngine
+from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
-from lora_evo.model.vllm_engine import VLLMEngine
+from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
 from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
 _BASE_NAME = "base"
@@ -55,6 +63,29 @@ def name_adapters(specs: Sequence[str]) -> dict[str, Path]:
             raise LoraEvoError(f"two adapters are called {name!r}; name one with NAME={folder}")
         named[name] = folder
     return named
+
+
+def find_adapters(specs: Sequence[str]) -> tuple[dict[str, Path], str | None]:
+    """Return the names and folders of adapters, and the base model that the first run names.
+
+    specs: `NAME=DIR` or `DIR` of an adapter, or the directory of a selfplay run: all its living
+    members. Raises LoraEvoError for what is neither, and for a name that is used twice.
+    """
+    named: dict[str, Path] = {}
+    base: str | None = None
+    for spec in specs:
+        if (Path(spec) / "members").is_dir():
+            some, shared = members_of(Path(spec))
+            base = base or shared
+        else:
+            some = name_adapters([spec])
+        twice = next((name for name in some if name in named), None)
+        if twice is not None:
+            raise LoraEvoError(
+                f"two adapters are called {twice!r}; name one with NAME={some[twice]}"
+            )
+        named.update(some)
+    return named, base
 
 
 def members_of(run: Path) -> tuple[dict[str, Path], str]:
@@ -108,24 +139,71 @@ def open_engine(
     device: auto, cpu or cuda. dtype: auto, float32, bfloat16 or float16. max_rows: sequences in one
     batch. any_base: accept adapters whose configuration names another base model.
 
+    An adapter that `needs_merge` is opened alone: PEFT merges it into a copy of the base, which the
+    engine serves; `about["model_hash"]` is that of the copy.
+
     Raises LoraEvoError when vLLM, the model or an adapter cannot be used, or an adapter does not
     change what the model says.
     """
-    place = choose_device(device)
+    place, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
         require_vllm()
-        base = load_base_model(model, choose_device("cpu"), dtype)
-        base.model.to("meta")
-    else:
-        base = load_base_model(model, place, dtype)
-    saved = {name: load_adapter(folder) for name, folder in (adapters or {}).items()}
-    for name, folder in (adapters or {}).items():
-        check_fits(base, saved[name], str(folder), any_base)
+    loaded_on = cpu if kind == "vllm" else place
+    folders = dict(adapters or {})
+    merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
+    if not merged:
+        base = load_base_model(model, loaded_on, dtype)
+        saved = {name: load_adapter(folder) for name, folder in folders.items()}
+        for name, folder in folders.items():
+            check_fits(base, saved[name], str(folder), any_base)
+        return _open_on(kind, base, resolve(model), saved, place, max_rows)
+    if len(folders) > 1:
+        raise LoraEvoError(
+            f"{merged[0]!r} is DoRA or has modules_to_save: it is merged into a base of its own; "
+            "open it without other adapters"
+        )
+    (name, folder) = folders.popitem()
+    with ExitStack() as stack:
+        home = stack.enter_context(TemporaryDirectory(prefix="populab-merged-"))
+        plain = load_base_model(model, cpu, dtype)
+        found = merge_by_peft(plain, Path(folder), Path(home), any_base=any_base)
+        base = replace(load_base_model(home, loaded_on, dtype), name=plain.name)
+        if base.fingerprint != found.model:
+            raise LoraEvoError(f"{folder}: transformers does not save {plain.name} as it is merged")
+        del plain
+        nothing = {name: zero_adapter(linear_shapes(base.model))}
+        engine = _open_on(kind, base, home, nothing, place, max_rows)
+        engine.hashes = {name: found.adapter}
+        weakref.finalize(engine, stack.pop_all().close)
+    return engine
+
+
+def sharing(names: Sequence[str | None], folders: Folders) -> list[list[str | None]]:
+    """Return names in groups of one engine each; None, the base, is with those that share it.
+
+    First come all that share the base model, then one by one those that PEFT merges into it.
+    """
+    alone = [name for name in names if name is not None and needs_merge(Path(folders[name]))]
+    shared = [name for name in names if name not in alone]
+    groups: list[list[str | None]] = [shared] if shared else []
+    return groups + [[name] for name in alone]
+
+
+def _open_on(
+    kind: str,
+    base: BaseModel,
+    source: str,
+    saved: Mapping[str, Adapter],
+    place: torch.device,
+    max_rows: int,
+) -> Engine:
+    """Open an engine on a loaded base, which vLLM reads again from its source."""
     engine: Engine
     if kind == "vllm":
+        base.model.to("meta")
         ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
         highest = max(ranks, default=1)
-        serving = Serving(resolve(model), base.dtype, place, base.context, len(saved), highest)
+        serving = Serving(source, base.dtype, place, base.context, len(saved), highest)
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:
