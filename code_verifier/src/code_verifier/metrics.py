@@ -7,6 +7,7 @@ time that grows with the square of the lines of a statement, and refuse some val
 
 import ast
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -287,8 +288,9 @@ def save_page(metrics: Sequence[Metrics], page: Path) -> None:
     for name in NUMBERS if metrics else ():
         values = sorted(float(getattr(item, name)) for item in metrics)
         low, high = values[0], _quantile(values, _TAIL)
-        least = 1.0 if isinstance(getattr(metrics[0], name), int) else 0.0
-        width = max((high - low) / _BINS, least)
+        width = (high - low) / _BINS
+        if isinstance(getattr(metrics[0], name), int):  # as many numbers in every bar
+            width = max(1.0, math.ceil(width))
         counts = Counter(int((min(v, high) - low) / width) if width else 0 for v in values)
         for place, count in counts.items():
             start = low + place * width

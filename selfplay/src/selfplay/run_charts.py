@@ -13,6 +13,8 @@ from selfplay.rows import BASE, START
 from selfplay.run_record import Points, RunRecord, mean_and_error, smooth, thin
 
 MOST_POINTS, MOST_COLUMNS = 200, 40
+LETTER = 6.5
+"""Pixels that a letter takes at most, on average: what does not fit its place is left out."""
 RATE_BINS = ("0", "0 to ¼", "¼ to ½", "½ to ¾", "¾ to 1", "1")
 """The bins of `StepRow.solve_rates`."""
 RATE_COLOURS = ["#b3541e", "#2b4f8c", "#4f7fb5", "#82aed3", "#bcd6ea", "#e3a23a"]
@@ -160,7 +162,8 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
         last = max(known, default=None)
         gain = "" if last is None or life.died is not None else f"{known[last]:+.1f}"
         title = f"{name}, generation {life.generation}" if life.generation else name
-        names.append(told | {"born": life.born, "died": died, "title": title, "gain": gain})
+        names.append(told | {"born": life.born, "died": died, "title": title})
+        names[-1] |= {"gain": gain.replace("-", "−")}
         joints += [
             {"step": life.born, "from": lives[parent].place, "place": life.place}
             | {"parent": parent, "child": name, "operator": operator}
@@ -182,13 +185,16 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     made = ["parent:N", "child:N", "operator:N"]
     line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=made)
     bar = base.mark_bar(height={"band": 0.28})
-    title = texts.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
-    gain = texts.mark_text(align="right", baseline="bottom", dx=-2, dy=-8, fontWeight="bold")
+    room = f"{LETTER} * length({{}}) < (datum.died - datum.born) / {run.last} * width"
+    fits = [f"{room.format(f'datum.{f}')} ? datum.{f} : " for f in ("title", "member")]
+    title = texts.transform_calculate(shown="".join(fits) + "''")
+    title = title.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
+    gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
     layers = [
         line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
         bar.encode(x=born, x2="died:Q", y=place, color=colour, tooltip=tips),
         children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
-        title.encode(x=born, y=place, text="title:N"),
+        title.encode(x=born, y=place, text="shown:N"),
         gain.encode(x=died_at, y=place, text="gain:N"),
     ]
     return alt.LayerChart(layer=layers).properties(width=1040, height=alt.Step(40))
@@ -281,8 +287,14 @@ def _switched(
     With it come the selection, which one layer has to add, and the opacity that follows it.
     """
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
+    entry = 30 + LETTER * max(map(len, names), default=0)
     legend = alt.Legend(
-        title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1, orient="bottom"
+        title=None,
+        symbolType="stroke",
+        symbolStrokeWidth=3,
+        symbolOpacity=1,
+        orient="bottom",
+        columns=alt.ExprRef(f"max(1, floor(width / {entry}))"),
     )
     scale = alt.Scale(domain=list(names))
     colour = alt.Color(f"{name}:N", legend=legend if len(names) > 1 else None, scale=scale)
