@@ -187,14 +187,14 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     bar = base.mark_bar(height={"band": 0.28})
     room = f"{LETTER} * length({{}}) < (datum.died - datum.born) / {run.last} * width"
     fits = [f"{room.format(f'datum.{f}')} ? datum.{f} : " for f in ("title", "member")]
-    title = texts.transform_calculate(shown="".join(fits) + "''")
-    title = title.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
+    label = texts.transform_calculate(shown="".join(fits) + "''")
+    label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
     gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
     layers = [
         line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
         bar.encode(x=born, x2="died:Q", y=place, color=colour, tooltip=tips),
         children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
-        title.encode(x=born, y=place, text="shown:N"),
+        label.encode(x=born, y=place, text="shown:N"),
         gain.encode(x=died_at, y=place, text="gain:N"),
     ]
     return alt.LayerChart(layer=layers).properties(width=1040, height=alt.Step(40))
