@@ -219,6 +219,13 @@ def test_an_agent_that_learns_from_earlier_tasks_learns_as_much_in_both_roles():
     assert on_buffer["solve"] > on_attempts["solve"]
 
 
+def test_witnesses_that_a_reward_needs_solve_too():
+    usual = seconds("eval.same_tasks=0")["solve"]
+    for reward in ("progress", "regret"):
+        assert seconds("eval.same_tasks=0", f"reward.teacher={reward}")["solve"] > 1.5 * usual
+    assert seconds("eval.same_tasks=0", "reward.teacher=azr")["solve"] == usual
+
+
 def test_disk_is_what_a_run_leaves(runs, whole):
     config, tensors = runs.config(), "adapter_model.safetensors"
     plan = make_plan(config, read_architecture("nano"), gpu("H100"))

@@ -19,6 +19,7 @@ from selfplay.config import Config, LearnerConfig, read_config
 from selfplay.devices import GIB, Machine, gpu, this_machine
 from selfplay.directory import CONFIG, METRICS
 from selfplay.errors import ConfigError
+from selfplay.rewards import TEACHER_REWARDS, needed_by, populora
 from selfplay.rows import StepRow, read_rows
 from selfplay.settings import override
 
@@ -250,7 +251,8 @@ def step_seconds(
 
     A token costs two operations a parameter to read or write; to learn from, four (frozen weights
     have no gradients), and six where activations are computed twice. At the slow end every batch
-    waits for one completion that runs to its limit.
+    waits for one completion that runs to its limit. What a reward of one's own needs of the base or
+    of a rival is not counted.
     """
     r, e, learner, dtype = config.rollout, config.eval, config.learner, BYTES[config.dtype]
     vllm, pair = config.engine == "vllm", 2 * model.parameters
@@ -273,7 +275,9 @@ def step_seconds(
     proposed, tried = step.parts
     single, again = config.mode == "azr", proposed.count * (r.train_on == "buffer")
     matches = proposed.count // (len(r.kinds) * r.proposals)
-    base = min(matches * e.same_tasks, proposed.count) * r.num_generations
+    needs = needed_by(TEACHER_REWARDS.get(config.reward.teacher, populora))
+    sampled = proposed.count if "base" in needs else min(matches * e.same_tasks, proposed.count)
+    others = (sampled + proposed.count * ("rival" in needs)) * r.num_generations
     learned = proposed.count * (proposed.prompt + proposed.limit * share)
     learned += (again or tried.count) * (tried.prompt + tried.limit * share)
     passes = (2 + learner.gradient_checkpointing + (learner.beta > 0)) * learner.num_iterations
@@ -283,7 +287,7 @@ def step_seconds(
     adapter = FLOAT32 * model.adapter_parameters(learner) / FILES[slow]
     return {
         "propose": sampling(proposed, proposed.count),
-        "solve": sampling(tried, tried.count + again + base),
+        "solve": sampling(tried, tried.count + again + others),
         "update": pair * learned * passes / machine.reached(eager=True, slow=slow)[0],
         "evolve": BRED * adapter * born(config) / max(1, config.evolution.evolve_every),
         "weight_sync": PUBLISHED * adapter * step.members * vllm,
