@@ -5,9 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from selfplay.cli import main
 from selfplay.comparison import Estimate, Finding, combine, estimate, find, open_trials, stretch
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment import Claim, open_home, read_plan
@@ -23,6 +21,7 @@ from selfplay.findings import (
     read_trial,
     weakest_member,
 )
+from selfplay_command import worked
 from synthetic_run import Page, charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial
 
@@ -72,12 +71,6 @@ def home(tmp_path_factory):
     plan = open_home(read_plan(PLAN, "made-up"), path)
     write_experiment(plan, path, EFFECTS)
     return path
-
-
-def command(*arguments):
-    result = CliRunner().invoke(main, ["compare", *map(str, arguments)])
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_the_mean_is_over_seeds_and_missing_tasks_are_left_out():
@@ -137,7 +130,7 @@ def test_unfinished_arms_are_shown_and_marked(home, tmp_path):
     shutil.rmtree(copy / "azr" / "seed-3")
     config = read_plan(PLAN, "made-up").run_config("azr", None, 3)
     write_trial(copy / "azr" / "seed-3", config, until=30)
-    text = command(copy)
+    text = worked("compare", copy)
     assert "azr (mode azr, rollout.train_on buffer, " in text
     assert "): 2 of 4 runs done; seed 3 at step 30 of 60" in text
     assert "2T+2S − azr*" in text
@@ -149,10 +142,10 @@ def test_runs_without_a_plan_are_grouped_by_their_settings(home):
     plan, trials = open_trials(runs)
     assert list(plan.arms) == ["mode azr", "mode populora"]
     assert [(t.group.arm, t.seed) for t in trials[:2]] == [("mode azr", 1), ("mode azr", 2)]
-    assert "mode populora − mode azr" in command(*runs)
+    assert "mode populora − mode azr" in worked("compare", *runs)
 
 
-def test_what_cannot_be_compared_is_told(home, tmp_path):
+def test_what_cannot_be_compared_is_refused(home, tmp_path):
     with pytest.raises(RunDirectoryError, match="whole experiment"):
         open_trials([home, home / "azr" / "seed-1"])
     open_home(read_plan(PLAN, "made-up"), tmp_path / "empty")
@@ -224,11 +217,11 @@ def test_children_are_back_when_they_are_no_longer_behind(tmp_path):
     assert MEASURES["back within 20 steps"].of(trial) == [1.0]
 
 
-def test_text_json_and_page_tell_the_same(home, tmp_path):
-    text = command(home)
+def test_text_json_and_page_hold_the_same(home, tmp_path):
+    text = worked("compare", home)
     assert "Is it?\ncompared" in text
     assert "2T+2S − azr" in text
-    data = json.loads(command(home, "--json", "--html", tmp_path / "page.html"))
+    data = json.loads(worked("compare", home, "--json", "--html", tmp_path / "page.html"))
     assert {f["verdict"] for f in data["findings"]} == {"shown", "undecided"}
     assert len(data["runs"]) == 32
     page = (tmp_path / "page.html").read_text()

@@ -4,11 +4,9 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from selfplay import doctor as doctoring
 from selfplay import planning, population
-from selfplay.cli import main
 from selfplay.config import load_preset
 from selfplay.devices import GIB, gpu
 from selfplay.doctor import (
@@ -25,6 +23,7 @@ from selfplay.learning.batch import batch_rows, micro_batches
 from selfplay.learning.learner import Learner
 from selfplay.planning import micro_batch, plan_run
 from selfplay.population import open_learner
+from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
 
 SMALL = (
@@ -35,7 +34,7 @@ SMALL = (
 
 def doctor(*words, assignments=SMALL):
     flags = [part for a in assignments for part in ("--set", a)]
-    return CliRunner().invoke(main, ["doctor", "--base", "nano", *words, *flags])
+    return command("doctor", "--base", "nano", *words, *flags)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def test_everything_works_with_the_built_in_model(found):
     }
 
 
-def test_phases_are_measured_beside_the_plan(found):
+def test_phases_are_measured_next_to_the_plan(found):
     for phase in ("propose", "solve", "update", "work of a whole step"):
         measured, *planned = found["seconds"][phase]
         assert measured > 0, phase

@@ -137,12 +137,6 @@ def test_without_held_out_tasks_teachers_are_measured_still(runs, tmp_path):
     assert "solved by the base" in summary(home)
 
 
-def test_the_summary_leads_with_it(whole):
-    lines = summary(whole).splitlines()
-    assert lines[0].startswith("Held-out tasks, never trained on: students solve ")
-    assert any(line.startswith("6 held-out tasks × 2 ") for line in lines)
-
-
 # Arithmetic -------------------------------------------------------------------------------------
 
 

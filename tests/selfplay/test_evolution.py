@@ -11,10 +11,11 @@ from click.testing import CliRunner
 from league import League
 from lora_evo import LoraEvoError, content_hash, load_adapter, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
-from selfplay import step, training
-from selfplay.cli import main as selfplay_command
+from selfplay import step
 from selfplay.errors import ConfigError
 from selfplay.run_record import conclusion, read_run
+from selfplay.training import resume
+from selfplay_command import command, train_until, worked
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0", "rollout.kinds=[code_o]")
 
@@ -169,12 +170,8 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, mo
     def adapters():
         return {p.name for name in ("members", "ancestors") for p in (home / name).iterdir()}
 
-    def selfplay(*arguments):
-        done = CliRunner().invoke(selfplay_command, [str(a) for a in arguments])
-        assert done.exit_code == 0, done.output
-
     def after_three_replacements():
-        selfplay("verify", home)
+        worked("verify", home)
         assert verify(home / "members" / "t3", [home / "ancestors"]).identical
         assert verify(home / "members" / "s4", [home / "ancestors"]).identical
         found = runs.outcome(home)
@@ -186,13 +183,13 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, mo
     after_three_replacements()
     for newest in (4, 3):
         shutil.rmtree(home / "checkpoints" / f"step-{newest}")
-    selfplay("verify", home)
-    selfplay("resume", "--workers", "1", home, "--quiet")
+    worked("verify", home)
+    worked("resume", "--workers", "1", home, "--quiet")
     after_three_replacements()
     drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)])
     assert (drawn.exit_code, "s4" in drawn.stdout) == (0, True)
     (home / "members" / "t4" / "adapter_model.safetensors").write_bytes(b"")
-    assert CliRunner().invoke(selfplay_command, ["verify", str(home)]).exit_code == 1
+    assert command("verify", home).exit_code == 1
 
 
 def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):
@@ -223,18 +220,8 @@ AGENT = ("mode=azr", "steps=2", "rollout.kinds=[code_o]", "eval.tasks=2")
 def agent(runs, tmp_path_factory):
     """Two steps of one agent in both roles, then one more after a resume."""
     home = tmp_path_factory.mktemp("azr") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-
-        def stop(run, progress):
-            if run.step == 1:
-                raise KeyboardInterrupt
-            return real(run, progress)
-
-        real = training.train_step
-        patch.setattr(training, "train_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            runs.train(home, *AGENT)
-    training.resume(home)
+    train_until(2, runs.config(*AGENT), home)
+    resume(home)
     return home
 
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from selfplay import experiment
-from selfplay.cli import main
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiment import (
     open_home,
@@ -25,6 +23,7 @@ from selfplay.experiment import (
     read_plan,
     resolved,
 )
+from selfplay_command import command, worked
 
 PLANS = Path(experiment.__file__).parent / "plans"
 SMALL = {
@@ -34,8 +33,6 @@ SMALL = {
     "controls": {"still": {"learner.learning_rate": 0.0}},
     "control_seeds": [2],
 }
-
-
 CLAIM = {"question": "?", "measures": ["seconds"], "plus": ["one"]}
 
 
@@ -181,8 +178,7 @@ def two(tmp_path_factory):
     del plan["findings"]
     path = tmp_path_factory.mktemp("two") / "plan.yaml"
     path.write_text(yaml.safe_dump(plan))
-    result = CliRunner().invoke(main, arguments(path.with_name("home"), path))
-    assert result.exit_code == 0, result.output
+    worked(*arguments(path.with_name("home"), path))
     return path, path.with_name("home")
 
 
@@ -198,7 +194,7 @@ def test_an_experiment_makes_all_its_runs(two):
 @pytest.mark.slow
 def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
     home, whole = tmp_path / "home", tmp_path / "whole"
-    assert CliRunner().invoke(main, arguments(whole)).exit_code == 0
+    worked(*arguments(whole))
     first, second = home / "azr" / "seed-1", home / "2T+2S" / "seed-1"
     points = (
         (first / "config.yaml", "parent", signal.SIGKILL),
@@ -228,7 +224,7 @@ def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
         assert runs.outcome(home / run.folder) == runs.outcome(whole / run.folder), run.title
 
 
-def test_a_damaged_run_is_named_and_the_others_go_on(two, tmp_path):
+def test_a_damaged_run_is_named_and_the_others_continue(two, tmp_path):
     plan, whole = two
     home = tmp_path / "home"
     shutil.copytree(whole, home)
@@ -236,7 +232,7 @@ def test_a_damaged_run_is_named_and_the_others_go_on(two, tmp_path):
     shutil.rmtree(broken / "checkpoints" / "step-2")
     (broken / "checkpoints" / "step-1" / "state.json").write_text("{")
     shutil.rmtree(missing)
-    result = CliRunner().invoke(main, arguments(home, plan))
+    result = command(*arguments(home, plan))
     assert result.exit_code == 1
     assert "azr, seed 1" in result.stderr
     assert "state.json is damaged" in result.stderr

@@ -5,16 +5,11 @@ import json
 import peft
 import pytest
 import torch
-from click.testing import CliRunner
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from selfplay.cli import main
+from selfplay_command import command, refused, worked
 
 PROMPT = "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>"
-
-
-def command(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +25,9 @@ def logits(model, tokenizer):
 
 def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
     base, adapter, merged = (tmp_path / name for name in ("base", "adapter", "merged"))
-    assert command("nano", "export", "--out", base).exit_code == 0
-    assert command("export", run, "s0", "--out", adapter, "--base", base).exit_code == 0
-    assert command("export", run, "s0", "--out", merged, "--merge").exit_code == 0
+    worked("nano", "export", "--out", base)
+    worked("export", run, "s0", "--out", adapter, "--base", base)
+    worked("export", run, "s0", "--out", merged, "--merge")
     tokenizer = AutoTokenizer.from_pretrained(base)
     plain = logits(AutoModelForCausalLM.from_pretrained(base), tokenizer)
     with_adapter = logits(peft.AutoPeftModelForCausalLM.from_pretrained(adapter), tokenizer)
@@ -44,7 +39,7 @@ def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
 
 
 def test_without_a_base_the_adapter_names_the_installed_one(run, tmp_path):
-    assert command("export", run, "s0", "--out", tmp_path / "s0").exit_code == 0
+    worked("export", run, "s0", "--out", tmp_path / "s0")
     named = json.loads((tmp_path / "s0" / "adapter_config.json").read_text())
     AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])
     card = (tmp_path / "s0" / "README.md").read_text()
@@ -55,10 +50,7 @@ def test_without_a_base_the_adapter_names_the_installed_one(run, tmp_path):
 
 
 def test_what_is_not_there_or_in_the_way_is_named(run, tmp_path):
-    result = command("export", run, "s9", "--out", tmp_path / "s9")
-    assert result.exit_code == 2
-    assert "no member 's9'" in result.output
-    assert "s0, s1" in result.output
+    refused(command("export", run, "s9", "--out", tmp_path / "s9"), "no member 's9'", "s0, s1")
     (tmp_path / "taken").mkdir()
     assert "exists" in command("export", run, "s0", "--out", tmp_path / "taken").output
     assert "exists" in command("nano", "export", "--out", tmp_path / "taken").output

@@ -4,13 +4,12 @@ import json
 import shutil
 
 import pytest
-from click.testing import CliRunner
 
 from code_verifier import Proposal, Sandbox, compute_score, trl_reward
 from code_verifier import read_rows as read_lines
 from evals import Data, Grading, Sample, load_benchmark
 from evals.recipes import plain
-from selfplay.cli import main
+from selfplay_command import worked
 
 PROGRAM = "import math\n\ndef f(a, b=2):\n    return [math.gcd(a, b), 'é']"
 CALL = {"program": PROGRAM, "input": "12, b=18", "output": "[6, 'é']", "status": "ok"}
@@ -49,9 +48,8 @@ def written(run, tmp_path):
 
     def write(form):
         out = tmp_path / f"{form}.jsonl"
-        done = CliRunner().invoke(main, ["tasks", str(run), "--out", str(out), "--format", form])
-        assert done.exit_code == 0, done.output
-        return [row for _, row in read_lines(out)], done.output
+        said = worked("tasks", run, "--out", out, "--format", form)
+        return [row for _, row in read_lines(out)], said
 
     return write
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small_models import small_model
 from tiny_families import family, tiny_model
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from selfplay.learning.output_layer import OutputLayer, chunk_tokens
 
@@ -112,20 +112,7 @@ def test_logits_of_every_family_are_the_models_own(family):
     [("granite", {"logits_scaling": 8.0}, 0.125), ("cohere", {"logit_scale": 0.25}, 0.25)],
 )
 def test_factors_of_logits_are_found(kind, factor, scale):
-    config = AutoConfig.for_model(
-        kind,
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        pad_token_id=0,
-        **factor,
-    )
-    with torch.random.fork_rng(devices=[]):
-        model = AutoModelForCausalLM.from_config(config).eval()
-    assert OutputLayer.of(model).scale == scale
+    assert OutputLayer.of(small_model(kind, **factor)).scale == scale
 
 
 def test_a_model_with_logits_of_its_own_is_refused():

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from click.testing import CliRunner
 from safetensors.torch import load_file
 from torch.profiler import ProfilerActivity, profile
 from transformers import (
@@ -22,8 +21,7 @@ from transformers import (
 
 from lora_evo.model import export_adapter, stack_adapters
 from selfplay.architecture import read_architecture
-from selfplay.cli import main
-from selfplay.config import LearnerConfig, read_config
+from selfplay.config import LearnerConfig, load_preset
 from selfplay.devices import GIB, Machine, gpu, this_machine
 from selfplay.errors import ConfigError
 from selfplay.learning.learner import Learner, TrainingSample
@@ -38,7 +36,7 @@ from selfplay.planning import (
     workload,
 )
 from selfplay.population import open_learner
-from selfplay.settings import override, read_preset
+from selfplay_command import command, refused, worked
 
 SHAPE = {
     "vocab_size": 96,
@@ -56,15 +54,8 @@ FAMILIES = {
 }
 
 
-def settings(preset, *assignments):
-    data = read_preset(preset)
-    for assignment in assignments:
-        override(data, assignment)
-    return read_config(data)
-
-
 def planned(preset, machine, *assignments):
-    config = settings(preset, *assignments)
+    config = load_preset(preset, *assignments)
     return make_plan(config, read_architecture(config.base), machine)
 
 
@@ -136,7 +127,7 @@ def test_activations_are_those_that_a_layer_keeps(tmp_path, name, dtype):
 
 
 def test_parts_of_a_learner_are_what_it_holds():
-    config = settings("nano")
+    config = load_preset("nano")
     learner, _ = open_learner(config)
     plan = planned("nano", gpu("H100"))
     weights = sum(p.numel() for m in range(4) for p in learner.adapters.parameters_of(m).values())
@@ -150,10 +141,10 @@ def test_parts_of_a_learner_are_what_it_holds():
 
 
 def test_a_step_has_the_rows_of_the_configuration():
-    step = workload(settings("7b-4t4s"))
+    step = workload(load_preset("7b-4t4s"))
     assert (step.proposals.count, step.attempts.count, step.members) == (192, 1536, 8)
     assert (step.proposals.limit, step.attempts.limit) == (4096, 4096)
-    single = workload(settings("7b-azr"))
+    single = workload(load_preset("7b-azr"))
     assert (single.proposals.count, single.members) == (192, 1)
 
 
@@ -166,7 +157,7 @@ def test_halved_rates_double_the_seconds():
 
 
 def seconds(*assignments, preset="7b-4t4s", fill=(0.5, 0.5)):
-    config = settings(preset, *assignments)
+    config = load_preset(preset, *assignments)
     return make_plan(config, read_architecture(config.base), gpu("H100"), fill).seconds
 
 
@@ -192,7 +183,7 @@ def test_what_completions_take_of_their_limits_is_what_a_step_takes():
 
 def test_a_range_has_both_ends_and_what_a_reckoning_by_hand_gave():
     """993 s was planned for what was 1,300 to 1,750 by hand, with 64 rows and halves of limits."""
-    config = settings("7b-4t4s", "rollout.max_rows=64", "vllm.gpu_memory_utilization=0.45")
+    config = load_preset("7b-4t4s", "rollout.max_rows=64", "vllm.gpu_memory_utilization=0.45")
     plan = make_plan(config, read_architecture(config.base), gpu("H100"), (0.5, 0.5))
     least, most = sum(plan.least_seconds.values()), sum(plan.seconds.values())
     assert least < 1300
@@ -246,15 +237,13 @@ def test_disk_is_what_a_run_leaves(runs, whole):
 def test_the_fill_of_a_run_is_measured(runs, whole, tmp_path):
     config = runs.config()
     rows = runs.rows(whole / "tasks.jsonl")
-    found = json.loads(command("plan", whole, "--gpu", "H100", "--json").stdout)
-    given = json.loads(command("plan", "nano", "--gpu", "H100", "--fill", ".3", "--json").stdout)
+    found = json.loads(worked("plan", whole, "--gpu", "H100", "--json"))
+    given = json.loads(worked("plan", "nano", "--gpu", "H100", "--fill", ".3", "--json"))
     assert given["fill"] == [0.3, 0.3]
     assert found["fill"][0] == found["fill"][1]
     sampled = sum(r["tokens"]["sampled"] for r in runs.rows(whole / "metrics.jsonl"))
-    r, same = (
-        config.rollout,
-        sum(row["same_tasks"]["tasks"] for row in runs.rows(whole / "metrics.jsonl")),
-    )
+    r = config.rollout
+    same = sum(row["same_tasks"]["tasks"] for row in runs.rows(whole / "metrics.jsonl"))
     accepted = sum(row["status"] == "ok" for row in rows)
     limits = len(rows) * r.max_proposal_length
     limits += (accepted + same) * r.num_generations * r.max_completion_length
@@ -263,28 +252,17 @@ def test_the_fill_of_a_run_is_measured(runs, whole, tmp_path):
     refused(command("plan", tmp_path), "has no step yet; plan for its config.yaml, or name --fill")
 
 
-def command(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
-
-
-def refused(result, *words):
-    assert result.exit_code == 2, (result.output, result.exception)
-    (line,) = result.stderr.splitlines()
-    assert all(word in line for word in words), line
-
-
 @pytest.mark.parametrize("preset", ["nano", "7b-1t1s", "7b-4t4s", "7b-8t8s", "7b-azr"])
 def test_every_preset_can_be_planned_without_its_weights(preset):
-    result = command("plan", preset, "--gpu", "H100")
-    assert result.exit_code == 0, result.output
+    said = worked("plan", preset, "--gpu", "H100")
     for words in ("base (", "activations", "cache", "seconds a step", "a checkpoint", "GiB"):
-        assert words in result.stdout
-    assert " fits H100" in result.stdout or "does not fit H100" in result.stdout
+        assert words in said
+    assert " fits H100" in said or "does not fit H100" in said
 
 
 def test_one_of_several_workers_takes_its_members_alone():
     whole, share = (
-        json.loads(command("plan", "7b-8t8s", "--gpu", "H100", "--json", *more).stdout)
+        json.loads(worked("plan", "7b-8t8s", "--gpu", "H100", "--json", *more))
         for more in ((), ("--workers", "4"))
     )
     assert share["memory"]["optimiser"] * 4 == whole["memory"]["optimiser"]
@@ -345,21 +323,15 @@ def test_a_card_is_known_by_its_name_and_memory(monkeypatch, device, name, gib, 
 
 
 def test_changes_make_it_fit_and_the_cheapest_come_first():
-    thick = ("learner.noise_groups=4", "learner.gradient_checkpointing=false")
-    config = settings("7b-4t4s", *thick, "engine=hf", "rollout.merge_rows=0", "rollout.max_rows=8")
+    thick = ("learner.noise_groups=4", "learner.gradient_checkpointing=false", "engine=hf")
+    thick += ("rollout.merge_rows=0", "rollout.max_rows=8")
+    config = load_preset("7b-4t4s", *thick)
     model, machine = read_architecture(config.base), Machine("tiny", 60 * GIB, 1e12, 1e11, True)
     assert not make_plan(config, model, machine).fits
     changes, plan = smaller(config, model, machine)
     assert changes[0] == "learner.noise_groups=0"
     assert plan.fits
-    again = make_plan(
-        settings(
-            "7b-4t4s", *thick, "engine=hf", "rollout.merge_rows=0", "rollout.max_rows=8", *changes
-        ),
-        model,
-        machine,
-    )
-    assert again == plan
+    assert make_plan(load_preset("7b-4t4s", *thick, *changes), model, machine) == plan
     assert smaller(config, model, replace(machine, memory=1e12))[0] == []
     changes, plan = smaller(config, model, replace(machine, memory=8 * GIB))
     assert changes
@@ -367,8 +339,7 @@ def test_changes_make_it_fit_and_the_cheapest_come_first():
 
 
 def test_json_has_every_number():
-    result = command("plan", "7b-4t4s", "--gpu", "80", "--json")
-    found = json.loads(result.stdout)
+    found = json.loads(worked("plan", "7b-4t4s", "--gpu", "80", "--json"))
     assert found["parameters"] == 7_615_616_512
     assert found["adapter_parameters"] == 80_740_352
     assert found["peak"] == max(found["learning"], found["sampling"])
@@ -382,33 +353,24 @@ def test_train_refuses_what_does_not_fit_even_if_the_estimate_is_too_large(
     peak = planned("nano", this_machine("cpu", 1)).peak
     machine = Machine("near", 0.9 * peak, 1e12, 1e11, is_gpu=False)
     monkeypatch.setattr("selfplay.planning.this_machine", lambda device, threads: machine)
-    refuse_what_cannot_fit(settings("nano"))
+    refuse_what_cannot_fit(load_preset("nano"))
     tiny = replace(machine, memory=0.2 * GIB)
     monkeypatch.setattr("selfplay.planning.this_machine", lambda device, threads: tiny)
     arguments = runs.arguments(tmp_path / "run", "steps=1", "rollout.proposals=1")
     refused(command(*arguments), "nano needs", "does not fit near (0.2 GiB)", "--force")
     assert not (tmp_path / "run").exists()
-    done = command(*arguments, "--force")
-    assert done.exit_code == 0, done.output
-
-
-DEEP = LlamaConfig(
-    vocab_size=2048,
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=8,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-)
+    worked(*arguments, "--force")
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("chunk", [128, 0], ids=["chunks", "one chunk"])
 def test_an_update_takes_what_its_parts_say(tmp_path, checkpointing, chunk):
-    DEEP.save_pretrained(tmp_path)
+    sizes = {"vocab_size": 2048, "hidden_size": 128, "intermediate_size": 384}
+    deep = LlamaConfig(**SHAPE | sizes | {"num_hidden_layers": 8})
+    deep.save_pretrained(tmp_path)
     saving = {"gradient_checkpointing": checkpointing, "logits_chunk_tokens": chunk}
     config = LearnerConfig(r=4, noise_groups=0, micro_batch_tokens=2048, **saving)
-    learner = Learner(AutoModelForCausalLM.from_config(DEEP), 0, ["a", "b"], config, seed=0)
+    learner = Learner(AutoModelForCausalLM.from_config(deep), 0, ["a", "b"], config, seed=0)
     ids = tuple(range(512))
     samples = [
         TrainingSample("ab"[i % 2], ids[:256], ids[256:], (-1.0,) * 256, (-1.0) ** i)

@@ -7,9 +7,10 @@ import pytest
 import torch
 from small_models import small_model
 
-from selfplay import training
 from selfplay.config import load_preset
 from selfplay.tasks import WEIGHTS
+from selfplay.training import resume
+from selfplay_command import train_until
 
 SHAPES = [
     ("qwen2", 151936, True),  # Qwen2.5 up to 3B
@@ -31,7 +32,7 @@ SETTINGS = (
 
 @pytest.mark.parametrize(("family", "vocabulary", "tied"), SHAPES)
 def test_it_learns_resumes_and_samples_what_the_learner_computes(
-    runs, tmp_path, monkeypatch, family, vocabulary, tied
+    runs, tmp_path, family, vocabulary, tied
 ):
     base, home = tmp_path / "base", tmp_path / "run"
     model = small_model(
@@ -42,18 +43,8 @@ def test_it_learns_resumes_and_samples_what_the_learner_computes(
         shutil.copy(file, base)
     config = load_preset("7b-4t4s", f"base={base}", *SETTINGS)
     assert (config.dtype, config.template) == ("bfloat16", "azr")
-    real = training.train_step
-
-    def stop(run, progress):
-        if run.step == 1:
-            raise KeyboardInterrupt
-        real(run, progress)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "train_step", stop)
-        with pytest.raises(KeyboardInterrupt):
-            training.train(config, home)
-    training.resume(home)
+    train_until(2, config, home)
+    resume(home)
     rows = runs.rows(home / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
     for row in rows:

@@ -6,25 +6,11 @@ import sys
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from lora_evo.model import vllm_server as installed
 from selfplay import __version__
-from selfplay.cli import main
 from selfplay.settings import preset_names
-
-
-def command(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
-
-
-def refused(result, *words):
-    """Exit code 2 and one line to stderr."""
-    assert result.exit_code == 2, (result.output, result.exception)
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    for word in words:
-        assert word in line
+from selfplay_command import command, refused
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +63,12 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
     [
         (("--teachers", -1), ("teachers is -1",)),
         (("--students", 0), ("students is 0",)),
-        (("--steps", -5), ("steps is -5",)),
         (("--seed", -1), ("seed",)),
         (("--set", "engine=vlm"), ("engine is 'vlm'", "did you mean vllm?")),
         (("--set", "vllm.gpu_memory_utilization=2"), ("vllm.gpu_memory_utilization is 2",)),
         (("--set", "vllm.max_model_length=9"), ("did you mean vllm.max_model_len?",)),
-        (("--set", "learner.learning_rat=1"), ("did you mean learner.learning_rate?",)),
         (("--set", "learner"), ("--set", "KEY=VALUE")),
         (("--set", "base=/no/such/model"), ("/no/such/model",)),
-        (("--set", "rollout.kinds=[1]"), ("rollout.kinds",)),
         (("--preset", "/no/such/file.yaml"), ("/no/such/file.yaml",)),
         (("--preset", "nanno"), ("did you mean nano?",)),
     ],
@@ -140,9 +123,15 @@ def test_outputs_are_tried_before_the_work(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_resume_needs_a_run(tmp_path):
-    refused(command("resume", tmp_path / "none"), "is not a run directory")
-    refused(command("resume", tmp_path), "is not a run directory")
+def test_what_is_no_run_is_refused(tmp_path):
+    out = tmp_path / "tasks.jsonl"
+    for words in (("resume",), ("verify",), ("tasks", "--out", out)):
+        for place in (tmp_path / "none", tmp_path):
+            refused(command(*words, place), "is not a run directory")
+    assert not any(tmp_path.iterdir())
+
+
+def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
     (tmp_path / "config.yaml").write_text("steps: 3\n")
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     refused(command("resume", tmp_path), "no checkpoint to continue from")
@@ -167,19 +156,6 @@ def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
     lines = [line for line in result.stderr.splitlines() if line.startswith("step ")]
     assert len(lines) == 1
     assert "valid" in lines[0]
-
-
-def test_tasks_are_written_for_the_verifier(runs, run, tmp_path):
-    out = tmp_path / "tasks.jsonl"
-    result = command("tasks", run, "--out", out)
-    rows = runs.rows(out)
-    assert result.output == f"{len(rows)} tasks: {out}\n"
-    valid = [r for r in runs.rows(run / "tasks.jsonl") if r["status"] == "ok"]
-    assert [r["id"] for r in rows] == [r["id"] for r in valid]
-    for row in rows:
-        assert row["kind"] != "code_f" or len(row["inputs"]) == len(row["outputs"])
-        assert row["kind"] == "code_f" or row["input"] is not None
-    refused(command("tasks", tmp_path, "--out", out), "is not a run directory")
 
 
 def test_tasks_row_by_row_hold_what_the_report_needs(runs, run):

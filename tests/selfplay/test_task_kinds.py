@@ -9,13 +9,13 @@ import pytest
 from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
-from selfplay.progress import Progress
 from selfplay.prompts.template import template_named, template_of
 from selfplay.rollout import Proposed, open_sandbox, validated
 from selfplay.run_record import read_run
 from selfplay.run_report import report
-from selfplay.step import remember, train_step
+from selfplay.step import remember
 from selfplay.training import new_run, resume, train
+from selfplay_command import train_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CODE_E = "own_task_kind:CODE_E"
@@ -45,11 +45,8 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
         *("rollout.max_proposal_length=64", f"eval.held_out=[{held_out}]"),
     )
     train(config, tmp_path / "whole", task_kinds=[example.CODE_E])
-    quiet = Progress(quiet=True)
-    with new_run(config, tmp_path / "half", task_kinds=[example.CODE_E]) as run:
-        assert run.config.rollout.kinds == ("code_o", CODE_E)
-        with quiet.showing(config, 0):
-            train_step(run, quiet)
+    train_until(2, config, tmp_path / "half", task_kinds=[example.CODE_E])
+    assert read_run(tmp_path / "half").config["rollout"]["kinds"] == ["code_o", CODE_E]
     resume(tmp_path / "half")  # config.yaml says where the kind is
     assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
 

@@ -6,25 +6,14 @@ import sqlite3
 import struct
 
 import pytest
-from click.testing import CliRunner
 
 from selfplay import tracking
-from selfplay.cli import main
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
-from selfplay.progress import Progress
 from selfplay.rows import EvalRow, StepRow, read_rows
 from selfplay.tracking import measured_metrics, step_metrics
 from selfplay.training import resume, train
-
-
-class Stop(Progress):
-    """Interrupts the fourth step."""
-
-    def phase(self, phase):
-        super().phase(phase)
-        if (self.done + 1, phase) == (4, "solve"):
-            raise KeyboardInterrupt
+from selfplay_command import command, refused, train_until
 
 
 @pytest.fixture(autouse=True)
@@ -100,12 +89,11 @@ READ = {
 
 @pytest.mark.filterwarnings("ignore")  # of the trackers' own packages
 @pytest.mark.parametrize("name", READ)
-def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, name):
+def test_a_tracker_is_given_every_step_across_an_interruption(runs, tmp_path, name):
     pytest.importorskip(name, reason=f"pip install {name}")
     settings = (f"report_to=[{name}]", "save_every=2", "evolution.evolve_every=0")
     config, home = runs.config(*settings), tmp_path / "mine"
-    with pytest.raises(KeyboardInterrupt):
-        train(config, home, progress=Stop(quiet=True))
+    train_until(4, config, home, phase="solve")
     resume(home)
     rows = list(read_rows(home / "metrics.jsonl", StepRow))
     series = READ[name](home)
@@ -131,7 +119,7 @@ def test_a_tracker_is_told_every_step_across_an_interruption(runs, tmp_path, nam
     ]
 
 
-def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
+def test_a_tracker_that_fails_is_left_out_and_the_run_continues(
     runs, whole, tmp_path, monkeypatch, capsys
 ):
     logged = []
@@ -167,14 +155,12 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
 def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     home = tmp_path / "run"
-    typed = ["train", "--set", "report_to=[wandb]", "--out", str(home), "--quiet"]
-    done = CliRunner().invoke(main, typed)
-    assert done.exit_code == 2
-    assert "report_to names wandb, which is not installed; type: pip install" in done.output
+    done = command("train", "--set", "report_to=[wandb]", "--out", home, "--quiet")
+    refused(done, "report_to names wandb, which is not installed; type: pip install")
     assert not home.exists()
 
 
-def test_an_unknown_tracker_is_told_from_known_ones():
+def test_an_unknown_tracker_is_refused_with_a_known_one():
     with pytest.raises(ConfigError, match="did you mean tensorboard"):
         read_config({"report_to": ["tensorbord"]})
 

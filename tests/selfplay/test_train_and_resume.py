@@ -7,35 +7,22 @@ import shutil
 import signal
 
 import pytest
-from click.testing import CliRunner
 from standing import start
 
 from selfplay import directory as run_directory
 from selfplay import step
-from selfplay.cli import main
+from selfplay_command import command, refused
 
-
-def command(*arguments):
-    return CliRunner().invoke(main, [str(a) for a in arguments])
-
-
-def stopped(result, *words, code=1):
-    """The command ended with this exit code and one line that tells how to go on."""
-    assert result.exit_code == code, result.output
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    for word in (*words, "continue with `selfplay resume"):
-        assert word in line
-
-
-def refused(result, *words):
-    assert result.exit_code == 2, (result.output, result.exception)
-    (line,) = result.stderr.splitlines()
-    for word in words:
-        assert word in line
-
-
+GO_ON = "continue with `selfplay resume"
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default::ResourceWarning"}
+
+
+def resume(home):
+    return "resume", "--workers", "1", home, "--quiet"
+
+
+def parent(path):
+    return os.path.basename(os.path.dirname(path))
 
 
 def once(monkeypatch, module, name, error, when=lambda *a, **k: True):
@@ -87,7 +74,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
         f"error: interrupted; nothing is lost: continue with `selfplay resume {home}`\n"
     )
 
-    process = start(4, ENVIRONMENT, "resume", "--workers", "1", home, "--quiet")
+    process = start(4, ENVIRONMENT, *resume(home))
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -98,7 +85,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
             file.write('{"step": 4, "te')
     (home / "checkpoints" / ".step-4.abcd1234.tmp").mkdir()
     (home / "members" / "t7").mkdir()
-    assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
+    assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(whole)
     assert not list(home.rglob("*.tmp"))
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
@@ -115,7 +102,7 @@ def heeding_ctrl_c():
 @pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monkeypatch):
     home = tmp_path / "run"
-    going_on = ("resume", "--workers", "1", home, "--quiet")
+    going_on = resume(home)
 
     def interrupt(module, name, when):
         real = getattr(module, name)
@@ -129,23 +116,20 @@ def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, whole, tmp_path, monk
 
     with monkeypatch.context() as patch:
         interrupt(step, "append_rows", lambda path, _: path.name == "metrics.jsonl")
-        stopped(command(*runs.arguments(home)), "interrupted", code=130)
+        refused(command(*runs.arguments(home)), "interrupted", GO_ON, code=130)
     assert (home / "checkpoints" / "step-1").exists()
     with monkeypatch.context() as patch:
-        interrupt(os, "replace", _into_checkpoints)
-        stopped(command(*going_on), "interrupted", code=130)
+        interrupt(os, "replace", lambda _, target, **__: parent(target) == "checkpoints")
+        refused(command(*going_on), "interrupted", GO_ON, code=130)
     assert (home / "checkpoints" / "step-2").exists()
     assert command(*going_on).exit_code == 0
     assert runs.outcome(home) == runs.outcome(whole)
 
 
-def _into_checkpoints(source, target, **_):
-    return os.path.basename(os.path.dirname(target)) == "checkpoints"
-
-
 def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     home = tmp_path / "run"
+    said = "No space left on device", GO_ON
 
     # While rows are appended: half of them reach the file.
     real = step.append_rows
@@ -158,43 +142,33 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
         real(path, rows)
 
     monkeypatch.setattr(step, "append_rows", half)
-    stopped(command(*runs.arguments(home)), "No space left on device")
+    refused(command(*runs.arguments(home)), *said, code=1)
 
     # While anything is synced for the first time, then a later time.
     for after in (0, 3):
         calls = iter(range(100))
         once(monkeypatch, os, "fsync", full, lambda _, c=calls, a=after: next(c) == a)
-        stopped(command("resume", "--workers", "1", home, "--quiet"), "No space left on device")
+        refused(command(*resume(home)), *said, code=1)
 
     # While the league writes its log.
     def to_the_league(handle, _):
         return os.readlink(f"/proc/self/fd/{handle}").endswith("league/events.jsonl")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", _failing(os.write, full, to_the_league))
-        stopped(command("resume", "--workers", "1", home, "--quiet"), "No space left on device")
+    once(monkeypatch, os, "write", full, to_the_league)
+    refused(command(*resume(home)), *said, code=1)
 
     # While the learner's tensors are written: a real limit on the size of files.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = (home / "checkpoints" / "step-1" / "learner.safetensors").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, hard))
     try:
-        result = command("resume", "--workers", "1", home, "--quiet")
+        result = command(*resume(home))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    stopped(result, "learner.safetensors", "File too large")
+    refused(result, "learner.safetensors", "File too large", GO_ON, code=1)
 
-    assert command("resume", "--workers", "1", home, "--quiet").exit_code == 0
+    assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(whole)
-
-
-def _failing(real, error, when):
-    def failing(*args):
-        if when(*args):
-            raise error
-        return real(*args)
-
-    return failing
 
 
 @pytest.fixture
@@ -203,7 +177,7 @@ def copy(whole, tmp_path):
 
 
 def test_resuming_a_finished_run_changes_nothing(runs, whole, copy):
-    assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
+    assert command(*resume(copy)).exit_code == 0
     assert runs.outcome(copy) == runs.outcome(whole)
 
 
@@ -212,12 +186,12 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
     tensors = newest / "learner.safetensors"
     tensors.write_bytes(tensors.read_bytes()[: tensors.stat().st_size // 2])
     refused(
-        command("resume", "--workers", "1", copy, "--quiet"),
+        command(*resume(copy)),
         "learner.safetensors is damaged",
         f"remove {newest}",
     )
     shutil.rmtree(newest)
-    assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
+    assert command(*resume(copy)).exit_code == 0
     assert runs.outcome(copy) == runs.outcome(whole)
 
 
@@ -228,13 +202,13 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
 def test_a_damaged_state_says_what_to_do(copy, old, new):
     path = copy / "checkpoints" / "step-4" / "state.json"
     path.write_text(path.read_text().replace(old, new))
-    refused(command("resume", "--workers", "1", copy), "state.json is damaged")
+    refused(command(*resume(copy)), "state.json is damaged")
 
 
 def test_rows_lost_from_before_the_checkpoint_are_told(copy):
     path = copy / "tasks.jsonl"
     os.truncate(path, path.stat().st_size - 10)
-    refused(command("resume", "--workers", "1", copy), "tasks.jsonl", "expected at least")
+    refused(command(*resume(copy)), "tasks.jsonl", "expected at least")
 
 
 KINDS = (
@@ -270,7 +244,7 @@ def test_another_digit_in_any_file_is_found(runs, copy, kind):
     assert found.exit_code == 1, found.output
     (line,) = found.stdout.splitlines()
     assert line.startswith(f"{path} is damaged: ")
-    said = command("resume", "--workers", "1", copy)
+    said = command(*resume(copy))
     assert (said.exit_code, said.stderr) == (2, f"error: {line}\n")
 
 
@@ -287,23 +261,18 @@ def test_every_damaged_file_is_named_and_what_can_be_is_mended(runs, whole, copy
     assert found.exit_code == 1
     named = [line.partition(" is damaged: ")[0] for line in found.stdout.splitlines()]
     assert sorted(named) == sorted(map(str, (*missing, older)))
-    assert command("resume", "--workers", "1", copy, "--quiet").exit_code == 0
+    assert command(*resume(copy)).exit_code == 0
     assert runs.outcome(copy) == runs.outcome(whole)
     assert command("verify", copy).stdout.count("is damaged") == 1
     for name in ("tasks.jsonl", "checkpoints/step-4/state.json"):
         with_another_digit(copy / name)
     assert command("verify", copy).stdout.count("is damaged: ") == 3
-    refused(command("resume", "--workers", "1", copy), "state.json is damaged", "1 more: `selfplay")
-
-
-def test_what_is_no_run_cannot_be_verified(tmp_path):
-    refused(command("verify", tmp_path), "is not a run directory")
-    assert not any(tmp_path.iterdir())
+    refused(command(*resume(copy)), "state.json is damaged", "1 more: `selfplay")
 
 
 def test_a_run_in_progress_is_not_started_twice(copy):
     held = run_directory.lock(copy)
-    refused(command("resume", "--workers", "1", copy), "another process")
+    refused(command(*resume(copy)), "another process")
     held.close()
 
 

@@ -8,13 +8,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from code_verifier import Proposal
 from lora_evo import EngineStopped
 from lora_evo.model import load_base_model
 from selfplay import cli, training
-from selfplay.cli import main
 from selfplay.config import cut_by_member
 from selfplay.directory import create
 from selfplay.errors import SelfplayError
@@ -26,6 +24,7 @@ from selfplay.workers import session
 from selfplay.workers.pool import Share, WorkerPool, check_equal, spread
 from selfplay.workers.session import check_room, open_workers, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
+from selfplay_command import command, refused, train_until
 
 pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
 SLOW = pytest.mark.slow
@@ -119,14 +118,7 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
     config, expected = alone
     home = tmp_path / "run"
 
-    class Stop(Progress):
-        def phase(self, phase):
-            super().phase(phase)
-            if (self.done + 1, phase) == (3, "solve"):
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(replace(config, save_every=2), home, progress=Stop(quiet=True), workers=3)
+    train_until(3, replace(config, save_every=2), home, phase="solve", workers=3)
     resume(home)
     mine = runs.outcome(home)
     for name in (name for name in expected if name != "config.yaml"):
@@ -171,7 +163,7 @@ def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_pat
     for setting, said in (("false", True), ("true", False)):
         home = tmp_path / setting
         create(home, runs.config(f"rollout.by_member={setting}"))
-        result = CliRunner().invoke(main, ["resume", str(home), "--workers", "2"])
+        result = command("resume", home, "--workers", "2")
         assert ("started without --workers" in result.output) == said
 
 
@@ -179,8 +171,7 @@ def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_pat
 
 
 def train_with(tmp_path, *options):
-    command = ["train", "--out", str(tmp_path / "run"), "--quiet", "--steps", "1", *options]
-    return CliRunner().invoke(main, command)
+    return command("train", "--out", tmp_path / "run", "--quiet", "--steps", "1", *options)
 
 
 @pytest.mark.parametrize(
@@ -191,10 +182,7 @@ def train_with(tmp_path, *options):
     ],
 )
 def test_workers_that_cannot_be_had_are_one_line(tmp_path, options, message):
-    result = train_with(tmp_path, *options)
-    assert result.exit_code == 2
-    assert result.output.startswith(f"error: {message}")
-    assert result.output.count("\n") == 1
+    refused(train_with(tmp_path, *options), f"error: {message}")
     assert not (tmp_path / "run").exists()
 
 
@@ -203,15 +191,12 @@ def test_an_address_where_nothing_answers_is_one_line(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     result = train_with(tmp_path, "--ray", f"127.0.0.1:{port}")
-    assert result.exit_code == 2
-    assert f"nothing answers at 127.0.0.1:{port} (Connection refused)" in result.output
+    refused(result, f"nothing answers at 127.0.0.1:{port} (Connection refused)")
 
 
 def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    result = train_with(tmp_path, "--workers", "2")
-    assert result.exit_code == 2
-    assert "pip install 'populab-selfplay[ray]'" in result.output
+    refused(train_with(tmp_path, "--workers", "2"), "pip install 'populab-selfplay[ray]'")
 
 
 def test_a_base_that_a_worker_cannot_load_is_its_own_line(tmp_path):

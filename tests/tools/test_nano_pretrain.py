@@ -15,13 +15,7 @@ from nano_corpus import build_corpus, read_corpus
 from nano_language import LEVELS
 
 CONFIG = pretrain.PretrainConfig(
-    steps=4,
-    examples=8,
-    micro_batches=2,
-    hidden_size=64,
-    layers=1,
-    programs=100,
-    warmup=2,
+    steps=4, examples=8, micro_batches=2, hidden_size=64, layers=1, programs=100, warmup=2
 )
 
 
