@@ -85,8 +85,9 @@ def test_adapters_of_other_ranks_and_modules_share_a_model(
         assert both.generate(asked)[0].token_ids == alone.generate(asked)[0].token_ids
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     ids = tokenizer("ab", return_tensors="pt")
-    told = tuned.generate(**ids, do_sample=False, max_new_tokens=12)[0, ids["input_ids"].shape[1] :]
-    assert both.generate([Request("ab", "wide", 12)])[0].token_ids == tuple(told.tolist())
+    whole = tuned.generate(**ids, do_sample=False, max_new_tokens=12)
+    said = whole[0, ids["input_ids"].shape[1] :]
+    assert both.generate([Request("ab", "wide", 12)])[0].token_ids == tuple(said.tolist())
 
 
 def test_models_that_cannot_be_loaded(model_folder, tmp_path):
@@ -104,11 +105,11 @@ def test_models_that_cannot_be_loaded(model_folder, tmp_path):
     config = json.loads((broken / "config.json").read_text())
     for kind in ("qwen2", "llama", "gemma"):  # made up empty; none; all <unk>
         (broken / "config.json").write_text(json.dumps(config | {"model_type": kind}))
-        told = refused(broken)
-        assert "has no tokenizer that works; copy tokenizer.json" in told
-        assert told.endswith(")")  # of the whole reason
+        said = refused(broken)
+        assert "has no tokenizer that works; copy tokenizer.json" in said
+        assert said.endswith(")")  # of the whole reason
         if kind == "llama":
-            assert "(3) an equivalent slow tokenizer class" in told
+            assert "(3) an equivalent slow tokenizer class" in said
     with pytest.raises(LoraEvoError, match="unknown device"):
         open_engine("hf", str(model_folder), device="tpux")
 

@@ -9,8 +9,9 @@ import hashlib
 import numpy
 import pytest
 import torch
+from by_hand import child_of, fitness_for
 
-from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot, cross, merge, mutate
+from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot
 
 BUILD = ("2.13.0+cpu", "AVX2")
 RECORDED = {
@@ -37,8 +38,6 @@ RECORDED = {
 }
 """The first digits of SHA-256 over all factors, and a projection, by operator."""
 
-FITNESS = {"xes": [0.2, 0.9], "factor_xes": [0.2, 0.9]}
-
 
 def drawn(seed, dtype, alpha=8.0):
     """A random adapter, the same on every platform."""
@@ -54,13 +53,8 @@ def drawn(seed, dtype, alpha=8.0):
 
 
 def child(name, dtype, seed):
-    parents = [drawn(1, dtype), drawn(2, dtype, alpha=5.0)]
-    if OPERATORS[name].kind == "mutation":
-        return mutate(parents[0], name, seed, 0.2)
-    if name.startswith("merge_"):
-        return merge(parents, name.removeprefix("merge_"), seed=seed)
-    given = {"fitness": FITNESS[name]} if name in FITNESS else {}
-    return cross(parents, name, seed, **given)
+    given = {"strength": 0.2} if OPERATORS[name].kind == "mutation" else fitness_for(name)
+    return child_of(name, [drawn(1, dtype), drawn(2, dtype, alpha=5.0)], seed, **given)
 
 
 def digest_and_projection(name):

@@ -60,8 +60,8 @@ def test_top_k_and_then_top_p_leave_out_the_unlikely(top_p, top_k, temperature, 
     for token, share in enumerate(expected):
         assert abs(int((tokens == token).sum()) / count - share) <= 1 / count
     if temperature:
-        told = torch.tensor(expected)[tokens].log()
-        assert torch.allclose(logprobs, told, atol=1e-5)
+        wanted = torch.tensor(expected)[tokens].log()
+        assert torch.allclose(logprobs, wanted, atol=1e-5)
     else:
         assert torch.equal(kept, logits)
 

@@ -18,8 +18,6 @@ WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 MUTATE = "mutate svd_structured p1 --out c --seed 1"
 CROSS = "cross average p2 p1 --out c --seed 1"
-
-
 MODEL = pytest.mark.skipif(not find_spec("transformers"), reason="needs the extra `model`")
 MUTATION, OTHER = "mutate svd_structured p1 --out c --seed", "cross average p1 p2 --seed 1"
 WRONG = [
@@ -31,26 +29,17 @@ WRONG = [
     ("mutate svd_structured nowhere --out c --seed 1", "not a folder"),
     ("mutate svd_structured p1 --out p2 --seed 1", "exists already"),
     (f"{MUTATION} -1", "seed"),
-    (f"{MUTATION} 1 --strength -0.5", "at least 0"),
-    (f"{MUTATION} 1 --strength nan", "nan"),
     (f"{MUTATION} 1 --set rotation", "NAME=VALUE"),
-    (f"{MUTATION} 1 --set rot=1", "no parameter 'rot'"),
     (f"{MUTATION} 1 --set operator=1", "no parameter"),
-    ("cross slot_swap p1 --out c --seed 1", "at least two parents"),
-    (f"{OTHER} --out c --weights 1", "1 weight"),
     (f"{OTHER} --out c --weights a,b", "joined by commas"),
-    (f"{OTHER} --out c --weights nan,1", "at least 0"),
     (f"{OTHER} --out p2/c", "or lies inside it"),
     ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is the parent"),
     ("mutate svd_structured p1 --out p1/adapter_config.json/c --seed 1", "or lies inside it"),
     ("mutate svd_structured p1 --out p2/adapter_config.json/c --seed 1", "is not a folder"),
     ("cross slot_swap p1 p2/../p1 --out c --seed 1", "given twice"),
     ("inspect nowhere", "not a folder"),
-    ("distance p1 nowhere", "not a folder"),
     ("verify p1", "its parents are not known"),
     ("lineage nowhere", "not a folder"),
-    ("diversity p1", "at least two"),
-    ("diversity . p1", "given twice"),
     ("diversity empty", "at least two"),
     ("retention p1", "no lineage.json, so its parents are not known"),
     ("retention nowhere", "nowhere"),
@@ -60,7 +49,6 @@ WRONG = [
     ("retention p2 --probes rows.jsonl", "they need --model"),
     ("retention p2 --limit kl=0.1", "--limit kl needs --probes"),
     ("retention p2 --limit change=-1", "at least 0 and a name of change, kl, recovery"),
-    ("retention p2 --limit change=nan", "at least 0 and a name of change, kl, recovery"),
     ("retention p2 --limit change", "expected NAME=NUMBER"),
     ("retention p2 --limit norm=1", "a name of change"),
     pytest.param("retention p2 --parent p1 --model p1 --probes no.jsonl", "no.jsonl", marks=MODEL),
@@ -120,7 +108,7 @@ def test_a_lineage_that_is_no_record(home, words):
 
 
 @pytest.mark.parametrize("damage", ["weights", "NaN", "configuration", "lineage", "no permission"])
-def test_commands_over_a_folder_name_what_they_cannot_read_and_go_on(home, monkeypatch, damage):
+def test_commands_over_a_folder_name_what_they_cannot_read_and_continue(home, monkeypatch, damage):
     for name in ("bad", "good"):
         mutate_directory("svd_structured", "p1", name, seed=1)
     bad = home / "bad"
@@ -163,8 +151,8 @@ def locked(monkeypatch, adapter):
     [("no/such/page.html", "type: mkdir -p no/such"), ("p2/" + CONFIG + "/x", CONFIG)],
 )
 @pytest.mark.parametrize("command", ["diversity", "lineage"])
-def test_a_page_that_cannot_be_written_is_told_before_the_work(home, command, page, reason):
-    os.truncate(home / "p1" / WEIGHTS, 999)  # the work would tell this
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(home, command, page, reason):
+    os.truncate(home / "p1" / WEIGHTS, 999)  # the work would find this
     refused(f"{command} . --html {page}", reason)
 
 

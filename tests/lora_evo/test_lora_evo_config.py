@@ -89,7 +89,7 @@ def test_targets_match_as_in_peft(targets, hit):
 @pytest.mark.parametrize(
     "start", ["pissa", "PiSSA", "corda", "lora_ga", "loftq", "of_next_year", ["pissa"]]
 )
-def test_a_start_out_of_the_base_is_told_by_name(start):
+def test_a_start_out_of_the_base_is_refused_by_name(start):
     problem = config(init_lora_weights=start).start_problem
     assert problem.startswith(f"init_lora_weights is {start!r}")
     assert "path_initial_model_for_weight_conversion" in problem

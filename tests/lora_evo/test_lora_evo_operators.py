@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from by_hand import same
+from by_hand import breed, child_of, fitness_for, same
 
 from lora_evo import (
     OPERATORS,
@@ -18,8 +18,6 @@ from lora_evo import (
     cross_directory,
     load_adapter,
     measured,
-    merge,
-    merge_directory,
     mutate,
     mutate_directory,
     read_lineage,
@@ -28,16 +26,6 @@ from lora_evo import (
 )
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
-FITNESS = {"fitness": [1, 2]}
-
-
-def made(name, parents, **given):
-    """The child of one or both parents, in memory."""
-    if OPERATORS[name].kind == "mutation":
-        return mutate(parents[0], name, **{"seed": 5, **given})
-    if name.startswith("merge_"):
-        return merge(parents, name.removeprefix("merge_"), **{"seed": 5, **given})
-    return cross(parents, name, **{"seed": 5, **given})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -48,15 +36,9 @@ def test_directories_give_the_child_of_memory_and_verify(home, make_adapter, nam
     parents.append(make_adapter(2, layers=3, dtype=dtype, **unequal))
     for number, parent in enumerate(parents, start=1):
         save_adapter(parent, f"p{number}", overwrite=True)
-    given = FITNESS if name.endswith("xes") else {}
-    if OPERATORS[name].kind == "mutation":
-        mutate_directory(name, "p1", "c", seed=5)
-    elif OPERATORS[name].kind == "merge":
-        merge_directory(["p1", "p2"], "c", name.removeprefix("merge_"), seed=5)
-    else:
-        cross_directory(name, ["p1", "p2"], "c", seed=5, **given)
+    breed(name, ["p1", "p2"], "c", **fitness_for(name))
     assert verify("c").identical
-    assert same(load_adapter("c"), made(name, parents, **given))
+    assert same(load_adapter("c"), child_of(name, parents, **fitness_for(name)))
 
 
 REFUSED = [
@@ -91,7 +73,7 @@ REFUSED = [
 @pytest.mark.parametrize(("name", "given", "words"), REFUSED)
 def test_settings_that_mean_nothing_are_refused(make_adapter, name, given, words):
     with pytest.raises(LoraEvoError, match=words):
-        made(name, [make_adapter(1), make_adapter(2)], **given)
+        child_of(name, [make_adapter(1), make_adapter(2)], **given)
 
 
 def test_parents_and_operators_that_do_not_fit_are_refused(make_adapter):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from by_hand import dense, same
+from by_hand import breed, dense, fitness_for, same
 from lora_evo_command import call
 
 from lora_evo import (
@@ -12,10 +12,7 @@ from lora_evo import (
     Adapter,
     LoraEvoError,
     content_hash,
-    cross_directory,
     load_adapter,
-    merge_directory,
-    mutate_directory,
     save_adapter,
 )
 
@@ -99,15 +96,10 @@ def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved
     home = saved_by_peft
     x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     parent = forward_in_peft(home / "p1", x)
+    given = {"mutation": {"strength": 0.3}, "merge": {"rank": 3}}
     for name, operator in OPERATORS.items():
-        if operator.kind == "mutation":
-            mutate_directory(name, home / "p1", home / name, seed=1, strength=0.3)
-        elif operator.kind == "merge":
-            method = name.removeprefix("merge_")
-            merge_directory([home / "p1", home / "p2"], home / name, method, rank=3)
-        else:
-            given = {"fitness": [1, 2]} if name.endswith("xes") else {}
-            cross_directory(name, [home / "p1", home / "p2"], home / name, seed=1, **given)
+        more = given.get(operator.kind, fitness_for(name))
+        breed(name, [home / "p1", home / "p2"], home / name, **more)
         found = forward_in_peft(home / name, x)
         assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
         assert not torch.allclose(found, parent, atol=1e-3)

@@ -38,6 +38,22 @@ def home(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def base(home):
+    return load_base_model(str(home / "base"), torch.device("cpu"), "float32")
+
+
+@pytest.fixture
+def ask(home, base):
+    """Probe a child of the home, by its name, against parents by theirs."""
+
+    def probed(rows, child="c", parents=("p",)):
+        adapters = {name: load_adapter(home / name) for name in parents}
+        return probe(base, adapters, load_adapter(home / child), rows)
+
+    return probed
+
+
 def adapter_on(model, rank, seed, targets):
     config = AdapterConfig.new(
         r=rank, lora_alpha=2, target_modules=targets, use_rslora=True, base_model_name_or_path="b"
@@ -78,12 +94,6 @@ def kl(p, q):
     return (p.exp() * (p - q)).sum(-1)
 
 
-def ask(home, rows, child="c", parents=("p",), **options):
-    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
-    adapters = {name: load_adapter(home / name) for name in parents}
-    return probe(base, adapters, load_adapter(home / child), rows, **options)
-
-
 def expected(models, rows):
     base, parent, child = ([distributions(m, row) for row in rows] for m in models)
     kls = torch.cat([kl(p[0], c[0]) for p, c in zip(parent, child, strict=True)])
@@ -115,8 +125,8 @@ def merged_by_hand(home, name):
 
 
 @pytest.mark.parametrize(("rows", "tokens"), [(ROWS, 34), (PLAIN, 13)])
-def test_every_parent_is_compared_as_by_merged_weights(home, rows, tokens):
-    both = ask(home, rows, parents=("p", "q"))
+def test_every_parent_is_compared_as_by_merged_weights(home, ask, rows, tokens):
+    both = ask(rows, parents=("p", "q"))
     for name in ("p", "q"):
         models = [load(home), merged_by_hand(home, name), merged_by_hand(home, "c")]
         check(both[name], *expected(models, rows))
@@ -125,27 +135,25 @@ def test_every_parent_is_compared_as_by_merged_weights(home, rows, tokens):
     assert both["q"].kl > both["p"].kl > 1e-3
 
 
-def test_an_equal_child_has_no_divergence_at_all(home):
-    found = ask(home, ROWS, child="p")["p"]
+def test_an_equal_child_has_no_divergence_at_all(home, ask):
+    found = ask(ROWS, child="p")["p"]
     assert (found.kl, found.kl_ratio) == (0, 0)
     assert found.nll_parent == found.nll_child
     assert found.kl_scale > 1e-3
-    save_adapter(mutate(load_adapter(home / "p"), "svd_structured", seed=1, strength=0.0),
-                 home / "same")  # fmt: skip
-    assert ask(home, ROWS, child="same")["p"].kl < 1e-12
+    unmoved = mutate(load_adapter(home / "p"), "svd_structured", seed=1, strength=0.0)
+    save_adapter(unmoved, home / "same")
+    assert ask(ROWS, child="same")["p"].kl < 1e-12
 
 
-def test_a_parent_that_does_nothing(home):
+def test_a_parent_that_does_nothing(home, base):
     parent = load_adapter(home / "p")
     idle = {path: Slot(s.A, torch.zeros_like(s.B), s.scale) for path, s in parent.slots.items()}
-    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     found = probe(base, {"idle": Adapter(parent.config, idle)}, parent, ROWS)["idle"]
     assert (found.kl_scale, found.kl_ratio) == (0, None)
     assert found.kl > 1e-3
 
 
-def test_the_model_is_left_as_it_was(home):
-    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
+def test_the_model_is_left_as_it_was(home, base):
     p = load_adapter(home / "p")
     ids = torch.tensor([[1, 4, 5]])
     before, layers = base.model(ids).logits, [type(m) for m in base.model.modules()]
@@ -157,8 +165,7 @@ def test_the_model_is_left_as_it_was(home):
     assert seen == [(8, 9), (9, 9)]
 
 
-def test_adapters_of_another_model_are_refused(home, make_adapter):
-    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
+def test_adapters_of_another_model_are_refused(home, base, make_adapter):
     wide = make_adapter(1)
     with pytest.raises(LoraEvoError, match="map 24 to 32 features, base has 16 to"):
         probe(base, {"p": wide}, wide, ROWS)
@@ -166,10 +173,9 @@ def test_adapters_of_another_model_are_refused(home, make_adapter):
         probe(base, {"p": load_adapter(home / "p")}, wide, ROWS)
 
 
-def test_values_that_overflow_are_named(home):
+def test_values_that_overflow_are_named(home, base):
     p = load_adapter(home / "p")
     huge = {path: Slot(s.A * 1e30, s.B * 1e30, s.scale) for path, s in p.slots.items()}
-    base = load_base_model(str(home / "base"), torch.device("cpu"), "float32")
     with pytest.raises(LoraEvoError, match=r"line 2: .* not finite"):
         probe(base, {"p": p}, Adapter(p.config, huge), [ROWS[1]])
 
@@ -181,9 +187,9 @@ def test_values_that_overflow_are_named(home):
         (PromptRow(7, "a", "1"), "line 7: the prompt or the completion has no"),
     ],
 )
-def test_rows_that_cannot_be_used_are_named(home, row, reason):
+def test_rows_that_cannot_be_used_are_named(ask, row, reason):
     with pytest.raises(LoraEvoError, match=reason):
-        ask(home, [ROWS[0], row])
+        ask([ROWS[0], row])
 
 
 def test_prompt_and_completion_become_tokens_apart():

@@ -197,7 +197,7 @@ def test_fitness_is_the_geometric_mean_of_probabilities(home):
         assert probability == pytest.approx(float(own), rel=1e-5)
 
 
-def test_training_goes_on_from_a_saved_state_with_the_same_bytes(home, tmp_path):
+def test_training_continues_from_a_saved_state_with_the_same_bytes(home, tmp_path):
     pairs = [pair(r) for r in ROWS[:8]]
     stacks = [stack_saved(load(home).model, {"c": load_adapter(home / "c")}) for _ in range(2)]
     one, two = (SupervisedLearner(s, learning_rate=1e-2, max_grad_norm=0.1) for s in stacks)

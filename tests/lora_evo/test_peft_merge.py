@@ -15,7 +15,7 @@ from lora_evo import LoraEvoError
 from lora_evo.model import Request, open_engine, sharing
 
 peft = pytest.importorskip("peft")
-# PEFT tells that tied weights come apart.
+# PEFT warns that tied weights come apart.
 pytestmark = pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings")
 TARGETS = ["q_proj", "v_proj", "down_proj"]
 DORA = {"use_dora": True}
@@ -66,8 +66,8 @@ def test_an_engine_says_what_pefts_own_model_says(
             plain = theirs(**ids).logits
     assert (ours - expected).abs().max() < 1e-4
     assert (plain - expected).abs().max() > 0.1
-    told = theirs.generate(**ids, do_sample=False, max_new_tokens=12)[0, 5:]
-    assert engine.generate([Request("hello", "a", 12)])[0].token_ids == tuple(told.tolist())
+    text = theirs.generate(**ids, do_sample=False, max_new_tokens=12)[0, 5:]
+    assert engine.generate([Request("hello", "a", 12)])[0].token_ids == tuple(text.tolist())
     base = open_engine("hf", str(home), device="cpu").identity()
     said = engine.identity("a")
     assert (said["model"], said["dtype"]) == (base["model"], base["dtype"])

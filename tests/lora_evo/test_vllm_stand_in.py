@@ -1,4 +1,4 @@
-"""The vllm engine on a stand-in for `vllm.LLM` that sleeps as on a GPU, and fails when told to."""
+"""The vllm engine on a stand-in for `vllm.LLM` that sleeps as on a GPU, and fails when it is to."""
 
 import gc
 import weakref

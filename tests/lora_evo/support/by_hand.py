@@ -1,8 +1,22 @@
-"""Small adapters made on the spot, the same ones by other factors, and their dense updates."""
+"""Small adapters made on the spot, the same ones by other factors, and their dense updates.
+
+And the children of any operator, in memory and in directories.
+"""
 
 import torch
 
-from lora_evo import Adapter, AdapterConfig, Slot
+from lora_evo import (
+    OPERATORS,
+    Adapter,
+    AdapterConfig,
+    Slot,
+    cross,
+    cross_directory,
+    merge,
+    merge_directory,
+    mutate,
+    mutate_directory,
+)
 
 DOUBLE = torch.float64
 
@@ -84,3 +98,26 @@ def same(one, two):
     if isinstance(one, Adapter):
         return one.paths == two.paths and all(same(one.slots[p], two.slots[p]) for p in one.paths)
     return one.A.dtype == two.A.dtype and torch.equal(one.A, two.A) and torch.equal(one.B, two.B)
+
+
+def child_of(name, parents, seed=5, **given):
+    """The child of an operator: of all parents, of a mutation the first one's."""
+    if OPERATORS[name].kind == "mutation":
+        return mutate(parents[0], name, seed, **given)
+    if OPERATORS[name].kind == "merge":
+        return merge(parents, name.removeprefix("merge_"), seed=seed, **given)
+    return cross(parents, name, seed, **given)
+
+
+def breed(name, parents, out, seed=5, **given):
+    """The same from directories into a directory; returns the record."""
+    if OPERATORS[name].kind == "mutation":
+        return mutate_directory(name, parents[0], out, seed=seed, **given)
+    if OPERATORS[name].kind == "merge":
+        return merge_directory(parents, out, name.removeprefix("merge_"), seed=seed, **given)
+    return cross_directory(name, parents, out, seed=seed, **given)
+
+
+def fitness_for(name):
+    """What an operator has to know of two parents."""
+    return {"fitness": [0.2, 0.9]} if name.endswith("xes") else {}
