@@ -9,6 +9,8 @@ over 600 or under 40 lines, folders of fewer than three modules or too deep, imp
 import argparse
 import ast
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,4 +149,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # a reader such as `head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

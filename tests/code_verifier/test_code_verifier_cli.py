@@ -259,7 +259,7 @@ def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str)
     assert (tmp_path / "in").read_bytes() == LINE
 
 
-def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(LINE)
     for page, message in (("no/page.html", f"type: mkdir -p {tmp_path}/no"), (".", "is a folder")):
         out = ("--out", tmp_path / "out", "--html", tmp_path / page)

@@ -1,4 +1,4 @@
-"""No program tells from its verdict which inputs came before: programs made to try, and fuzzing."""
+"""No verdict depends on which inputs came before: programs made against that, and fuzzing."""
 
 import ast
 import random

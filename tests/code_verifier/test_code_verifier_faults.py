@@ -21,7 +21,7 @@ SPIN = "def f(x):\n    while True: pass"
 SLOW = "def f(n):\n    total = 0\n    for i in range(n): total += i\n    return total"
 N = 20_000_000
 PATIENCE_S = 3600.0
-"""Ends a test that hangs; nothing that goes on may come near."""
+"""Ends a test that hangs; no sound test may come near."""
 LONG = Limits(wall_s=3600.0, cpu_s=3600.0)
 
 
@@ -34,7 +34,7 @@ def stat(pid: int) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process exists; nobody reaps orphans in some containers, so no zombies."""
+    """Whether the process exists; no one reaps orphans in some containers, so no zombies."""
     fields = stat(pid)
     return bool(fields) and fields[0] not in "ZX"
 

@@ -66,7 +66,7 @@ def test_no_process_or_descriptor_stays_behind() -> None:
         sandbox.run("def f(x):\n    return x", "1")
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_refused() -> None:
     for make in (lambda: Sandbox(workers=0), lambda: Sandbox(runs=1), lambda: Limits(wall_s=-1)):
         with pytest.raises(CodeVerifierError, match="expected"):
             make()

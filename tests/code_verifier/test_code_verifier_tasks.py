@@ -91,7 +91,7 @@ def test_one_hidden_example_that_faults_makes_the_grade_a_fault() -> None:
         assert found == Grade(0.0, "sandbox_error: gone", status=Status.SANDBOX_ERROR)
 
 
-def test_tasks_that_cannot_be_judged_are_told(sandbox: Sandbox) -> None:
+def test_tasks_that_cannot_be_judged_are_refused(sandbox: Sandbox) -> None:
     for task in (
         Task("code_o", SQUARE),
         Task("code_i", SQUARE, output="nan"),

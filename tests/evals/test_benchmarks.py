@@ -80,7 +80,7 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
     assert "{prompt}" in settings["template"]["text"]
 
 
-def test_a_completion_goes_on_where_the_prompt_ends(functions: Path, tmp_path: Path) -> None:
+def test_a_completion_continues_where_the_prompt_ends(functions: Path, tmp_path: Path) -> None:
     benchmark = load_benchmark("humaneval_plus", Data(functions))
     engine = Answers({"double": "\treturn [x, x]\n", "half": "    return x / 2\n"})
     (result,) = evaluate(engine, benchmark, recipe="evalplus-completion", out=tmp_path)
@@ -91,7 +91,7 @@ def test_a_completion_goes_on_where_the_prompt_ends(functions: Path, tmp_path: P
         *("grade", "humaneval_plus", tmp_path / "base" / "humaneval_plus" / "samples.jsonl"),
         *("--data", functions, "--out", tmp_path / "verdicts.jsonl"),
     )
-    assert "2 of 2 samples right" in graded.stdout  # settings.json beside them names the recipe
+    assert "2 of 2 samples right" in graded.stdout  # settings.json next to them names the recipe
 
 
 def test_samples_of_evalplus_are_judged_as_they_are(functions: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ MADE_UP = (
     "<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think> hm </think>",
     "\n<|im_start|>user\n{}\n",
 )
-"""How models go on after their answer."""
+"""How models continue after their answer."""
 
 
 def judged(name: str, data: Path, recipe: str, id: str, responses: Sequence[str]) -> list[bool]:

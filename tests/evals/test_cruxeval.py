@@ -113,7 +113,7 @@ def test_an_expression_cannot_change_the_program(data: Path) -> None:
     assert judged("cruxeval_i", data, 0, *cheats) == [False] * len(cheats)
 
 
-def test_rows_without_text_are_told(tmp_path: Path) -> None:
+def test_rows_without_text_are_refused(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "crux.jsonl", [ROWS[0], {"id": "a", "code": "x", "input": 1}])
-    told = "cruxeval_o, row 2: no text in input, output; found the columns id, code, input"
-    fails(2, told, "run", "--model", "m", "--benchmark", "cruxeval_o", "--data", path, "--out", "o")
+    said = "cruxeval_o, row 2: no text in input, output; found the columns id, code, input"
+    fails(2, said, "run", "--model", "m", "--benchmark", "cruxeval_o", "--data", path, "--out", "o")

@@ -160,7 +160,7 @@ def test_any_root_will_do() -> None:
     assert not right(-0.5, "x", ROOT)
 
 
-def test_what_some_tasks_accept_besides() -> None:
+def test_what_some_tasks_accept_as_well() -> None:
     pyramid = row("Mbpp/581", "surface_Area", "(a, b):\n    return 33\n", base_input=[[3, 4]])
     assert right(33, 35, pyramid)
     assert not right(33, 34, pyramid)

@@ -72,18 +72,18 @@ def test_run_again_changes_nothing_and_other_settings_are_refused(finished) -> N
     assert len(json.loads(again.stdout)["results"]) == 6
     assert before == {path: path.read_bytes() for path in out.rglob("*.json*")}
     fails(2, "seed was 0, now 7", *arguments, "--seed", 7)
-    told = "chat_template_args was None, now {'enable_thinking': False}"
-    fails(2, told, *arguments, "--chat-template-args", "enable_thinking=false")
+    said = "chat_template_args was None, now {'enable_thinking': False}"
+    fails(2, said, *arguments, "--chat-template-args", "enable_thinking=false")
     fails(2, "expected NAME=VALUE", *arguments, "--chat-template-args", "thinking")
 
 
-def test_one_adapter_is_told_in_lm_evals_words(finished) -> None:
+def test_one_adapter_is_reported_in_lm_evals_words(finished) -> None:
     out, _, _ = finished
     found = json.loads(run("report", out / "one", "--format", "lm-eval").stdout)
     result = json.loads((out / "one" / "gsm8k" / "result.json").read_text())
-    told = found["results"]["gsm8k"]
-    assert told["exact_match,none"] == result["overall"]["rate"]
-    assert told["exact_match_stderr,none"] >= 0
+    said = found["results"]["gsm8k"]
+    assert said["exact_match,none"] == result["overall"]["rate"]
+    assert said["exact_match_stderr,none"] >= 0
     assert set(found["results"]) == {"amc23", "gsm8k"}
     assert found["n-samples"]["gsm8k"] == {"original": None, "effective": 4}
     assert found["config"]["model_args"] == "pretrained=tiny,dtype=float32,peft=one"
@@ -115,13 +115,18 @@ def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
         fails(2, message, "report", tmp_path)
 
 
+def grading(folder: Path, *answers: tuple[str, str]) -> tuple[Path, Path, tuple[object, ...]]:
+    """A file of answers by question, an output of its own folder, and the command for both."""
+    data = write_rows(folder / "data", GSM8K)
+    rows = [{"id": name, "response": text} for name, text in answers]
+    samples, out = write_rows(folder / "samples", rows), folder / "new" / "verdicts"
+    out.parent.mkdir()
+    return samples, out, ("grade", "gsm8k", samples, "--data", data, "--out", out)
+
+
 def test_grade_takes_saved_responses(tmp_path: Path) -> None:
-    data, samples, out = (tmp_path / f"{name}.jsonl" for name in ("data", "samples", "verdicts"))
-    write_rows(data, GSM8K)
     texts = (("0", r"\boxed{2}"), ("0", r"\boxed{3}"), ("1", "?"))
-    rows = [{"id": name, "response": text} for name, text in texts]
-    write_rows(samples, rows)
-    arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
+    samples, out, arguments = grading(tmp_path, *texts)
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
@@ -139,7 +144,7 @@ def test_grade_takes_saved_responses(tmp_path: Path) -> None:
 def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]) -> None:
     away, file = tmp_path / "no" / "such", tmp_path / "file"
     file.touch()
-    nothing = tmp_path / "absent"  # the work would tell that this is missing
+    nothing = tmp_path / "absent"  # the work would find that this is missing
     for out, message in ((away / "v.jsonl", f"type: mkdir -p {away}"), (tmp_path, "not a file")):
         fails(2, message, "grade", "gsm8k", nothing, "--data", nothing, "--out", out)
         fails(2, message, "report", nothing, "--html", out)
@@ -164,12 +169,7 @@ def test_a_start_that_fails_leaves_no_folders(
 
 
 def test_a_killed_grade_resumes(tmp_path: Path) -> None:
-    data, samples, out = (tmp_path / name for name in ("data", "samples", "new/verdicts"))
-    write_rows(data, GSM8K)
-    rows = [{"id": str(i), "response": rf"\boxed{{{i}}}"} for i in range(8)]
-    write_rows(samples, rows)
-    out.parent.mkdir()
-    arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
+    _, out, arguments = grading(tmp_path, *((str(i), rf"\boxed{{{i}}}") for i in range(8)))
     changes = changes_until_death(lambda: run(*arguments), out.parent, None)
     assert changes is not None
     whole = out.read_bytes()
@@ -188,11 +188,8 @@ def test_a_killed_grade_resumes(tmp_path: Path) -> None:
 
 
 def test_a_grade_resumes_neither_other_work_nor_a_foreign_file(tmp_path: Path) -> None:
-    data, samples, out = (tmp_path / f"{name}.jsonl" for name in ("data", "samples", "verdicts"))
-    write_rows(data, GSM8K)
-    samples.write_text(json.dumps({"id": "0", "response": r"\boxed{2}"}) + "\n")
-    arguments = ("grade", "gsm8k", samples, "--data", data, "--out", out)
-    part = out.with_name("verdicts.jsonl.part")
+    _, out, arguments = grading(tmp_path, ("0", r"\boxed{2}"))
+    part = out.with_name("verdicts.part")
     part.write_text('{"grading": {"benchmark": "other"}}\n{"id": "0"}\n')
     assert "resuming" not in run(*arguments).stderr
     assert json.loads(out.read_text())["correct"] is True
@@ -223,10 +220,7 @@ def test_an_engine_that_is_not_installed_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr("lora_evo.model.vllm_server.find_spec", lambda name: None)
     command = ("run", "--model", "nano", "--engine", "vllm", "--benchmark", "gsm8k")
-    result = run(*command, "--out", tmp_path / "out")
-    assert result.exit_code == 2
-    assert result.output.startswith("error: the vllm engine needs vLLM")
-    assert result.output.count("\n") == 1
+    fails(2, "error: the vllm engine needs vLLM", *command, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -92,7 +92,7 @@ def test_the_command_writes_it(home: Path, tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_files_that_do_not_fit_together_are_told(home: Path, tmp_path: Path) -> None:
+def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(home / "base", tmp_path / "base")
     verdicts = copy / "sums" / "verdicts.jsonl"
     row = json.loads(verdicts.read_text().splitlines()[0])

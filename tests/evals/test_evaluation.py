@@ -181,7 +181,7 @@ def test_a_limit_takes_from_every_level() -> None:
         ('{"id": "p0", "response": "x", "sample": 0}', "came before"),
     ],
 )
-def test_samples_that_cannot_be_read_are_told_by_line(
+def test_samples_that_cannot_be_read_are_named_by_line(
     tmp_path: Path, line: str, message: str
 ) -> None:
     path = tmp_path / "samples.jsonl"

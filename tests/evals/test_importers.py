@@ -67,7 +67,7 @@ def test_lm_eval_logs_find_questions_by_id_or_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "said"),
     [
         ([{"task_id": "x", "solution": 3}], "row 1: neither solution nor completion"),
         ([{"task_id": "x", "solution": ""}], "sums has no task 'x'|holds no samples"),
@@ -80,13 +80,15 @@ def test_lm_eval_logs_find_questions_by_id_or_place(tmp_path: Path) -> None:
         ([[]], "holds no samples"),
     ],
 )
-def test_what_is_no_sample_is_told_in_one_line(tmp_path: Path, rows: list[Any], told: str) -> None:
-    with pytest.raises(EvalsError, match=told) as caught:
+def test_what_is_no_sample_is_refused_in_one_line(
+    tmp_path: Path, rows: list[Any], said: str
+) -> None:
+    with pytest.raises(EvalsError, match=said) as caught:
         read(write_rows(tmp_path / "any.name", rows))
     assert "\n" not in str(caught.value)
 
 
-def test_torn_and_missing_files_are_told(tmp_path: Path) -> None:
+def test_torn_and_missing_files_are_refused(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "any.name", [{"task_id": "HumanEval/900", "solution": TWICE}] * 2)
     path.write_text(path.read_text()[:-9])
     with pytest.raises(EvalsError, match="line 2: not JSON"):

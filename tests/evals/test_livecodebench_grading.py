@@ -213,7 +213,7 @@ def test_no_script_cheats(grader: LiveCodeBenchGrader, name: str) -> None:
         assert verdict.status in ("fail", "timeout"), verdict
 
 
-def test_the_room_for_output_does_not_tell_the_length_of_the_answer(
+def test_the_room_for_output_does_not_show_the_length_of_the_answer(
     grader: LiveCodeBenchGrader,
 ) -> None:
     tasks = (problem([("1", "NO")]), problem([("1", "YES")]), problem([("1", "x" * 9999)]))

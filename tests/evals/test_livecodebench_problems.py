@@ -110,7 +110,7 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
         assert benchmark.notes[0].startswith("12 rows, which is no official number")
 
 
-def test_a_folder_that_is_no_release_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvalsError, match=r"holds no \*.parquet and no \*.jsonl"):
         read_problems(tmp_path)
     write_parquet(tmp_path / "test-00001-of-00003.parquet", shard_rows(0, 1))

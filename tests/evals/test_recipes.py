@@ -107,7 +107,7 @@ def test_arguments_reach_the_chat_template() -> None:
         assert text.endswith("<think></think>") != wanted
 
 
-def test_templates_that_refuse_are_told() -> None:
+def test_templates_that_refuse_are_named() -> None:
     strict = tokenizer("{{ raise_exception('no system turns') }}")
     with pytest.raises(EvalsError, match="refuses the prompt: no system turns"):
         render(RECIPES["chat"], "livecodebench", {"question": "Q"}, strict)
@@ -116,7 +116,7 @@ def test_templates_that_refuse_are_told() -> None:
         render(RECIPES["evalplus"], "mbpp_plus", FUNCTION, forgetful)
 
 
-def test_unknown_names_and_missing_fields_are_told() -> None:
+def test_unknown_names_and_missing_fields_are_refused() -> None:
     with pytest.raises(EvalsError, match="did you mean 'azr'"):
         choose_recipe(sums(), "azrr")
     with pytest.raises(EvalsError, match="'evalplus' has no template for 'gsm8k'; it covers"):

@@ -49,7 +49,7 @@ def column(name: str = "gsm8k", **right: int) -> Column:
     return score_members({member: share(count, 60) for member, count in right.items()}, name)
 
 
-def test_ungraded_samples_never_count_and_are_told() -> None:
+def test_ungraded_samples_never_count_and_are_reported() -> None:
     found = verdicts("+?-", "??", "+")
     assert problem_scores(found) == {"p0": 0.5, "p2": 1.0}
     score = estimate(found)
@@ -210,7 +210,7 @@ def test_json_has_shares_and_whose_the_extremes_are() -> None:
     assert "member" not in found["rows"][0]["scores"]["gsm8k"]
 
 
-def test_notes_tell_what_has_no_verdict_or_no_spread() -> None:
+def test_notes_name_what_has_no_verdict_or_no_spread() -> None:
     strange: Results = {
         "a": {"gsm8k": {"p": [True, None]}, "aime24": {"p": [None]}},
         "b\nc": {"gsm8k": {"q": [False]}},

@@ -56,7 +56,7 @@ def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "said"),
     [
         (b"", "is empty"),
         (b" \n\n", "is empty"),
@@ -73,10 +73,10 @@ def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> Non
         (b'{"a": 1' + b"0" * 5000 + b"}\n{}", "line 1: not JSON"),
     ],
 )
-def test_broken_files_are_told_in_one_line(tmp_path: Path, data: bytes, told: str) -> None:
+def test_broken_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "broken.jsonl"
     path.write_bytes(data)
-    with pytest.raises(EvalsError, match=told) as caught:
+    with pytest.raises(EvalsError, match=said) as caught:
         read_file(path, "gsm8k")
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
@@ -237,7 +237,7 @@ def test_published_rows_are_known_by_their_fingerprint(
         assert note in math.load("gsm8k", Data(path)).notes[-1]
 
 
-def test_a_hub_that_gives_nothing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_gives_nothing_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     put("datasets", FakeDatasets(ValueError("Couldn't reach it\ntry another")), monkeypatch)
     with pytest.raises(EvalsError, match=r"Couldn't reach it; .*--data aime25.jsonl$") as caught:
         load_source("aime25")

@@ -43,7 +43,7 @@ def arms(base: Path, out: Path, *options: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.slow
-def test_it_goes_on_from_where_it_was(base: Path, tmp_path: Path) -> None:
+def test_it_resumes_where_it_was(base: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert arms(base, parts, "--updates", "1")[2:] == [("learning", 1), ("control", 1)]
     found = arms(base, parts, "--updates", "2")

@@ -24,7 +24,7 @@ def run(*arguments: str):
     return CliRunner().invoke(main, list(arguments))
 
 
-def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path):
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     page = tmp_path / "no" / "page.html"
     done = run("report", str(tmp_path / "nowhere"), "--html", str(page))
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)

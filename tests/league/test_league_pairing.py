@@ -115,7 +115,7 @@ def test_the_dense_matcher_refuses_what_would_take_for_ever():
     st.sampled_from(MATCHERS),
     st.integers(0, 2**40),
 )
-def test_nobody_waits_longer_than_its_turn(teachers, students, data, matcher, seed):
+def test_no_one_waits_longer_than_its_turn(teachers, students, data, matcher, seed):
     state = founded(teachers, students, matcher=matcher, seed=seed)
     sizes = {role: len(names) for role, names in state.slots.items()}
     matches = data.draw(st.integers(1, max(sizes.values())))

@@ -1,4 +1,4 @@
-"""A league whose process dies at any change of its files goes on to the same files."""
+"""A league whose process dies at any change of its files continues to the same files."""
 
 import mmap
 
@@ -62,7 +62,7 @@ def whole(tmp_path_factory):
     return found, made
 
 
-def dies_and_goes_on(whole, home, *deaths):
+def dies_and_continues(whole, home, *deaths):
     expected, made = whole
     for k in deaths:
         calls = mmap.mmap(-1, 1)  # shared with the process that dies
@@ -88,9 +88,9 @@ def lost_at_most_the_last_event(expected, home, done):
 
 def test_killed_at_every_change(whole, tmp_path):
     for k in range(1, whole[1] + 1):
-        dies_and_goes_on(whole, tmp_path / f"league-{k}", k)
+        dies_and_continues(whole, tmp_path / f"league-{k}", k)
 
 
-def test_killed_again_while_it_goes_on(whole, tmp_path):
+def test_killed_again_after_it_continued(whole, tmp_path):
     for late in (4, 9, 14, 23):
-        dies_and_goes_on(whole, tmp_path / f"league-{late}", whole[1] - late, 6, 2)
+        dies_and_continues(whole, tmp_path / f"league-{late}", whole[1] - late, 6, 2)

@@ -154,7 +154,7 @@ def test_weights_and_more_parents(make_adapter):
     assert distance(best, cross(parents, "average", 0)) < 1e-9
 
 
-def test_fitness_tells_the_better_parent(make_adapter):
+def test_fitness_names_the_better_parent(make_adapter):
     pair = [make_adapter(1), make_adapter(2)]
     assert distance(cross(pair, "extrapolate", 0, eta=1), pair[0]) == 0.0
     assert distance(cross(pair, "extrapolate", 0, eta=1, fitness=[0, 3]), pair[1]) < 1e-6

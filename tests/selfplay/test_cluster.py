@@ -1,4 +1,4 @@
-"""Two machines, as far as Ray can tell: one is lost in each phase of a step."""
+"""Two machines, as far as Ray knows: one is lost in each phase of a step."""
 
 import pytest
 

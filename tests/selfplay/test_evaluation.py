@@ -129,7 +129,7 @@ def test_switched_off_it_leaves_nothing(runs, tmp_path):
     assert "Held-out" not in summary(home)
 
 
-def test_without_held_out_tasks_teachers_are_measured_still(runs, tmp_path):
+def test_without_held_out_tasks_teachers_are_measured(runs, tmp_path):
     home = runs.train(tmp_path / "run", "steps=1", "eval.held_out=[]")
     rows = runs.rows(home / "eval.jsonl")
     assert not any("solving" in row for row in rows)
@@ -149,7 +149,7 @@ def solving(*tasks):
     ]
 
 
-def test_rates_are_paired_by_task_and_what_nobody_judged_is_left_out():
+def test_rates_are_paired_by_task_and_what_was_not_judged_is_left_out():
     mine = solving((1.0, 1.0), (1.0, 0.0), (None, None), (0.0, 0.0), (1.0, None))
     base = solving((1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (0.0, 0.0), (1.0, 1.0))
     of_base = solving_row(["code_o"] * 5, base, [None] * 5).rates

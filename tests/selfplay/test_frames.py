@@ -17,7 +17,7 @@ from selfplay.nano_benchmarks import nano_code_o
 ROOT = Path(__file__).parents[2]
 
 
-def test_frames_tell_what_the_files_tell(whole):
+def test_frames_hold_what_the_files_hold(whole):
     rows = [json.loads(line) for line in (whole / "tasks.jsonl").read_text().splitlines()]
     frames = selfplay.read_run(whole).to_pandas()
     tasks, lineage, evals_ = frames["tasks"], frames["lineage"], frames["evals"]

@@ -50,7 +50,7 @@ def test_a_group_without_gradient_counts_as_zeros():
     assert found == GradientNoise(pytest.approx(2.0), pytest.approx(0.0))
 
 
-def test_one_group_tells_nothing():
+def test_one_group_gives_no_estimate():
     assert gradient_noise({0: [torch.ones(2)]}, [row(0, 0.5), row(0, 0.5)]) is None
 
 
@@ -108,7 +108,7 @@ def test_measuring_the_noise_changes_no_update(tiny):
         assert torch.allclose(one, other, atol=1e-6)
 
 
-def test_the_scale_is_told_by_role_and_goes_on_after_a_restore(tiny):
+def test_the_scale_is_given_by_role_and_continues_after_a_restore(tiny):
     one, two = learner(tiny), learner(tiny)
     first = one.update(samples_of())
     assert set(first["t0"].noise_scale) == {"propose"}

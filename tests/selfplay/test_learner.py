@@ -140,7 +140,7 @@ def test_a_member_does_not_notice_the_others(tiny, monkeypatch):
     assert same(together["s0"], alone["s0"], rtol=1e-4)
 
 
-def test_a_member_without_rows_or_without_signal_stands_still(tiny):
+def test_a_member_without_rows_or_without_signal_is_not_moved(tiny):
     one = learner(tiny)
     samples = [s for s in batch(tiny, one) if s.member != "t1"]
     silent = [dataclasses.replace(s, advantage=0.0) if s.member == "t0" else s for s in samples]

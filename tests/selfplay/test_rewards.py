@@ -28,7 +28,7 @@ PROGRAM = "def f(a):\n    return a"
 
 
 def rollout(n, reason="stop"):
-    """A sample that its first token tells from all others."""
+    """A sample that differs from all others in its first token."""
     return Rollout("s0", (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason)
 
 
@@ -58,7 +58,7 @@ def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
 STEP = [
     solved(0, [1.0, 1.0, 0.0, None]),  # solve rate 0.5
     solved(1, [0.0, 0.0, 0.0, 0.0]),  # no attempt
-    solved(2, [1.0, 1.0, 1.0, 1.0]),  # everybody
+    solved(2, [1.0, 1.0, 1.0, 1.0]),  # all attempts
     solved(3, [], status=FORM),
     solved(4, [], status="exception"),
 ]
@@ -119,7 +119,7 @@ def test_solve_rate_is_the_share_of_attempts_that_solved_the_task():
     assert solved(0, [0.5, 1.0]).solve_rate == 0.5, "partial credit is not solved"
 
 
-def test_everybody_earns_by_its_table():
+def test_every_member_earns_by_its_table():
     proposals, attempts = split(training_samples(STEP, Config()))
     assert [p.reward for p in proposals] == [0.5, 0.0, 0.0, -1.0, -1.0]
     assert {p.member for p in proposals} == {"t0"}
@@ -201,7 +201,7 @@ def faulty(step, places):
     return broken
 
 
-def test_a_failure_of_the_sandbox_teaches_nobody():
+def test_a_failure_of_the_sandbox_trains_no_one():
     """Where it failed altogether, the step equals the one without these tasks."""
     step = [*STEP, solved(5, [0.0, 1.0, 1.0, 0.0]), solved(6, [0.0, 1.0])]
     broken = faulty(step, ["all", (), (), (), (), "all", (0, 1)])

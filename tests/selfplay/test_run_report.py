@@ -80,14 +80,14 @@ def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
 
 
 def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
-    told = conclusion(read_run(whole))
-    assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", told)
+    said = conclusion(read_run(whole))
+    assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", said)
     text = summary(whole)
-    assert text.splitlines()[0] == told
+    assert text.splitlines()[0] == said
     assert re.search(r"s\d +[\d.]+ % +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
     page = Page(page_of(tmp_path, whole)).text
-    assert page.index("Evaluation against the frozen base") < page.index(told)
-    assert page.index(told) < page.index("What moved")
+    assert page.index("Evaluation against the frozen base") < page.index(said)
+    assert page.index(said) < page.index("What moved")
 
 
 def test_hostile_text_is_shown_and_never_run(tmp_path):
@@ -294,7 +294,7 @@ def test_unfinished_runs_say_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("engine", "most", "told"),
+    ("engine", "most", "said"),
     [
         ("hf", 20 * DRIFT_LIMIT, "Warning: sampler and learner drift apart"),
         ("vllm", 20 * DRIFT_LIMIT, "Warning: sampler and learner drift apart"),
@@ -302,7 +302,7 @@ def test_unfinished_runs_say_so(tmp_path):
         ("hf", 6e-5, ""),
     ],
 )
-def test_a_sampler_that_drifts_is_reported(tmp_path, engine, most, told):
+def test_a_sampler_that_drifts_is_reported(tmp_path, engine, most, said):
     home = make_run(tmp_path / "run", steps=3, births=0)
     config = yaml.safe_load((home / "config.yaml").read_text())
     (home / "config.yaml").write_text(yaml.safe_dump(config | {"engine": engine}))
@@ -310,8 +310,8 @@ def test_a_sampler_that_drifts_is_reported(tmp_path, engine, most, told):
     for row, kl in zip(rows, (1e-5, most, 1e-5), strict=True):
         row["members"]["s0"] |= {"mismatch_kl": kl, "importance_sampling_clip_ratio": 0.25}
     write_rows(home / "metrics.jsonl", rows)
-    assert told in summary(home)
-    assert ("KL" in summary(home)) == bool(told)
+    assert said in summary(home)
+    assert ("KL" in summary(home)) == bool(said)
 
 
 def test_trend_compares_quarters():

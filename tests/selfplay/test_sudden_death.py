@@ -44,11 +44,11 @@ def files(runs, home):
     return found | {METRICS: rows}
 
 
-def dies_and_goes_on(runs, whole, home, k):
+def dies_and_resumes(runs, whole, home, k):
     expected, made = whole
     assert changes_until_death(lambda: start(runs, home), home, k) is None
     if not (home / "config.yaml").exists():
-        assert k <= 6, "once its configuration has its name, a run can go on"
+        assert k <= 6, "once its configuration has its name, a run resumes"
         return
     assert not verify_run(home), f"killed at change {k} of {made}, nothing is damaged"
     assert changes_until_death(lambda: resume(home), home, None) is not None
@@ -57,16 +57,16 @@ def dies_and_goes_on(runs, whole, home, k):
 
 @pytest.mark.parametrize("share", [0.03, 0.6, 0.97, 0.992])
 def test_killed_here_and_there(runs, whole, tmp_path, share):
-    dies_and_goes_on(runs, whole, tmp_path / "run", max(1, round(share * whole[1])))
+    dies_and_resumes(runs, whole, tmp_path / "run", max(1, round(share * whole[1])))
 
 
 @pytest.mark.slow
 def test_killed_at_every_change(runs, whole, tmp_path):
     for k in range(1, whole[1] + 1):
-        dies_and_goes_on(runs, whole, tmp_path / f"run-{k}", k)
+        dies_and_resumes(runs, whole, tmp_path / f"run-{k}", k)
 
 
-def test_killed_again_while_it_goes_on(runs, whole, tmp_path):
+def test_killed_again_after_it_resumed(runs, whole, tmp_path):
     home = tmp_path / "run"
     expected, made = whole
     assert changes_until_death(lambda: start(runs, home), home, made - 10) is None

@@ -205,7 +205,7 @@ def test_a_damaged_state_says_what_to_do(copy, old, new):
     refused(command(*resume(copy)), "state.json is damaged")
 
 
-def test_rows_lost_from_before_the_checkpoint_are_told(copy):
+def test_rows_lost_from_before_the_checkpoint_are_named(copy):
     path = copy / "tasks.jsonl"
     os.truncate(path, path.stat().st_size - 10)
     refused(command(*resume(copy)), "tasks.jsonl", "expected at least")

@@ -234,7 +234,7 @@ def test_workers_of_other_versions_or_another_base_are_refused():
         check_equal(shares, [about(), about(base="xyz")])
 
 
-def test_a_base_is_told_by_its_weights():
+def test_a_base_is_known_by_its_weights():
     model = load_base_model("nano", torch.device("cpu"), "float32").model
     before = fingerprint(model)
     assert fingerprint(model) == before

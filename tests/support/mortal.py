@@ -55,7 +55,7 @@ def changes_until_death(act, folder: Path, k: int | None) -> int | None:
 
 
 def _counted(folder: Path, k: int | None):
-    """Count changes from here on, in a process that is nobody else's."""
+    """Count changes from here on, in a process that does nothing else."""
     made = 0
 
     def change(path: str, last_words=lambda: None) -> None:
@@ -69,9 +69,9 @@ def _counted(folder: Path, k: int | None):
     def hook(event: str, arguments: tuple) -> None:
         if event in _EVENTS:
             path, place = arguments[0], _EVENTS[event]
-            beside = -1 if place is None else arguments[place]
+            parent = -1 if place is None else arguments[place]
             if isinstance(path, str | bytes | os.PathLike):
-                change(os.path.join(_opened(beside) if beside >= 0 else "", os.fsdecode(path)))
+                change(os.path.join(_opened(parent) if parent >= 0 else "", os.fsdecode(path)))
         elif event == "open" and arguments[2] & _WRITING and isinstance(arguments[0], str | bytes):
             change(os.fsdecode(arguments[0]))
 

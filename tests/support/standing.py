@@ -1,4 +1,4 @@
-"""Commands of selfplay in a process that stands still in a step, to be ended there."""
+"""Commands of selfplay in a process that waits in a step, to be ended there."""
 
 import subprocess
 import sys
@@ -10,19 +10,19 @@ from selfplay.cli import main
 
 solve, at = step.solve, int(sys.argv.pop(1))
 
-def standing_still(run, verified, number):
+def waiting(run, verified, number):
     if number == at:
         print("here", flush=True)
         threading.Event().wait()
     return solve(run, verified, number)
 
-step.solve = standing_still
+step.solve = waiting
 main()
 """
 
 
 def start(step: int, environment: dict[str, str], *arguments: object) -> "subprocess.Popen[str]":
-    """Start a command in a session of its own; return once it stands still in that step.
+    """Start a command in a session of its own; return once it waits in that step.
 
     What it says after that, on both streams, is in the process's stdout.
     """

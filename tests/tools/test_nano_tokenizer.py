@@ -78,7 +78,7 @@ def test_what_is_encoded_is_decoded(tokenizer, shipped, text):
 
 @pytest.fixture(scope="module")
 def reloaded(tokenizer, tmp_path_factory):
-    """The tokenizer as AutoTokenizer finds it beside a Qwen2 model."""
+    """The tokenizer as AutoTokenizer finds it next to a Qwen2 model."""
     home = tmp_path_factory.mktemp("model")
     new_model(tokenizer, 64, 1, 0).save_pretrained(home)
     tokenizer.save_pretrained(home)
@@ -87,7 +87,7 @@ def reloaded(tokenizer, tmp_path_factory):
 
 @settings(deadline=None, max_examples=100)
 @given(text=TEXTS | CODE)
-def test_beside_a_qwen2_model_any_text_has_the_same_ids(tokenizer, reloaded, text):
+def test_next_to_a_qwen2_model_any_text_has_the_same_ids(tokenizer, reloaded, text):
     # transformers composes accents (NFC) in front of any Qwen2 model's tokenizer.
     text = normalize("NFC", text)
     assert tokenizer.encode(text) == reloaded.encode(text)

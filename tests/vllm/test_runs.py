@@ -1,4 +1,4 @@
-"""`--engine vllm`: training that is killed and goes on, evaluation, an engine that dies."""
+"""`--engine vllm`: training that is killed and resumed, evaluation, an engine that dies."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def outcome(home, rows):
     return found | {"metrics": measured}
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, environment, command, rows):
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, environment, command, rows):
     flags = [part for a in SMALL for part in ("--set", a)]
 
     def train(home):

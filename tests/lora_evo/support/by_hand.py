@@ -5,18 +5,8 @@ And the children of any operator, in memory and in directories.
 
 import torch
 
-from lora_evo import (
-    OPERATORS,
-    Adapter,
-    AdapterConfig,
-    Slot,
-    cross,
-    cross_directory,
-    merge,
-    merge_directory,
-    mutate,
-    mutate_directory,
-)
+import lora_evo
+from lora_evo import OPERATORS, Adapter, AdapterConfig, Slot
 
 DOUBLE = torch.float64
 
@@ -103,19 +93,21 @@ def same(one, two):
 def child_of(name, parents, seed=5, **given):
     """The child of an operator: of all parents, of a mutation the first one's."""
     if OPERATORS[name].kind == "mutation":
-        return mutate(parents[0], name, seed, **given)
+        return lora_evo.mutate(parents[0], name, seed, **given)
     if OPERATORS[name].kind == "merge":
-        return merge(parents, name.removeprefix("merge_"), seed=seed, **given)
-    return cross(parents, name, seed, **given)
+        return lora_evo.merge(parents, name.removeprefix("merge_"), seed=seed, **given)
+    return lora_evo.cross(parents, name, seed, **given)
 
 
 def breed(name, parents, out, seed=5, **given):
     """The same from directories into a directory; returns the record."""
     if OPERATORS[name].kind == "mutation":
-        return mutate_directory(name, parents[0], out, seed=seed, **given)
+        return lora_evo.mutate_directory(name, parents[0], out, seed=seed, **given)
     if OPERATORS[name].kind == "merge":
-        return merge_directory(parents, out, name.removeprefix("merge_"), seed=seed, **given)
-    return cross_directory(name, parents, out, seed=seed, **given)
+        return lora_evo.merge_directory(
+            parents, out, name.removeprefix("merge_"), seed=seed, **given
+        )
+    return lora_evo.cross_directory(name, parents, out, seed=seed, **given)
 
 
 def fitness_for(name):
