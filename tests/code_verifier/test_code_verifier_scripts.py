@@ -1,11 +1,12 @@
 """Ordinary modules and scripts under the jail's walls: what comes back, and what cannot be done."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from code_verifier import Calls, LiteralError, ScriptRunner, read_value
+from code_verifier import Calls, LiteralError, ScriptRunner, Value, read_value
 from code_verifier.scripts.runner import read_report
 
 
@@ -72,6 +73,7 @@ def test_numpy_is_there(runner: ScriptRunner) -> None:
         ("import os\ndef f(x): os._exit(3)", "left", "exit code 3"),
         ("import signal\ndef f(x):\n    signal.setitimer(2, 0)\n    while True: pass", "total", ""),
         ("import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)", "flood", "output"),
+        ("def f(x): return type('A' * 2**21, (), {})()", "flood", "output"),
     ],
 )
 def test_endings(runner: ScriptRunner, program: str, ending: str, reason: str) -> None:
@@ -160,6 +162,7 @@ def test_scripts_have_a_real_pipe(runner: ScriptRunner) -> None:
         (b'["int", "d", "1", 1, false, 0.1]\n["done", ""]\n', 1, "done"),
         (b'["int", "d", "1", 1, false, 0.1]\n["left", ""]\n', 1, None),
         (b'["int", "d", "1", 1, false, NaN]\n', 0, None),
+        (b'["int", "d", "1", 1, false, 1' + b"0" * 400 + b"]\n", 0, None),
         (b'["int", 1, "1", 1, false, 0.1]\n', 0, None),
         (b'["int", "d", [], 1, false, 0.1]\n', 0, None),
         (b"[" * 100_000, 0, None),
@@ -171,6 +174,26 @@ def test_scripts_have_a_real_pipe(runner: ScriptRunner) -> None:
 def test_reports_may_be_forged(data: bytes, values: int, ending: str | None) -> None:
     found, end = read_report(data, 1)
     assert (len(found), end and end[0]) == (values, ending)
+
+
+EQUAL = (
+    *((1, True, 1.0, 1 + 0j), (0, -0.0, False, 0j), (2**70, 2.0**70), (2**70 + 1,)),
+    *(([1, 2.5], [True, 2.5]), ((1, 2.5), (1.0, 2.5)), (["a"], ["a"]), (["a", ""],), (["a\0"],)),
+    *(([["a"], [""]], [["a"], [""]]), ([["a"], []],), ([("a",), ("",)],), ([["a\0"]],), ([[1]],)),
+    *(({1, 2}, {2.0, 1}), ({"a": [1.0]}, {"a": [1]}), ([{1}, {2: 3}], [{1.0}, {2: 3.0}])),
+    *(([*range(5000)], [float(n) for n in range(5000)]), (tuple(range(5000)),), ([*range(4096)],)),
+    *(([-0.0] * 5000, [0] * 5000), ([2**70] * 5000, [2.0**70] * 5000), ([2**53 + 1] * 5000,)),
+    *((["a"] * 5000,), ([("a", "b")] * 5000, [("a", "b")] * 5000), ([("a\0b",)] * 5000,)),
+    *(([0.5] * 5000, [Fraction(1, 2)] * 5000), ([[1.0]] * 5000, [[True]] * 5000)),
+)
+
+
+def test_values_have_one_digest_where_they_are_equal_and_only_there() -> None:
+    digests = [{Value.of(value).digest for value in values} for values in EQUAL]
+    assert [len(found) for found in digests] == [1] * len(EQUAL)
+    assert len(set.union(*digests)) == len(EQUAL)
+    for value in (float("nan"), [1, float("nan")], [0.5] * 5000 + [float("nan")], {float("nan")}):
+        assert Value.of(value).digest == ""
 
 
 def test_texts_of_values_read_back() -> None:
@@ -220,10 +243,11 @@ def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ScriptRunner) 
     assert marker not in later.output
 
 
-def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner) -> None:
+@pytest.mark.parametrize("memory", ["progress", "room"])
+def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner, memory: str) -> None:
     find = "import sys\nframe = sys._getframe()\n"
-    find += "while 'progress' not in frame.f_locals: frame = frame.f_back\n"
-    find += "page = frame.f_locals['progress']\n"
+    find += f"while '{memory}' not in frame.f_locals: frame = frame.f_back\n"
+    find += f"page = frame.f_locals['{memory}']\n"
     runner.run(find + "page[:] = b'n' * len(page)", "", cpu_s=1.0)
     assert runner.run(find + "print(bytes(page).strip(b'\\0'))", "", cpu_s=1.0).output == b"b''\n"
 

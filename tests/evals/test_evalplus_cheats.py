@@ -8,6 +8,12 @@ from evalplus_problems import HALF, SECRET, problem, row
 from evals.evalplus.grader import FunctionGrader
 
 TASK = problem(SECRET)
+ROOM = """
+import os, sys
+frame = sys._getframe()
+while "room" not in frame.f_locals: frame = frame.f_back
+room = frame.f_locals["room"]
+"""  # the memory for the report
 PROGRAMS = {
     "forged status": """
 import os, sys
@@ -18,10 +24,9 @@ def secret(x):
                 value.value = 0
     os._exit(0)
 """,
-    "forged numbers": """
-import os
+    "forged numbers": f"""{ROOM}
 def secret(x):
-    os.write(3, b'["list", "", "[10, 1]", NaN, 1e999, Infinity]\\n["done", ""]\\n')
+    room.write(b'["list", "", "[10, 1]", NaN, 1e999, Infinity]\\n["done", ""]\\n')
     os._exit(0)
 """,
     "leaves at once": "import os\nos._exit(0)",
@@ -81,8 +86,6 @@ PATCHES = {
     "marshal": "import marshal\nmarshal.loads = lambda data: []",
     "pickle": "import pickle\npickle.dumps = pickle.loads = lambda *a: [10, '1']",
     "struct": "import struct\nstruct.pack = lambda *a: b''",
-    "os.write": "import os\nwrite = os.write\n"
-    'os.write = lambda fd, data: write(fd, b\'["done", ""]\\n\') and len(data)',
     "os._exit": "import os\nos._exit = lambda code: None",
     "signal": "import signal\nsignal.setitimer = lambda *a: (0, 0)",
     "time": "import time\ntime.process_time = time.time = lambda: 0.0",
@@ -108,7 +111,7 @@ PATCHES = {
     "codecs": "import codecs\ncodecs.register_error('strict', lambda e: ('', e.end))",
     "meta path": "import sys\nsys.meta_path[:] = []\nsys.path_hooks[:] = []",
     "numpy": "import numpy as np\nnp.allclose = np.isclose = lambda *a, **k: True",
-    "atexit": f"import atexit, os\natexit.register(lambda: os.write(3, b'{LINE}'))",
+    "atexit": f"{ROOM}import atexit\natexit.register(lambda: room.write(b'{LINE}'))",
     "profile": "import sys, threading\nsys.setprofile(lambda *a: a[0].f_locals.update(value=[10]))",
     "recursion": "import sys\nsys.setrecursionlimit(60)",
     "digits": "import sys\nsys.set_int_max_str_digits(640)",
@@ -122,14 +125,14 @@ PATCHES = {
     "close all": "import os\nos.closerange(0, 99)",
     "fcntl": "import fcntl, os\nfcntl.fcntl(3, 4, os.O_NONBLOCK)\n"
     "try:\n    while True: os.write(3, b'x' * 4096)\nexcept BlockingIOError: pass",
-    "threads": "import threading, os\n"
-    f"threading.Thread(target=lambda: [os.write(3, b'{LINE}') for _ in range(9)]).start()",
-    "finaliser": "import os\nclass A:\n"
-    f"    def __del__(self): os.write(3, b'{LINE}')\na = A()\ndel a",
-    "whole report": f"import os\nos.write(3, b'{LINE}' * 2 + b'[\"done\", \"\"]\\n')\nos._exit(0)",
-    "foreign text": 'import os\nos.write(3, b\'["ndarray", "", "numpy(1, 2, 3)", 9, true, 0]\\n\''
+    "threads": f"{ROOM}import threading\n"
+    f"threading.Thread(target=lambda: [room.write(b'{LINE}') for _ in range(9)]).start()",
+    "finaliser": f"{ROOM}class A:\n    def __del__(self): room.write(b'{LINE}')\na = A()\ndel a",
+    "whole report": f"{ROOM}room.write(b'{LINE}' * 2 + b'[\"done\", \"\"]\\n')\nos._exit(0)",
+    "a report without end": f"{ROOM}room[:] = b'x' * len(room)",
+    "foreign text": f'{ROOM}room.write(b\'["ndarray", "", "numpy(1, 2, 3)", 9, true, 0.0]\\n\''
     ' * 2 + b\'["done", ""]\\n\')\nos._exit(0)',
-    "nothing": 'import os\nos.write(3, b\'["done", ""]\\n\')\nos._exit(0)',
+    "nothing": f'{ROOM}room.write(b\'["done", ""]\\n\')\nos._exit(0)',
 }
 RESULTS = {
     **{
@@ -190,12 +193,12 @@ SPREAD = {
     "a list named float": "class float(list): pass\ndef half(x): return float()",
     "an array named float": "import numpy as np\n"
     "class float(np.ndarray): pass\ndef half(x): return float(0)",
-    "a list that is no float": "import os\ndef half(x):\n"
-    '    os.write(3, b\'["float", "", "[]", 2, true, 0.0]\\n\' * 2 + b\'["done", ""]\\n\')\n'
+    "a list that is no float": f"{ROOM}def half(x):\n"
+    '    room.write(b\'["float", "", "[]", 2, true, 0.0]\\n\' * 2 + b\'["done", ""]\\n\')\n'
     "    os._exit(0)",
-    "an array that is no float": 'import os\nline = b\'["float", "", "[]", 2, true, 0.0]\\n\'\n'
+    "an array that is no float": f'{ROOM}line = b\'["float", "", "[]", 2, true, 0.0]\\n\'\n'
     "line = line.replace(b'[]', b\"numpy('<f8', (0,), [])\")\n"
-    'def half(x):\n    os.write(3, line * 2 + b\'["done", ""]\\n\')\n    os._exit(0)',
+    'def half(x):\n    room.write(line * 2 + b\'["done", ""]\\n\')\n    os._exit(0)',
     "an empty list inside": "def halves(x): return [[]]",
     "an empty tuple inside": "def halves(x): return [()]",
     "an empty array inside": "import numpy as np\ndef halves(x): return [np.array([])]",

@@ -211,18 +211,19 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
 def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | None]:
     """Values and ending of a child's report of at most `most` values; it may be forged or cut."""
     values: list[Value] = []
-    for line in data.split(b"\n"):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            break
+    lines = data[: data.rfind(b"\n") + 1].rstrip(b"\n").replace(b"\n", b",")
+    try:
+        rows = json.loads(b"[" + lines + b"]")
+    except (ValueError, RecursionError):
+        return values, None
+    for row in rows:
         match row:
             case ["exception" | "module" as ending, str(reason)]:
                 return values, (ending, reason)
             case ["done", str(reason)] if len(values) == most:
                 return values, ("done", reason)
-            case [str(name), str(digest), str() | None as text, int(chars), floats, spent]:
-                timed = isinstance(spent, int | float) and math.isfinite(spent)
+            case [str(name), str(digest), str() | None as text, int(chars), floats, float(spent)]:
+                timed = math.isfinite(spent)
                 if not timed or len(digest) > _DIGEST_CHARS or len(values) == most:
                     break
                 name = name[:_NAME_CHARS]

@@ -7,8 +7,9 @@ can find one of an earlier child's in the memory that it inherits. A reply is it
 reason, and the bytes that the child wrote, which are not to be believed.
 
 A child calls a function of an ordinary module with many inputs and reports the values, or runs a
-program as a script with pipes as its standard streams. The report is lines of JSON, a value each
-and the ending last: the caller compares the values outside, and no process here ever holds what
+program as a script with pipes as its standard streams. The report is lines of JSON in memory that
+it shares with the server, a value each and the ending last: it costs no system call, and outlives a
+child that is killed. The caller compares the values outside, and no process here ever holds what
 they are compared with.
 """
 
@@ -64,12 +65,13 @@ _NUMPY = """
     numpy numpy.linalg numpy.random numpy.fft numpy.polynomial numpy.ma numpy.testing
 """
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
+_quoted = json.JSONEncoder().encode
 _PAGE = 4096
 _BEAT_S = 5.0
 _PROGRESS_S = 0.01
-_SPENT, _RAISED = 72, 73
+_SPENT, _RAISED, _FULL = 72, 73, 74
 """Exit codes: slept longer than the limit; a script ended with an exception, whose type is in the
-shared memory."""
+shared memory; a report has no room left."""
 _DIGITS = 4300
 _REASON_CHARS = 300
 _WALL_S, _WALL_FACTOR = 60.0, 100.0  # far off, since a busy machine gives little of its time
@@ -131,16 +133,16 @@ class Server:
         self.progress[:] = bytes(_PAGE)  # nothing of an earlier child's
         source, feed = os.pipe()
         result, sink = os.pipe()
+        # Unmapped before the next fork, so that no later child finds what this one returned.
+        room = mmap.mmap(-1, order["output_bytes"] + READ)
         pid = confine.libc.fork()
         if pid == 0:
-            self._become_child(order, size, source, sink)
+            self._become_child(order, size, source, sink, room)
         os.close(source)
         os.close(sink)
         if pid < 0 or not os.read(result, 1):
             os._exit(1)  # the task was not read: the caller makes a new server
         hard_s: float = order["hard_s"]
-        # Unmapped before the next fork, so that no later child finds what this one returned.
-        room = mmap.mmap(-1, order["output_bytes"] + READ)
         size, seen = self._exchange(pid, feed, order["stdin"], result, hard_s, room)
         os.close(result)
         if seen == "left" and not _ended(pid, self.idle_s):
@@ -148,6 +150,8 @@ class Server:
         if seen != "left":
             confine.kill_session(pid)
         _, status, usage = os.wait4(pid, 0)
+        if order["kind"] == "calls":
+            size = max(0, room.find(b"\0"))
         spent = usage.ru_utime + usage.ru_stime
         ending, reason = self._ending(status, seen, spent, hard_s)
         call = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
@@ -159,7 +163,9 @@ class Server:
                 while done < len(part):
                     done += os.write(1, part[done : done + READ])
 
-    def _become_child(self, order: dict[str, Any], size: int, source: int, sink: int) -> NoReturn:
+    def _become_child(
+        self, order: dict[str, Any], size: int, source: int, sink: int, room: mmap.mmap
+    ) -> NoReturn:
         kind = order["kind"]
         try:
             confine.leave_session(self.pid)
@@ -188,8 +194,9 @@ class Server:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            serve = _serve_calls if kind == "calls" else _serve_script
-            serve(marshal.loads(data), self.progress)
+            if kind == "calls":
+                _serve_calls(marshal.loads(data), self.progress, room)
+            _serve_script(marshal.loads(data), self.progress)
         finally:
             os._exit(1)
 
@@ -262,6 +269,8 @@ class Server:
         code = os.waitstatus_to_exitcode(status)
         if code == _SPENT:
             return "cpu", "slept longer than the limit of time"
+        if code == _FULL:
+            return "flood", "returned more than the limit of output"
         if code == _RAISED:
             return "raised", bytes(self.progress[8:208]).rstrip(b"\0").decode("utf-8", "replace")
         return "left", "" if code == 0 else f"left with exit code {code}"
@@ -289,11 +298,12 @@ def _ended(pid: int, within_s: float) -> bool:
         os.close(descriptor)
 
 
-def _serve_calls(request: dict[str, Any], progress: Any) -> NoReturn:
+def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoReturn:
     """Load the module, make the calls, report.
 
-    request: see `runner`. progress: shared memory; its first eight bytes say which call runs
-    (from 1 on), so that the caller knows where a process was killed.
+    request: see `runner`. progress, room: shared memory; the first eight bytes of the former say
+    which call runs (from 1 on), so that the caller knows where a process was killed; the latter is
+    for the report.
     """
     sys.stdin = sys.__stdin__ = _Nowhere()  # type: ignore[assignment, misc]
     sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = _Nowhere()  # type: ignore
@@ -301,7 +311,7 @@ def _serve_calls(request: dict[str, Any], progress: Any) -> NoReturn:
     try:
         entry = _load(request)
     except BaseException as error:
-        _end("module", error)
+        _end(room, "module", error)
     calls = zip(marshal.loads(request["inputs"]), request["limits"], strict=True)
     for number, (args, limit) in enumerate(calls):
         progress[:8] = (number + 1).to_bytes(8, "little")
@@ -316,10 +326,12 @@ def _serve_calls(request: dict[str, Any], progress: Any) -> NoReturn:
             name, digest, text, chars, floats = _described(value, request["draw"])
             if chars > request["text_chars"] and number not in request["full"]:
                 text = None
-            _send([name, digest, text, chars, floats, spent])
+            shown = "null" if text is None else _quoted(text)
+            head = f"[{_quoted(name)},{_quoted(digest)},{shown}"
+            _send(room, f"{head},{chars},{'true' if floats else 'false'},{spent:.9f}]\n")
         except BaseException as error:
-            _end("exception", error)
-    _end("done", None)
+            _end(room, "exception", error)
+    _end(room, "done", None)
 
 
 def _load(request: dict[str, Any]) -> Any:
@@ -347,17 +359,19 @@ def _described(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]
         sys.setrecursionlimit(depth)
 
 
-def _end(how: str, error: BaseException | None) -> NoReturn:
+def _end(room: mmap.mmap, how: str, error: BaseException | None) -> NoReturn:
     """Send the last line, and leave without finalisers."""
     gc.disable()
-    _send([how, "" if error is None else _reason(error)])
+    reason = "" if error is None else _reason(error)
+    _send(room, f"[{_quoted(how)},{_quoted(reason)}]\n")
     os._exit(0)
 
 
-def _send(line: list[Any]) -> None:
-    view = memoryview(json.dumps(line).encode() + b"\n")
-    while view:
-        view = view[os.write(RESULT_FD, view) :]
+def _send(room: mmap.mmap, line: str) -> None:
+    try:
+        room.write(line.encode())
+    except ValueError:
+        os._exit(_FULL)
 
 
 def _reason(error: BaseException) -> str:

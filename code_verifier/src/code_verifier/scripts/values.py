@@ -19,10 +19,12 @@ import hashlib
 import marshal
 import math
 import sys
+from array import array
 from contextlib import suppress
 from decimal import Decimal, DecimalException
 from fractions import Fraction
 from itertools import chain, islice
+from operator import eq, ne
 
 from code_verifier.errors import LiteralError
 from code_verifier.syntax import parse_expression
@@ -36,22 +38,28 @@ MARKS = ("numpy(", "Decimal(", "Fraction(")
 _NONE = type(None)
 _SCALARS = frozenset({bool, int, float, str, _NONE})
 _SEQUENCES = (list, tuple)
+_LISTED = frozenset(_SEQUENCES)
 _SETS = (set, frozenset)
 _CONTAINERS = frozenset((*_SEQUENCES, *_SETS, dict))
 _BASES = (bool, int, float, complex, str, bytes, bytearray, *_SEQUENCES, *_SETS, dict)
 _NORMAL = frozenset({int, str, bytes, _NONE})
+_UNCHANGED = frozenset({int, bytes, _NONE})
+_REAL = frozenset({bool, int, float})
 _NO_ITEMS: dict[int, int] = {}
 _VIEWS = (type(_NO_ITEMS.keys()), type(_NO_ITEMS.items()))
 _MAX_DEPTH = 100
 _MAX_DRAWN = 1_000_000
 _MAX_DIGITS = 5000
-_HUGE = 1 << 22  # bytes of a normal form whose text is of no use
+_PART = 1 << 12
+_MINUS_ZERO = array("d", [-0.0]).tobytes()
+_HUGE = 3 << 20  # bytes of a normal form whose text is of no use
 _MAX_ARRAY = 1 << 28
 _name_of = type.__dict__["__name__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 _numerator = Fraction.__dict__["_numerator"].__get__
 _denominator = Fraction.__dict__["_denominator"].__get__
-_BASE_NAMES = frozenset([_name_of(base) for base in (*_BASES, _NONE)])
+_EXACT = frozenset((*_BASES, _NONE))
+_BASE_NAMES = frozenset(map(_name_of, _EXACT))
 
 
 class Opaque(Exception):
@@ -68,33 +76,78 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
 
     draw: an iterator or view counts as the list of what it yields, as under `set(value)`.
     The text is None for what is not data, of length -1; the name is then all there is. It is also
-    None where the normal form has over four million bytes, whose number is its length.
+    None where the normal form has over three million bytes, whose number is its length.
     """
-    name, found, size = _named(type(value)), "", 0
+    name, found, size, floats = _named(type(value)), "", 0, False
     try:
         value = _drawn(value) if draw else value
         try:
-            plain = _plain(value, _MAX_DEPTH)
+            floats = _is_floats(value)
+            found, size = _digest(value)
+        except Unequal:
+            pass
         except Opaque:  # but perhaps a value of numpy, a decimal or a fraction
-            text = _text(value, _MAX_DEPTH)
-            return name, "", text, len(text), False
-        kinds = set(map(type, plain)) if type(plain) in _SEQUENCES else {type(plain)}
-        with suppress(Unequal):
-            form = marshal.dumps(_normal(plain), 2)
-            found, size = hashlib.sha256(form).hexdigest()[:32], len(form)
+            floats = False
         if size >= _HUGE:
-            return name, found, None, size, kinds == {float}
+            return name, found, None, size, floats
         text = _text(value, _MAX_DEPTH)
-        return name, found, text, len(text), kinds == {float}
+        return name, found, text, len(text), floats
     except (Opaque, RecursionError, ValueError):
         return name, "", None, -1, False
+
+
+def _digest(value: Any) -> tuple[str, int]:
+    """Digest and size of the normal form; that of a long sequence is made part by part, so that
+    it never lies in memory as a whole. Raises Opaque, Unequal."""
+    if type(value) not in _EXACT:
+        value = _plain(value, _MAX_DEPTH)
+    if type(value) not in _SEQUENCES or len(value) <= _PART:
+        form = marshal.dumps(_normal(value, _MAX_DEPTH), 2)
+        return hashlib.sha256(form).hexdigest()[:32], len(form)
+    total, size = hashlib.sha256(), 0
+    for start in range(0, len(value), _PART):
+        part = value[start : start + _PART]
+        normal = _doubles(part) or _normal(part, _MAX_DEPTH)
+        form = marshal.dumps(_doubles(normal) or normal, 2)
+        total.update(form)
+        size += len(form)
+    return total.hexdigest()[:32], size
+
+
+def _doubles(numbers: Any) -> dict[str, bytes] | None:
+    """A form of a list or tuple whose items are numbers that equal a float, or None."""
+    if not set(map(type, numbers)) <= _REAL:
+        return None
+    try:
+        doubles = array("d", numbers)
+    except OverflowError:
+        return None
+    if not all(map(eq, doubles, numbers)):  # too many digits, or a NaN
+        return None
+    form = doubles.tobytes()
+    if _MINUS_ZERO in form:
+        form = array("d", [number + 0.0 for number in doubles]).tobytes()
+    return {_name_of(type(numbers)): form}
 
 
 def _named(kind: type) -> str:
     """The name of a type; another type with the name of a built-in one gets one of its own."""
     name = str(_name_of(kind))
-    own = name not in _BASE_NAMES or kind is _NONE or any(kind is base for base in _BASES)
-    return name if own else f"another {name}"
+    return name if kind in _EXACT or name not in _BASE_NAMES else f"another {name}"
+
+
+def _is_floats(value: Any) -> bool:
+    """Whether it is a float, or a list or tuple of floats only, by its data. Raises Opaque."""
+    if type(value) not in _EXACT:
+        value = _plain(value, _MAX_DEPTH)
+    if type(value) not in _SEQUENCES:
+        return type(value) is float
+    if not value or (type(value[0]) is not float and type(value[0]) in _EXACT):
+        return False
+    kinds = set(map(type, value))
+    if not kinds <= _EXACT:
+        kinds = {type(_plain(item, _MAX_DEPTH)) for item in value}
+    return kinds == {float}
 
 
 def _is_flat(container: Any) -> bool:
@@ -174,30 +227,68 @@ def _text(value: Any, depth: int) -> str:
     return f"frozenset({{{inner}}})" if kind is frozenset else f"{{{inner}}}"
 
 
-def _normal(value: Any) -> Any:
-    """Data with equal bytes for equal values; sets and dicts as sorted texts, which no value
-    equals. Raises Unequal for a NaN."""
+def _normal(value: Any, depth: int) -> Any:
+    """Data with equal bytes for equal values; sets, dicts and sequences of texts in a form that no
+    other value has. Raises Opaque, and Unequal for a NaN."""
     kind = type(value)
-    if kind is bool:
-        return int(value)
-    if kind is float or kind is complex:
+    if depth <= 0:
+        raise Opaque
+    if kind is list or kind is tuple:
+        kinds = set(map(type, value))
+        if kinds <= _NORMAL:
+            return value
+        if not kinds <= _EXACT:
+            return _normal(_plain(value, depth), depth)
+        if kinds <= _REAL:
+            if any(map(ne, value, value)):
+                raise Unequal
+            return kind(
+                [
+                    int(x) if type(x) is bool or (type(x) is float and x.is_integer()) else x
+                    for x in value
+                ]
+            )
+        if kinds <= _LISTED:
+            if all(map(_UNCHANGED.__contains__, map(type, chain.from_iterable(value)))):
+                return value
+            if len(kinds) == 1 and (joined := _joined(value)):
+                return joined
+        return kind([_normal(item, depth - 1) for item in value])
+    if kind in _NORMAL:
+        return value
+    if kind is float or kind is bool:
         if value != value:
             raise Unequal
-        if kind is complex:
-            return complex(value.real + 0.0, value.imag) if value.imag else _normal(value.real)
-        return int(value) if value.is_integer() else value
+        return _whole(value)
+    if kind is complex:
+        if value != value:
+            raise Unequal
+        return complex(value.real + 0.0, value.imag) if value.imag else _whole(value.real)
     if kind is bytearray:
         return bytes(value)
-    if kind is list or kind is tuple:
-        if set(map(type, value)) <= _NORMAL:
-            return value
-        return kind([_normal(item) for item in value])
     if kind is set or kind is frozenset:
-        return {"set": sorted([_text(_normal(item), _MAX_DEPTH) for item in value])}
+        return {"set": sorted([_text(_normal(item, depth - 1), _MAX_DEPTH) for item in value])}
     if kind is dict:
-        pairs = [[_text(_normal(part), _MAX_DEPTH) for part in item] for item in value.items()]
+        pairs = [[_text(_normal(x, depth - 1), _MAX_DEPTH) for x in y] for y in value.items()]
         return {"dict": sorted(pairs)}
-    return value
+    return _normal(_plain(value, depth), depth)
+
+
+def _joined(rows: Any) -> dict[str, list[str]] | None:
+    """A form of lists, or of tuples, of texts; None where one is empty or a text has a NUL."""
+    try:
+        texts = list(map("\0".join, rows))
+    except TypeError:
+        return None
+    if not all(rows) or "\0".join(texts).count("\0") != sum(map(len, rows)) - 1:
+        return None
+    return {f"{_name_of(type(rows))} of {_name_of(type(rows[0]))}": texts}
+
+
+def _whole(number: Any) -> Any:
+    """An integer for a number that equals one."""
+    kind = type(number)
+    return number if kind is int or not (kind is bool or number.is_integer()) else int(number)
 
 
 def _is_number_of_library(kind: type) -> bool:

@@ -183,9 +183,12 @@ def first_wrong(
     come along.
     """
     atol = problem.atol
+    by_value = problem.entry_point not in NOT_NONE_TASKS | {ROOT_TASK}
     for place, (arguments, wanted, value) in enumerate(zip(inputs, expected, found, strict=False)):
         if atol == 0 and wanted.floats:
             atol = _LEAST_ATOL
+        if by_value and wanted.digest == value.digest != "":
+            continue
         pair = _Pair(wanted, value, place, texts)
         try:
             right = _is_right(problem, arguments, pair, atol)
