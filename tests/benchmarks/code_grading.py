@@ -86,10 +86,12 @@ def speed(name: str, options: argparse.Namespace) -> list[Row]:
         )
     rows.append({"grader": f"programs {name}", "wall s": None, "CPU s": alone, "peak MiB": None})
     if options.peer_python is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            answers = [(task, task.reference) for task in tasks]
-            peer, environment = evalplus_command(name, answers, options, Path(folder))
-            rows.append({"grader": f"evalplus {name}", **measured(peer, environment)})
+        answers = [(task, task.reference) for task in tasks]
+        for _ in range(2):  # the first fills its cache
+            with tempfile.TemporaryDirectory() as folder:
+                peer, environment = evalplus_command(name, answers, options, Path(folder))
+                found = measured(peer, environment)
+        rows.append({"grader": f"evalplus {name}", **found})
     return rows
 
 
