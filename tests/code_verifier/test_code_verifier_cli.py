@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from full_disk import on_full_disk
+from json_lines import read_rows
 
 from code_verifier import Limits
 from code_verifier.cli import main
@@ -34,10 +35,6 @@ def call(*args: object, input: bytes | None = None) -> Result:
     return result
 
 
-def lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def write(path: Path, *rows: object) -> Path:
     path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
     return path
@@ -50,14 +47,14 @@ def check(tmp_path: Path, content: bytes, *options: object) -> tuple[Result, lis
     out.unlink(missing_ok=True)
     result = call("check", tmp_path / "in", "--out", out, *options)
     assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}
-    return result, lines(out) if out.exists() else []
+    return result, read_rows(out) if out.exists() else []
 
 
 def test_check_keeps_the_order_and_reads_azr_rows(tmp_path: Path) -> None:
     rows = write(tmp_path / "in", GOOD, "", AZR, MANY, {**GOOD, "program": "f("})
     result = call("check", rows, "--out", tmp_path / "out", "--workers", 2, "--json")
     assert result.exit_code == 0, result.output
-    found = lines(tmp_path / "out")
+    found = read_rows(tmp_path / "out")
     assert [row["status"] for row in found] == ["ok", "ok", "ok", "syntax_error"]
     assert [row["output"] for row in found] == ["2", "1", "[1, 'a']", None]
     assert [row["id"] for row in found] == ["a", 3, 4, "a"]
@@ -76,11 +73,11 @@ def test_grade(tmp_path: Path) -> None:
     )
     result = call("grade", rows, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    found = lines(tmp_path / "out")
+    found = read_rows(tmp_path / "out")
     assert [row["score"] for row in found] == [1.0, 1.0, 1.0, 0.0]
     assert (found[2]["passed"], found[2]["total"]) == (2, 2)
     call("grade", rows, "--out", tmp_path / "out", "--python-equality")
-    assert lines(tmp_path / "out")[3]["score"] == 1.0
+    assert read_rows(tmp_path / "out")[3]["score"] == 1.0
 
 
 def test_metrics_and_their_page(tmp_path: Path) -> None:
@@ -89,7 +86,7 @@ def test_metrics_and_their_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     result = call("metrics", rows, "--out", tmp_path / "out", "--html", page, "--json")
     assert result.exit_code == 0, result.output
-    first, second, azr, broken = lines(tmp_path / "out")
+    first, second, azr, broken = read_rows(tmp_path / "out")
     assert set(first) == {"id", "structure", *NUMBERS}
     assert (first["id"], second["id"], azr["id"]) == ("a", 2, 3)
     assert (azr["imports"], azr["loc"]) == (1, 3)
@@ -165,7 +162,7 @@ def test_grade_counts_what_it_could_not_grade_and_stops_at_a_bad_row(
     rows = write(tmp_path / "in", *({**task, "answer": answer} for answer in answers))
     result = call("grade", rows, "--out", tmp_path / "out", "--json")
     assert result.exit_code == 1, result.output
-    found = [(row["status"], row["score"]) for row in lines(tmp_path / "out")]
+    found = [(row["status"], row["score"]) for row in read_rows(tmp_path / "out")]
     assert found == [("sandbox_error", None), ("ok", 1.0), ("syntax_error", 0.0)]
     assert json.loads(result.stdout) == {"rows": 3, "score": {"0.0": 1, "1.0": 1}, "ungraded": 1}
     assert "1 of 3 rows could not be graded" in result.stderr
@@ -173,7 +170,7 @@ def test_grade_counts_what_it_could_not_grade_and_stops_at_a_bad_row(
     result = call("grade", rows, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "line 2: a task has 0 inputs and 1 outputs" in result.stderr
-    assert [row["score"] for row in lines(tmp_path / "out")] == [0.0]
+    assert [row["score"] for row in read_rows(tmp_path / "out")] == [0.0]
 
 
 def test_texts_no_program_can_hold_are_verdicts(tmp_path: Path) -> None:
@@ -311,7 +308,7 @@ def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, co
     killed = number == signal.SIGKILL
     assert stderr == ("" if killed else "error: interrupted; finished results are kept\n")
     assert out.exists() != killed
-    found = lines(part if killed else out)
+    found = read_rows(part if killed else out)
     assert 3 < len(found) < 400
     assert [(row["id"], row["output"]) for row in found] == [(n, str(n)) for n in range(len(found))]
 

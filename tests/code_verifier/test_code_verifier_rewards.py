@@ -2,14 +2,13 @@
 
 import asyncio
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from programs import python
 
 from code_verifier import Grade, Sandbox, SandboxUnavailable, Task
 from code_verifier.errors import CodeVerifierError
@@ -139,13 +138,7 @@ def test_verifiers_functions(sandbox: Sandbox) -> None:
         asyncio.run(reward(SimpleNamespace(), trace))
 
 
-def run_example(name: str, *args: str) -> str:
-    command = [sys.executable, str(EXAMPLES / name), *args]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not there")
 def test_the_plain_example() -> None:
-    assert run_example("plain.py").split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]
+    said = python(EXAMPLES / "plain.py")
+    assert said.split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]

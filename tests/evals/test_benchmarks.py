@@ -8,7 +8,8 @@ from pathlib import Path
 import evalplus_problems
 import livecodebench_problems
 import pytest
-from evals_commands import fails, read_rows, run, write_rows
+from evals_commands import fails, run
+from json_lines import read_rows, write_rows
 from sums import Answers, Chat
 
 from evals import (

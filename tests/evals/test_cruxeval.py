@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from evals_commands import fails, read_rows, run, write_rows
+from evals_commands import fails, run
+from json_lines import read_rows, write_rows
 from sums import Answers, Chat
 
 from evals import RECIPES, Data, Grading, Sample, evaluate, load_benchmark

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from evals_commands import fails, read_rows, run, write_rows
+from evals_commands import fails, run
+from json_lines import read_rows, write_rows
 from mortal import changes_until_death
 from transformers import AutoModelForCausalLM
 

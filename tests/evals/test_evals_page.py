@@ -3,11 +3,11 @@
 import json
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from evals_commands import run
+from pages import Page
 from sums import TableEngine, sums
 
 from evals import EvalsError, evaluate
@@ -38,18 +38,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = home / "other" / "sums" / "result.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"adapter": NAME}))
     return home
-
-
-class Page(HTMLParser):
-    """Gathers tags and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
 
 
 def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> None:

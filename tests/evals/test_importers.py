@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evals_commands import write_rows
+from json_lines import write_rows
 from sums import sums
 
 from evals import Benchmark, EvalsError, Question

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evals_commands import write_rows
+from json_lines import write_rows
 from livecodebench_problems import packed, problem, row
 
 from evals import Data, EvalsError, load_benchmark

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from json_lines import read_rows
 from safetensors.torch import load_file
 
 RECORDED = Path(__file__).with_name("nano_bytes.json")
@@ -56,10 +57,6 @@ def selfplay(*arguments: str, program: Sequence[str] = ("-m", "selfplay")) -> su
     return subprocess.Popen([sys.executable, *program, *arguments], env=environment)
 
 
-def rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def digests(run: Path) -> dict[str, str]:
     """Digests of each adapter, of tasks with attempts, of the evaluation, and of the matches."""
     found = {}
@@ -74,17 +71,17 @@ def digests(run: Path) -> dict[str, str]:
     tasks = [
         [row[field] for field in TASK_FIELDS]
         + [[a["answer"], a["score"], a["reward"], a["advantage"]] for a in row["attempts"]]
-        for row in rows(run / "tasks.jsonl")
+        for row in read_rows(run / "tasks.jsonl")
     ]
     found["tasks"] = digest(tasks)
     found["evaluation"] = digest(
         [
             [row["step"], row["member"], row["solving"]["solve_rate"], row["solving"]["solved"]]
-            for row in rows(run / "eval.jsonl")
+            for row in read_rows(run / "eval.jsonl")
             if row.get("solving")
         ]
     )
-    events = rows(run / "league" / "events.jsonl")
+    events = read_rows(run / "league" / "events.jsonl")
     found["matches"] = digest(
         [
             [e["pair"], [e["outcome"][field] for field in OUTCOME_FIELDS]]

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from programs import python
 from size import DOORS
 
 from league import LeagueConfig
@@ -45,15 +46,7 @@ def test_python_examples_run(code: str, tmp_path: Path) -> None:
 def printed(program: str, folder: Path) -> str:
     """Run a program in a folder from which it can import, and return what it prints."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python("-c", program, cwd=folder, PYTHONPATH=os.pathsep.join(paths))
 
 
 @pytest.mark.parametrize("title", SECTIONS)

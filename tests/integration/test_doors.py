@@ -2,14 +2,13 @@
 
 import ast
 import importlib
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from programs import python
 from size import DOORS, PACKAGES, ROOT, folder_faults, modules, past_doors
 
 ALLOWED = {
@@ -83,8 +82,7 @@ def test_a_door_is_one_short_list_whose_names_exist(door: str) -> None:
 def test_neither_import_nor_help_brings_what_loads_slowly(package: str) -> None:
     slow = {"torch", "rich.progress"} | ({"numpy"} if package != "league" else set())
     program = f"import sys, {package}, {package}.cli; print({slow} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "set()\n", done.stderr
+    assert python("-c", program) == "set()\n"
 
 
 @pytest.mark.parametrize("package", ["code_verifier", "league"])

@@ -2,9 +2,9 @@
 
 import ast
 import runpy
-import subprocess
-import sys
 from pathlib import Path
+
+from programs import python
 
 from league import League, read_league
 
@@ -39,14 +39,8 @@ def test_a_task_kind_of_its_own_is_one_short_file_on_doors_only():
 
 def test_the_league_shows_that_both_sides_improve(tmp_path):
     """Students practise and teachers are selected; their matches with frozen members show it."""
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "league" / "two_populations.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["teacher", "student"]
+    said = python(EXAMPLES / "league" / "two_populations.py", cwd=tmp_path)
+    assert [line.split()[0] for line in said.splitlines()] == ["teacher", "student"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
     league = League(tmp_path / "run" / "league", read_only=True)
     assert len(league.replacements()) == 12

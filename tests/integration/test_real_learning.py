@@ -1,13 +1,11 @@
 """`make real-learning` on a tiny random model: it resumes, measures all arms, has a teacher."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from programs import python
+from small_models import small_model
 
 from lora_evo.model import load_tokenizer
 
@@ -18,7 +16,7 @@ SHIPPED = REAL.parents[1] / "selfplay" / "src" / "selfplay" / "data" / "easy_cod
 
 def test_the_easy_tasks_are_right_and_written_by_their_generator(tmp_path):
     written = tmp_path / "again.jsonl"
-    subprocess.run([sys.executable, REAL / "easy_tasks.py", written], check=True)  # it runs them
+    python(REAL / "easy_tasks.py", written)  # it runs them
     assert written.read_bytes() == SHIPPED.read_bytes()
 
 
@@ -26,19 +24,15 @@ def test_the_easy_tasks_are_right_and_written_by_their_generator(tmp_path):
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
     tokenizer = load_tokenizer("nano")
-    size = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
-    torch.manual_seed(0)
-    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size, **heads)).save_pretrained(
-        folder
-    )
+    size = {"vocab_size": len(tokenizer), "hidden_size": 16, "num_hidden_layers": 1}
+    small_model("llama", head_dim=8, **size).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
 def arms(base: Path, out: Path, *options: str) -> list[tuple[str, int]]:
     common = ("--base", base, "--seeds", "1", "--every", "1", "--jobs", "1")
-    subprocess.run([sys.executable, SCRIPT, out, *common, *options], check=True)
+    python(SCRIPT, out, *common, *options)
     return [(row["arm"], row["updates"]) for row in json.loads((out / "results.json").read_text())]
 
 

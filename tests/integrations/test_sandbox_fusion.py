@@ -4,15 +4,13 @@ Each client runs in a process of its own, as its users run it.
 """
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from programs import python
 
 from code_verifier.serve import Server
 
@@ -62,14 +60,7 @@ def url() -> Iterator[str]:
 
 def answers(program: str, **variables: str) -> list[Any]:
     """What the lines that a program prints say."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in python("-c", program, **variables).splitlines()]
 
 
 @pytest.mark.skipif(find_spec("sandbox_fusion") is None, reason="needs sandbox-fusion")

@@ -1,12 +1,11 @@
 """The tasks of a run, in every form, loaded by `datasets`, trained on by TRL and read by verl."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import python
 
 from selfplay import load_preset, train
 
@@ -75,14 +74,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {form: home / f"{form}.jsonl" for form in COLUMNS}
     for form, path in found.items():
         words = ["tasks", str(home / "run"), "--out", str(path), "--format", form]
-        subprocess.run([sys.executable, "-m", "selfplay", *words], check=True)
+        python("-m", "selfplay", *words)
     return found
 
 
 def last(program: str, *words: str) -> Any:
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(python("-c", program, *words).splitlines()[-1])
 
 
 @pytest.mark.parametrize("form", COLUMNS)

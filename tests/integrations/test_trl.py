@@ -1,10 +1,9 @@
 """TRL's GRPOTrainer learns from each of our rewards, on a tiny random model."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
 pytest.importorskip("trl")
 ROOT = Path(__file__).parents[2]
@@ -43,15 +42,9 @@ for entry in trainer.state.log_history[:2]:
 """
 
 
-def printed(*words: str) -> list[str]:
-    """The lines that Python prints."""
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
-
-
 def test_the_example_learns_from_tasks() -> None:
-    lines = printed(str(ROOT / "examples" / "code_verifier" / "trl_grpo.py"), "--steps", "2")
+    example = ROOT / "examples" / "code_verifier" / "trl_grpo.py"
+    lines = python(example, "--steps", "2").splitlines()
     assert lines[-1].startswith("mean reward of the first 1 steps 0.")
     assert any("'rewards/task_reward/mean'" in line for line in lines)
 
@@ -59,6 +52,6 @@ def test_the_example_learns_from_tasks() -> None:
 def test_tests_and_math_as_rewards() -> None:
     """A word is right for both or for neither."""
     folder = ROOT / "examples" / "code_verifier"
-    lines = printed("-c", PROGRAM.format(folder=str(folder)))[-2:]
+    lines = python("-c", PROGRAM.format(folder=str(folder))).splitlines()[-2:]
     pairs = [tuple(map(float, line.split())) for line in lines]
     assert [tests for tests, _ in pairs] == [math for _, math in pairs]

@@ -4,12 +4,11 @@ verl runs in a process of its own: importing it changes the process.
 """
 
 import json
-import subprocess
-import sys
 import threading
 from typing import Any
 
 import pytest
+from programs import python
 
 from code_verifier.serve import Server
 
@@ -36,9 +35,7 @@ FENCE = "```python\n{}\n```"
 
 
 def last(program: str, *words: str) -> Any:
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(python("-c", program, *words).splitlines()[-1])
 
 
 @pytest.mark.parametrize(

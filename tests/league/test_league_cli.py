@@ -1,11 +1,10 @@
 """The `league` command, as a user types it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
+from programs import python
 
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
@@ -95,10 +94,8 @@ def test_module_and_version_without_torch_or_altair():
         "import sys; import league.cli; "
         "assert not {'torch', 'scipy', 'mpmath', 'transformers', 'altair'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
-    command = [sys.executable, "-m", "league", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("league, version ")
+    python("-c", program)
+    assert python("-m", "league", "--version").startswith("league, version ")
 
 
 @pytest.mark.parametrize(

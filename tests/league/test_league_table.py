@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import trueskill
 from click.testing import CliRunner
+from json_lines import write_rows
 
 from league import League, LeagueConfig, LeagueError, Outcome, rate
 from league.cli import main
@@ -104,7 +105,7 @@ def test_the_board_of_a_file(tmp_path, suffix):
             writer.writeheader()
             writer.writerows(rows)
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(path, rows)
     plain = CliRunner().invoke(main, ["board", "--rows", str(path)])
     assert [line.split()[0] for line in plain.stdout.splitlines()] == ["member", "t0", "s0", "s1"]
     found = json.loads(CliRunner().invoke(main, ["board", "--rows", str(path), "--json"]).stdout)

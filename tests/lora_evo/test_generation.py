@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from probabilities import logprobs
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -62,11 +63,9 @@ def requests(tiny, count, **changes):
 def test_logprobs_equal_a_plain_forward_pass(tiny, stack, engine, temperature):
     _, adapters = stack
     for rollout in engine.rollouts(requests(tiny, 8, temperature=temperature)):
-        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
+        asked = rollout.prompt_ids, rollout.completion_ids
         with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
-            logits = adapters.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
-        table = torch.log_softmax(logits / (temperature or 1.0), -1)
-        wanted = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
+            wanted = logprobs(adapters.model, *asked, temperature or 1.0)
         assert torch.tensor(rollout.logprobs) == pytest.approx(wanted, abs=2e-5)
 
 

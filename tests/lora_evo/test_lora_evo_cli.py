@@ -1,11 +1,10 @@
 """The command: what it prints, how it ends, and that it never shows a traceback."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from lora_evo_command import call
+from programs import python
 
 import lora_evo
 from lora_evo import OPERATORS, Lineage, __version__, content_hash
@@ -82,9 +81,9 @@ print([name for name in ("torch", "transformers", "altair", "peft") if name in s
 
 def test_help_operators_and_lineage_bring_no_torch(home):
     call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
-    done = subprocess.run([sys.executable, "-c", HEAVY], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
-    assert "└── c" in done.stdout
+    said = python("-c", HEAVY)
+    assert said.splitlines()[-1] == "[]"
+    assert "└── c" in said
 
 
 def test_a_name_that_the_door_lacks_is_no_attribute():
@@ -93,9 +92,7 @@ def test_a_name_that_the_door_lacks_is_no_attribute():
 
 
 def test_a_module_run_is_the_command():
-    words = [sys.executable, "-m", "lora_evo", "--version"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert __version__ in done.stdout
+    assert __version__ in python("-m", "lora_evo", "--version")
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from html.parser import HTMLParser
 
 import pytest
 from lora_evo_command import call
+from pages import Page
 
 from lora_evo import (
     cross_directory,
@@ -46,22 +46,10 @@ def test_the_table_shows_pairs_types_and_the_number_of_distinct_members(home):
     assert "3 members" in lines[-1]
 
 
-class Tags(HTMLParser):
-    """The attributes of the tags of a page, outside its scripts."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.attributes = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes += [name for name, _ in attrs]
-
-
 def offline(page):
     """The text of a page, which must fetch nothing."""
     text = page.read_text(encoding="utf-8")
-    assert not {"src", "href"} & set(Tags(text).attributes)
+    assert not any({"src", "href"} & set(attributes) for _, attributes in Page(text).tags)
     return text
 
 

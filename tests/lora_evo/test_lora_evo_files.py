@@ -3,13 +3,12 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from by_hand import same
+from programs import python
 from safetensors.torch import load_file, save_file
 
 from lora_evo import (
@@ -278,10 +277,7 @@ def test_memory_grows_by_a_few_modules_not_by_the_adapter(tmp_path, make_adapter
     split(tmp_path / "big", 4)
     size = sum(file.stat().st_size for file in (tmp_path / "big").glob("*.safetensors"))
     assert size > 100e6
-    words = [str(tmp_path / name) for name in ("small", "big", "c", "d")]
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, *words], capture_output=True, text=True, check=True
-    )
-    child, whole = map(int, done.stdout.split())
+    said = python("-c", PEAK, *(tmp_path / name for name in ("small", "big", "c", "d")))
+    child, whole = map(int, said.split())
     assert child < size / 4
     assert whole > size / 2

@@ -1,14 +1,13 @@
 """All operators, ours and those given as objects: on disk as in memory, refused, recorded."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from by_hand import breed, child_of, fitness_for, same
+from programs import python
 
 from lora_evo import (
     OPERATORS,
@@ -180,6 +179,5 @@ def test_the_name_of_one_of_ours_is_taken(make_adapter):
 
 def test_the_example_makes_a_child_of_the_strength(home):
     example = Path(__file__).parents[2] / "examples" / "lora_evo" / "rank_one_noise.py"
-    words = [sys.executable, str(example), "p1", "c"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=home, check=True)
-    assert done.stdout.splitlines() == ["c: relative change 0.1", "verified: True"]
+    said = python(example, "p1", "c", cwd=home)
+    assert said.splitlines() == ["c: relative change 0.1", "verified: True"]

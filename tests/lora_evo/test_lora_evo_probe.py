@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 import transformers
+from json_lines import write_rows
 from letter_model import letter_tokenizer, save_letter_model
 from lora_evo_command import call
 
@@ -231,7 +232,7 @@ def test_bad_rows_are_named_by_line(tmp_path, payload, reason):
 def test_the_command_probes_and_judges(home, monkeypatch):
     monkeypatch.chdir(home)
     rows = [{"prompt": "abcdefg"}, {"prompt": "abc", "completion": "def"}]
-    (home / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(home / "rows.jsonl", rows)
     words = ["retention", "c", "--parent", "p", "--model", "base", "--probes", "rows.jsonl"]
     found = json.loads(call(*words, "--json").stdout)["parents"]["p"]["probe"]
     assert (found["prompts"], found["tokens"]) == (2, 7)

@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 import transformers
+from json_lines import write_rows
 from letter_model import letter_tokenizer, save_letter_model
 from lora_evo_command import call
+from probabilities import logprobs
 
 from lora_evo import (
     Adapter,
@@ -138,8 +140,8 @@ def home(tmp_path_factory):
     parent = export_adapter(stack, 0, "b")
     assert learner.mean_loss(0, [pair(r) for r in ROWS[40:]]) < 0.5
     save_adapter(parent, folder / "p")
-    lines = [{"prompt": r.prompt, "completion": r.completion} for r in ROWS]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [{"prompt": r.prompt, "completion": r.completion} for r in ROWS]
+    write_rows(folder / "rows.jsonl", rows)
     mutate_directory("svd_structured", folder / "p", folder / "c", seed=1, strength=0.1)
     return folder
 
@@ -191,9 +193,7 @@ def test_fitness_is_the_geometric_mean_of_probabilities(home):
     found = SupervisedLearner(stack, micro_batch_tokens=50).probabilities(0, pairs)
     for one, probability in zip(pairs, found, strict=True):
         with torch.no_grad():
-            logits = base.model(torch.tensor([one.prompt_ids + one.completion_ids])).logits[0]
-        table = logits[len(one.prompt_ids) - 1 : -1].log_softmax(-1)
-        own = table.gather(1, torch.tensor(one.completion_ids)[:, None]).mean().exp()
+            own = logprobs(base.model, one.prompt_ids, one.completion_ids).mean().exp()
         assert probability == pytest.approx(float(own), rel=1e-5)
 
 

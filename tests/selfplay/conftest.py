@@ -4,12 +4,12 @@ The fixtures `tiny` and `runs` carry the helpers: test folders are no packages a
 each other.
 """
 
-import json
 import signal
 from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+from json_lines import read_rows
 from tiny_stack import tiny
 
 from selfplay.config import read_config
@@ -56,10 +56,6 @@ def small_arguments(directory, *assignments):
     return ["train", "--out", str(directory), "--quiet", "--workers", "1", *flags]
 
 
-def rows(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def outcome(run):
     """Everything that equal runs have in common: bytes by file, metrics without their seconds."""
     named = [
@@ -68,7 +64,7 @@ def outcome(run):
         *(p for name in ("members", "ancestors") for p in (run / name).rglob("*")),
     ]
     found = {str(p.relative_to(run)): p.read_bytes() for p in sorted(named) if p.is_file()}
-    measured = rows(run / "metrics.jsonl")
+    measured = read_rows(run / "metrics.jsonl")
     for row in measured:
         row.pop("seconds")
         row.pop("memory_mb", None)
@@ -84,7 +80,7 @@ def runs():
         config=small_config,
         train=small_run,
         arguments=small_arguments,
-        rows=rows,
+        rows=read_rows,
         outcome=outcome,
     )
 

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from pages import Page
 
 from selfplay.comparison import Estimate, Finding, combine, estimate, find, open_trials, stretch
 from selfplay.errors import RunDirectoryError
@@ -22,7 +23,7 @@ from selfplay.findings import (
     weakest_member,
 )
 from selfplay_command import worked
-from synthetic_run import Page, charts_in, without_the_library
+from synthetic_run import charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial
 
 POPULATIONS = ["1T+1S", "2T+2S"]

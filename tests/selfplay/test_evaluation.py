@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 import pytest
+from json_lines import write_rows
 from msgspec import UNSET
 
 from code_verifier import Task
@@ -39,8 +40,7 @@ def test_a_file_of_tasks_serves_too(tmp_path):
             "level": 3,
         },
     ]
-    path = tmp_path / "mine.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(tmp_path / "mine.jsonl", rows)
     found = held_out_tasks((str(path),), 10)
     assert [(t.task.id, t.level) for t in found] == [("mine.jsonl/2", 3), ("a", 0)]
     path.write_text(json.dumps(rows[0]) + "\n[]\n")

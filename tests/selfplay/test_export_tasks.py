@@ -1,9 +1,9 @@
 """A run's tasks in the forms of others, read by the code that reads those forms."""
 
-import json
 import shutil
 
 import pytest
+from json_lines import write_rows
 
 from code_verifier import Proposal, Sandbox, compute_score, trl_reward
 from code_verifier import read_rows as read_lines
@@ -37,8 +37,7 @@ def run(whole, tmp_path_factory):
     """A real run whose tasks are known ones, of a kind of its own, too."""
     copy = tmp_path_factory.mktemp("export") / "run"
     shutil.copytree(whole, copy)
-    rows = [json.dumps({"step": 1, "teacher": "t0", **task}) for task in TASKS]
-    (copy / "tasks.jsonl").write_text("\n".join(rows) + "\n")
+    write_rows(copy / "tasks.jsonl", [{"step": 1, "teacher": "t0", **task} for task in TASKS])
     return copy
 
 

@@ -7,6 +7,7 @@ import warnings
 import pytest
 import torch
 from memory_meter import MemoryMeter
+from probabilities import logprobs
 from tiny_families import family, tiny_model
 
 from selfplay.learning.batch import batch_rows, micro_batches
@@ -109,9 +110,7 @@ def test_gradients_of_every_family_equal_peft_without_any_saving(tiny, family):
         loss = 0.0
         mine = [s for s in batch if s.member == member]
         for s in mine:
-            logits = twin(input_ids=torch.tensor([s.prompt_ids + s.completion_ids])).logits
-            table = torch.log_softmax(logits[0, len(s.prompt_ids) - 1 : -1], -1)
-            logps = table.gather(1, torch.tensor(s.completion_ids)[:, None])[:, 0]
+            logps = logprobs(twin, s.prompt_ids, s.completion_ids)
             weight = (logps.detach() + 4.5).exp().clamp(max=2.0)
             loss = loss - s.advantage * (weight * logps).mean() / len(mine)
         loss.backward()
@@ -166,14 +165,11 @@ def _sequence_mean_kl(tiny, batch, member):
     mine = [s for s in batch if s.member == member]
     total = 0.0
     for s in mine:
-        ids = torch.tensor([s.prompt_ids + s.completion_ids])
-        goals = torch.tensor(s.completion_ids)[:, None]
-        tables = []
-        for place in (one.adapters.index(member), -1):
+        policy, base = [], []
+        for place, found in ((one.adapters.index(member), policy), (-1, base)):
             with one.adapters.route([place]):
-                logits = one.model(input_ids=ids).logits[0, len(s.prompt_ids) - 1 : -1]
-            tables.append(torch.log_softmax(logits.double(), -1).gather(1, goals)[:, 0])
-        away = tables[1] - tables[0]
+                found.append(logprobs(one.model, s.prompt_ids, s.completion_ids).double())
+        away = base[0] - policy[0]
         total += float((away.exp() - 1 - away).mean()) / len(mine)
     return total
 

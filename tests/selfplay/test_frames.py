@@ -1,11 +1,11 @@
 """Runs, results and leagues as data frames, and the notebook that reads a run."""
 
-import json
 from pathlib import Path
 
 import nbformat
 import pandas
 import polars
+from json_lines import read_rows
 from nbclient import NotebookClient
 
 import evals
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_frames_hold_what_the_files_hold(whole):
-    rows = [json.loads(line) for line in (whole / "tasks.jsonl").read_text().splitlines()]
+    rows = read_rows(whole / "tasks.jsonl")
     frames = selfplay.read_run(whole).to_pandas()
     tasks, lineage, evals_ = frames["tasks"], frames["lineage"], frames["evals"]
     assert list(tasks["id"]) == [row["id"] for row in rows]

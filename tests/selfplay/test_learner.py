@@ -4,6 +4,7 @@ import json
 import pytest
 import safetensors.torch
 import torch
+from probabilities import logprobs
 
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
@@ -26,14 +27,14 @@ def batch(tiny, learner, count=14, seed=0):
         cut, end = 3 + i % 5, 9 + (7 * i) % 31
         prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
         place = learner.adapters.index(members[(0, 1, 1, 2, 0, 2, 1)[i % 7]])
-        logprobs = logprobs_of(learner, place, prompt, completion)
+        sampled = logprobs_of(learner, place, prompt, completion)
         advantage = float(tiny.numbers(seed + 500 + i, 1))
         samples.append(
             TrainingSample(
                 learner.members[place],
                 prompt,
                 completion,
-                tuple(logprobs.tolist()),
+                tuple(sampled.tolist()),
                 advantage,
                 truncated=i % 4 == 0,
             )
@@ -43,11 +44,8 @@ def batch(tiny, learner, count=14, seed=0):
 
 @torch.no_grad()
 def logprobs_of(learner, place, prompt, completion):
-    whole = torch.tensor([prompt + completion])
     with learner.adapters.route([place]):
-        logits = learner.model(input_ids=whole).logits[0, len(prompt) - 1 : -1]
-    table = torch.log_softmax(logits / learner.config.temperature, -1)
-    return table.gather(1, torch.tensor(completion)[:, None])[:, 0]
+        return logprobs(learner.model, prompt, completion, learner.config.temperature)
 
 
 def gradients(learner, samples, monkeypatch):
@@ -98,9 +96,7 @@ def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch,
         twin.set_adapter(member)
         loss = 0.0
         for s in mine:
-            logits = twin(input_ids=torch.tensor([s.prompt_ids + s.completion_ids])).logits
-            table = torch.log_softmax(logits[0, len(s.prompt_ids) - 1 : -1] / 0.7, -1)
-            logps = table.gather(1, torch.tensor(s.completion_ids)[:, None])[:, 0]
+            logps = logprobs(twin, s.prompt_ids, s.completion_ids, 0.7)
             if loss_type == "grpo":
                 loss = loss - s.advantage * logps.mean() / len(mine)
             elif loss_type == "dapo":

@@ -1,11 +1,11 @@
 """The held-out tasks of nano as benchmarks of evals: solvable, graded by form and by running."""
 
-import json
 import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from json_lines import read_rows
 
 from evals import Benchmark, Data, EvalsError, Grading, Sample
 from selfplay import nano_benchmarks, tasks
@@ -37,7 +37,7 @@ def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
 def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count: int) -> None:
     benchmark = nano_benchmarks.load(name, Data())
     assert len({question.id for question in benchmark.questions}) == count
-    rows = map(json.loads, (tasks.DATA / f"{name}.jsonl").read_text().splitlines())
+    rows = read_rows(tasks.DATA / f"{name}.jsonl")
     prompts = [question.fields["prompt"] for question in benchmark.questions]
     assert prompts == [row["prompt"] for row in rows]
     some = benchmark.part(12)

@@ -1,7 +1,6 @@
 """Plans: sizes equal to what the modules really hold, what fits, and what is said if not."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import accumulate
@@ -9,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from programs import python
 from safetensors.torch import load_file
 from torch.profiler import ProfilerActivity, profile
 from transformers import (
@@ -396,5 +396,4 @@ def test_large_blocks_are_on_pages_once_a_base_is_loaded():
         "b.load_base_model('nano', torch.device('cpu'));"
         "print({torch.empty(3 << 20, dtype=torch.uint8).data_ptr() % 4096 for _ in range(9)})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "{0}"
+    assert python("-c", code) == "{0}\n"

@@ -1,9 +1,9 @@
 """Where prompts and completions end: no prompt is too long to read, no closed answer is lost."""
 
-import json
 from dataclasses import replace
 
 import pytest
+from json_lines import write_rows
 
 from code_verifier import Proposal, Task
 from lora_evo.model import choose_device, load_base_model
@@ -100,8 +100,7 @@ def test_a_held_out_task_that_is_too_long_ends_the_run_before_it_begins(runs, tm
         {"kind": t.kind, "program": t.program, "input": t.input, "output": t.output}
         for t in (listing(3), listing(200))
     ]
-    held_out = tmp_path / "tasks.jsonl"
-    held_out.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    held_out = write_rows(tmp_path / "tasks.jsonl", rows)
     settings = ("rollout.max_prompt_length=80", f"eval.held_out=[{held_out}]")
     with pytest.raises(ConfigError, match=r"eval.held_out: tasks.jsonl/2: a prompt that"):
         train(runs.config(*settings), tmp_path / "run")

@@ -2,13 +2,13 @@
 
 import base64
 import hashlib
-import json
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
+from json_lines import read_rows, write_rows
+from pages import Page
+from programs import python
 
 from lora_evo import LoraEvoError
 from selfplay.errors import RunDirectoryError
@@ -16,7 +16,7 @@ from selfplay.pages import clip, duration, figure, visible
 from selfplay.run_charts import skill
 from selfplay.run_record import conclusion, held_out_gain, read_run, smooth, thin, trend
 from selfplay.run_report import DRIFT_LIMIT, choose, report, report_charts, summary
-from synthetic_run import HOSTILE, Page, charts_in, make_run, without_the_library, write_rows
+from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
 
 def page_of(tmp_path, *runs, name="page.html"):
@@ -53,10 +53,7 @@ def test_a_page_needs_no_network_and_admits_its_own_style_and_script_only(run, t
 def test_a_report_is_made_without_torch(run, tmp_path):
     page = tmp_path / "page.html"
     without = "import sys; sys.modules['torch'] = None; from selfplay.cli import main; main()"
-    command = [sys.executable, "-c", without, "report", str(run), "--html", str(page)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"open {page}\n"
+    assert python("-c", without, "report", run, "--html", page) == f"open {page}\n"
     text = page.read_text(encoding="utf-8")
     assert "2 teachers and 2 students on the base model nano: 40 steps" in text
 
@@ -104,7 +101,7 @@ def test_hostile_text_is_shown_and_never_run(tmp_path):
 
 def test_hostile_names_and_settings_are_escaped(tmp_path):
     run = make_run(tmp_path / 'r"><script>', steps=4)
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = read_rows(run / "metrics.jsonl")
     bad = '"></script><script>x\x1b[2J'
     for row in rows:
         row["kinds"][bad] = {"proposed": 1, "valid_share": 1.0, "solve_rate": 0.5}
@@ -202,7 +199,7 @@ def test_sparse_runs_give_a_page(tmp_path):
 
 def test_long_runs_and_long_texts_stay_small(tmp_path):
     run = make_run(tmp_path / "long", steps=600, births=30)
-    tasks = [json.loads(line) for line in (run / "tasks.jsonl").read_text().splitlines()]
+    tasks = read_rows(run / "tasks.jsonl")
     shown = [task for task in tasks if task["step"] in (1, 301, 600)]
     for task in shown:
         task["program"] = '"&<' * 20_000
@@ -244,7 +241,7 @@ def test_generations_count_from_the_founders(tmp_path):
 
 def test_the_task_shown_alone_is_the_one_where_the_student_leads_most(tmp_path):
     run = make_run(tmp_path / "run", steps=4, births=0)
-    tasks = [json.loads(line) for line in (run / "tasks.jsonl").read_text().splitlines()]
+    tasks = read_rows(run / "tasks.jsonl")
     solved = next(task for task in tasks if task.get("solve_rate"))
     solved |= {"base_solve_rate": 0.0, "program": "def f(x):\n    return 'only here'"}
     answer = {"thought": "base thinks", "answer": "base answer", "count": 6}
@@ -306,7 +303,7 @@ def test_a_sampler_that_drifts_is_reported(tmp_path, engine, most, said):
     home = make_run(tmp_path / "run", steps=3, births=0)
     config = yaml.safe_load((home / "config.yaml").read_text())
     (home / "config.yaml").write_text(yaml.safe_dump(config | {"engine": engine}))
-    rows = [json.loads(line) for line in (home / "metrics.jsonl").read_text().splitlines()]
+    rows = read_rows(home / "metrics.jsonl")
     for row, kl in zip(rows, (1e-5, most, 1e-5), strict=True):
         row["members"]["s0"] |= {"mismatch_kl": kl, "importance_sampling_clip_ratio": 0.25}
     write_rows(home / "metrics.jsonl", rows)

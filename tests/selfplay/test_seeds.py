@@ -1,9 +1,9 @@
 """The tasks that a run starts from: a file's, or the model's own."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
+from json_lines import write_rows
 
 from selfplay.config import load_preset
 from selfplay.directory import SEEDS
@@ -32,9 +32,7 @@ ROWS = (
 
 @pytest.fixture
 def file(tmp_path):
-    path = tmp_path / "mine.jsonl"
-    path.write_text("".join(json.dumps(found) + "\n" for found in ROWS))
-    return path
+    return write_rows(tmp_path / "mine.jsonl", ROWS)
 
 
 def test_a_run_starts_from_a_file_and_does_without_it_afterwards(runs, file, tmp_path):

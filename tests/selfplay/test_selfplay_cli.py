@@ -1,11 +1,10 @@
 """The selfplay command: what it prints, what it refuses, and with which exit code."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import yaml
+from programs import python
 
 from lora_evo.model import vllm_server as installed
 from selfplay import __version__
@@ -27,14 +26,7 @@ def test_version():
 
 
 def test_python_m_is_the_same_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "selfplay", "presets", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert set(json.loads(done.stdout)) == set(preset_names())
-    assert done.stderr == ""
+    assert set(json.loads(python("-m", "selfplay", "presets", "--json"))) == set(preset_names())
 
 
 # Presets ----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from json_lines import write_rows
 from mortal import changes_until_death
 
 from code_verifier import Sandbox, Task
@@ -30,14 +31,11 @@ def azr_row(n, **more):
     return {"snippet": program(n), "input": f"{n}", "output": "not looked at", "imports": []} | more
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("data") / "tasks.jsonl", [azr_row(n) for n in range(12)])
+    return write_rows(
+        tmp_path_factory.mktemp("data") / "tasks.jsonl", [azr_row(n) for n in range(12)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +77,7 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     ]
     said = []
     found = read_tasks(
-        write(tmp_path / "t", rows), AZR, ("code_o", "code_i", "code_f"), judge, said.append
+        write_rows(tmp_path / "t", rows), AZR, ("code_o", "code_i", "code_f"), judge, said.append
     )
     (line,) = said
     assert line.endswith("give 8 tasks of code_o, code_i, code_f, 1 refused: banned")

@@ -1,10 +1,10 @@
 """A task kind of one's own, in one file, goes wherever the built-in ones go."""
 
 import importlib
-import json
 from pathlib import Path
 
 import pytest
+from json_lines import write_rows
 
 from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
@@ -34,12 +34,11 @@ def task(program, given, answer):
 
 
 def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, example):
-    held_out = tmp_path / "held-out.jsonl"
     tasks = [
         task("def f(a):\n    return 1 / a", "0", "4"),
         task("def f(a):\n    return a", "0", "0"),
     ]
-    held_out.write_text("".join(f"{json.dumps(t.to_row())}\n" for t in tasks))
+    held_out = write_rows(tmp_path / "held-out.jsonl", [t.to_row() for t in tasks])
     config = runs.config(
         *("steps=3", "rollout.kinds=[code_o]", "rollout.train_on=buffer"),
         *("rollout.max_proposal_length=64", f"eval.held_out=[{held_out}]"),

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 import torch
+from probabilities import logprobs
 
 from lora_evo import LoraEvoError
 from lora_evo.model import Serving, TokenRequest, VLLMOptions
@@ -37,11 +38,8 @@ def furthest(learner, rollouts):
     """The largest difference between a rollout's log-probabilities and the learner's own."""
     most = 0.0
     for rollout in rollouts:
-        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
         with torch.no_grad(), learner.adapters.route([learner.adapters.index(rollout.adapter)]):
-            logits = learner.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
-        table = torch.log_softmax(logits, -1)
-        own = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
+            own = logprobs(learner.model, rollout.prompt_ids, rollout.completion_ids)
         most = max(most, float((own - torch.tensor(rollout.logprobs)).abs().max()))
     return most
 
@@ -183,11 +181,8 @@ def test_the_temperature_is_in_the_log_probabilities(both, tools):
     publish(both, 65)
     requests = [TokenRequest(None, tuple(range(2, 20)), 12, 0.7, seed=s) for s in range(4)]
     for rollout in both.served.rollouts(requests):
-        whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids])
         with torch.no_grad():
-            logits = both.learner.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
-        table = torch.log_softmax(logits / 0.7, -1)
-        own = table.gather(1, torch.tensor(rollout.completion_ids)[:, None])[:, 0]
+            own = logprobs(both.learner.model, rollout.prompt_ids, rollout.completion_ids, 0.7)
         assert torch.tensor(rollout.logprobs) == pytest.approx(own, abs=1e-4)
 
 

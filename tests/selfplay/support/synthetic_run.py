@@ -1,11 +1,11 @@
-"""Made-up run directories for the tests of the report, and a parser that reads a page back."""
+"""Made-up run directories for the tests of the report, and what is read back from its pages."""
 
 import json
 import random
 import re
-from html.parser import HTMLParser
 
 import yaml
+from json_lines import write_rows
 
 KINDS = ("code_o", "code_i", "code_f")
 PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "save")
@@ -133,10 +133,6 @@ def make_task(rng, step, teacher, student, kind, i, hostile):
     return task | found | {"attempts": [tried for tried in attempts if tried["count"]]}
 
 
-def write_rows(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def without_the_library(text):
     """A page without the script that is the same in every page."""
     return re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
@@ -148,34 +144,3 @@ def charts_in(text):
         r'<script type="application/json" id="charts">(.*?)</script>', text, re.DOTALL
     )
     return json.loads(data[0])
-
-
-class Page(HTMLParser):
-    """Gathers the elements of a page, and checks that they are closed in order."""
-
-    VOID = ("meta", "br", "link", "img", "input", "hr")
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.open, self.text = [], [], ""
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-    def count(self, tag, class_=None):
-        found = [attrs for name, attrs in self.tags if name == tag]
-        return len([a for a in found if class_ is None or class_ in (a.get("class") or "").split()])

@@ -1,10 +1,10 @@
 """Made-up runs of an experiment whose effects are known: metrics and measurements, no models."""
 
-import json
 import math
 from zlib import crc32
 
 import numpy as np
+from json_lines import write_rows
 
 from selfplay.config import config_text
 from selfplay.experiment import planned_runs
@@ -71,8 +71,8 @@ def write_trial(
             solved = rng.binomial(n, np.clip(skill + better, 0, 1))
             measured.append(_measured(step, name, "agent" if solo else "student", solved, n, base))
         measured += [_taught(step, name, "teacher") for name in teachers]
-    _write(directory / "metrics.jsonl", rows)
-    _write(directory / "eval.jsonl", measured)
+    write_rows(directory / "metrics.jsonl", rows)
+    write_rows(directory / "eval.jsonl", measured)
     if last == config.steps:
         (directory / "checkpoints" / f"step-{last}").mkdir(parents=True)
     return directory
@@ -121,7 +121,3 @@ def _measured(step, member, role, solved, judged, base):
 def _taught(step, member, role):
     row = {"valid_share": 0.8, "base_solve_rate": 0.4, "reward": 0.1, "new_structures": 3}
     return {"step": step, "member": member, "role": role, "teaching": row}
-
-
-def _write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
