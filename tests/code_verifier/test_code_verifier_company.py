@@ -1,15 +1,21 @@
-"""No verdict depends on which inputs came before: programs made against that, and fuzzing."""
+"""No verdict depends on which inputs, or which other programs, shared a process: programs made
+against that, and fuzzing."""
 
 import ast
 import random
 import re
-from itertools import product
+import tomllib
+from collections import Counter
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from code_verifier import Sandbox
+from code_verifier import Limits, Sandbox, Verdict
 from code_verifier.jail import separable
 from code_verifier.jail.policy import examine
+from code_verifier.sandbox import seat
 
 BUILTINS = {  # ways to the built-in names, which all functions of a process once shared
     "a parameter elsewhere": ("def g(__builtins__=None): pass", "__builtins__"),
@@ -310,11 +316,13 @@ def random_program(rng: random.Random) -> str:
     plain = rng.random() < 0.5  # without imports, attributes may be assigned
     text = "\n".join(block(0, ""))
     library = (
-        "class Q(list):\n    def popleft(self): return self.pop(0)\nq = Q()\ndef h(y): return y\n"
-        "h.cache_info = lambda: [len(seen)]\nit = iter(range(9))\n"
+        "class Q(list):\n    def popleft(self): return self.pop(0)\nq = Q()\n"
+        "class H:\n    def __call__(self, y): return y\n"
+        "    def cache_info(self): return [len(seen)]\n    def __repr__(self): return 'H'\n"
+        "h = H()\nit = iter(range(9))\n"
         if plain
         else "from collections import deque\nfrom functools import lru_cache\n"
-        "from itertools import count\nq, it = deque(), count()\nh = lru_cache(lambda y: y)\n"
+        "from itertools import count\nq = deque()\nit = count()\nh = lru_cache(lambda y: y)\n"
     )
     if not plain:
         text = re.sub(r"[Kg]\.n = .*", "pass", text)
@@ -325,6 +333,7 @@ def random_program(rng: random.Random) -> str:
             if plain
             else "    def __init__(self, n=1): pass\n"
         )
+        + "    def __repr__(self): return 'K'\n"
         + "def g(): pass\n"
         + ("g.n = 0\n" if plain else "")
         + "def k(y):\n    seen.append(y)\n    return seen[-1]\n"
@@ -354,3 +363,142 @@ def test_generated_programs_end_alone_as_they_end_together(one: Sandbox) -> None
 @pytest.mark.parametrize("part", range(10))
 def test_twenty_thousand_generated_programs(one: Sandbox, part: int) -> None:
     fuzz(one, range(2000 * (part + 1), 2000 * (part + 2)))
+
+
+# In company of other programs ---------------------------------------------------------------
+
+CORPUS = Path(__file__).parent / "corpus" / "addresses.toml"
+ADDRESSES: list[dict[str, Any]] = tomllib.loads(CORPUS.read_text("utf-8"))["program"]
+LIMITS = Limits(wall_s=1.0, cpu_s=0.6, memory_mb=48)
+Pair = tuple[str, str]
+
+
+def blind(program: str) -> bool:
+    found = examine(ast.parse(program))
+    return found.refusal is None and found.blind
+
+
+def end(verdict: Verdict) -> tuple[str, str | None, str, int]:
+    return verdict.status, verdict.output, verdict.reason, verdict.runs
+
+
+def assert_alone_as_beside(sandbox: Sandbox, pairs: list[Pair], check: bool) -> None:
+    one, many = (sandbox.check, sandbox.check_many) if check else (sandbox.run, sandbox.run_many)
+    for pair, verdict in zip(pairs, many(pairs), strict=True):
+        assert end(verdict) == end(one(*pair)), pair
+
+
+@pytest.mark.parametrize("row", ADDRESSES, ids=lambda row: row["name"])
+def test_what_could_see_an_address_is_left_alone(one: Sandbox, row: dict[str, Any]) -> None:
+    assert blind(row["program"]) is row["blind"]
+    assert not row["blind"] or one.check(row["program"], "4").ok
+
+
+def attackers(rng: random.Random, inputs: list[str]) -> list[Pair]:
+    """The programs made against the rules between harmless ones, in an order of its own."""
+    pairs = [(text, given) for text in ATTACKS.values() for given in inputs]
+    pairs += [(text, "4") for text in [row["program"] for row in ADDRESSES if row["blind"]] * 20]
+    rng.shuffle(pairs)
+    return pairs
+
+
+def generated(seeds: range) -> list[Pair]:
+    rng = random.Random(seeds.start)
+    texts = [random_program(random.Random(seed)) for seed in seeds]
+    return [(text, rng.choice(["1", "'b'", "[2]", "1.5", "{3, 4}"])) for text in texts]
+
+
+def test_no_program_made_against_the_rules_harms_a_neighbour(one: Sandbox) -> None:
+    assert_alone_as_beside(one, attackers(random.Random(1), ["1"]), check=False)
+
+
+def test_generated_programs_end_alone_as_beside_others(one: Sandbox) -> None:
+    pairs = generated(range(64))
+    assert sum(blind(text) for text, _ in pairs if is_python(text)) > 32
+    assert_alone_as_beside(one, pairs, check=True)
+
+
+def is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", range(3))
+def test_attackers_in_other_orders(one: Sandbox, turn: int) -> None:
+    assert_alone_as_beside(one, attackers(random.Random(turn), INPUTS), check=turn == 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_twenty_thousand_generated_programs_beside_others(one: Sandbox, part: int) -> None:
+    assert_alone_as_beside(one, generated(range(2000 * part, 2000 * (part + 1))), part == 9)
+
+
+PLAIN = [(f"def f(x):\n    return x + {n}", str(n)) for n in range(40)]
+GREEDY = [
+    ("timeout", "def f(x):\n    while True: pass"),
+    ("memory", "def f(x):\n    return len([0] * 10**8)"),
+    ("memory", "def f(x):\n    a = []\n    while True: a.append([])"),
+    ("exception", "def f(x):\n    return 1 / 0"),
+    ("exception", "def f(x):\n    return f(x)"),
+    ("not_literal", "def f(x):\n    return f"),
+    ("too_long", "def f(x):\n    return 'a' * 20000"),
+    ("syntax_error", "def f(x"),
+    ("banned", "import os\ndef f(x): pass"),
+    (
+        "ok",
+        "def f(x):\n    it = iter(())\n    for _ in range(5): it = filter(None, it)\n    return 1",
+    ),
+    ("ok", "def f(x):\n    return len([0] * 4_000_000)"),  # more than half of the memory
+]
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+def test_greedy_programs_harm_no_neighbour(check: bool) -> None:
+    pairs = list(PLAIN)
+    for place, (_, text) in enumerate(GREEDY):
+        pairs.insert(4 * place, (text, "1"))
+    with Sandbox(workers=2, limits=LIMITS) as sandbox:
+        found = list((sandbox.check_many if check else sandbox.run_many)(pairs))
+    by_text = dict(zip(pairs, found, strict=True))
+    assert [by_text[pair].output for pair in PLAIN] == [str(2 * n) for n in range(40)]
+    assert [by_text[text, "1"].status for _, text in GREEDY] == [status for status, _ in GREEDY]
+
+
+def test_slow_programs_have_their_own_time_each() -> None:
+    """Together they take several times what one may."""
+    text = "def f(x):\n    n = 0\n    for i in range(300_000): n += i\n    return n + x"
+    with Sandbox(workers=1, limits=Limits(wall_s=2.0, cpu_s=0.4)) as sandbox:
+        found = list(sandbox.run_many([(text, str(n)) for n in range(40)]))
+    assert [verdict.output for verdict in found] == [str(44999850000 + n) for n in range(40)]
+
+
+def test_an_address_in_a_message_is_that_of_a_lone_run(one: Sandbox) -> None:
+    pair = "def g(): pass\ndef f(x):\n    return [].index(g)", "1"
+    *_, verdict = one.run_many([*PLAIN[:10], pair])
+    assert " at 0x" in verdict.reason
+    assert end(verdict) == end(one.run(*pair))
+
+
+def test_odd_pairs_raise_at_their_place(one: Sandbox) -> None:
+    stream = one.run_many([PLAIN[0], (1, "1"), PLAIN[1]])  # type: ignore[list-item]
+    assert next(stream).output == "0"
+    with pytest.raises(Exception, match="expected a text"):
+        next(stream)
+
+
+@pytest.mark.parametrize("count", [4, 7, 50, 64, 100, 255, 256, 300])
+def test_no_two_meet_in_both_executions(count: int) -> None:
+    side = min(16, int(count**0.5))
+    met: Counter[tuple[int, int]] = Counter()
+    for index in range(2):
+        groups = seat(list(range(count)), count, side, index)
+        assert sorted(place for group in groups for place in group) == list(range(count))
+        assert max(map(len, groups)) <= side
+        met.update(pair for group in groups for pair in combinations(sorted(group), 2))
+    assert met
+    assert max(met.values()) == 1

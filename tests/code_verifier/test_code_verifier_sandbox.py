@@ -51,7 +51,7 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
 
     stream = sandbox.check_many(pairs())
     assert [next(stream).output for _ in range(30)] == [str(i) for i in range(1, 31)]
-    assert taken <= 30 + 8 * sandbox.workers
+    assert taken <= 30 + 4 * 128  # windows
     stream.close()  # type: ignore[attr-defined]
 
 

@@ -21,16 +21,16 @@ def frame(status: str, text: bytes = b"1", nonce: bytes = NONCE) -> bytes:
 
 
 def test_a_frame_counts_behind_its_nonce_only() -> None:
-    assert server._is_answer(frame("ok"), NONCE, 1)
-    assert not server._is_answer(frame("ok", nonce=NONCE[::-1]), NONCE, 1)
-    assert not server._is_answer(frame("ok"), NONCE, 2)
-    assert not server._is_answer(frame("ok") + b"x", NONCE, 1)
+    assert server._is_answer(frame("ok"), NONCE)
+    assert not server._is_answer(frame("ok", nonce=NONCE[::-1]), NONCE)
+    assert not server._is_answer(protocol.FRAME.pack(NONCE, 0), NONCE)
+    assert not server._is_answer(frame("ok") + b"x", NONCE)
 
 
 @pytest.mark.parametrize("status", protocol.STATUSES)
 def test_a_child_reports_only_what_it_can_know(status: str) -> None:
     known = {"ok", "exception", "memory", "not_literal", "too_long", "missing_module"}
-    assert server._is_answer(frame(status), NONCE, 1) == (status in known)
+    assert server._is_answer(frame(status), NONCE) == (status in known)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_text_that_is_not_canonical_is_forged(text: str, monkeypatch: pytest.M
         executor = Executor(sandbox._pool, Limits())
         program, arguments = executor.examine("def f(x):\n    return x", ["1"])
         monkeypatch.setattr(Pool, "ask", lambda *_: reply)
-        verdicts, _ = executor.execute(program, arguments, 0)  # type: ignore[arg-type]
+        verdicts, _ = executor.execute([(program, arguments[0])], 0)  # type: ignore[list-item]
     assert [v.status for v in verdicts] == [Status.VIOLATION]
 
 
@@ -58,7 +58,7 @@ class Lingering(server.Server):
         self.limits, self.cpu_s, self.wall_s = {"output_chars": 100}, 60.0, 60.0
         self.poller = select.poll()
 
-    def _become_child(self, code, inputs, nonce, writer):
+    def _become_child(self, entries, nonce, writer):
         os.setsid()
         result = protocol.pack_result("ok", b"1")
         os.write(writer, protocol.FRAME.pack(nonce, len(result)) + result)
@@ -67,7 +67,7 @@ class Lingering(server.Server):
 
 sent = []
 protocol.send = sent.append
-Lingering().execute(marshal.dumps((b"", [b""])))
+Lingering().execute(marshal.dumps([(b"", b"")]))
 sys.stdout.write(f"{len(sent)} answer\\n")
 """
 

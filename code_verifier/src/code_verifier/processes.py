@@ -71,12 +71,24 @@ class Process:
         return process is not None and process.poll() is None
 
     def start(self) -> None:
-        """Start the process and wait for its first frame. Raises SandboxUnavailable."""
+        """Start the process and wait for its first frame; one that is lost before is started once
+        more. Raises SandboxUnavailable."""
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"the sandbox needs Linux, and this is {sys.platform}; run it in a Linux "
                 "container or virtual machine"
             )
+        try:
+            try:
+                self._start()
+            except ProcessLost:
+                self._start()
+        except ProcessLost as error:
+            raise SandboxUnavailable(
+                f"a confined process did not start ({error}); type `code-verifier doctor`"
+            ) from None
+
+    def _start(self) -> None:
         with tempfile.TemporaryDirectory(prefix="code-verifier-") as jail:
             os.chmod(jail, 0o755)
             self._spawn()
@@ -84,11 +96,9 @@ class Process:
                 deadline = time.monotonic() + _START_S
                 self._write(marshal.dumps(self._config | {"jail_dir": jail}), deadline)
                 self.layers = marshal.loads(self._read(deadline))
-            except ProcessLost as error:
+            except ProcessLost:
                 self.close()
-                raise SandboxUnavailable(
-                    f"a confined process did not start ({error}); type `code-verifier doctor`"
-                ) from None
+                raise
 
     def ask(self, request: bytes, deadline: float) -> bytes:
         """The reply to one request by `deadline` (monotonic). Raises ProcessLost. After any

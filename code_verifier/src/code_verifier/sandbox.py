@@ -6,11 +6,13 @@ import os
 import queue
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
+from itertools import chain
+from math import isqrt
 from typing import Any, Self, TypeVar
 
 from code_verifier.canonical import canonical
@@ -34,7 +36,10 @@ CHANCE_RUNS = 16
 _SETTLED = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
 _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 _GRACE_S = 10.0
-_MISSING, _UNORDERED = "missing_module", "unordered"
+_MISSING, _UNORDERED, _FLOATING = "missing_module", "unordered", "floating"
+_COMPANY = 16
+"""Programs to a process. Enough that its start weighs little, few enough to lose when one fails."""
+_WINDOW = (16, _COMPANY**2)
 _SHARED = 4096
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -135,12 +140,31 @@ class Sandbox:
         return grade_answer(task, answer, self.iter_run, self.comparison, self.limits)
 
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
-        """`run` for every (program, input), in order."""
-        return ordered_map(lambda pair: self.run(*pair), pairs, self.workers)
+        """`run` for every (program, input), in order. Programs share a process when none can see
+        what another did (see `jail.addresses`); what that does not settle is run alone."""
+        return self._many(pairs, 1, raise_runs=False)
 
     def check_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
-        """`check` for every (program, input), in order."""
-        return ordered_map(lambda pair: self.check(*pair), pairs, self.workers)
+        """`check` for every (program, input), in shared processes like `run_many`: in the second
+        execution none shares one with the same programs as in the first."""
+        return self._many(pairs, self.runs, raise_runs=True)
+
+    def _many(
+        self, pairs: Iterable[tuple[str, str]], runs: int, raise_runs: bool
+    ) -> Iterator[Verdict]:
+        def judge(window: list[Any]) -> list[Verdict | Callable[[], Verdict]]:
+            alone = self.check if raise_runs else self.run  # which tells what is no text
+            found: list[Verdict | Callable[[], Verdict]]
+            found = [partial(lambda pair: alone(*pair), pair) for pair in window]
+            fit = [place for place, pair in enumerate(window) if _are_texts(pair)]
+            some = self._executor.companions([window[place] for place in fit], runs, raise_runs)
+            for place, outcome in zip(fit, some, strict=True):
+                found[place] = outcome
+            return found
+
+        windows = _windows(pairs, self.workers)
+        judged = chain.from_iterable(ordered_map(judge, windows, self.workers, ahead=2))
+        return ordered_map(_call, judged, self.workers, ready=Verdict)
 
     def validate_many(self, proposals: Iterable[Proposal]) -> Iterator[Verdict]:
         """`validate` for every proposal, in order."""
@@ -195,13 +219,17 @@ class Program:
     code: bytes
     chance: bool
     separable: bool
+    blind: bool
     tier: int
 
 
 Examined = tuple[Program | Verdict, list[bytes | Verdict]]
 """A program and its arguments, or the verdicts that refuse them."""
 Executed = tuple[list[Verdict], bool]
-"""Verdicts of one process, one for each input, and whether the process as such failed."""
+"""Verdicts of one process in the order of its entries, and whether it ended before the last: then
+the last verdict is of that end, and the entries that follow were not reached."""
+Entry = tuple[Program, bytes, int]
+"""A program, its arguments, and the executions that have to agree."""
 
 
 class Executor:
@@ -213,34 +241,40 @@ class Executor:
 
     def examine(self, program: str, inputs: Sequence[str]) -> Examined:
         """The examined program and arguments, or the verdicts that refuse them."""
+        return self._examine([(program, inputs)])[0]
+
+    def _examine(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Examined]:
+        """`examine` on each."""
         limits = self._limits
-        if len(program) > limits.program_chars:
-            reason = f"the program is longer than {limits.program_chars} characters"
-            return _refused(Status.TOO_LONG, reason), []
-        cut = [given[: limits.input_chars + 1] for given in inputs]
-        request = marshal.dumps((program, cut, limits.input_chars))
+        long = [len(program) > limits.program_chars for program, _ in asked]
+        texts = [
+            ("", []) if too_long else (program, [text[: limits.input_chars + 1] for text in inputs])
+            for too_long, (program, inputs) in zip(long, asked, strict=True)
+        ]
+        request = marshal.dumps((texts, limits.input_chars))
         try:
             reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
         except ProcessLost as error:
-            if len(inputs) > 1:
-                return self._one_by_one(program, inputs)
+            if len(asked) > 1:
+                return [self.examine(*each) for each in asked]
+            if len(asked[0][1]) > 1:
+                return [self._one_by_one(*asked[0])]
             if isinstance(error, BudgetExceeded):
                 reason = "reading the program or the input took too much processor time"
-                return _refused(Status.TIMEOUT, reason), []
-            return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), []
-        results = protocol.unpack_results(reply, 0)
-        if not results or (results[0][0] == Status.OK and len(results) != 1 + len(inputs)):
-            return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense"), []
-        first, *others = results
-        found = _read(*first)
-        if isinstance(found, Verdict):
-            return found, []
-        if any(name == _UNORDERED for name, _ in others):
-            found = replace(found, chance=True)
-        return found, [
-            data if name in (Status.OK, _UNORDERED) else _refused(name, _text(data))
-            for name, data in others
-        ]
+                return [(_refused(Status.TIMEOUT, reason), [])]
+            return [(_refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}"), [])]
+        results = protocol.unpack_results(reply, 0) or []
+        found: list[Examined] = []
+        for too_long, (_, inputs) in zip(long, texts, strict=True):
+            count = 1 + (len(inputs) if results and results[0][0] == Status.OK else 0)
+            part, results = results[:count], results[count:]
+            if len(part) != count:
+                part = [(Status.SANDBOX_ERROR, b"the examiner answered nonsense")]
+            elif too_long:
+                reason = f"the program is longer than {limits.program_chars} characters"
+                part = [(Status.TOO_LONG, reason.encode())]
+            found.append(_read(part))
+        return found
 
     def verdicts(
         self, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
@@ -253,42 +287,86 @@ class Executor:
             return
         if raise_runs:
             runs = max(runs, CHANCE_RUNS * program.chance)
-        data = [given for given in arguments if isinstance(given, bytes)]
+        entries = [(program, given, runs) for given in arguments if isinstance(given, bytes)]
         batched: Iterator[Verdict | None] = iter(())
-        if len(data) > 1 and program.separable:
-            batched = iter(self._run_batched(program, data, runs))
+        if len(entries) > 1 and program.separable:
+            batched = iter(self._run_batched(entries, len(entries)))
         for given in arguments:
             if isinstance(given, Verdict):
                 yield given
             else:
                 yield next(batched, None) or self._run_isolated(program, given, runs)
 
-    def _run_batched(self, program: Program, data: list[bytes], runs: int) -> list[Verdict | None]:
-        """All inputs in one process for each run; None where that does not settle the verdict."""
-        rounds = []
-        for index in range(runs):
-            found, whole = self.execute(program, data, index)
-            if whole:
-                return []
-            rounds.append(found)
+    def companions(
+        self, pairs: Sequence[tuple[str, str]], runs: int, raise_runs: bool
+    ) -> list[Verdict | Callable[[], Verdict]]:
+        """The verdict of every program and input, or the call that gives it. The programs that are
+        blind share processes with others of their tier."""
+        outcomes: list[Verdict | Callable[[], Verdict]] = []
+        shared: defaultdict[int, dict[int, Entry]] = defaultdict(dict)
+        for found, arguments in self._examine([(text, [given]) for text, given in pairs]):
+            given = found if isinstance(found, Verdict) else arguments[0]
+            if isinstance(found, Verdict) or isinstance(given, Verdict):
+                outcomes.append(given)  # type: ignore[arg-type]
+                continue
+            times = max(runs, CHANCE_RUNS * found.chance) if raise_runs else runs
+            if found.blind:
+                shared[found.tier][len(outcomes)] = (found, given, times)
+            outcomes.append(partial(self._run_isolated, found, given, times))
+        for entries in shared.values():
+            side = _COMPANY if runs == 1 else min(_COMPANY, isqrt(len(entries)))
+            verdicts = self._run_batched(list(entries.values()), side)
+            for place, verdict in zip(entries, verdicts, strict=True):
+                outcomes[place] = verdict or outcomes[place]
+        return outcomes
+
+    def _run_batched(self, entries: Sequence[Entry], side: int) -> list[Verdict | None]:
+        """Entries in shared processes, up to `side` in each; None where that does not settle the
+        verdict."""
+        rounds: list[list[Verdict]] = [[] for _ in entries]
+        for index in range(max(runs for *_, runs in entries)):
+            waiting = [
+                place
+                for place, (*_, runs) in enumerate(entries)
+                if len(rounds[place]) == index < runs
+            ]
+            for group in seat(waiting, len(entries), side, index):
+                self._run_group(entries, group, index, rounds)
         settled: list[Verdict | None] = []
-        for first, *others in zip(*rounds, strict=True):
-            same = all((o.status, o.output) == (first.status, first.output) for o in others)
+        for (*_, runs), found in zip(entries, rounds, strict=True):
             verdict = None
-            if same and first.status in _SETTLED:
-                wall_ms = max(each.wall_ms for each in (first, *others))
-                used = runs if first.ok else 1
-                verdict = Verdict(first.status, first.output, first.reason, wall_ms, used)
+            if len(found) == runs:
+                wall_ms = max(each.wall_ms for each in found)
+                verdict = replace(found[0], wall_ms=wall_ms, runs=runs if found[0].ok else 1)
             settled.append(verdict)
         return settled
 
+    def _run_group(
+        self, entries: Sequence[Entry], group: list[int], index: int, rounds: list[list[Verdict]]
+    ) -> None:
+        """Add the verdicts of one execution to the `rounds` that they agree with. What a process
+        ends at is left out, and what comes after it goes on without."""
+        while len(group) > (index == 0):
+            arguments = [entries[place][:2] for place in group]
+            verdicts, ended = self.execute(arguments, index)
+            for place, verdict in zip(group, verdicts[:-1] if ended else verdicts, strict=False):
+                first = (rounds[place] or [verdict])[0]
+                same = all(
+                    getattr(verdict, name) == getattr(first, name)
+                    for name in ("status", "output", "reason")
+                )
+                if same and first.status in _SETTLED and not _shows_place(first.reason):
+                    rounds[place].append(verdict)
+            broken = verdicts[-1].status in (Status.SANDBOX_ERROR, Status.VIOLATION)
+            group = [] if broken or not ended else group[len(verdicts) :]
+
     def _run_isolated(self, program: Program, given: bytes, runs: int) -> Verdict:
-        first = self.execute(program, [given], 0)[0][0]
+        first = self.execute([(program, given)], 0)[0][0]
         if not first.ok:
             return first
         wall_ms = first.wall_ms
         for index in range(1, runs):
-            verdict = self.execute(program, [given], index)[0][0]
+            verdict = self.execute([(program, given)], index)[0][0]
             wall_ms = max(wall_ms, verdict.wall_ms)
             if verdict.ok and verdict.output == first.output:
                 continue
@@ -309,27 +387,28 @@ class Executor:
             arguments.append(again if isinstance(again, Verdict) else some[0])
         return found, arguments
 
-    def execute(self, program: Program, arguments: list[bytes], index: int) -> Executed:
-        """Execute once in one process, on each of the arguments."""
-        request = marshal.dumps((program.code, arguments))
-        verdicts, whole = self._ask(request, (index, program.tier), len(arguments))
-        if any(verdict.status == _MISSING for verdict in verdicts):
-            return self._ask(request, (index, ALL), len(arguments))
-        return verdicts, whole
+    def execute(self, entries: Sequence[tuple[Program, bytes]], index: int) -> Executed:
+        """Execute once in one process: programs of one tier, each with its arguments."""
+        request = marshal.dumps([(program.code, given) for program, given in entries])
+        verdicts, ended = self._ask(request, (index, entries[0][0].tier), len(entries))
+        same = all(program.code == entries[0][0].code for program, _ in entries)
+        if same and any(verdict.status == _MISSING for verdict in verdicts):
+            return self._ask(request, (index, ALL), len(entries))
+        return verdicts, ended
 
     def _ask(self, request: bytes, kind: Kind, count: int) -> Executed:
         try:
             reply = self._pool.ask(kind, request, self._limits.wall_s + _GRACE_S)
         except ProcessLost as error:
             fault = _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
-            return [fault] * count, True
-        wall_ms, whole = protocol.REPLY.unpack_from(reply)
+            return [fault], True
+        wall_ms, ended = protocol.REPLY.unpack_from(reply)
         results = protocol.unpack_results(reply, protocol.REPLY.size)
-        if results is None or len(results) != (1 if whole else count):
+        if not results or len(results) > count or (not ended and len(results) < count):
             fault = _refused(Status.SANDBOX_ERROR, "the fork server answered nonsense", runs=1)
-            return [fault] * count, True
+            return [fault], True
         verdicts = [self._verdict(status, data, wall_ms) for status, data in results]
-        return verdicts * (count if whole else 1), bool(whole)
+        return verdicts, bool(ended)
 
     def _verdict(self, status: str, data: bytes, wall_ms: float) -> Verdict:
         text = _text(data)
@@ -346,17 +425,26 @@ class Executor:
         return Verdict(Status.OK, text, "", wall_ms, 1)
 
 
-def _read(status: str, data: bytes) -> Program | Verdict:
-    """What the examiner says of a program."""
+def _read(results: list[tuple[str, bytes]]) -> Examined:
+    """What the examiner says of a program and its inputs."""
+    (status, data), *others = results
     if status != Status.OK or not data:
-        return _refused(status, _text(data))
-    flags = data[0]
-    return Program(
+        return _refused(status, _text(data)), []
+    flags, kinds = data[0], {name for name, _ in others}
+    sets = bool(flags & protocol.SETS)
+    program = Program(
         data[1:],
-        chance=bool(flags & protocol.CHANCE),
+        chance=bool(flags & protocol.CHANCE) or _UNORDERED in kinds,
         separable=bool(flags & protocol.SEPARABLE),
+        blind=bool(flags & protocol.BLIND)
+        and _UNORDERED not in kinds
+        and not (sets and _FLOATING in kinds),
         tier=flags >> protocol.TIER_SHIFT & protocol.TIER_MASK,
     )
+    return program, [
+        data if name in (Status.OK, _UNORDERED, _FLOATING) else _refused(name, _text(data))
+        for name, data in others
+    ]
 
 
 def _text(data: bytes) -> str:
@@ -372,19 +460,70 @@ def _short(text: str | None, width: int = 80) -> str:
     return text if len(text) <= width else f"{text[:width]}..."
 
 
+def _shows_place(reason: str) -> bool:
+    """Whether the message of an exception may hold an address, which company would change."""
+    return " at 0x" in reason or len(reason) >= protocol.REASON_CHARS
+
+
+def seat(places: list[int], count: int, side: int, index: int) -> list[list[int]]:
+    """Which of `count` entries share a process in execution `index`, up to `side` in each.
+
+    They are laid out in rows of `side`, and share by rows at first and then by diagonals, in the
+    other order: where there are as many rows, no two that met in the first meet in the second. For
+    the few that are executed more often, those that are left close up.
+    """
+    cells: Sequence[int] = places if index < 2 else range(len(places))
+    rows = -(-(count if index < 2 else len(places)) // side)
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for place, cell in zip(places, cells, strict=True):
+        groups[(cell // side + index * (cell % side)) % rows].append(place)
+    return [group[:: -1 if index % 2 else 1] for group in groups.values()]
+
+
+def _call(outcome: Verdict | Callable[[], Verdict]) -> Verdict:
+    return outcome if isinstance(outcome, Verdict) else outcome()
+
+
+def _are_texts(pair: Any) -> bool:
+    return isinstance(pair, tuple | list) and [type(part) for part in pair] == [str, str]
+
+
+def _windows(items: Iterable[_Item], workers: int) -> Iterator[list[_Item]]:
+    """All items in order, in parts of a size, as many for each worker; or, where nobody knows how
+    many come, in parts that grow, half as many as were read before."""
+    least, most = _WINDOW
+    size = least
+    if isinstance(items, Sized):
+        turns = -(-len(items) // (workers * most)) or 1
+        size = max(least, -(-len(items) // (workers * turns)))
+    read, part = 0, []
+    try:
+        for item in items:
+            part.append(item)
+            if len(part) >= max(size, min(most, read // 2)):
+                yield part
+                read, part = read + len(part), []
+    except Exception:
+        yield part
+        raise
+    yield part
+
+
 def ordered_map(
     function: Callable[[_Item], _Result],
     items: Iterable[_Item],
     workers: int,
     share: bool = False,
     ahead: int = 8,
+    ready: type | tuple[()] = (),
 ) -> Iterator[_Result]:
     """`map(function, items)` by `workers + 1` threads, results in the order of the items.
 
     One thread more than can execute prepares what comes next. Reads at most `ahead * workers`
     items beyond the result last taken. An exception of `function` or of the iterable arrives at its
     place in the order. Leaving early drops what has not started, and does not wait for the rest.
-    share: items are hashable, and equal ones among the last 4096 have one result.
+    share: items are hashable, and equal ones among the last 4096 have one result. ready: the type
+    of items for which `function` takes no time.
     """
     jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()
     pending: deque[Future[_Result]] = deque()
@@ -412,7 +551,10 @@ def ordered_map(
                     end = error
                     break
                 future = known.get(item) if share else None
-                if future is None:
+                if isinstance(item, ready):
+                    future = Future()
+                    future.set_result(function(item))
+                elif future is None:
                     future = Future()
                     jobs.put((future, item))
                     if threads <= workers:

@@ -1,8 +1,8 @@
 """The child: one fresh process that executes one program and reports once.
 
-After the entry function returns, none of the program's code runs any more: the value is walked by
-exact type, and the process leaves without finalisers. Several inputs come to one process only
-when the examiner found that the program cannot carry anything from one to the next.
+After an entry function returns, none of its program's code runs any more: the value is walked by
+exact type and written out, and the process leaves without finalisers. Several inputs, or programs,
+come to one process only when the examiner found that nothing can be carried from one to the next.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import sys
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
 from code_verifier.jail import modules
-from code_verifier.jail.protocol import FRAME, RESULT_FD, pack_result
+from code_verifier.jail.protocol import FRAME, REASON_CHARS, RESULT_FD, pack_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
-_REASON_CHARS = 300
 _OWN_RECURSION = 10_000
 _OWN_DIGITS = 4300
 _settrace, _setprofile = sys.settrace, sys.setprofile
@@ -79,32 +78,38 @@ def prepare(tier: int) -> dict[str, Any]:
 
 
 def serve(
-    code: bytes,
-    inputs: list[bytes],
+    entries: list[tuple[bytes, bytes]],
     namespace: dict[str, Any],
     nonce: bytes,
     limits: dict[str, Any],
 ) -> NoReturn:
     """Execute and report; never returns."""
-    results = b""
-    single = len(inputs) == 1
+    left = len(entries)
+    single = left == 1
     own = namespace["__builtins__"]
+    code, program = b"", None
     try:
-        program = marshal.loads(code)
-        for data in inputs:
+        for text, data in entries:
+            if text is not code:
+                code, program = text, marshal.loads(text)
             args, kwargs = marshal.loads(data)
             names = namespace if single else namespace | {"__builtins__": dict(own)}
             gc.collect()  # so that the collector's turns do not depend on what ran before
-            results += _outcome(program, args, kwargs, names, limits)
+            _report(_outcome(program, args, kwargs, names, limits), nonce)
+            left -= 1
     except MemoryError:
         gc.disable()
-        results = pack_result("memory", b"") * len(inputs)
+        for _ in range(left):
+            _report(pack_result("memory", b""), nonce)
+    os._exit(0)
+
+
+def _report(result: bytes, nonce: bytes) -> None:
     if Finder.missed:
-        results = pack_result("missing_module", b"") * len(inputs)
-    view = memoryview(FRAME.pack(nonce, len(results)) + results)
+        result = pack_result("missing_module", b"")
+    view = memoryview(FRAME.pack(nonce, len(result)) + result)
     while view:
         view = view[os.write(RESULT_FD, view) :]
-    os._exit(0)
 
 
 def _outcome(
@@ -134,7 +139,7 @@ def _outcome(
     try:
         return pack_result("ok", canonical(value, limits["output_chars"]).encode())
     except LiteralError as error:
-        return pack_result(error.status, str(error)[:_REASON_CHARS].encode())
+        return pack_result(error.status, str(error)[:REASON_CHARS].encode())
 
 
 def _exception(error: BaseException) -> str:
@@ -146,7 +151,7 @@ def _exception(error: BaseException) -> str:
     args = BaseException.__dict__["args"].__get__(error)
     parts = [str(part) for part in args[:3] if _is_plain(part)]
     message = ": ".join(parts)
-    return (f"{name}: {message}" if message else str(name))[:_REASON_CHARS]
+    return (f"{name}: {message}" if message else str(name))[:REASON_CHARS]
 
 
 def _is_plain(value: Any) -> bool:

@@ -26,6 +26,8 @@ from code_verifier.literals import parse_arguments
 from code_verifier.syntax import FAILURES, describe
 
 _TIDY = 1000
+_FRACTIONAL = frozenset(".eEnj")
+"""No float or complex number is written without one of these."""
 _BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
 """Processor time for one text: several times what the densest one of its length needs."""
 
@@ -62,11 +64,13 @@ def _open_nothing(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    text, inputs, chars = marshal.loads(request)
-    status, data = _examine(text)
-    results = [protocol.pack_result(status, data)]
-    if status == "ok":
-        results += [protocol.pack_result(*_arguments(given, chars)) for given in inputs]
+    asked, chars = marshal.loads(request)
+    results = []
+    for text, inputs in asked:
+        status, data = _examine(text)
+        results.append(protocol.pack_result(status, data))
+        if status == "ok":
+            results += [protocol.pack_result(*_arguments(given, chars)) for given in inputs]
     signal.setitimer(signal.ITIMER_PROF, 0)
     return b"".join(results)
 
@@ -88,6 +92,7 @@ def _examine(text: str) -> tuple[str, bytes]:
         if found.refusal is not None:
             return "banned", _bytes(found.refusal)
         flags = protocol.CHANCE * found.chance | protocol.SEPARABLE * found.separable
+        flags |= protocol.BLIND * found.blind | protocol.SETS * found.sets
         code = marshal.dumps(compile(tree, "<program>", "exec", dont_inherit=True))
         return "ok", bytes([flags | found.tier << protocol.TIER_SHIFT]) + code
     except MemoryError:
@@ -101,7 +106,11 @@ def _arguments(given: str, chars: int) -> tuple[str, bytes]:
     _start_budget(given)
     try:
         args, kwargs = parse_arguments(given, chars)
-        status = "unordered" if "{" in given and _holds_set([args, kwargs]) else "ok"
+        status = "ok"
+        if "{" in given and _holds([args, kwargs], set):
+            status = "unordered"
+        elif not _FRACTIONAL.isdisjoint(given) and _holds([args, kwargs], float | complex):
+            status = "floating"
         return status, marshal.dumps((args, kwargs))
     except LiteralError as error:
         return error.status, _bytes(str(error))
@@ -111,9 +120,10 @@ def _bytes(reason: str) -> bytes:
     return reason.encode("utf-8", "backslashreplace")
 
 
-def _holds_set(value: Any) -> bool:
-    if isinstance(value, set):
-        return len(value) > 1
+def _holds(value: Any, kind: Any) -> bool:
+    """Whether the value is or holds one of this kind; a set of one has no order."""
+    if isinstance(value, kind):
+        return not isinstance(value, set) or len(value) > 1
     if isinstance(value, dict):
-        return any(map(_holds_set, value)) or any(map(_holds_set, value.values()))
-    return isinstance(value, list | tuple) and any(map(_holds_set, value))
+        return any(_holds(part, kind) for pair in value.items() for part in pair)
+    return isinstance(value, list | tuple | set) and any(_holds(part, kind) for part in value)

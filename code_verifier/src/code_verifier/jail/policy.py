@@ -1,7 +1,7 @@
 """The cheap look at a program before it runs: imports, names that only an escape needs, and more.
 
 This is no boundary (the kernel is). It gives a clear reason early, tells which programs deserve
-more executions, and which ones can take several inputs in one process.
+more executions, and which ones can share a process.
 """
 
 import ast
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from code_verifier.jail.addresses import is_blind, makes_sets
 from code_verifier.jail.chance import has_chance
 from code_verifier.jail.modules import (
     BANNED_ATTRIBUTES,
@@ -41,6 +42,10 @@ class Examination:
     """The result could depend on the order of sets, addresses, clocks or entropy."""
     separable: bool = False
     """See `jail.separable`."""
+    blind: bool = False
+    """Separable, and see `jail.addresses`."""
+    sets: bool = False
+    """See `jail.addresses`."""
     tier: int = 0
     """Of the fork server that it needs, see `modules`."""
 
@@ -79,7 +84,10 @@ def examine(tree: ast.Module) -> Examination:
     for node in nodes:
         by_type[type(node)].append(node)
     chance = has_chance(by_type, imported)
-    return Examination(None, chance, is_separable(by_type), _tier(nodes, imported))
+    separable = is_separable(by_type)
+    sets = separable and makes_sets(by_type)
+    blind = separable and is_blind(by_type, sets)
+    return Examination(None, chance, separable, blind, sets, _tier(nodes, imported))
 
 
 def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:

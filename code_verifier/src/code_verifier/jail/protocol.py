@@ -3,10 +3,11 @@
 Light on purpose: a fork server imports nothing that its children do not need.
 
 caller -> process: length, body. First a configuration, then requests, all marshal.
-examiner: request = program, inputs, characters of an input. Reply: RESULT and a byte of
-flags with the code (or why it is refused), then for every input RESULT and its bytes.
-fork server: request = code, inputs. Reply: REPLY, then for every input RESULT and its text.
-child -> server: FRAME (nonce, size of the body), then for every input RESULT and its text.
+examiner: request = a list of programs with their inputs, characters of an input. Reply: for every
+program RESULT and a byte of flags with the code (or why it is refused), then, if it is not, for
+every input RESULT and its bytes.
+fork server: request = a list of code and input. Reply: REPLY, then for each RESULT and its text.
+child -> server: for each, when it is there, FRAME (nonce, size of the body), RESULT and its text.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 RESULT_FD = 3
+REASON_CHARS = 300
 LENGTH = struct.Struct("<I")
-REPLY = struct.Struct("<dB")  # milliseconds, whole: one result for the process
+REPLY = struct.Struct("<dB")  # milliseconds, ended: the last result is how the process ended
 RESULT = struct.Struct("<BI")  # status, bytes that follow
 FRAME = struct.Struct("<16sI")
 
@@ -31,12 +33,13 @@ ENDINGS = ("left", "cpu", "total", "idle", "memory", "flood", "raised", "crash",
 
 STATUSES = (
     *("ok", "syntax_error", "banned", "exception", "timeout", "memory", "not_literal"),
-    *("too_long", "violation", "sandbox_error", "missing_module", "unordered"),
+    *("too_long", "violation", "sandbox_error", "missing_module", "unordered", "floating"),
 )
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
-# Flags of an examined program; bits 4 and 8 hold the tier. An `unordered` input holds a set.
-CHANCE, SEPARABLE = 1, 2
+# Flags of an examined program; bits 4 and 8 hold the tier. An `unordered` input holds a set, a
+# `floating` one floats and no set.
+CHANCE, SEPARABLE, BLIND, SETS = 1, 2, 16, 32
 TIER_SHIFT, TIER_MASK = 2, 3
 READ = 1 << 16
 

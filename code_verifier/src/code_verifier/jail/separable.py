@@ -55,7 +55,7 @@ _READ = frozenset({"__init__", "__name__"})
 _OWN = frozenset({"__name__"})
 _NONE: frozenset[str] = frozenset()
 _SETS = frozenset({"set", "frozenset"})
-_NAMED = (  # other places for names
+NAMED = (  # other places for names
     *((ast.ClassDef, "name"), (ast.arg, "arg"), (ast.alias, "name"), (ast.alias, "asname")),
     *((ast.keyword, "arg"), (ast.ExceptHandler, "name"), (ast.MatchAs, "name")),
     *((ast.MatchStar, "name"), (ast.MatchMapping, "rest")),
@@ -184,7 +184,7 @@ def _has_special_names(nodes: Nodes) -> bool:
         if node.id.startswith("__")
     ]
     own += [(node.attr, _READ) for node in nodes[ast.Attribute] if node.attr.startswith("__")]
-    for kind, field in _NAMED:
+    for kind, field in NAMED:
         own += [(getattr(node, field), _NONE) for node in nodes[kind]]
     for node in (*nodes[ast.Global], *nodes[ast.Nonlocal]):
         own += [(name, _NONE) for name in node.names]
@@ -228,7 +228,7 @@ def _sees_memory(nodes: Nodes) -> bool:
     others = [node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load]
     others += [node.name for node in nodes[ast.FunctionDef]]
     others += [item.asname or item.name.partition(".")[0] for item in nodes[ast.alias]]
-    for kind, field in _NAMED[1:]:
+    for kind, field in NAMED[1:]:
         others += [getattr(node, field) for node in nodes[kind]]
     classes = [node.name for node in nodes[ast.ClassDef]]
     own = {name for name in classes if classes.count(name) == 1} - set(dir(builtins))

@@ -4,6 +4,7 @@ until its standard input ends; a child never outlives it. See `protocol` for the
 from __future__ import annotations
 
 import gc
+import itertools
 import marshal
 import os
 import resource
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _OF_CHILD = frozenset({"ok", "exception", "memory", "not_literal", "too_long", "missing_module"})
 _NO_MEMORY = 71
+_SHARE = 16
+"""Of the limit of real time, so much is all that several share; memory they share by halves. What
+one needs more of, it gets alone, and never less than in company."""
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes", "marshal", "select", "signal")
 _now = time.monotonic
 
@@ -55,6 +59,7 @@ class Server:
         self.layers["clocks"] = hidden and self.filter is not None
         confine.hide_modules(_HIDDEN)
         sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
+        self.space = resource.getrlimit(resource.RLIMIT_AS)
         self.namespace = child.prepare(config["tier"])
         child.seal(config["tier"])
         self.pid = os.getpid()
@@ -66,28 +71,34 @@ class Server:
 
     def execute(self, request: bytes) -> None:
         """Fork a child for the request, and send its results."""
-        code, inputs = marshal.loads(request)
-        count = len(inputs)
+        entries = marshal.loads(request)
+        count = len(entries)
         nonce = urandom(16)
         reader, writer = os.pipe()
         started = _now()
         pid = confine.libc.fork()
         if pid == 0:
-            self._become_child(code, inputs, nonce, writer)
+            self._become_child(entries, nonce, writer)
         os.close(writer)
         if pid < 0:
             os.close(reader)
-            self._send_whole(0.0, "sandbox_error", "the fork server could not fork")
+            self._send_end(0.0, b"", "sandbox_error", "the fork server could not fork")
             return
-        limit = protocol.FRAME.size + count * (
-            protocol.RESULT.size + 4 * self.limits["output_chars"] + 4096
+        limit = count * (
+            protocol.FRAME.size + protocol.RESULT.size + 4 * self.limits["output_chars"] + 4096
         )
-        data, in_time = self._collect(reader, started + self.wall_s, limit)
+        wall_s = self.wall_s if count == 1 else self.wall_s / _SHARE
+        frames, data, in_time = self._collect(reader, started + wall_s, limit, count)
         wall_ms = (_now() - started) * 1000.0
         os.close(reader)
-        if _is_answer(data, nonce, count):
+        good = list(itertools.takewhile(lambda frame: _is_answer(frame, nonce), frames))
+        answers = b"".join(frame[protocol.FRAME.size :] for frame in good)
+        data = b"".join(frames[len(good) :]) + data
+        if data:
+            answers = b""
+        elif len(good) == count:
             confine.kill_session(pid)
-            protocol.send(protocol.REPLY.pack(wall_ms, 0) + data[protocol.FRAME.size :])
+            protocol.send(protocol.REPLY.pack(wall_ms, 0) + answers)
             os.waitpid(pid, 0)
             return
         if not in_time:
@@ -95,15 +106,15 @@ class Server:
         _, status, usage = os.wait4(pid, 0)
         cpu_spent = usage.ru_utime + usage.ru_stime >= self.cpu_s
         name, reason = self._ending(status, in_time, cpu_spent, data, limit)
-        self._send_whole(wall_ms, name, reason)
+        self._send_end(wall_ms, answers, name, reason)
 
-    def _send_whole(self, wall_ms: float, status: str, reason: str) -> None:
-        """One result for the process as such."""
+    def _send_end(self, wall_ms: float, answers: bytes, status: str, reason: str) -> None:
+        """What answers there are, and how the process as such ended."""
         result = protocol.pack_result(status, reason.encode())
-        protocol.send(protocol.REPLY.pack(wall_ms, 1) + result)
+        protocol.send(protocol.REPLY.pack(wall_ms, 1) + answers + result)
 
     def _become_child(
-        self, code: bytes, inputs: list[bytes], nonce: bytes, writer: int
+        self, entries: list[tuple[bytes, bytes]], nonce: bytes, writer: int
     ) -> NoReturn:
         try:
             confine.leave_session(self.pid)
@@ -114,6 +125,9 @@ class Server:
             soft = int(self.cpu_s) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
             resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+            if len(entries) > 1:
+                half = self.space[0] - self.limits["memory_mb"] * 2**19
+                resource.setrlimit(resource.RLIMIT_AS, (half, self.space[1]))
             signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
             if self.filter is not None and not confine.install_filter(self.filter):
                 raise OSError("the filter was refused")
@@ -121,28 +135,35 @@ class Server:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            child.serve(code, inputs, self.namespace, nonce, self.limits)
+            child.serve(entries, self.namespace, nonce, self.limits)
         except MemoryError:
             os._exit(_NO_MEMORY)
         finally:
             os._exit(1)
 
-    def _collect(self, fd: int, deadline: float, limit: int) -> tuple[bytes, bool]:
-        """Everything the child wrote until it left, sent a whole frame, or ran out of time."""
+    def _collect(
+        self, fd: int, deadline: float, limit: int, count: int
+    ) -> tuple[list[bytes], bytes, bool]:
+        """The frames that the child wrote and what followed them, until it left, sent so many
+        frames, or ran out of time, and whether that was in time."""
         self.poller.register(fd, select.POLLIN)
+        frames: list[bytes] = []
         data = b""
         try:
             while (left := deadline - _now()) > 0:
                 events = self.poller.poll(left * 1000.0 + 1.0)
                 for which, _ in events:
                     if which == 0:
-                        return data, False
+                        return frames, data, False
                 if events:
                     chunk = os.read(fd, protocol.READ)
                     data += chunk
-                    if not chunk or len(data) > limit or _complete(data):
-                        return data, len(data) <= limit
-            return data, False
+                    while len(frames) < count and (size := _complete(data)):
+                        frames.append(data[:size])
+                        data = data[size:]
+                    if not chunk or len(data) > limit or len(frames) == count:
+                        return frames, data, len(data) <= limit
+            return frames, data, False
         finally:
             self.poller.unregister(fd)
 
@@ -172,16 +193,17 @@ class Server:
         return "violation", f"left without a result (exit code {code})"
 
 
-def _complete(data: bytes) -> bool:
-    return (
-        len(data) >= protocol.FRAME.size
-        and len(data) == protocol.FRAME.size + protocol.FRAME.unpack_from(data)[1]
-    )
+def _complete(data: bytes) -> int:
+    """The size of the whole frame that the data begin with, or 0."""
+    if len(data) < protocol.FRAME.size:
+        return 0
+    size = protocol.FRAME.size + int(protocol.FRAME.unpack_from(data)[1])
+    return size if len(data) >= size else 0
 
 
-def _is_answer(data: bytes, nonce: bytes, count: int) -> bool:
-    """Whether this is a whole frame with the right nonce, and results as a child may give them."""
-    if not _complete(data) or data[:16] != nonce:
+def _is_answer(data: bytes, nonce: bytes) -> bool:
+    """Whether this is a whole frame with the right nonce, and a result as a child may give it."""
+    if _complete(data) != len(data) or data[:16] != nonce:
         return False
     results = protocol.unpack_results(data, protocol.FRAME.size) or []
-    return len(results) == count and all(status in _OF_CHILD for status, _ in results)
+    return len(results) == 1 and all(status in _OF_CHILD for status, _ in results)
