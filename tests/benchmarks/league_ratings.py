@@ -37,7 +37,8 @@ def ours(matches: int, tasks: int) -> Callable[[], object]:
     skills = before(matches)
     score = np.random.default_rng(1).integers(0, tasks + 1, matches) / tasks
     weight = np.full(matches, float(tasks))
-    return lambda: rate_columns(skills, score, weight, RatingModel())
+    model = RatingModel()
+    return lambda: rate_columns(skills, score, weight, model)
 
 
 def theirs(matches: int, tasks: int) -> Callable[[], object]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
 from league.probability import log_cdf_pair
-from league.ratings import child_rating, conservative
+from league.ratings import Skills, child_rating, conservative, rate_columns
 
 MODEL = RatingModel()
 
@@ -71,6 +71,21 @@ def test_a_sum_is_conserved_evidence_never_adds_doubt_and_roles_are_mirror_image
     mirrored = one_match(student, teacher, 1.0 - score, weight)
     assert both(mirrored[1]) == pytest.approx(both(new_teacher), abs=1e-6)
     assert both(mirrored[0]) == pytest.approx(both(new_student), abs=1e-6)
+
+
+@pytest.mark.parametrize("tasks", [1, 5])
+@pytest.mark.parametrize("step", [1, 4, 16])
+def test_matches_keep_their_bits_however_many_are_rated_at_once(tasks, step):
+    rng = np.random.default_rng(step)
+    mu, sigma = rng.normal(25, 12, (2, 96)), rng.uniform(0.05, 8.4, (2, 96))
+    mu[1, :8] = mu[0, :8] + [0, 0, 70, -70, 200, -200, 1000, -1000]
+    score, weight = rng.integers(0, tasks + 1, 96) / tasks, np.full(96, float(tasks))
+    whole = rate_columns(Skills(mu, sigma), score, weight, MODEL)
+    for at in range(0, 96, step):
+        rows = slice(at, at + step)
+        part = rate_columns(Skills(mu[:, rows], sigma[:, rows]), score[rows], weight[rows], MODEL)
+        assert part.mu.tolist() == whole.mu[:, rows].tolist()
+        assert part.sigma.tolist() == whole.sigma[:, rows].tolist()
 
 
 def test_absurd_upsets_stay_finite():

@@ -15,7 +15,7 @@ import numpy as np
 import trueskill
 
 from league.errors import LeagueError, check_number
-from league.probability import Floats, log_cdf_pair, log_pdf
+from league.probability import FAR_TAIL, Floats, inverse_mills, log_cdf_pair, log_pdf
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,14 @@ def rate_columns(old: Skills, score: Floats, weight: Floats, model: RatingModel)
     proportion to their variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before
     and after.
     """
+    if (
+        len(score) <= _FEW
+        and _LOST_OR_WON.issuperset(score.tolist())
+        and weight.tolist() == [1.0] * len(score)
+    ):
+        few = _few_games(old, score, model)
+        if few is not None:
+            return few
     wandered = Skills(old.mu, np.sqrt(old.sigma * old.sigma + model.tau**2))
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
     if game.all():
@@ -220,6 +228,7 @@ def in_layers(matches: Sequence[Sequence[str]]) -> list[list[int]]:
     return layers
 
 
+_LOST_OR_WON = {0.0, 1.0}
 _SIDES = np.array([[-1.0], [1.0]])
 """The way the teacher's and the student's skill move with the gap."""
 
@@ -294,12 +303,44 @@ def _single_games(skills: Skills, result: Floats, _weight: Floats, model: Rating
     return Skills(skills.mu + own * (_SIDES * step), skills.sigma * np.sqrt(1.0 - own / c2 * w))
 
 
+_FEW = 16  # up to here Python's floats are faster than arrays
+
+
+def _few_games(old: Skills, result: Floats, model: RatingModel) -> Skills | None:
+    """Return `_single_games` after the wandering, in Python's floats: the same bits.
+
+    None where a game is so unequal that its tail needs a series.
+    """
+    wander, noise = model.tau**2, 2.0 * model.beta**2
+    games, leads = [], []
+    for mu_t, mu_s, sd_t, sd_s, won in zip(
+        *old.mu.tolist(), *old.sigma.tolist(), result.tolist(), strict=True
+    ):
+        sd_t, sd_s = math.sqrt(sd_t * sd_t + wander), math.sqrt(sd_s * sd_s + wander)
+        own_t, own_s = sd_t * sd_t, sd_s * sd_s
+        c2 = noise + own_t + own_s
+        c, sign = math.sqrt(c2), 1.0 if won else -1.0
+        games.append((mu_t, mu_s, sd_t, sd_s, own_t, own_s, c2, c, sign))
+        leads.append(sign * (mu_s - mu_t) / c)
+    if any(abs(x) > FAR_TAIL for x in leads):
+        return None
+    rows = []
+    for game, x, v in zip(games, leads, inverse_mills(leads), strict=True):
+        mu_t, mu_s, sd_t, sd_s, own_t, own_s, c2, c, sign = game
+        step, w = sign * v / c, v * (v + x)
+        rows.append((mu_t - own_t * step, mu_s + own_s * step))
+        rows.append(
+            (sd_t * math.sqrt(1.0 - own_t / c2 * w), sd_s * math.sqrt(1.0 - own_s / c2 * w))
+        )
+    return Skills(np.array(rows[::2]).reshape(-1, 2).T, np.array(rows[1::2]).reshape(-1, 2).T)
+
+
 def _win_moments(x: Floats) -> tuple[Floats, Floats]:
     """Return TrueSkill's v and w of a win, of x's shape: x is the winner's lead over c."""
     near = np.maximum(x, -_FAR)
     v = np.exp(log_pdf(near) - log_cdf_pair(near)[0])
     w = v * (v + near)
-    if bool(np.any(x < -_FAR)):
+    if (x < -_FAR).any():
         # φ/Φ = a + 1/a - 2/a³ + 10/a⁵ ... at -a, without the cancellation in v + x.
         a = np.maximum(-x, _FAR)
         rest = 1.0 / a - 2.0 / a**3 + 10.0 / a**5
