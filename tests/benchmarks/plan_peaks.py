@@ -19,7 +19,7 @@ from benchmarking import alone, memory, parser, show
 from selfplay import Config, load_preset
 from selfplay.architecture import read_architecture
 from selfplay.devices import GIB, this_machine
-from selfplay.planning import make_plan, micro_batch, workload
+from selfplay.planning import fullest, make_plan, workload
 
 ALONE = ("learner.noise_groups=0",)
 """Without groups a micro-batch is as full as its budget allows."""
@@ -41,7 +41,7 @@ HF = ("engine=hf",)
 LARGE = (
     ("7b-1t1s", "learning", HF),
     ("7b-4t4s", "learning", HF),
-    ("7b-4t4s", "learning", (*HF, "learner.gradient_checkpointing=false")),
+    ("7b-4t4s", "learning", (*HF, "learner.gradient_checkpointing=true")),
     ("7b-8t8s", "learning", HF),
     ("7b-4t4s", "sampling", (*HF, "rollout.max_completion_length=256", "rollout.max_rows=32")),
 )
@@ -71,11 +71,11 @@ def do(phase: str, config: Config) -> list[float]:
     if phase == "learning":
         samples = []
         for rows in step.parts:
-            tokens, _ = micro_batch(rows, config.learner.micro_batch_tokens)
-            for i in range(tokens // rows.longest):
-                whole = ids(i, rows.longest)
-                split = (whole[: rows.longest_prompt], whole[rows.longest_prompt :])
-                row = (members[i % len(members)], *split, (-1.0,) * rows.limit, (-1.0) ** i)
+            count, prompt, limit = fullest(rows, config.learner.micro_batch_tokens)
+            for i in range(count):
+                whole = ids(i, prompt + limit)
+                split = (whole[:prompt], whole[prompt:])
+                row = (members[i % len(members)], *split, (-1.0,) * limit, (-1.0) ** i)
                 samples.append(TrainingSample(*row, task=str(i)))
         learner.update(samples)
     else:

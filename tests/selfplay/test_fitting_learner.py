@@ -271,13 +271,33 @@ def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny
     with (
         pytest.warns(UserWarning, match="out of memory"),
         pytest.raises(
-            ValueError, match=r"a single row of \d+ tokens does not fit; set learner.gra"
+            ValueError, match=r"a single row of \d+ tokens does not fit; set smaller rollout"
         ),
     ):
         one.update(samples(tiny))
     close(before, weights(one), rtol=0, atol=0)
     assert [s.step for s in one.optimizer.states] == [0, 0, 0]
     assert all(p.grad is None for p in one.adapters.parameters_of(0).values())
+
+
+def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny):
+    alone = {"micro_batch_tokens": 1}
+    plain, one = learner(tiny, **alone), learner(tiny, **alone)
+    wanted = plain.update(samples(tiny))
+    longest = max(len(s.prompt_ids) + len(s.completion_ids) for s in samples(tiny))
+    loss = one.forward_pass.loss
+
+    def limited(batch, sums):
+        if batch[0].length == longest <= one.forward_pass.recomputed_from:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return loss(batch, sums)
+
+    one.forward_pass.loss = limited
+    with pytest.warns(UserWarning, match=f"done again with rows of {longest} tokens and more"):
+        found = one.update(samples(tiny))
+    alike(wanted, found)
+    close(weights(plain), weights(one), rtol=1e-3, atol=1e-3)
+    assert one.micro_batch_tokens == 1
 
 
 def test_batches_are_cut_by_tokens_and_members(tiny):

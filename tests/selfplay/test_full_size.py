@@ -21,7 +21,7 @@ from selfplay.devices import gpu
 from selfplay.learning.batch import TrainingSample, batch_rows
 from selfplay.learning.learner import Learner
 from selfplay.learning.statistics import StatsSum
-from selfplay.planning import Plan, make_plan, micro_batch, workload
+from selfplay.planning import Plan, fullest, make_plan, micro_batch, workload
 
 PRESETS = {
     "7b-4t4s": (),
@@ -79,21 +79,18 @@ def full_size(preset, layers=LAYERS):
 
 
 def longest_rows(config):
-    """Names of the members, and a full micro-batch of the longest rows that they write."""
+    """Names of the members, and a full micro-batch of the longest rows that fill it."""
     step, budget = workload(config), config.learner.micro_batch_tokens
     longest = max(step.parts, key=lambda rows: micro_batch(rows, budget))
     names = [f"m{i}" for i in range(step.members)]
+    count, prompt, limit = fullest(longest, budget)
     samples = [
         TrainingSample(
-            names[i % len(names)],
-            (1,) * longest.longest_prompt,
-            (2,) * longest.limit,
-            (-1.0,) * longest.limit,
-            advantage=1.0,
+            names[i % len(names)], (1,) * prompt, (2,) * limit, (-1.0,) * limit, advantage=1.0
         )
-        for i in range(micro_batch(longest, budget)[0] // longest.longest)
+        for i in range(count)
     ]
-    return names, samples, micro_batch(longest, budget)
+    return names, samples, (count * (prompt + limit), count * limit)
 
 
 @contextmanager
@@ -103,7 +100,9 @@ def learning(config, shape, names, limit=None):
         model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), MemoryMeter(limit) as meter:
         patch.setattr(StackedAdapters, "initialise", lambda *_: None)  # there are no values
-        yield Learner(without_values(model), 0, names, config.learner, seed=0), meter
+        learner = Learner(without_values(model), 0, names, config.learner, seed=0)
+        learner.forward_pass._reader = None  # as on a GPU, where rows do not share their prompts
+        yield learner, meter
 
 
 @pytest.fixture(scope="module", params=PRESETS)
@@ -135,6 +134,8 @@ def update(request, tmp_path_factory):
 
 def test_an_update_of_every_preset_takes_what_the_plan_says(update):
     planned = update.plan.learning - update.plan.memory["process and libraries"]
+    if update.config.learner.optimizer_offload:  # here, main memory is metered as well
+        planned += 2 * update.plan.memory["adapters (float32)"]
     assert update.peak == pytest.approx(planned, rel=0.15)
 
 
@@ -158,7 +159,8 @@ def test_only_norms_and_a_chunk_of_logits_are_float32(update):
 
 def test_a_micro_batch_takes_few_operations_a_layer(update):
     """Each is a kernel to launch; with adapters cast for every pass they were 410 a layer."""
-    assert sum(update.operations.values()) < 260 * update.model.layers + 1500
+    chunks = -(-update.tokens * update.model.vocabulary // update.logits)
+    assert sum(update.operations.values()) < 240 * update.model.layers + 500 + 25 * chunks
 
 
 def peak(config, shape, names, samples):

@@ -21,6 +21,7 @@ import torch
 from code_verifier import Sandbox
 from lora_evo import LoraEvoError
 from lora_evo.model import Rollout, choose_device, derive_seed
+from selfplay import planning
 from selfplay.config import Config
 from selfplay.devices import GIB
 from selfplay.errors import ConfigError, SelfplayError, first_line
@@ -274,8 +275,10 @@ def fullest(config: Config, plan: Plan, shorter: int = 1) -> list[TrainingSample
             for member in members:
                 add(member, role, 1, 1, str(group))
         prompt, limit = rows.longest_prompt // shorter, rows.limit // shorter
+        each = replace(rows, longest_prompt=prompt, limit=limit)
+        count, prompt, limit = planning.fullest(each, learner.micro_batch_tokens)
         width = min(learner.micro_batch_members or len(members), len(members))
-        for n in range(max(1, learner.micro_batch_tokens // (prompt + limit))):
+        for n in range(count):
             add(members[n % width], role, prompt, limit, "last")
     return samples
 
@@ -340,18 +343,17 @@ def _sleep(trial: Trial) -> tuple[bool, str]:
 def _starvation(trial: Trial) -> tuple[bool, str]:
     """Let an update run out of memory."""
     learner = trial.population.learner
-    whole = learner.micro_batch_tokens
+    whole, longest = learner.micro_batch_tokens, learner.forward_pass.recomputed_from
     try:
-        with too_little_memory(trial.meter.gpu), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # it is what is looked for
+        with too_little_memory(trial.meter.gpu), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
             stats = trial.population.update(fullest(trial.config, trial.plan, shorter=8))
-        found = learner.micro_batch_tokens
     finally:
-        learner.micro_batch_tokens = whole
+        learner.micro_batch_tokens, learner.forward_pass.recomputed_from = whole, longest
     trial.population.sync(4)
-    return found < whole and all(s.stepped for s in stats.values()), (
-        f"an update ran out of memory in micro-batches of {whole} tokens and was done in those of "
-        f"{found}"
+    found = [text for text in (str(w.message) for w in said) if text.startswith("out of memory")]
+    return bool(found) and all(s.stepped for s in stats.values()), (
+        found[-1] if found else "an update did not run out of memory"
     )
 
 

@@ -6,7 +6,7 @@ arithmetic from a fast end to a slow one: of rates, and of what completions have
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,8 @@ class Workload:
 class Plan:
     """What a run takes; most: the peak with gaps and graphs; fits: whether the device has that.
 
-    seconds: by phase at the slow end, of what is not in every step its share; disk: at the end.
+    seconds: by phase at the slow end, of what is not in every step its share; disk: at the end;
+    faster: what spares the learner its second pass over the layers, where that fits.
     """
 
     model: str
@@ -115,6 +116,7 @@ class Plan:
     least_seconds: Mapping[str, float]
     seconds: Mapping[str, float]
     disk: Mapping[str, float]
+    faster: tuple[str, ...] = ()
 
 
 def workload(config: Config) -> Workload:
@@ -143,21 +145,30 @@ def workload(config: Config) -> Workload:
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
     """Return what one layer keeps of so many tokens for the backward pass.
 
-    In the base's dtype: both normalised inputs, the attention's result, queries, keys, values, the
-    feed-forward part's gate before and after its activation, the other factor and their product,
-    and each adapted layer's A x. In float32: the residual stream before both norms, their scales,
-    and a log-sum a head.
+    In the base's dtype: the residual stream before both norms and after, the attention's result,
+    queries, keys, values, the feed-forward part's gate, the other factor and their product, and
+    each adapted layer's A x. In float32: the scales of both norms, and a log-sum a head.
     """
     adapted = sum(name in learner.target_modules for name, _, _ in model.linears)
     r = adapted // max(1, model.layers) * learner.r
-    wide = 2 * model.hidden + 2 * model.query + 2 * model.key + 4 * model.inner + r
-    return tokens * (BYTES[dtype] * wide + FLOAT32 * (2 * model.hidden + model.heads + 2))
+    wide = 4 * model.hidden + 2 * model.query + 2 * model.key + 3 * model.inner + r
+    return tokens * (BYTES[dtype] * wide + FLOAT32 * (model.heads + 2))
 
 
 def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
-    """Return tokens, and completion tokens among them, of the largest micro-batch of such rows."""
-    count = min(rows.count, max(1, budget // rows.longest))
-    return count * rows.longest, count * rows.limit
+    """Return tokens, and completion tokens among them, of the largest micro-batch of such rows.
+
+    Rows are of any length up to the longest, so a batch may fill its budget; a longer row is alone.
+    """
+    tokens = min(rows.count * rows.longest, max(budget, rows.longest))
+    return tokens, tokens * rows.limit // rows.longest
+
+
+def fullest(rows: Rows, budget: int) -> tuple[int, int, int]:
+    """Return how many equal rows fill it, and the prompt and completion tokens of each."""
+    tokens, answered = micro_batch(rows, budget)
+    count = -(-tokens // rows.longest)
+    return count, (tokens - answered) // count, answered // count
 
 
 def learner_parts(
@@ -382,6 +393,19 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
     return list({text.partition("=")[0]: text for text in found}.values()), plan
 
 
+def faster(config: Config, model: Architecture, machine: Machine) -> tuple[str, ...]:
+    """Return what turns checkpointing off: with as large micro-batches as fit, () where none do."""
+    tokens = config.learner.micro_batch_tokens
+    longest = max(rows.longest for rows in workload(config).parts)
+    while config.learner.gradient_checkpointing and 2 * tokens > longest:
+        budget = max(tokens, longest)  # a longer row would be alone
+        changes = ("learner.gradient_checkpointing=false", f"learner.micro_batch_tokens={budget}")
+        if make_plan(with_changes(config, *changes), model, machine).fits:
+            return changes
+        tokens //= 2
+    return ()
+
+
 def plan_run(
     config: Config, card: str | None, workers: int = 1, fill: Ends = FILL
 ) -> tuple[Plan, list[str]]:
@@ -393,7 +417,9 @@ def plan_run(
     if not machine.is_gpu:
         machine = replace(machine, memory=machine.memory / workers)
     model = read_architecture(config.base)
-    return make_plan(config, model, machine, fill), smaller(config, model, machine)[0]
+    plan = make_plan(config, model, machine, fill)
+    plan = replace(plan, faster=faster(config, model, machine))
+    return plan, smaller(config, model, machine)[0]
 
 
 def measured_fill(run: Path, config: Config) -> float:
@@ -418,7 +444,11 @@ def verdict(plan: Plan, changes: list[str]) -> str:
     text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
     if plan.fits or not changes:
         return text if plan.fits else f"{text}: take a larger device or a smaller base"
-    return f"{text}; try, cheapest first: {' '.join(f'--set {change}' for change in changes)}"
+    return f"{text}; try, cheapest first: {_set(changes)}"
+
+
+def _set(changes: Iterable[str]) -> str:
+    return " ".join(f"--set {change}" for change in changes)
 
 
 def to_text(plan: Plan, changes: list[str], steps: int) -> str:
@@ -441,6 +471,7 @@ def to_text(plan: Plan, changes: list[str], steps: int) -> str:
             "\ndisk, GiB",
             *(f"  {name:32}{v / GIB:12.2f}" for name, v in plan.disk.items()),
             f"\n{verdict(plan, changes)}",
+            *([f"an update is a third faster with {_set(plan.faster)}"] if plan.faster else ()),
         ]
     )
 

@@ -21,6 +21,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
+from lora_evo.model.lean_layers import lighten
 
 BASE = -1
 """Member index of rows that use no adapter."""
@@ -172,6 +173,8 @@ class StackedAdapters:
     r: int
     lora_alpha: float
     routing: Routing
+    lightened: list[nn.Module]
+    """Modules of the base with a forward pass that keeps less."""
 
     @property
     def device(self) -> torch.device:
@@ -248,6 +251,8 @@ class StackedAdapters:
         for path, layer in self.layers.items():
             parent, _, name = path.rpartition(".")
             setattr(self.model.get_submodule(parent), name, layer.base)
+        for module in self.lightened:
+            del module.forward
 
     @torch.no_grad()
     def initialise(self, member: int, seed: int) -> None:
@@ -399,7 +404,7 @@ def put_on(
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, layer)
         layers[path] = layer
-    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing)
+    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, lighten(model))
 
 
 def _keep_soft_caps(model: Any) -> None:

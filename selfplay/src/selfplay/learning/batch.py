@@ -1,6 +1,5 @@
 """The samples of an update, and how they are cut: into groups for the noise, then micro-batches."""
 
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -134,25 +133,3 @@ def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterato
                 batch = []
             batch.append(row)
         yield sorted(batch, key=lambda r: r.member)
-
-
-def smaller_budget(rows: Sequence[Row], tokens: int, members: int = 0) -> int:
-    """Return half the tokens of the largest micro-batch, and warn.
-
-    tokens and members are those of `micro_batches`. Raises SelfplayError when every batch is a
-    single row already.
-    """
-    batches = list(micro_batches(rows, tokens, members))
-    if all(len(batch) == 1 for batch in batches):
-        longest = max(row.length for row in rows)
-        raise SelfplayError(
-            f"out of memory: a single row of {longest} tokens does not fit; "
-            "set learner.gradient_checkpointing=true, or smaller rollout.max_completion_length"
-        )
-    largest = max(len(batch) * max(row.length for row in batch) for batch in batches)
-    smaller = min(tokens, largest) // 2
-    warnings.warn(
-        f"out of memory in an update: done again with learner.micro_batch_tokens={smaller}",
-        stacklevel=2,
-    )
-    return smaller

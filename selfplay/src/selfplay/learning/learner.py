@@ -3,9 +3,10 @@
 Rows of similar length from all members share micro-batches of a bounded number of tokens. The loss
 of every member is normalised over that member's own batch, so neither the cut into micro-batches
 nor the other members change its gradient. When a GPU's memory does not suffice, the passes are done
-again in smaller micro-batches.
+again in smaller micro-batches; rows that do not fit alone are checkpointed from then on.
 """
 
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -19,7 +20,7 @@ from lora_evo import Adapter
 from lora_evo.model import StackedAdapters, export_adapter, import_adapter, stack_adapters
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
-from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches, smaller_budget
+from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
 from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import ForwardPass
 from selfplay.learning.statistics import NoiseAverage, StatsSum, UpdateStats, gradient_noise
@@ -119,6 +120,8 @@ class Learner:
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
         self._noise: list[dict[str, NoiseAverage]] = [{} for _ in members]
+        self._batch: list[Row] = []
+        """What is in the passes, or was last."""
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -174,12 +177,27 @@ class Learner:
                 pass  # outside of this block the failed pass's tensors are free
             self.optimizer.zero_grad()
             torch.cuda.empty_cache()
-            self.micro_batch_tokens = smaller_budget(
-                rows, self.micro_batch_tokens, self.config.micro_batch_members
-            )
+            self._save_memory()
             sums |= deepcopy(before)
             for row, old in zip(rows, olds, strict=True):
                 row.old = old
+
+    def _save_memory(self) -> None:
+        """Take half the tokens of the batch that did not fit; checkpoint a row that was alone."""
+        tokens, forward = max(row.length for row in self._batch), self.forward_pass
+        if len(self._batch) > 1:
+            tokens *= len(self._batch)
+            self.micro_batch_tokens = min(self.micro_batch_tokens, tokens) // 2
+            remedy = f"learner.micro_batch_tokens={self.micro_batch_tokens}"
+        elif tokens > forward.recomputed_from:
+            raise SelfplayError(
+                f"out of memory: a single row of {tokens} tokens does not fit; set smaller "
+                "rollout.max_completion_length, or learner.optimizer_offload=true"
+            )
+        else:
+            forward.recomputed_from = tokens - 1  # a row is read but for its last token
+            remedy = f"rows of {tokens} tokens and more checkpointed"
+        warnings.warn(f"out of memory in an update: done again with {remedy}", stacklevel=2)
 
     def backward(
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
@@ -216,6 +234,7 @@ class Learner:
     def _accumulate(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
         for batch in micro_batches(rows, self.micro_batch_tokens, self.config.micro_batch_members):
+            self._batch = batch
             self.forward_pass.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
 
     def _measure_noise(

@@ -16,6 +16,7 @@ the entropy of the policy's distribution at t.
 """
 
 import ctypes
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -219,6 +220,8 @@ class ForwardPass:
         self.adapters = adapters
         self.config = config
         self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
+        self.recomputed_from = 0 if config.gradient_checkpointing else math.inf
+        """Tokens of a row from which on its layers are checkpointed whatever the configuration."""
         self._pad = pad
         # On a GPU, sums over the rows that share a token would have no order of their own.
         shares = model.device.type == "cpu" and not config.gradient_checkpointing
@@ -265,12 +268,13 @@ class ForwardPass:
     def _hidden(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""
         # Causal attention and padding on the right: real tokens never see the padding.
-        if self._reader is not None:
+        saves = padded.ids.shape[1] >= self.recomputed_from
+        if self._reader is not None and not saves:
             with self.adapters.route([members[row] for row in padded.owners]):
                 hidden = self._reader.read(padded.ids, padded.first, padded.table)
             return hidden.index_select(0, padded.table.flatten()[padded.places])
         decoder = self.model.get_decoder()
-        layers = decoder.layers if self.config.gradient_checkpointing else []
+        layers = decoder.layers if saves else []
         with self.adapters.route(members), checkpointed(layers, self.adapters):
             found: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
         return found.reshape(-1, found.shape[-1])[padded.places]
