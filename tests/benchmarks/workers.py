@@ -4,9 +4,11 @@
 
 Trains 4T+4S of the preset nano for a few steps in one process and on N workers of this machine, in
 turn, and prints seconds a step, their ratio, and what Ray costs: the seconds of all questions to
-workers in a step that are not the slowest worker's own. Both runs sample and learn the same.
+workers in a step that are not the slowest worker's own; and the bytes of the answers that come to
+the driver. Both runs sample and learn the same.
 """
 
+import pickle
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
+import ray
 from benchmarking import parser
 
 from selfplay import load_preset, read_run, train
@@ -42,6 +45,8 @@ def main() -> None:
     given = options.parse_args()
     config = cut_by_member(replace(load_preset("nano", *SETTINGS), steps=given.steps + 1))
     overheads: list[float] = []
+    received: list[int] = []
+    get = ray.get
     scatter = WorkerPool.scatter
 
     def timed(self: WorkerPool, *arguments: Any) -> Iterator[Any]:
@@ -51,14 +56,21 @@ def main() -> None:
         overheads.append(time.perf_counter() - start - slowest)
         yield from answers
 
+    def weighed(references: Any, **how: Any) -> Any:
+        answer = get(references, **how)
+        if not isinstance(answer, list):  # of a question; a list is of a checkpoint
+            received.append(len(pickle.dumps(answer)))
+        return answer
+
     found: dict[int, list[float]] = {1: [], given.workers: []}
-    with patch.object(WorkerPool, "scatter", timed):
+    with patch.object(WorkerPool, "scatter", timed), patch.object(ray, "get", weighed):
         for count in [*found] * given.rounds:
             found[count] += seconds(config, count)
     alone, together = map(median, found.values())
     print(f"one process: {alone:.2f} s a step (median of {len(found[1])})")
     print(f"{given.workers} workers: {together:.2f} s a step, {alone / together:.2f} times")
     steps = len(found[given.workers]) + given.rounds
+    print(f"answers to the driver: {sum(received) / steps / 1e6:.2f} MB a step")
     print(f"Ray: {1000 * sum(overheads) / steps:.0f} ms a step")
 
 

@@ -16,6 +16,8 @@ from selfplay import cli, training
 from selfplay.config import cut_by_member
 from selfplay.directory import create
 from selfplay.errors import SelfplayError
+from selfplay.learning.batch import TrainingSample
+from selfplay.population import all_founders
 from selfplay.progress import Progress
 from selfplay.prompts.template import template_of
 from selfplay.rollout import Proposed
@@ -148,6 +150,33 @@ def test_members_are_spread_over_the_gpus_that_ray_has(runs):
         cluster.shutdown()
 
 
+def test_what_members_become_does_not_pass_through_the_driver(runs, monkeypatch):
+    import ray
+
+    config, passed, get = cut_by_member(runs.config()), [], ray.get
+    samples = [
+        TrainingSample(name, (1, 2), (3 + i, 4), (-1.0, -1.0), (-1.0) ** i, task=str(i))
+        for name in all_founders(config)
+        for i in range(2)
+    ]
+
+    def counted(references, **how):
+        found = get(references, **how)
+        passed.append(len(pickle.dumps(found)))
+        return found
+
+    with open_workers(config, template_of(config), 2, None) as population:
+        before, _ = population.state_dict()
+        monkeypatch.setattr(ray, "get", counted)
+        stats = population.update(samples)
+        monkeypatch.undo()
+        after, _ = population.state_dict()
+    assert list(stats) == all_founders(config)
+    assert sum(passed) < 0.05 * sum(t.nbytes for t in after.values())
+    moved = {int(key.partition("/")[0]) for key in after if not after[key].equal(before[key])}
+    assert moved == set(range(len(stats)))
+
+
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
     monkeypatch.setattr(cli.os, "sched_getaffinity", lambda pid: {0, 1, 2})
     assert cli._usual_workers(runs.config()) == 3
@@ -220,7 +249,7 @@ def test_what_ray_itself_cannot_do_is_one_line():
 
 
 def about(**changes):
-    same = About("here", 1, versions(), "abc", None, None, 1, True)
+    same = About("here", "n", 1, versions(), "abc", None, None, 1, True)
     return replace(same, **changes)
 
 

@@ -1,8 +1,10 @@
 """The workers of a run, and its members on them as one population; no gradient leaves a worker.
 
-Every question is a function of the members' states and of what is sent, and the driver holds the
-states as of the last answer. So a worker that dies in the middle is started again with them, where
-there is room, and only what it had not answered is asked once more, with the same result.
+Every question is a function of the members' states and of what is sent. States as of the last
+answer stay in Ray's store: where the worker is, and, where that is not the driver's machine, on one
+more. The driver knows where they are. So a worker that dies in the middle is started again with
+them, where there is room, and only what it had not answered is asked once more, with the same
+result.
 """
 
 import pickle
@@ -28,10 +30,21 @@ from selfplay.workers.worker import About, Done, Worker, pack_state, read_state,
 
 W = TypeVar("W", Proposed, Attempt)
 _DEATHS_IN_A_ROW = 5
+_CHANGES = ("states", "update", "replace")
+"""Questions after which members may be others."""
 _ROOM_S = 10.0
 """How long to wait for room that a dead worker may leave."""
 _PATIENCE_S = 30.0
 """After how many seconds a line says what is waited for."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A member as it was after its last change."""
+
+    name: str
+    state: Any
+    """The reference of its `MemberState` in Ray's store."""
 
 
 @dataclass
@@ -42,14 +55,21 @@ class Share:
     actor: Any
     places: tuple[int, ...]
     host: str = ""
+    node: str = ""
     process: int = 0
     busy: float = 0.0
     """Seconds that it has worked since they were last counted."""
     memory_mb: float = 0.0
+    states: Sequence[Any] = ()
+    """References of what its members became by the last question that changes them."""
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """Send the worker a question; return the reference of the answer."""
-        return self.actor.do.remote(method, *arguments)
+        if method not in _CHANGES:
+            return self.actor.do.remote(method, *arguments)
+        several = self.actor.change.options(num_returns=1 + len(self.places))
+        answer, *self.states = several.remote(method, *arguments)
+        return answer
 
 
 Ask = Callable[[Share, list[int]], Any]
@@ -88,18 +108,17 @@ class WorkerPool:
         )
         self.step = 0
         """As of which step members are published."""
-        self.states: list[MemberState] = []
-        """Of all members, by place."""
+        self._home = ray.get_runtime_context().get_node_id()
+        self._kept: dict[int, Kept] = {}
+        """All members by place."""
         self.shares = self._start(spread(len(founders), count))
-        born: dict[int, MemberState] = {}
         for share, ref in [(share, share.ask("states")) for share in self.shares]:
-            born |= dict(zip(share.places, self._answer(ref, share), strict=True))
-        self.states = [born[place] for place in range(len(founders))]
+            self._answer(ref, share)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The members by place."""
-        return tuple(state.name for state in self.states)
+        return tuple(self._kept[place].name for place in range(len(self._kept)))
 
     def places(self, members: Iterable[str | None]) -> list[int | None]:
         """The places of these members; the base has none. Raises SelfplayError."""
@@ -143,13 +162,19 @@ class WorkerPool:
 
     def everywhere(self, ask: Callable[[Share], Any]) -> None:
         """Ask every worker, those that replace the dead too."""
-        for _ in self.scatter(range(len(self.states)), lambda share, _: ask(share)):
+        for _ in self.scatter(range(len(self._kept)), lambda share, _: ask(share)):
             pass
 
     def load(self, states: Sequence[MemberState]) -> None:
         """Let all members continue from these states."""
-        self.states = list(states)
+        store = self._ray.put
+        self._kept = {p: Kept(s.name, store(pack_state(s))) for p, s in enumerate(states)}
         self.everywhere(self._load)
+
+    def states(self) -> list[MemberState]:
+        """Fetch the states of all members, by place."""
+        references = [self._kept[place].state for place in range(len(self._kept))]
+        return [read_state(state) for state in self._ray.get(references)]
 
     def end_step(self) -> dict[str, WorkerRow]:
         """Return what each worker did in the step."""
@@ -193,10 +218,10 @@ class WorkerPool:
                 click.echo(line, err=True)
             found: list[About] = [self._answer(*pair) for pair in zip(asked, shares, strict=True)]
             for share, about in zip(shares, found, strict=True):
-                share.host, share.process = about.host, about.process
+                share.host, share.node, share.process = about.host, about.node, about.process
             check_equal(shares, found)
             self.about = found[0]
-            for share, ref in [(s, self._load(s)) for s in shares] if self.states else ():
+            for share, ref in [(s, self._load(s)) for s in shares] if self._kept else ():
                 self._answer(ref, share)
         except self._deaths as error:
             self._end(shares)
@@ -216,7 +241,30 @@ class WorkerPool:
             raise
         share.busy += done.seconds
         share.memory_mb = done.memory_mb
+        if done.changed:
+            self._keep(share, done.changed)
         return done.result
+
+    def _keep(self, share: Share, names: Sequence[str | None]) -> None:
+        """Know where the members that changed are; away from here, copy them to one more machine.
+
+        Raises what a death raises where they could not be copied: then they are as they were.
+        """
+        triples = zip(share.places, names, share.states, strict=True)
+        found = {place: Kept(name, state) for place, name, state in triples if name is not None}
+        away = [other for other in self.shares if other.node != share.node != self._home]
+        first = share.places[0] % max(1, len(away))
+        for other in away[first:] + away[:first]:
+            try:
+                states = [kept.state for kept in found.values()]
+                self._ray.get(other.ask("hold", list(found), *states))
+                break
+            except self._deaths as error:
+                failed = error  # who died is found by the next question
+        else:
+            if away:
+                raise failed
+        self._kept |= found
 
     def _questions(
         self, pieces: Sequence[int], owners: Sequence[int | None]
@@ -247,14 +295,14 @@ class WorkerPool:
         if self.has_room(len(lost)):
             self.shares += self._start([share.places for share in lost])
         elif self.shares:
-            parts = spread(len(self.states), len(self.shares))
+            parts = spread(len(self._kept), len(self.shares))
             self.close()
             self.shares = self._start(parts)
         else:
             raise EngineStopped("all workers died, and there is no room for others")
 
     def _load(self, share: Share) -> Any:
-        return share.ask("load", [self.states[place] for place in share.places], self.step)
+        return share.ask("load", self.step, *(self._kept[place].state for place in share.places))
 
     def _end(self, shares: Sequence[Share]) -> None:
         for share in shares:
@@ -341,10 +389,8 @@ class RemotePopulation:
         answers = self._pool.scatter(
             owners, lambda share, mine: share.ask("update", of(mine), lr_factor)
         )
-        for _, (stats, states) in answers:
+        for _, stats in answers:
             found |= stats
-            for state in states:
-                self._keep(state.name, state)
         return {member: found[member] for member in self.members if member in found}
 
     def sync(self, step: int) -> None:
@@ -359,11 +405,10 @@ class RemotePopulation:
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         if new_name != member and new_name in self.members:
             raise SelfplayError(f"there is already a member named {new_name!r}")
-        state = self._ask(member, "replace", member, adapter, new_name)
-        self._keep(member, state)
+        self._ask(member, "replace", member, adapter, new_name)
 
     def state_dict(self) -> NamedState:
-        return joined([read_state(state) for state in self._pool.states])
+        return joined(self._pool.states())
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         states = parted(tensors, values)
@@ -371,7 +416,7 @@ class RemotePopulation:
             raise SelfplayError(
                 f"the state has {len(states)} members, expected {len(self.members)}"
             )
-        self._pool.load([pack_state(state) for state in states])
+        self._pool.load(states)
 
     def end_step(self) -> dict[str, WorkerRow]:
         return self._pool.end_step()
@@ -380,9 +425,6 @@ class RemotePopulation:
         owners = self._pool.places([member])
         ((_, answer),) = self._pool.scatter(owners, lambda share, _: share.ask(method, *arguments))
         return answer
-
-    def _keep(self, member: str, state: MemberState) -> None:
-        self._pool.states[self._pool.names.index(member)] = state
 
 
 def base_batches(requests: Sequence[TokenRequest], max_rows: int) -> list[list[int]]:

@@ -7,7 +7,7 @@ import platform
 import socket
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,8 @@ class Done:
     result: Any
     seconds: float
     memory_mb: float
+    changed: tuple[str | None, ...] = ()
+    """By place, the name of the member where it has become another."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class About:
     """Who a worker is, and what its engine samples with."""
 
     host: str
+    node: str
+    """Ray's name of the machine."""
     process: int
     versions: Mapping[str, str]
     base: str
@@ -70,14 +74,32 @@ class Worker:
             result = pickle.dumps(list(result))
         return Done(result, time.perf_counter() - start, memory_mb())
 
+    def change(self, method: str, *arguments: Any) -> tuple[Done | MemberState | None, ...]:
+        """Call a method of this worker that changes members; return also each place's new state.
+
+        The states stay in Ray's store on this machine until somebody asks for them; that of a
+        member that is as it was is None.
+        """
+        start, done = time.perf_counter(), self.do(method, *arguments)
+        result, names = done.result
+        changed = tuple(n if n in names else None for n in self._population.members)
+        state_of = self._population.learner.member_state
+        states = [None if name is None else pack_state(state_of(name)) for name in changed]
+        seconds = time.perf_counter() - start
+        return replace(done, result=result, seconds=seconds, changed=changed), *states
+
     def open(self, config: Config, template: Template, members: Sequence[str]) -> About:
         """Load the base with these members, as they are born; return what the driver needs."""
+        import ray
+
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         silence_transformers()
         self._population = Population(*open_learner(config, members), config, template)
+        self._held: dict[int, MemberState] = {}
         engine = self._population.engine
         return About(
             socket.gethostname(),
+            ray.get_runtime_context().get_node_id(),
             os.getpid(),
             versions(),
             fingerprint(self._population.learner.model),
@@ -87,30 +109,30 @@ class Worker:
             engine.shares_parameters,
         )
 
-    def states(self) -> list[MemberState]:
-        """Return the states of all members."""
-        return self._states(self._population.members)
+    def states(self) -> tuple[None, tuple[str, ...]]:
+        """Count all members as changed."""
+        return None, self._population.members
 
-    def load(self, states: Sequence[MemberState], step: int) -> None:
+    def load(self, step: int, *states: MemberState) -> None:
         """Continue from these states, one for each place, as of this step."""
         self._population.learner.load_members([read_state(state) for state in states])
         self._population.sync(step)
 
+    def hold(self, places: Sequence[int], *states: MemberState) -> None:
+        """Keep other workers' states in this machine's store until there are newer ones."""
+        self._held |= dict(zip(places, states, strict=True))
+
     def update(
         self, samples: Sequence[TrainingSample], lr_factor: float
-    ) -> tuple[dict[str, UpdateStats], list[MemberState]]:
-        """Learn; return the statistics and the new states of the members that had samples."""
+    ) -> tuple[dict[str, UpdateStats], tuple[str, ...]]:
+        """Learn; return the statistics, and the members that had samples."""
         stats = self._population.update(samples, lr_factor)
-        return stats, self._states(stats)
+        return stats, tuple(stats)
 
-    def replace(self, member: str, adapter: Adapter, new_name: str) -> MemberState:
-        """Put an adapter in a member's place; return the new state."""
+    def replace(self, member: str, adapter: Adapter, new_name: str) -> tuple[None, tuple[str, ...]]:
+        """Put an adapter in a member's place; return the new name."""
         self._population.replace(member, adapter, new_name)
-        (state,) = self._states([new_name])
-        return state
-
-    def _states(self, members: Iterable[str]) -> list[MemberState]:
-        return [pack_state(self._population.learner.member_state(member)) for member in members]
+        return None, (new_name,)
 
 
 def versions() -> dict[str, str]:
