@@ -5,7 +5,7 @@ from collections import Counter
 import numpy
 import pytest
 import torch
-from by_hand import dense, doubled, flipped, regauged, same
+from by_hand import changed, dense, doubled, flipped, regauged, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -245,3 +245,24 @@ def test_other_alpha_is_carried_over_exactly_in_the_update(make_adapter):
     for path, slot in child.adapter.slots.items():
         parent = (first, second)[child.lineage.modules[path].source].slots[path]
         assert torch.allclose(dense(slot), dense(parent), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("operator", ["svd_subspace", "slot_swap"])
+@pytest.mark.parametrize("size", [1.0, 0.1, 1e-3, 1e-6])
+def test_children_of_siblings_keep_their_digits(make_adapter, operator, size):
+    noise = torch.Generator().manual_seed(1)
+
+    def drawn(factor):
+        return factor + size * factor.std() * torch.randn(factor.shape, generator=noise)
+
+    one = make_adapter(3, inputs=60, outputs=50)
+    two = changed(one, lambda a, b: (drawn(a), drawn(b)))
+    child = make_child([one, two], operator, 1)
+    change = adapter_gap(one, child.adapter).relative_change
+    assert change > size / 10
+    assert child.lineage.relative_change == pytest.approx(change, rel=1e-4, abs=3e-7)
+    if operator == "svd_subspace":
+        for path, slot in child.adapter.slots.items():
+            exact = dense_children(operator, [one, two], path, 1, {})
+            gap = numpy.linalg.norm(dense(slot).numpy() - exact)
+            assert gap < 2e-6 * numpy.linalg.norm(exact)

@@ -54,12 +54,16 @@ class Thin:
         step = torch.linalg.solve_triangular(self.upper, change, upper=True)
         return product(self.factor, step.to(self.precision), onto=self.factor)
 
-    def spread(self, small: torch.Tensor) -> torch.Tensor:
-        """Q W for W = `small` (float64) [min(n, r), m]: [n, m], float32 or float64."""
+    def spread(self, small: torch.Tensor, onto: torch.Tensor | None = None) -> torch.Tensor:
+        """Q W for W = `small` (float64) [min(n, r), m], plus `onto` if given: [n, m], float32 or
+        float64."""
         if self.q is not None:
-            return self.q.mm(small)
+            spread = self.q.mm(small)
+            return spread if onto is None else spread + onto
         solved = torch.linalg.solve_triangular(self.upper, small, upper=True)
-        return product(self.factor, solved.to(self.precision))
+        if onto is not None and onto.dtype != self.precision:
+            return product(self.factor, solved.to(self.precision)) + onto
+        return product(self.factor, solved.to(self.precision), onto=onto)
 
     def seen_from(self, probe: torch.Tensor) -> torch.Tensor:
         """probe^T Q (float64) for a probe vector [n]."""
@@ -84,11 +88,11 @@ class Span:
     def spread(self, small: torch.Tensor) -> torch.Tensor:
         """Q W for W = `small` (float64) [m, c]: [n, c], float32 or float64."""
         sizes = [len(block.upper) for block in self.blocks]
-        parts = zip(self.blocks, small.split_with_sizes(sizes), strict=True)
-        first, *others = [block.spread(part) for block, part in parts]
-        for other in others:
-            first = first.add_(other) if first.dtype == other.dtype else first + other
-        return first
+        found: torch.Tensor | None = None
+        for block, part in zip(self.blocks, small.split_with_sizes(sizes), strict=True):
+            found = block.spread(part, onto=found)
+        assert found is not None
+        return found
 
 
 def thin(factor: torch.Tensor) -> Thin:
