@@ -46,7 +46,8 @@ def effective_rank(values: torch.Tensor) -> float:
 
 def numerical_rank(values: torch.Tensor) -> int:
     """Return how many singular values, largest first, are above a millionth of the largest."""
-    return int(((values > 0) & (values > NEGLIGIBLE * values[:1])).sum())
+    plain = values.tolist()
+    return sum(value > max(0.0, NEGLIGIBLE * plain[0]) for value in plain)
 
 
 def dead_pairs(slot: Slot) -> int:

@@ -311,7 +311,7 @@ def _all_finite(factor: torch.Tensor) -> bool:
     values = factor.detach()
     narrow = values.dtype == torch.float16
     total = values.sum(dtype=torch.float32) if narrow else values.sum()
-    return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
+    return math.isfinite(total) or bool(torch.isfinite(values).all())
 
 
 def _bytes_of(factor: torch.Tensor) -> memoryview:

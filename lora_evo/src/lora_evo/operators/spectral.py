@@ -146,7 +146,7 @@ class Turns:
 
     def __init__(self, shares: torch.Tensor, z: torch.Tensor, skews: torch.Tensor) -> None:
         """`shares` [k]: singular values of norm 1; z [k]; both skew matrices [2, k, k]."""
-        skew_u, skew_v = skews
+        skew_u, skew_v = skews.unbind()
         spread = (skew_u * shares, shares[:, None] * skew_v)
         if float((spread[0] * spread[1]).sum()) > 0:
             skew_v, spread = -skew_v, (spread[0], -spread[1])
@@ -157,7 +157,7 @@ class Turns:
 
     def change(self, step: float) -> float:
         """|R_U S exp(g) R_V^T - S|, in units of |S|; its derivative at 0 is `slope`."""
-        self.turn_u, self.turn_v = cayley(step * self._skews)
+        self.turn_u, self.turn_v = cayley(step * self._skews).unbind()
         most = math.log(LARGEST_GROWTH)
         self.growth = torch.exp(most * torch.tanh((step / most) * self._z))
         moved = (self.turn_u * (self._shares * self.growth)) @ self.turn_v.T
