@@ -116,6 +116,27 @@ def test_unchanged_adapters_give_the_same_bits_and_new_weights_are_seen_afterwar
             own[0].add_(0.1)
 
 
+@pytest.mark.parametrize("rows", [[0, 0, 1], [2, 0, 0, 0, 2], [-1, 1, 1, 0]])
+def test_gradients_of_passes_add_up_to_those_of_each_row_alone(tiny, rows):
+    _, adapters = tiny.stacked()
+    own = [p for m in range(3) for p in adapters.parameters_of(m).values()]
+    ids, all_rows = tokens(tiny, len(rows), 24), list(range(len(rows)))
+
+    def gradients(batches):
+        for p in own:
+            p.grad = None
+        for batch in batches:
+            with adapters.route([rows[i] for i in batch]):
+                adapters.model(input_ids=ids[batch]).logits.square().sum().backward()
+        return [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
+
+    found = gradients([all_rows] * 2)
+    wanted = gradients([[i] for i in all_rows if rows[i] >= 0] * 2)
+    assert any(gradient.any() for gradient in wanted)
+    for a, b in zip(found, wanted, strict=True):
+        assert float((a - b).norm()) <= 1e-4 * float(b.norm())
+
+
 def test_export_and_import_move_a_member(tiny):
     _, adapters = tiny.stacked()
     adapter = export_adapter(adapters, 2, "nano")

@@ -39,6 +39,13 @@ class Route:
     runs: tuple[tuple[int, int, int], ...]
     """(member, first row, row after the last) for each stretch of equal members; not the base."""
 
+    @property
+    def by_row(self) -> tuple[tuple[int, int, int], ...]:
+        """The runs, each cut into its rows."""
+        return tuple(
+            (m, row, row + 1) for m, start, stop in self.runs for row in range(start, stop)
+        )
+
     @classmethod
     def of(cls, rows: Sequence[int]) -> "Route":
         """Prepare a route; rows of one member should be adjacent, though they need not be."""
@@ -107,30 +114,29 @@ class StackedLoRALinear(nn.Module):
             down, up = self._by_row(route, x)
             y = F.linear(x, base.weight, base.bias)
             return torch.baddbmm(y, torch.bmm(x, down), up)
-        members = [member for member, _, _ in route.runs]
-        down, up = self._stacks(members, x)
+        runs, rows = route.runs, x.shape[0]
+        if torch.is_grad_enabled() and x.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, rows):
+            runs = route.by_row  # one batched product of all rows, in place of one for each run
+        members = [member for member, _, _ in runs]
+        down, up, places = self._stacks(members, x)
         own = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
         scales = [self.scales[m] for m in members]
-        runs = tuple((start, stop) for _, start, stop in route.runs)
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), base.weight, base.bias, down, up, scales, runs, *own
+            x.contiguous(), base.weight, base.bias, down, up, scales, runs, places, *own
         )
         return cast(Tensor, y)
 
     @torch.no_grad()
-    def _stacks(self, members: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor]:
-        """A [members, r, in] and scale * B [members, out, r] in the dtype of x."""
-        if not self._routing.keeps:
-            down, up = zip(*(self._pair(member, x) for member in members), strict=True)
-            return torch.stack(down), torch.stack(up)
-        if self.kept is None:
-            down, up = zip(*(self._pair(m, x) for m in range(len(self.scales))), strict=True)
-            self.kept = torch.stack(down), torch.stack(up)
-        first, last = members[0], members[-1] + 1
-        if list(members) == list(range(first, last)):
-            return self.kept[0][first:last], self.kept[1][first:last]
-        chosen = [[stack[member] for member in members] for stack in self.kept]
-        return torch.stack(chosen[0]), torch.stack(chosen[1])
+    def _stacks(self, members: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor, list[int]]:
+        """A [n, r, in], scale * B [n, out, r] in the dtype of x, and which of n each member has."""
+        if self._routing.keeps and self.kept is not None:
+            return *self.kept, list(members)
+        having = list(range(len(self.scales))) if self._routing.keeps else sorted(set(members))
+        down, up = zip(*(self._pair(member, x) for member in having), strict=True)
+        stacks = torch.stack(down), torch.stack(up)
+        if self._routing.keeps:
+            self.kept = stacks
+        return *stacks, [having.index(member) for member in members]
 
     def merge(self, member: int) -> None:
         """Use W + scale * B A of one member, whatever the route."""
@@ -417,19 +423,49 @@ def _keep_soft_caps(model: Any) -> None:
         model.set_attn_implementation("eager")
 
 
-def _even(runs: Sequence[tuple[int, int]], rows: int) -> bool:
+def _even(runs: Sequence[tuple[int, int, int]], rows: int) -> bool:
     """All runs have one length and together cover every row."""
-    return len({stop - start for start, stop in runs}) == 1 and sum(b - a for a, b in runs) == rows
+    lengths = [stop - start for _, start, stop in runs]
+    return len(set(lengths)) == 1 and sum(lengths) == rows
+
+
+def _chosen(stack: Tensor, places: list[int]) -> Tensor:
+    """Return the matrices at these places; a view where they are neighbours."""
+    first, last = places[0], places[-1] + 1
+    if places == list(range(first, last)):
+        return stack[first:last]
+    return torch.stack([stack[place] for place in places])
+
+
+def _add_to_gradients(own: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor | None]:
+    """Add to all gradients in one kernel, or one more for each time that a parameter comes again.
+
+    Returns what autograd is left to add: everything as long as a parameter has no gradient.
+    """
+    if any(p.grad is None for p in own):
+        return list(found)
+    left = list(zip(own, found, strict=True))
+    while left:
+        now: dict[Tensor, Tensor] = {}
+        later = []
+        for p, grad in left:
+            if p in now:
+                later.append((p, grad))
+            else:
+                now[p] = grad
+        torch._foreach_add_([cast(Tensor, p.grad) for p in now], list(now.values()))
+        left = later
+    return [None] * len(own)
 
 
 class _GroupedLinear(torch.autograd.Function):
     """x W^T + bias, plus scale_i x_i A_i^T B_i^T on the rows of each run i; gradients of x, A, B.
 
     Forward and backward add the updates in place into the dense product, which saves three passes
-    over the activations. x [rows, T, in], weight [out, in] (frozen); down [runs, r, in] and up
-    [runs, out, r] are A and scale * B in the dtype of x, own each A and then each B itself, whose
-    gradients have the parameter's dtype; runs[i] = (first row, row after the last). Rows in no run
-    get no update.
+    over the activations. x [rows, T, in], weight [out, in] (frozen); down [n, r, in] and up
+    [n, out, r] are A and scale * B in the dtype of x, places[i] which of them run i has, own each
+    run's A and then each B itself, whose gradients have the parameter's dtype; runs[i] = (member,
+    first row, row after the last). Rows in no run get no update.
     """
 
     @staticmethod
@@ -441,56 +477,59 @@ class _GroupedLinear(torch.autograd.Function):
         down: Tensor,
         up: Tensor,
         scales: list[float],
-        runs: tuple[tuple[int, int], ...],
+        runs: tuple[tuple[int, int, int], ...],
+        places: list[int],
         *own: Tensor,
     ) -> Tensor:
         y = F.linear(x, weight, bias)
+        g = len(runs)
         if _even(runs, x.shape[0]):
-            g = len(runs)
-            z = torch.bmm(x.view(g, -1, x.shape[2]), down.transpose(1, 2))
-            y.view(g, -1, y.shape[2]).baddbmm_(z, up.transpose(1, 2))
+            z = torch.bmm(x.view(g, -1, x.shape[2]), _chosen(down, places).transpose(1, 2))
+            y.view(g, -1, y.shape[2]).baddbmm_(z, _chosen(up, places).transpose(1, 2))
             z = z.view(-1, z.shape[2])
         else:
             z = x.new_empty(x.shape[0] * x.shape[1], down.shape[1])
-            for i, (here, x_i, y_i) in enumerate(_slices(runs, x, y)):
-                torch.mm(x_i, down[i].t(), out=z[here])
-                y_i.addmm_(z[here], up[i].t())
+            for place, (here, x_i, y_i) in zip(places, _slices(runs, x, y), strict=True):
+                torch.mm(x_i, down[place].t(), out=z[here])
+                y_i.addmm_(z[here], up[place].t())
         ctx.save_for_backward(x, weight, down, up, z)
-        ctx.runs, ctx.scales, ctx.dtype = runs, scales, own[0].dtype
+        ctx.runs, ctx.scales, ctx.places, ctx.own = runs, scales, places, own
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, down, up, z = ctx.saved_tensors
-        grad = grad.contiguous()
+        grad, g = grad.contiguous(), len(ctx.runs)
         grad_x = torch.matmul(grad, weight) if ctx.needs_input_grad[0] else None
         if _even(ctx.runs, x.shape[0]):
-            g = len(ctx.runs)
             grad_g = grad.view(g, -1, grad.shape[2])
-            grad_z = torch.bmm(grad_g, up)
+            grad_z = torch.bmm(grad_g, _chosen(up, ctx.places))
             grad_up = torch.bmm(grad_g.transpose(1, 2), z.view(g, -1, z.shape[1]))
             grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
             if grad_x is not None:
-                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, down)
+                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, ctx.places))
         else:
-            grad_down, grad_up = torch.empty_like(down), torch.empty_like(up)
-            for i, (here, grad_i, x_i) in enumerate(_slices(ctx.runs, grad, x)):
-                grad_z = grad_i @ up[i]
+            grad_down = down.new_empty(g, *down.shape[1:])
+            grad_up = up.new_empty(g, *up.shape[1:])
+            slices = zip(ctx.places, _slices(ctx.runs, grad, x), strict=True)
+            for i, (place, (here, grad_i, x_i)) in enumerate(slices):
+                grad_z = grad_i @ up[place]
                 torch.mm(grad_i.t(), z[here], out=grad_up[i])
                 torch.mm(grad_z.t(), x_i, out=grad_down[i])
                 if grad_x is not None:
-                    grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[i])
-        downs = grad_down.to(ctx.dtype).unbind()
-        ups = torch._foreach_mul(grad_up.to(ctx.dtype).unbind(), ctx.scales)
-        return grad_x, None, None, None, None, None, None, *downs, *ups
+                    grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[place])
+        dtype = ctx.own[0].dtype
+        ups = torch._foreach_mul(grad_up.to(dtype).unbind(), ctx.scales)
+        left = _add_to_gradients(ctx.own, [*grad_down.to(dtype).unbind(), *ups])
+        return grad_x, *[None] * 7, *left
 
 
 def _slices(
-    runs: Sequence[tuple[int, int]], one: Tensor, other: Tensor
+    runs: Sequence[tuple[int, int, int]], one: Tensor, other: Tensor
 ) -> list[tuple[slice, Tensor, Tensor]]:
     """For each run: its slice of the flattened rows, and both tensors there as matrices."""
     T = one.shape[1]
     flat = one.view(-1, one.shape[2]), other.view(-1, other.shape[2])
-    slices = [slice(start * T, stop * T) for start, stop in runs]
+    slices = [slice(start * T, stop * T) for _, start, stop in runs]
     return [(here, flat[0][here], flat[1][here]) for here in slices]
