@@ -203,6 +203,12 @@ def test_markdown_survives_names_with_markup() -> None:
     assert "&lt;b&gt;\\`x\\`&lt;/b&gt;" in found
 
 
+def test_a_table_shows_itself_as_text_and_in_a_notebook_escaped() -> None:
+    found = build_table({"<b>": {"gsm8k": share(1)}})
+    assert repr(found) == to_text(found)
+    assert "<td>&lt;b&gt;</td>" in found._repr_html_()
+
+
 def test_json_has_shares_and_whose_the_extremes_are() -> None:
     found = json.loads(json.dumps(to_dict(table()), allow_nan=False))
     assert found["rows"][1]["scores"]["gsm8k"]["value"] == 0.8

@@ -127,6 +127,12 @@ def test_every_local_link_leads_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_no_link_is_broken_where_a_package_index_shows_the_page() -> None:
+    for page in sorted(ROOT.glob("*/pyproject.toml")):
+        links = re.findall(r"\]\(([^)]+)\)", (page.parent / "README.md").read_text())
+        assert all(link.startswith("https://") for link in links), f"{page.parent.name}: {links}"
+
+
 def test_the_reference_has_every_door() -> None:
     page = (ROOT / "docs" / "reference.md").read_text()
     assert set(re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)) == DOORS | {"selfplay.config"}

@@ -118,3 +118,12 @@ def test_charts_without_the_extra_name_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     with pytest.raises(LeagueError, match=r"pip install 'populab-league\[report\]'"):
         _ = league.league_chart
+
+
+def test_a_league_and_its_tables_show_themselves_shortly(played):
+    with League(played, read_only=True) as league:
+        assert repr(league) == f"League({str(played)!r}, 3 teachers, 3 students, 6 rounds paired)"
+        page = league._repr_html_()
+        assert all(f"<td>{row.member}</td>" in page for row in league.leaderboard("teacher"))
+        matches = len(league.state.outcomes)
+    assert f"members 9, matches {matches}, ratings " in repr(read_league(played))

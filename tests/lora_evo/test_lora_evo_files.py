@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -281,3 +282,13 @@ def test_memory_grows_by_a_few_modules_not_by_the_adapter(tmp_path, make_adapter
     child, whole = map(int, said.split())
     assert child < size / 4
     assert whole > size / 2
+
+
+def test_an_adapter_shows_itself_in_one_line_and_as_a_table(make_adapter):
+    adapter = make_adapter(1)
+    shown = repr(adapter)
+    assert shown.startswith(f"Adapter(rank 4, {len(adapter.slots)} modules, base ")
+    assert len(shown) < 200
+    assert "rank 4" in repr(adapter.slots[adapter.paths[0]])
+    times = [int(n) for n in re.findall(r"<td>(\d+)</td></tr>", adapter._repr_html_())]
+    assert sum(times) == len(adapter.slots)

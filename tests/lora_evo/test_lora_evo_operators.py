@@ -117,7 +117,10 @@ def test_an_operator_object_is_run_recorded_and_verified(home, make_adapter):
     assert record.relative_change == pytest.approx(0.75, rel=1e-6)
     assert read_lineage(home / "c") == record
     assert verify(home / "c", operator=halved()).identical
-    with pytest.raises(LoraEvoError, match="cannot be made again: there is no operator 'halved'"):
+    with pytest.raises(
+        LoraEvoError,
+        match=r"was made with 'halved', which is not built in; in Python: .*operator=OBJECT",
+    ):
         verify(home / "c")
 
 

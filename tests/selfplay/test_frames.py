@@ -13,6 +13,7 @@ import league
 import selfplay
 from lora_evo.model import open_engine
 from selfplay.nano_benchmarks import nano_code_o
+from selfplay.run_record import held_out_gain
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,11 +33,24 @@ def test_frames_hold_what_the_files_hold(whole):
     assert set(frames) >= {"members", "ratings", "matches"}
 
 
+def test_a_run_shows_itself_in_one_line_and_as_a_table(whole):
+    run = selfplay.read_run(whole)
+    mean, error = held_out_gain(run)
+    assert repr(run) == (
+        f"RunRecord({str(whole)!r}, 4 steps, {len(run.births)} members born, "
+        f"{mean:+.1f} ± {error:.1f} points above the base, held-out)"
+    )
+    page = run._repr_html_()
+    assert page.count("<tr>") == 1 + len(run.lives())
+    assert all(f"<td>{life.name}</td>" in page for life in run.lives())
+
+
 def test_leagues_and_results_are_taken_by_both_libraries(whole, tmp_path):
     engine = open_engine("hf", "nano")
     evals.evaluate(engine, nano_code_o(evals.Data()), limit=2, out=tmp_path)
     engine.close()
     for found in (evals.read_results(tmp_path), league.read_league(whole / "league")):
+        assert len(repr(found)) < 100
         for name in found.__dataclass_fields__:
             table = getattr(found, name)
             for library in (pandas, polars):

@@ -9,6 +9,7 @@ from json_lines import write_rows
 from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
+from selfplay.prompts.task_kind import CodeO
 from selfplay.prompts.template import template_named, template_of
 from selfplay.rollout import Proposed, open_sandbox, validated
 from selfplay.run_record import read_run
@@ -58,7 +59,9 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
     solving = [row.solving for row in record.evals if row.solving]
     assert all(list(row.kinds) == ["code_e"] for row in solving)
     report([tmp_path / "whole"], tmp_path / "page.html")
-    assert "code_e" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert f"The student is to {example.CODE_E.words}." in page
+    assert f"The student is to {CodeO.words}." in page
 
 
 def test_the_examples_kind_judges_calls_by_how_they_end(example):

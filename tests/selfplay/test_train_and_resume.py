@@ -5,12 +5,17 @@ import os
 import resource
 import shutil
 import signal
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from standing import start
 
 from selfplay import directory as run_directory
 from selfplay import step
+from selfplay.progress import Progress
+from selfplay.run_record import held_out_gain, read_run
+from selfplay.training import train
 from selfplay_command import command, refused
 
 GO_ON = "continue with `selfplay resume"
@@ -280,3 +285,14 @@ def test_a_run_that_ended_before_its_first_checkpoint_can_be_started_again(runs,
     home = tmp_path / "run"
     refused(command(*runs.arguments(home, "base=/no/such/model")), "/no/such/model")
     assert command(*runs.arguments(home, "steps=1")).exit_code == 0
+
+
+def test_a_line_leads_with_the_held_out_gain_and_its_error(runs, tmp_path):
+    said = StringIO()
+    progress = Progress(Console(file=said, width=200))
+    train(runs.config("eval.eval_every=4"), tmp_path / "run", progress=progress)
+    mean, error = held_out_gain(read_run(tmp_path / "run"))
+    (line,) = [line for line in said.getvalue().splitlines() if line.startswith("step ")]
+    assert line.startswith(
+        f"step 4 of 4: points above the base: {mean:+.1f} ± {error:.1f} on held-out, "
+    )

@@ -1,7 +1,9 @@
 """Runs on several workers: the same bytes as in one process, whatever dies on the way."""
 
+import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 from dataclasses import replace
@@ -11,7 +13,7 @@ import torch
 
 from code_verifier import Proposal
 from lora_evo import EngineStopped
-from lora_evo.model import load_base_model
+from lora_evo.model import load_base_model, resolve
 from selfplay import cli, training
 from selfplay.config import cut_by_member
 from selfplay.directory import create
@@ -175,6 +177,26 @@ def test_what_members_become_does_not_pass_through_the_driver(runs, monkeypatch)
     assert sum(passed) < 0.05 * sum(t.nbytes for t in after.values())
     moved = {int(key.partition("/")[0]) for key in after if not after[key].equal(before[key])}
     assert moved == set(range(len(stats)))
+
+
+def test_a_chat_model_has_the_same_bytes_with_workers(runs, tmp_path):
+    base = shutil.copytree(resolve("nano"), tmp_path / "base")
+    (base / "chat_template.jinja").write_text(
+        "{% for m in messages %}[{{ m.content }}]{% endfor %}[answer]"
+    )
+    path = base / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 8192}))
+    chat = (
+        "steps=1",
+        "rollout.seed_tasks=1",
+        f"base={base}",
+        "template=azr-chat",
+        "rollout.max_prompt_length=1024",
+    )
+    config = cut_by_member(runs.config(*chat, "eval.eval_every=0"))
+    train(config, tmp_path / "one")
+    train(config, tmp_path / "two", workers=2)
+    assert runs.outcome(tmp_path / "two") == runs.outcome(tmp_path / "one")
 
 
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):

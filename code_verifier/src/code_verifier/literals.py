@@ -195,13 +195,15 @@ def _float(value: float) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How values are compared."""
+    """How values are compared.
+
+    - types: whether 1, 1.0 and True differ, and 0.0 and -0.0; without it Python's `==` decides.
+    - tolerance: relative and absolute tolerance of floats and complex numbers, 0 for none, inside
+      lists, tuples, sets and dict values, not in dict keys; a zero's sign does not count then.
+    """
 
     types: bool = True
-    """Whether 1, 1.0 and True differ, and 0.0 and -0.0; without it Python's `==` decides."""
     tolerance: float = 0.0
-    """Relative and absolute tolerance of floats and complex numbers, 0 for none, inside lists,
-    tuples, sets and dict values, not in dict keys; a zero's sign does not count then."""
 
     def same(self, left: Any, right: Any) -> bool:
         """Whether two values made of exact built-in types are the same. Never raises."""

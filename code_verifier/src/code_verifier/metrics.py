@@ -36,30 +36,33 @@ _NESTING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Structure of one program."""
+    """Structure of one program.
+
+    - ast_depth: nodes on the longest path from the module to a leaf.
+    - ast_nodes: nodes, as `ast.walk` gives them.
+    - cyclomatic: McCabe's number, summed over radon's blocks.
+    - loc: lines that hold code, neither blank, comment nor docstring.
+    - variables: distinct names bound by assignment, as parameters, by `except ... as` or in a
+      pattern.
+    - halstead_volume: n log2 n, in bits (Halstead 1977, as radon counts).
+    - halstead_effort: d V (Halstead 1977, as radon counts).
+    - max_nesting: compound statements inside each other.
+    - functions: `def` statements.
+    - imports: distinct modules imported.
+    - structure: the program's `fingerprint`.
+    """
 
     ast_depth: int
-    """Nodes on the longest path from the module to a leaf."""
     ast_nodes: int
-    """Nodes, as `ast.walk` gives them."""
     cyclomatic: int
-    """McCabe's number, summed over radon's blocks."""
     loc: int
-    """Lines that hold code, neither blank, comment nor docstring."""
     variables: int
-    """Distinct names bound by assignment, as parameters, by `except ... as` or in a pattern."""
     halstead_volume: float
-    """N log2 n, in bits (Halstead 1977, as radon counts)."""
     halstead_effort: float
-    """D V (Halstead 1977, as radon counts)."""
     max_nesting: int
-    """Compound statements inside each other."""
     functions: int
-    """`def` statements."""
     imports: int
-    """Distinct modules imported."""
     structure: str
-    """The program's `fingerprint`."""
 
 
 NUMBERS = tuple(field.name for field in fields(Metrics) if field.name != "structure")
@@ -300,7 +303,7 @@ def save_page(metrics: Sequence[Metrics], page: Path) -> None:
         alt.Chart(alt.InlineData(values=bars))
         .mark_bar()
         .encode(
-            x=alt.X("from:Q", title=None, scale=alt.Scale(zero=False)),
+            x=alt.X("from:Q", title=None, bin="binned", scale=alt.Scale(zero=False)),
             x2="to:Q",
             y=alt.Y("programs:Q", title="programs"),
             tooltip=["from:Q", "to:Q", "programs:Q"],

@@ -20,22 +20,24 @@ KINDS: Final = ("code_o", "code_i", "code_f")
 @dataclass(frozen=True)
 class Task:
     """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown. Raises
-    CodeVerifierError for pairs or `visible` that do not fit."""
+    CodeVerifierError for pairs or `visible` that do not fit.
+
+    - kind: what is asked for: `code_o` an output, `code_i` an input, `code_f` a program.
+    - input: the text between the parentheses of the call (code_o; one right answer of code_i).
+    - output: a literal (code_o, code_i).
+    - inputs: one text a call (code_f).
+    - message: what the proposer says about the program (code_f).
+    - visible: leading pairs that are shown and not judged (code_f).
+    """
 
     kind: str
-    """What is asked for: `code_o` an output, `code_i` an input, `code_f` a program."""
     program: str
     input: str | None = None
-    """The text between the parentheses of the call (code_o; one right answer of code_i)."""
     output: str | None = None
-    """A literal (code_o, code_i)."""
     inputs: tuple[str, ...] = ()
-    """One text a call (code_f)."""
     outputs: tuple[str, ...] = ()
     message: str = ""
-    """What the proposer says about the program (code_f)."""
     visible: int = 0
-    """Leading pairs that are shown and not judged (code_f)."""
     id: str = ""
 
     def __post_init__(self) -> None:
@@ -111,16 +113,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a proposer wrote."""
+    """What a proposer wrote.
+
+    - input: the text between the parentheses of the call (code_o, code_i).
+    - inputs: one text a call (code_f).
+    - message: a hint at what the program does (code_f).
+    """
 
     kind: str
     program: str
     input: str | None = None
-    """The text between the parentheses of the call (code_o, code_i)."""
     inputs: tuple[str, ...] = ()
-    """One text a call (code_f)."""
     message: str = ""
-    """A hint at what the program does (code_f)."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], any_kind: bool = False) -> Self:
@@ -163,18 +167,20 @@ def check_kind(kind: str) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Outcome of running or checking a program, or of a proposal."""
+    """Outcome of running or checking a program, or of a proposal.
+
+    - output: a canonical literal exactly when a program's status is `ok`.
+    - wall_ms: the longest of the executions, in milliseconds.
+    - runs: executions made.
+    - task: what a proposal became, exactly when its status is `ok`.
+    """
 
     status: str
     output: str | None = None
-    """A canonical literal exactly when a program's status is `ok`."""
     reason: str = ""
     wall_ms: float = 0.0
-    """The longest of the executions, in milliseconds."""
     runs: int = 0
-    """Executions made."""
     task: Task | None = None
-    """What a proposal became, exactly when its status is `ok`."""
 
     @property
     def ok(self) -> bool:
@@ -183,18 +189,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Grade:
-    """Outcome of an answer."""
+    """Outcome of an answer.
+
+    - score: 1.0 right, 0.0 wrong. Also 0.0 for an answer that was not `judged`, which never counts.
+    - passed: hidden examples that came out right (code_f only).
+    - total: hidden examples (code_f only).
+    - status: `ok` when the answer was compared, else why it could not be: `sandbox_error` for a
+      fault of ours, any other status for a fault of the answer.
+    """
 
     score: float
-    """1.0 right, 0.0 wrong. Also 0.0 for an answer that was not `judged`, which never counts."""
     reason: str
     passed: int | None = None
-    """Hidden examples that came out right (code_f only)."""
     total: int | None = None
-    """Hidden examples (code_f only)."""
     status: str = Status.OK
-    """`ok` when the answer was compared, else why it could not be: `sandbox_error` for a fault of
-    ours, any other status for a fault of the answer."""
 
     @property
     def judged(self) -> bool:
@@ -204,24 +212,26 @@ class Grade:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one execution, each with the verdict status of its excess."""
+    """Limits of one execution, each with the verdict status of its excess.
+
+    - wall_s: seconds of real time (`timeout`).
+    - cpu_s: seconds of processor time (`timeout`).
+    - memory_mb: MiB of address space beyond the bare interpreter (`memory`).
+    - output_chars: characters of the canonical output (`too_long`).
+    - program_chars: characters of the program (`too_long`).
+    - input_chars: characters of an input (`too_long`).
+    - recursion: Python's recursion limit at the start (`exception`, RecursionError).
+    - int_digits: digits of an integer turned into text or back (`exception`, ValueError).
+    """
 
     wall_s: float = 2.0
-    """Seconds of real time (`timeout`)."""
     cpu_s: float = 2.0
-    """Seconds of processor time (`timeout`)."""
     memory_mb: int = 256
-    """MiB of address space beyond the bare interpreter (`memory`)."""
     output_chars: int = 10_000
-    """Characters of the canonical output (`too_long`)."""
     program_chars: int = 100_000
-    """Characters of the program (`too_long`)."""
     input_chars: int = 100_000
-    """Characters of an input (`too_long`)."""
     recursion: int = 1_000
-    """Python's recursion limit at the start (`exception`, RecursionError)."""
     int_digits: int = 4_300
-    """Digits of an integer turned into text or back (`exception`, ValueError)."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -167,7 +167,7 @@ _RESULT = ("adapter", "benchmark", "partial", "tasks", "samples", "solved", "rat
 _VERDICT = ("adapter", "benchmark", "id", "sample", "level", "correct", "reason", "extracted")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """What finished runs found. results: a row an adapter and benchmark.
 
@@ -176,6 +176,12 @@ class Results:
 
     results: Columns
     verdicts: Columns
+
+    def __repr__(self) -> str:
+        return (
+            f"Results(results: {len(self.results['adapter'])} rows, "
+            f"verdicts: {len(self.verdicts['adapter'])} rows)"
+        )
 
 
 def read_results(*folders: str | os.PathLike[str]) -> Results:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, Literal, TypeAlias
 
 from evals.errors import EvalsError
@@ -57,7 +58,7 @@ class Row:
     cells: Mapping[str, Cell]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """columns: benchmark names, then those of `code`, `math` and `total` that exist, in order.
 
@@ -68,6 +69,18 @@ class Table:
     rows: tuple[Row, ...]
     measure: str
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        lines = [(_heading(self), "th"), *((_cells(self, row), "td") for row in self.rows)]
+        rows = "".join(
+            f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+            for cells, tag in lines
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table>{rows}</table>{notes}"
 
 
 def build_table(

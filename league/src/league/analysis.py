@@ -40,16 +40,22 @@ _MATCHES = (
 _RATINGS = ("round", "member", "role", "mu", "sigma")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LeagueTables:
-    """What happened in a league; docs/reference.md says what each column is."""
+    """What happened in a league; docs/reference.md says what each column is.
+
+    - members: a row for each member that ever was, anchors too.
+    - matches: a row for each recorded match, in order.
+    - ratings: a row for each point in time and member alive; about 200 points of a long league.
+    """
 
     members: Columns
-    """A row for each member that ever was, anchors too."""
     matches: Columns
-    """A row for each recorded match, in order."""
     ratings: Columns
-    """A row for each point in time and member alive; about 200 points of a long league."""
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {len(next(iter(t.values())))}" for name, t in vars(self).items())
+        return f"LeagueTables(rows: {sizes})"
 
 
 def read_league(directory: str | os.PathLike[str]) -> LeagueTables:

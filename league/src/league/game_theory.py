@@ -32,18 +32,20 @@ Cells = tuple[tuple[float | None, ...], ...]
 
 @dataclass(frozen=True)
 class Payoff:
-    """Matrices of shape [teachers, students]; None where two members have never met."""
+    """Matrices of shape [teachers, students]; None where two members have never met.
+
+    - observed: right rollouts on valid tasks; also None if there was no attempt.
+    - share: the student's share of the tasks; it wins an invalid one, as in the ratings.
+    - expected: that share as expected by rating and history.
+    - tasks: how many tasks the cell rests on.
+    """
 
     teachers: tuple[str, ...]
     students: tuple[str, ...]
     observed: Cells
-    """Right rollouts on valid tasks; also None if there was no attempt."""
     share: Cells
-    """The student's share of the tasks; it wins an invalid one, as in the ratings."""
     expected: tuple[tuple[float, ...], ...]
-    """That share as expected by rating and history."""
     tasks: tuple[tuple[int, ...], ...]
-    """How many tasks the cell rests on."""
 
     def matrix(self, fill: bool = False) -> Floats:
         """Return the shares as a zero-sum game: students want them high, teachers low.

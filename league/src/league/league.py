@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,20 @@ class League:
                 self._opened = opened.pop_all()
         except OSError as error:
             raise LeagueError(f"cannot use {self.directory}: {error}") from error
+
+    def __repr__(self) -> str:
+        living = ", ".join(f"{len(names)} {role}s" for role, names in self.state.slots.items())
+        return f"League({str(self.directory)!r}, {living}, {len(self.state.rounds)} rounds paired)"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{row.member}</td><td>{row.role}</td><td>{row.mu:.1f} ± {row.sigma:.1f}</td>"
+            f"<td>{row.matches}</td><td>{row.age}</td></tr>"
+            for role in self.state.slots
+            for row in self.leaderboard(role)
+        )
+        heads = "".join(f"<th>{h}</th>" for h in ("member", "role", "μ ± σ", "matches", "age"))
+        return f"<p>{escape(repr(self))}</p><table><tr>{heads}</tr>{rows}</table>"
 
     @property
     def state(self) -> State:

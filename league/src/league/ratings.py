@@ -47,16 +47,17 @@ class RatingModel:
     """The constants of the TrueSkill model (Herbrich, Minka and Graepel, 2006).
 
     The defaults are the `trueskill` package's.
+
+    - mu: a newcomer's mean.
+    - sigma: a newcomer's standard deviation.
+    - beta: noise of one performance.
+    - tau: how much a skill may wander between two matches of a member.
     """
 
     mu: float = float(trueskill.MU)
-    """A newcomer's mean."""
     sigma: float = float(trueskill.SIGMA)
-    """A newcomer's standard deviation."""
     beta: float = float(trueskill.BETA)
-    """Noise of one performance."""
     tau: float = float(trueskill.TAU)
-    """How much a skill may wander between two matches of a member."""
 
     def __post_init__(self) -> None:
         for name in ("mu", "sigma", "beta", "tau"):

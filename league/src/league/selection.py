@@ -18,7 +18,18 @@ FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
 
 @dataclass(frozen=True)
 class Standing:
-    """One row of a leaderboard; rates are None where there was no match."""
+    """One row of a leaderboard; rates are None where there was no match.
+
+    - conservative: mu - 3 sigma (TrueSkill's `expose`).
+    - mean_solve_rate: right rollouts on valid tasks.
+    - valid_rate: valid of all tasks.
+    - unsolved_rate: unsolved of the attempted valid tasks.
+    - mean_reward: per task for a teacher, the solve rate for a student, the mean of both in one
+      population.
+    - age: rounds since it came.
+    - fitness: what the row is ranked by.
+    - infra_errors: tasks lost to infrastructure, in none of the rates.
+    """
 
     member: str
     role: str
@@ -26,24 +37,16 @@ class Standing:
     mu: float
     sigma: float
     conservative: float
-    """mu - 3 sigma (TrueSkill's `expose`)."""
     matches: int
     mean_solve_rate: float | None
-    """Right rollouts on valid tasks."""
     valid_rate: float | None
-    """Valid of all tasks."""
     unsolved_rate: float | None
-    """Unsolved of the attempted valid tasks."""
     mean_reward: float | None
-    """Per task for a teacher, the solve rate for a student, the mean of both in one population."""
     age: int
-    """Rounds since it came."""
     parents: tuple[str, ...]
     operator: str
     fitness: float | None
-    """What the row is ranked by."""
     infra_errors: int = 0
-    """Tasks lost to infrastructure, in none of the rates."""
 
 
 _AS_IN_MEMBER = ("role", "slot", "matches", "mean_reward", "parents", "operator", "infra_errors")

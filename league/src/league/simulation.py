@@ -26,17 +26,19 @@ agree more than chance."""
 
 @dataclass(frozen=True)
 class Simulation:
-    """Settings of a simulation."""
+    """Settings of a simulation.
+
+    - drift: of each skill's step between rounds; None means config.tau, that is, a world that moves
+      as the model believes.
+    - broken: whether the last teacher writes invalid tasks, and one in 16 valid but impossible.
+    """
 
     teachers: int = 4
     students: int = 4
     rounds: int = 60
     worlds: int = 8
     drift: float | None = None
-    """Of each skill's step between rounds; None means config.tau, that is, a world that moves as
-    the model believes."""
     broken: bool = False
-    """Whether the last teacher writes invalid tasks, and one in 16 valid but impossible."""
     seed: int = 0
     config: LeagueConfig = field(default_factory=LeagueConfig)
 

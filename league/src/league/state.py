@@ -21,21 +21,22 @@ class Outcome:
 
     A batch without a valid task is legal; a match with no tasks at all is kept and not rated.
     Raises LeagueError when the numbers contradict each other.
+
+    - tasks: proposed by the teacher.
+    - valid: of these, accepted by the verifier.
+    - attempts: the student's rollouts on valid tasks.
+    - solved: right rollouts.
+    - unsolved: valid tasks that no rollout solved.
+    - infra_errors: further tasks, in none of the other numbers, lost to infrastructure (a crashed
+      verifier); they are kept and shown, and never rated.
     """
 
     tasks: int
-    """Proposed by the teacher."""
     valid: int
-    """Of these, accepted by the verifier."""
     attempts: int
-    """The student's rollouts on valid tasks."""
     solved: int
-    """Right rollouts."""
     unsolved: int
-    """Valid tasks that no rollout solved."""
     infra_errors: int = 0
-    """Further tasks, in none of the other numbers, lost to infrastructure (a crashed verifier);
-    they are kept and shown, and never rated."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -86,14 +87,16 @@ def row(record: "Outcome | Pair | Meeting | Replacement") -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One match to be played."""
+    """One match to be played.
+
+    - predicted: the student's expected share of the tasks.
+    """
 
     id: str
     round: int
     teacher: str
     student: str
     predicted: float
-    """The student's expected share of the tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,12 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One member's end and its child's beginning."""
+    """One member's end and its child's beginning.
+
+    - rounds: how many rounds had been paired.
+    - offset: how much the mean mu of the role moved, which is not progress; subtract it before
+      comparing ratings across generations.
+    """
 
     member: str
     child: str
@@ -125,10 +133,7 @@ class Replacement:
     operator: str
     reason: str
     rounds: int
-    """How many rounds had been paired."""
     offset: float
-    """How much the mean mu of the role moved, which is not progress; subtract it before comparing
-    ratings across generations."""
 
 
 @dataclass(frozen=True, slots=True)

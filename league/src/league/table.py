@@ -31,13 +31,15 @@ from league.state import Outcome
 
 @dataclass(frozen=True)
 class RatedMember:
-    """One member of a table of results."""
+    """One member of a table of results.
+
+    - conservative: mu - 3 sigma (TrueSkill's `expose`).
+    """
 
     member: str
     mu: float
     sigma: float
     conservative: float
-    """mu - 3 sigma (TrueSkill's `expose`)."""
     matches: int
 
 

@@ -42,7 +42,7 @@ from lora_evo.lineage import (
     lineage_of,
     read_lineage,
 )
-from lora_evo.operators.operator import Operator, Request, find_operator
+from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,
@@ -461,6 +461,11 @@ def _remake(
     operator: Operator | None,
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
     """Return the record of the child made again, each module's distance, and which differ."""
+    if operator is None and lineage.operator not in OPERATORS:
+        raise LoraEvoError(
+            f"{child} was made with {lineage.operator!r}, which is not built in; in Python: "
+            f"lora_evo.verify({str(child)!r}, operator=OBJECT)"
+        )
     fields = ("seed", "strength", "weights", "parameters")
     settings: dict[str, Any] = {name: getattr(lineage, name) for name in fields}
     with ExitStack() as stack:

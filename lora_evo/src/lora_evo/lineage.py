@@ -45,7 +45,11 @@ class ModuleTrace:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The whole record, the same at any time and place. Hashes are `content_hash` values."""
+    """The whole record, the same at any time and place. Hashes are `content_hash` values.
+
+    - generation: 1 + the largest of the parents' (0 for a founder and an adapter without lineage).
+    - moments_valid: whether optimiser moments may be carried over, each module's from its source.
+    """
 
     operator: str
     seed: int
@@ -54,10 +58,8 @@ class Lineage:
     parameters: Mapping[str, Any]
     parents: tuple[str, ...]
     generation: int
-    """1 + the largest of the parents' (0 for a founder and an adapter without lineage)."""
     content_hash: str
     moments_valid: bool
-    """Whether optimiser moments may be carried over, each module's from its source."""
     relative_change: float | None
     truncation_loss: float
     modules: Mapping[str, ModuleTrace]

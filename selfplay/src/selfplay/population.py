@@ -292,35 +292,38 @@ def probe(learner: Learner, engine: Engine) -> tuple[list[Rollout], list[list[fl
 
 @dataclass(repr=False)
 class Run:
-    """The parts of a run and how far it is."""
+    """The parts of a run and how far it is.
+
+    - held_out: the tasks that members are measured on; they never change.
+    - born: members ever born of each role; the next child's number.
+    - seeds: the tasks that the run starts from.
+    - buffer: tasks that teachers are shown as references.
+    - league: None in mode azr: the one agent has no opponent.
+    - before: solve rate of each held-out task before the first step: of the base and of a warm
+      start.
+    - parents: what each child was made of: folders of `ancestors`.
+    - structures: how often each normalised structure came in accepted programs: the coverage.
+    - step: steps done.
+    - hashes: of files, as far as they have been written.
+    - extensions: rewards, operators and callbacks.
+    """
 
     config: Config
     directory: Path
     population: "Population | RemotePopulation"
     sandbox: Sandbox
     held_out: Sequence[HeldOutTask]
-    """The tasks that members are measured on; they never change."""
     born: dict[str, int]
-    """Members ever born of each role; the next child's number."""
     seeds: Sequence[Task] = ()
-    """The tasks that the run starts from."""
     buffer: TaskBuffer = field(default_factory=lambda: TaskBuffer(0))
-    """Tasks that teachers are shown as references."""
     league: League | None = None
-    """None in mode azr: the one agent has no opponent."""
     before: dict[str, list[float | None]] = field(default_factory=dict)
-    """Solve rate of each held-out task before the first step: of the base and of a warm start."""
     parents: dict[str, list[str]] = field(default_factory=dict)
-    """What each child was made of: folders of `ancestors`."""
     structures: Counter[str] = field(default_factory=Counter)
-    """How often each normalised structure came in accepted programs: the coverage."""
     step: int = 0
-    """Steps done."""
     trackers: Trackers = field(default_factory=Trackers)
     hashes: Hashes = field(default_factory=Hashes)
-    """Of files, as far as they have been written."""
     extensions: Extensions = field(default_factory=Extensions)
-    """Rewards, operators and callbacks."""
 
     def __repr__(self) -> str:
         done, members = (

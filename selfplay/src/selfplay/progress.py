@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -13,7 +14,7 @@ from rich.table import Table
 from selfplay.config import Config
 from selfplay.pages import duration
 from selfplay.rows import EvalRow, SolvingRow, StepRow, mean
-from selfplay.run_record import mean_and_error
+from selfplay.run_record import mean_and_error, mean_gain, points
 
 EVERY, WINDOW = 5, 10
 """Steps between two lines, and steps over which a line averages."""
@@ -30,6 +31,7 @@ class Progress:
         self._live: Live | None = None
         self._row: StepRow | None = None
         self._measured: Sequence[EvalRow] = ()
+        self._before: Sequence[float | None] = ()
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._total = 0
         self._bar = Bar(
@@ -42,9 +44,14 @@ class Progress:
         )
 
     @contextmanager
-    def showing(self, config: Config, done: int) -> Iterator[None]:
-        """Show the run until the block ends; done: steps that it has."""
-        self.done, self._total = done, config.steps
+    def showing(
+        self, config: Config, done: int, before: Sequence[float | None] = ()
+    ) -> Iterator[None]:
+        """Show the run until the block ends.
+
+        done: steps that it has. before: what the frozen base solves of each held-out task.
+        """
+        self.done, self._total, self._before = done, config.steps, before
         self._task = self._bar.add_task(
             config.mode, total=config.steps, completed=done, phase="starting"
         )
@@ -86,19 +93,25 @@ class Progress:
     def _line(self) -> str:
         """Say where the run is: means of the last steps, and the time that the rest may take."""
         recent = self._recent
-        gains = [100 * gain for r in recent if (gain := r.same_tasks.difference) is not None]
-        found = mean_and_error(gains)
-        told = f"{found[0]:+.1f} ± {found[1]:.1f}" if found else "–"
+        own = [100 * gain for r in recent if (gain := r.same_tasks.difference) is not None]
+        gains = {"held-out": self._held_out(), "the run's own tasks": mean_and_error(own)}
+        told = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
         seconds = mean(sum(r.seconds.values()) for r in recent) or 0.0
         left = (self._total - self.done) * seconds
         return (
             f"step {self.done} of {self._total}: "
-            f"{told} points above the base on the run's own tasks, "
-            f"valid {_percent(mean(r.valid_share for r in recent)).strip()}, "
+            + (f"points above the base: {', '.join(told)}; " if told else "")
+            + f"valid {_percent(mean(r.valid_share for r in recent)).strip()}, "
             f"solved {_percent(mean(r.solve_rate for r in recent)).strip()}, "
             f"structures {recent[-1].coverage.structures}"
             + (f"; about {duration(left)} left" if left else "")
         )
+
+    def _held_out(self) -> tuple[float, float] | None:
+        """Return the gain of the last measurement that this session made, with its error."""
+        base = np.array(self._before, float)
+        rates = [row.rate.rates for row in self._measured if row.rate and self._before]
+        return mean_gain([np.array(own, float) - base for own in rates])
 
 
 def _births(row: StepRow) -> list[str]:

@@ -37,10 +37,15 @@ _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", ou
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of a member (None: the frozen base) at a task."""
+    """One try of a member (None: the frozen base) at a task.
+
+    - number: its place among the attempts that are sampled together.
+    - answer: None where the text holds no answer.
+    - score: in [0, 1]; 1 solves the task.
+    - infra_error: the sandbox failed, not the answer: this attempt counts nowhere.
+    """
 
     number: int
-    """Its place among the attempts that are sampled together."""
     member: str | None
     task: Task
     seed: int
@@ -48,43 +53,45 @@ class Attempt:
     rollout: Rollout = NOT_SAMPLED
     text: str = ""
     answer: str | None = None
-    """None where the text holds no answer."""
     score: float = 0.0
-    """In [0, 1]; 1 solves the task."""
     reason: str = ""
     infra_error: bool = False
-    """The sandbox failed, not the answer: this attempt counts nowhere."""
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """A proposal: what a teacher (None: the frozen base) was asked for, and what came of it."""
+    """A proposal: what a teacher (None: the frozen base) was asked for, and what came of it.
+
+    - number: its place among the proposals that are sampled together.
+    - references: the tasks that the prompt shows.
+    - proposal: without comments and docstrings, which could give answers away; None for another
+      text.
+    - task: there exactly when the sandbox accepted the proposal.
+    - base_attempts: attempts of the frozen base at the same task, where it was drawn for
+      comparison.
+    - rival_attempts: attempts of another student at the same task, where the teacher's reward
+      compares the two.
+    - seen: accepted programs of the same structure that the run saw before.
+    """
 
     number: int
-    """Its place among the proposals that are sampled together."""
     id: str
     teacher: str | None
     student: str | None
     kind: str
     references: tuple[Task, ...]
-    """The tasks that the prompt shows."""
     seed: int
     rollout: Rollout = NOT_SAMPLED
     text: str = ""
     proposal: Proposal | None = None
-    """Without comments and docstrings, which could give answers away; None for another text."""
     status: str = FORM
     reason: str = "the text is not a proposal"
     task: Task | None = None
-    """There exactly when the sandbox accepted the proposal."""
     metrics: Metrics | None = None
     attempts: tuple[Attempt, ...] = ()
     base_attempts: tuple[Attempt, ...] = ()
-    """Attempts of the frozen base at the same task, where it was drawn for comparison."""
     rival_attempts: tuple[Attempt, ...] = ()
-    """Attempts of another student at the same task, where the teacher's reward compares the two."""
     seen: int = 0
-    """Accepted programs of the same structure that the run saw before."""
 
     @property
     def judged(self) -> list[Attempt]:

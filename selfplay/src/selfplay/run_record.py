@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,18 +51,42 @@ class Life:
     """1 + the largest of the parents'; 0 for founders."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunRecord:
-    """The rows of a run; `name` tells it from the others on a page."""
+    """The rows of a run; `name` tells it from the others on a page.
+
+    - evals: measurements against the frozen base.
+    - resources: memory and workers by step.
+    """
 
     directory: Path
     name: str
     config: Mapping[str, Any]
     steps: tuple[StepRow, ...]
     evals: tuple[EvalRow, ...] = ()
-    """Measurements against the frozen base."""
     resources: Mapping[int, ResourceRow] = field(default_factory=dict)
-    """Memory and workers by step."""
+
+    def __repr__(self) -> str:
+        gain = held_out_gain(self)
+        found = f", {points(gain)} points above the base, held-out" if gain else ""
+        born = f", {len(self.births)} members born"
+        return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{found})"
+
+    def _repr_html_(self) -> str:
+        ratings = next((step.ratings for step in reversed(self.steps) if step.ratings), {})
+        gains = {row.member: row.rate.difference for row in self.latest_evals() if row.rate}
+        rows = ""
+        for life in self.lives():
+            gain, (mu, sigma) = gains.get(life.name), ratings.get(life.name, (0.0, 0.0))
+            cells = (
+                *(life.name, life.role, life.born, "" if life.died is None else life.died),
+                *(life.generation, f"{mu:.1f} ± {sigma:.1f}" if life.name in ratings else ""),
+                "" if gain is None else f"{100 * gain:+.1f}",
+            )
+            rows += f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+        names = ("member", "role", "born", "replaced", "generation", "μ ± σ", "held-out gain")
+        heads = "".join(f"<th>{name}</th>" for name in names)
+        return f"<p>{escape(repr(self))}</p><table><tr>{heads}</tr>{rows}</table>"
 
     @property
     def last(self) -> int:
@@ -263,8 +288,21 @@ def held_out_gain(run: RunRecord) -> tuple[float, float] | None:
     Of a task, it is the mean over the members, minus the frozen base with the same random numbers.
     """
     gains = run.held_out_gains()
-    of_task = np.mean(list(gains[max(gains)].values()), axis=0) if gains else np.array([])
+    return mean_gain(list(gains[max(gains)].values())) if gains else None
+
+
+def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
+    """Return the mean over members and tasks, in points, and its standard error over tasks.
+
+    gains: of each member, [tasks] solve rates minus the base's, NaN where a task was not judged.
+    """
+    of_task = np.mean(gains, axis=0) if gains else np.array([])
     return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
+
+
+def points(gain: tuple[float, float]) -> str:
+    """Return `+8.4 ± 1.8` of a mean and its standard error."""
+    return f"{gain[0]:+.1f} ± {gain[1]:.1f}"
 
 
 def conclusion(run: RunRecord) -> str:

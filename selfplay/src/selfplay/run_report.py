@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import altair as alt
 
 from lora_evo import check_output
+from selfplay.errors import ConfigError
+from selfplay.module_objects import load_object
 from selfplay.pages import Table, duration, figure, text_table, visible, write_page
+from selfplay.prompts.template import NANO
 from selfplay.rows import BASE, START, EvalRow, Maybe, TaskRow, mean
 from selfplay.run_charts import (
     curves,
@@ -29,6 +33,7 @@ from selfplay.run_record import (
     conclusion,
     flat,
     held_out_gain,
+    points,
     read_run,
     read_runs,
     trend,
@@ -130,9 +135,29 @@ def _points(run: RunRecord, path: str) -> Points:
     return run.series(path)
 
 
-def measures_of_kinds(kinds: Sequence[str]) -> list[Measure]:
-    """Return the solve rate of each kind of task."""
-    return [Measure(f"Solve rate, {k}", f"kinds.{k}.solve_rate", "% of attempts") for k in kinds]
+def measures_of_kinds(runs: Sequence[RunRecord]) -> list[Measure]:
+    """Return the solve rate of each kind of task, with what it asks."""
+    asked = {name: words for run in runs for name, words in kind_words(run).items()}
+    return [
+        Measure(
+            f"Solve rate, {kind}",
+            f"kinds.{kind}.solve_rate",
+            "% of attempts",
+            f"The student is to {asked[kind]}." if kind in asked else "",
+        )
+        for kind in sorted({kind for run in runs for kind in run.kinds})
+    ]
+
+
+def kind_words(run: RunRecord) -> dict[str, str]:
+    """Return what each kind of task asks, by name; not those that cannot be imported here."""
+    found = {kind.name: kind.words for kind in NANO.kinds}
+    for name in run.config.get("rollout", {}).get("kinds", ()):
+        if name not in found:
+            with suppress(ConfigError):
+                kind = load_object(name, "rollout.kinds")
+                found[kind.name] = kind.words
+    return {name: found[name] for name in run.kinds if name in found}
 
 
 def report(runs: Sequence[Path], page: Path) -> None:
@@ -159,6 +184,7 @@ def report(runs: Sequence[Path], page: Path) -> None:
                 "conclusion": conclusion(run),
                 "tiles": _tiles(run),
                 "chosen": _chosen(run),
+                "kinds": kind_words(run),
                 "solving": _solving_table(run),
                 "teaching": _teaching_table(run),
                 "words": " ".join(_sentences(run)),
@@ -178,9 +204,8 @@ def report(runs: Sequence[Path], page: Path) -> None:
 
 def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixin, str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
-    kinds = sorted({kind for run in runs for kind in run.kinds})
     sections = {
-        "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(kinds)),
+        "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(runs)),
         "programs": (*COMPLEXITY, COVERAGE),
         "health": HEALTH,
     }
@@ -300,7 +325,7 @@ def _teaching_table(run: RunRecord) -> Table:
 def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
-    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run.kinds), *COMPLEXITY):
+    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds([run]), *COMPLEXITY):
         if found := trend(_points(run, m.path)):
             first, last = (_quarter(q, m.unit) for q in (found.first, found.last))
             rows.append((m.title, first, last, found.verdict))
@@ -310,7 +335,7 @@ def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
 def _tiles(run: RunRecord) -> list[tuple[str, str]]:
     """Return the numbers of a run that are shown first, and what they are."""
     gain = held_out_gain(run)
-    tiles = [(f"{gain[0]:+.1f} ± {gain[1]:.1f}", "points above the base, held-out")] if gain else []
+    tiles = [(points(gain), "points above the base, held-out")] if gain else []
     if run.births:
         generations = max(life.generation for life in run.lives())
         tiles += [(f"{len(run.births)}", f"members born, up to generation {generations}")]

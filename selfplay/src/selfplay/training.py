@@ -33,7 +33,7 @@ from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template, template_of
 from selfplay.rewards import StudentReward, TeacherReward
 from selfplay.rollout import open_sandbox
-from selfplay.rows import EvalRow, append_rows, read_rows
+from selfplay.rows import BASE, EvalRow, append_rows, read_rows
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
 from selfplay.step import train_step
 from selfplay.tasks import held_out_tasks, require_room
@@ -132,7 +132,7 @@ def open_run(
 def _train_until_done(run: Run, progress: Progress) -> None:
     run.population.end_step()  # what workers did before the first step belongs to none
     run.trackers.open(run.config, run.directory, run.step)
-    with closing(run.trackers), progress.showing(run.config, run.step):
+    with closing(run.trackers), progress.showing(run.config, run.step, run.before.get(BASE, ())):
         if run.step == 0 and run.config.report_to:
             before = read_rows(run.directory / EVALS, EvalRow)
             run.trackers.log(measured_metrics(list(before)), 0)

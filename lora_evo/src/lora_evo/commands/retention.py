@@ -233,7 +233,8 @@ def _training_lines(child: str, found: "Recovery") -> Iterator[str]:
         ("trained", "steps", "never", "at first", f"after {last}", "child's gain"), rows
     )
     levels = ", ".join(
-        f"{name} {level.mean:.3f} ± {level.half_width:.3f}" for name, level in found.levels.items()
+        f"{name} {level.mean:.3f} (95 % within {level.half_width:.3f})"
+        for name, level in found.levels.items()
     )
     yield f"parents' fitness: {levels}; {len(found.curves['child'])} seeds"
     if not found.has_power:

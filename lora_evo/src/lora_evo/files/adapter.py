@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -34,14 +35,16 @@ _DTYPES = {name: getattr(torch, word) for name, word in NUMBER_TYPES.items()}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Slot:
-    """The factors of one linear layer; its update is `scale * B @ A` [out, in]."""
+    """The factors of one linear layer; its update is `scale * B @ A` [out, in].
+
+    - A: [r, in].
+    - B: [out, r].
+    """
 
     A: torch.Tensor
-    """[r, in]."""
     B: torch.Tensor
-    """[out, r]."""
     scale: float
 
     @property
@@ -49,18 +52,43 @@ class Slot:
         """Number of rank-one pairs, dead or alive."""
         return int(self.A.shape[0])
 
+    def __repr__(self) -> str:
+        shape = f"{self.B.shape[0]} x {self.A.shape[1]}"
+        return f"Slot({shape}, rank {self.rank}, scale {self.scale:g}, {self.A.dtype})"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Adapter:
     """A PEFT configuration with its slots.
 
     Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are checked
     where they are read or used (`check_finite`), not here.
+
+    - slots: by module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`.
     """
 
     config: AdapterConfig
     slots: Mapping[str, Slot]
-    """By module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`."""
+
+    def __repr__(self) -> str:
+        base = self.config.rest.get("base_model_name_or_path")
+        return f"Adapter(rank {self._ranks()}, {len(self.slots)} modules, base {base!r})"
+
+    def _repr_html_(self) -> str:
+        kinds: dict[tuple[str, int, int, int], int] = {}
+        for path, slot in self.slots.items():
+            of = (path.rpartition(".")[2], slot.rank, slot.A.shape[1], slot.B.shape[0])
+            kinds[of] = kinds.get(of, 0) + 1
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in (*of, count))}</tr>"
+            for of, count in sorted(kinds.items())
+        )
+        head = "<tr><th>module</th><th>rank</th><th>in</th><th>out</th><th>times</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{rows}</table>"
+
+    def _ranks(self) -> str:
+        ranks = sorted({slot.rank for slot in self.slots.values()})
+        return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
 
     def __post_init__(self) -> None:
         if not self.slots:

@@ -45,6 +45,8 @@ class AdapterConfig:
 
     `scale(path)` is PEFT's: alpha/r, or alpha/sqrt(r) with `use_rslora`
     (Hu et al. 2021, arXiv 2106.09685; Kalajdzievski 2023, arXiv 2312.03732).
+
+    - rest: every field not named here, verbatim.
     """
 
     r: int
@@ -55,7 +57,6 @@ class AdapterConfig:
     use_rslora: bool = False
     base_model_name_or_path: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
-    """Every field not named here, verbatim."""
 
     def __post_init__(self) -> None:
         checked_count("r", self.r)

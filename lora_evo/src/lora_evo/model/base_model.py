@@ -26,13 +26,15 @@ _SAMPLED = 4096
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A loaded model."""
+    """A loaded model.
+
+    - context: longest text, in tokens.
+    """
 
     name: str
     model: Any
     tokenizer: Any
     context: int | None
-    """Longest text, in tokens."""
     fingerprint: str
 
     @property

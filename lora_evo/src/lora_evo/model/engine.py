@@ -54,22 +54,24 @@ class Request:
 
     `seed` keys this request's own random stream: the same request gives the same tokens whatever
     else is in the batch. `temperature` 0 is greedy and ignores the seed.
+
+    - adapter: name of an adapter that the engine holds; None is the base model.
+    - stop: texts that end the completion and are not part of it; the model's end token always ends.
+    - special_tokens: whether the tokenizer adds tokens of its own, such as a start; chat prompts
+      have them.
+    - top_p: sample among the likeliest tokens that together have this probability; 1 is all.
+    - top_k: sample among so many of the likeliest tokens, before `top_p`; 0 is all.
     """
 
     prompt: str
     adapter: str | None = None
-    """Name of an adapter that the engine holds; None is the base model."""
     max_tokens: int = 256
     temperature: float = 0.0
     seed: int = 0
     stop: tuple[str, ...] = ()
-    """Texts that end the completion and are not part of it; the model's end token always ends."""
     special_tokens: bool = True
-    """Whether the tokenizer adds tokens of its own, such as a start; chat prompts have them."""
     top_p: float = 1.0
-    """Sample among the likeliest tokens that together have this probability; 1 is all."""
     top_k: int = 0
-    """Sample among so many of the likeliest tokens, before `top_p`; 0 is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +90,17 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled continuation of a text."""
+    """One sampled continuation of a text.
+
+    - text: decoded completion without the end token; special tokens inside it are kept.
+    - token_ids: sampled tokens, the end token included when it was sampled.
+    - logprobs: log p of each sampled token (nats) under temperature, top-p and top-k (at
+      temperature 0: under temperature 1, among all).
+    """
 
     text: str
-    """Decoded completion without the end token; special tokens inside it are kept."""
     token_ids: tuple[int, ...]
-    """Sampled tokens, the end token included when it was sampled."""
     logprobs: tuple[float, ...]
-    """log p of each sampled token (nats) under temperature, top-p and top-k (at temperature 0:
-    under temperature 1, among all)."""
     finish_reason: Literal["stop", "length"]
 
 

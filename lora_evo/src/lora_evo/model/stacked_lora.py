@@ -171,7 +171,10 @@ class StackedLoRALinear(nn.Module):
 
 @dataclass(eq=False)
 class StackedAdapters:
-    """Handle on all adapters of one model: names, routing, and the parameters of each member."""
+    """Handle on all adapters of one model: names, routing, and the parameters of each member.
+
+    - lightened: modules of the base with a forward pass that keeps less.
+    """
 
     model: nn.Module
     layers: dict[str, StackedLoRALinear]
@@ -180,7 +183,6 @@ class StackedAdapters:
     lora_alpha: float
     routing: Routing
     lightened: list[nn.Module]
-    """Modules of the base with a forward pass that keeps less."""
 
     @property
     def device(self) -> torch.device:

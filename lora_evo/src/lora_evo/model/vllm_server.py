@@ -42,39 +42,46 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True)
 class VLLMOptions:
-    """Names as in vLLM."""
+    """Names as in vLLM.
+
+    - gpu_memory_utilization: share of the GPU's memory for weights and cache; a learner on the same
+      GPU needs the rest.
+    - max_model_len: longest prompt and completion together, in tokens; None is what the model
+      reads.
+    - enforce_eager: do without CUDA graphs: slower, a shorter start, less memory.
+    - kv_cache_memory_bytes: memory of the cache; None is the rest of the share, on a CPU 1 GiB.
+    - sleep: whether `release` gives the memory of the cache back; on a CPU there is nothing to
+      give.
+    - max_rows: sequences sampled together.
+    - tensor_parallel_size: GPUs that the base is spread over.
+    """
 
     gpu_memory_utilization: float = 0.9
-    """Share of the GPU's memory for weights and cache; a learner on the same GPU needs the rest."""
     max_model_len: int | None = None
-    """Longest prompt and completion together, in tokens; None is what the model reads."""
     enforce_eager: bool = False
-    """Do without CUDA graphs: slower, a shorter start, less memory."""
     kv_cache_memory_bytes: int | None = None
-    """Memory of the cache; None is the rest of the share, on a CPU 1 GiB."""
     sleep: bool = False
-    """Whether `release` gives the memory of the cache back; on a CPU there is nothing to give."""
     max_rows: int = 256
-    """Sequences sampled together."""
     tensor_parallel_size: int = 1
-    """GPUs that the base is spread over."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What is served: the base model, and room for adapters on it."""
+    """What is served: the base model, and room for adapters on it.
+
+    - model: folder or hub name.
+    - dtype: float32, bfloat16 or float16.
+    - context: longest text that the model reads, in tokens.
+    - max_adapters: adapters that are held at the same time; 0 serves the base alone.
+    - max_rank: highest rank of an adapter.
+    """
 
     model: str
-    """Folder or hub name."""
     dtype: str
-    """float32, bfloat16 or float16."""
     device: torch.device
     context: int | None
-    """Longest text that the model reads, in tokens."""
     max_adapters: int = 0
-    """Adapters that are held at the same time; 0 serves the base alone."""
     max_rank: int = 1
-    """Highest rank of an adapter."""
 
     def length(self, options: VLLMOptions) -> int | None:
         """Longest prompt and completion together, in tokens."""

@@ -135,20 +135,22 @@ class Request:
 
 @dataclass(frozen=True)
 class Operator:
-    """An evolutionary operator. Raises `LoraEvoError` when its name or parameters cannot be."""
+    """An evolutionary operator. Raises `LoraEvoError` when its name or parameters cannot be.
+
+    - prepare: checks the request and returns the recipe; or `module:function`, loaded when needed.
+    - defaults: the parameters, with values that JSON can hold.
+    - default_strength: None for operators without a strength.
+    - moments: in a word, what becomes of the optimiser moments.
+    """
 
     name: str
     kind: Literal["mutation", "crossover", "merge"]
     summary: str
     preserves: str
     prepare: Callable[[Request], Recipe] | str
-    """Checks the request and returns the recipe; or `module:function`, loaded when needed."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters, with values that JSON can hold."""
     default_strength: float | None = None
-    """None for operators without a strength."""
     moments: str = ""
-    """In a word, what becomes of the optimiser moments."""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or self.kind not in VERBS:

@@ -16,22 +16,24 @@ NO_ADVANTAGE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """One completion to learn from."""
+    """One completion to learn from.
+
+    - logprobs: as reported by the sampler, one per completion token.
+    - truncated: the completion ran into the length limit.
+    - role: what the member did; gradient noise is kept apart by role.
+    - task: samples of one task were compared with each other and are one unit of the noise.
+    - kind: of the task; rewards are compared within member, role and kind.
+    """
 
     member: str
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """As reported by the sampler, one per completion token."""
     advantage: float = 0.0
     truncated: bool = False
-    """The completion ran into the length limit."""
     role: str = ""
-    """What the member did; gradient noise is kept apart by role."""
     task: str = ""
-    """Samples of one task were compared with each other and are one unit of the noise."""
     kind: str = ""
-    """Of the task; rewards are compared within member, role and kind."""
     reward: float = 0.0
 
 
