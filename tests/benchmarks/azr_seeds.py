@@ -149,10 +149,8 @@ def table(results: list[Found]) -> list[Row]:
 
 
 def main() -> None:
-    """Examine every file, print."""
-    options = parser(__doc__)
+    options = parser(__doc__, workers=2)
     options.add_argument("folder", type=Path)
-    options.add_argument("--workers", type=int, default=2)
     options.add_argument("--show", choices=[*REASONS, *REFUSED])
     given = options.parse_args()
     with Sandbox(given.workers, Limits(wall_s=10.0)) as sandbox:

@@ -15,10 +15,13 @@ Row = dict[str, Any]
 MIB = 2**20
 
 
-def parser(text: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help is the script's docstring."""
+def parser(text: str | None, **defaults: str | float) -> argparse.ArgumentParser:
+    """Return a parser whose help is the script's docstring, with an option for each default."""
     plain = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(description=text, formatter_class=plain)
+    found = argparse.ArgumentParser(description=text, formatter_class=plain)
+    for name, default in defaults.items():
+        found.add_argument(f"--{name}", type=type(default), default=default)
+    return found
 
 
 def alone(*words: object, env: Mapping[str, str] | None = None) -> Any:

@@ -129,11 +129,10 @@ def measured(command: list[object], environment: dict[str, str] | None = None) -
 
 def main() -> int:
     """Run the part asked for, print what it found."""
-    options = parser(__doc__)
+    options = parser(__doc__, workers=1)
     options.add_argument("data", type=Path)
     options.add_argument("--part", choices=("references", "speed"), default="references")
     options.add_argument("--benchmark", choices=FILES)
-    options.add_argument("--workers", type=int, default=1)
     options.add_argument("--cache", type=Path, default=reference_cache())
     options.add_argument("--peer-python")
     options.add_argument("--limit", type=int)

@@ -140,12 +140,9 @@ def compare(name: str, options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Compare both benchmarks."""
-    options = parser(__doc__)
+    options = parser(__doc__, each=3, seed=1, workers=1)
     options.add_argument("data", type=Path)
     options.add_argument("--peer-python", required=True)
-    options.add_argument("--each", type=int, default=3)
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--workers", type=int, default=1)
     options.add_argument("--limit", type=int)
     given = options.parse_args()
     for name in FILES:

@@ -112,14 +112,8 @@ def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
 
 
 def main() -> None:
-    """Open both engines on one base and compare them."""
-    options = parser(__doc__)
-    options.add_argument("--base", default="nano")
-    options.add_argument("--dtype", default="float32")
+    options = parser(__doc__, base="nano", dtype="float32", rows=64, tokens=112, rounds=3)
     options.add_argument("--share", type=float, default=0.3, help="of a GPU's memory, for vLLM")
-    options.add_argument("--rows", type=int, default=64)
-    options.add_argument("--tokens", type=int, default=112)
-    options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args()
     torch.set_num_threads(1)
     serving = (

@@ -60,15 +60,16 @@ def decode_steps(engine: Engine, prompts: list[str], tokens: int, rows: int) -> 
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
-    options.add_argument("--model", default="nano")
-    options.add_argument("--adapters", type=int, default=4)
-    options.add_argument("--prompts", type=int, default=32)
-    options.add_argument("--tokens", type=int, default=64)
-    options.add_argument("--rows", type=int, default=16)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--benchmark", default="nano_code_o")
+    options = parser(
+        __doc__,
+        model="nano",
+        adapters=4,
+        prompts=32,
+        tokens=64,
+        rows=16,
+        rounds=3,
+        benchmark="nano_code_o",
+    )
     options.add_argument("--data", type=Path)
     options.add_argument("--recipe", choices=RECIPES)
     given = options.parse_args()

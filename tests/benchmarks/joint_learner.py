@@ -125,10 +125,7 @@ def timed(what: str, tokens: int, rounds: int, variants: dict[str, Callable[[], 
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
-    options.add_argument("--rows", type=int, default=64)
-    options.add_argument("--rounds", type=int, default=3)
+    options = parser(__doc__, rows=64, rounds=3)
     given = options.parse_args()
     eight, one, reference = learner(MEMBERS), learner(MEMBERS[:1]), with_peft()
     batch8, batch1 = (samples(given.rows, members) for members in (MEMBERS, MEMBERS[:1]))

@@ -58,7 +58,6 @@ def theirs(matches: int, tasks: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Measure and print."""
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=0.5, help="for each figure")
     options.add_argument("--tasks", type=int, default=16, help="tasks of a match")

@@ -25,9 +25,8 @@ SINGLE = 1000
 
 def main() -> None:
     """Print one row per part."""
-    options = parser(__doc__)
+    options = parser(__doc__, rounds=5)
     options.add_argument("--members", type=int, default=10_000, help="both sides together")
-    options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     options.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()

@@ -60,17 +60,8 @@ def measure(a: argparse.Namespace) -> Row:
 
 
 def main() -> None:
-    """Measure every variant in a process of its own, and print."""
-    options = parser(__doc__)
+    options = parser(__doc__, completion=2048, prompt=64, rows=2, members=2, r=8)
     options.add_argument("model")
-    for name, default in {
-        "completion": 2048,
-        "prompt": 64,
-        "rows": 2,
-        "members": 2,
-        "r": 8,
-    }.items():
-        options.add_argument(f"--{name}", type=int, default=default)
     options.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options.add_argument(
         "--heap", action="store_true", help="leave the C library's allocator alone"

@@ -47,12 +47,9 @@ FITNESS = {"xes", "factor_xes"}
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
+    options = parser(__doc__, layers=28, repeats=3)
     options.add_argument("--ranks", type=int, nargs="+", default=[32])
     options.add_argument("--dtypes", nargs="+", default=["bfloat16"])
-    options.add_argument("--layers", type=int, default=28)
-    options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--only", nargs="+", default=[], help="parts of names")
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = options.parse_args()

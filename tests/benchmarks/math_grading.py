@@ -42,7 +42,6 @@ def measure(name: str, rows: list[dict[str, Any]]) -> Row:
 
 
 def main() -> None:
-    """Measure and print."""
     options = parser(__doc__)
     options.add_argument("--pairs", type=Path, default=PAIRS)
     rows = [json.loads(line) for line in options.parse_args().pairs.read_text().splitlines()]

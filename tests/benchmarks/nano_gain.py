@@ -81,12 +81,8 @@ def line(temperature: float, name: str, mine: Measured, base: Measured) -> Row:
 
 
 def main() -> None:
-    """Measure and print one row for each member and temperature."""
-    options = parser(__doc__)
+    options = parser(__doc__, base="nano", tasks=600, samples=8)
     options.add_argument("runs", nargs="+", type=Path)
-    options.add_argument("--base", default="nano")
-    options.add_argument("--tasks", type=int, default=600)
-    options.add_argument("--samples", type=int, default=8)
     given = options.parse_args()
     torch.set_num_threads(1)
     tasks = [h.task for h in held_out_tasks(NANO, given.tasks)]

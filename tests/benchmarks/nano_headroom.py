@@ -39,10 +39,7 @@ def signal(groups: list[list[torch.Tensor]]) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
-    options.add_argument("--base", default="nano")
-    options.add_argument("--proposals", type=int, default=2000)
+    options = parser(__doc__, base="nano", proposals=2000)
     given = options.parse_args()
     own = (f"base={given.base}", f"rollout.proposals={-(-given.proposals // 3)}")
     config = load_preset("nano", *SETTINGS, *own)

@@ -42,10 +42,8 @@ def compared(name: str, what: str, found: list[list[TeachingRow]]) -> Row:
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
+    options = parser(__doc__, proposals=60)
     options.add_argument("runs", nargs="+", type=Path)
-    options.add_argument("--proposals", type=int, default=60)
     given = options.parse_args()
     found = {home.name: [measured(home, given.proposals)] for home in given.runs}
     found["all"] = [rows for some in found.values() for rows in some]

@@ -44,15 +44,9 @@ def note(rows: list[Row], what: str, tokens: int, work: Callable[[], Any]) -> An
 
 
 def main() -> None:
-    """Measure, and print a row for every measurement."""
-    options = parser(__doc__)
+    options = parser(__doc__, members=8, rows=32, prompt=512, completion=1024, share=0.45)
     options.add_argument("base")
-    options.add_argument("--members", type=int, default=8)
     options.add_argument("--engine", choices=("vllm", "hf"), default="vllm")
-    options.add_argument("--rows", type=int, default=32)
-    options.add_argument("--prompt", type=int, default=512)
-    options.add_argument("--completion", type=int, default=1024)
-    options.add_argument("--share", type=float, default=0.45)
     options.add_argument("--set", action="append", default=[])
     a = options.parse_args()
     half = max(1, a.members // 2)

@@ -17,7 +17,6 @@ from selfplay.architecture import model_config
 
 
 def main() -> None:
-    """Draw and save."""
     options = parser(__doc__)
     options.add_argument("shape", help="folder or hub name, as for `selfplay plan`")
     options.add_argument("out", type=Path)

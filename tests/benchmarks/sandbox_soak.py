@@ -93,11 +93,7 @@ def steady(rows: list[Row]) -> bool:
 
 
 def main() -> int:
-    """Run the programs, print samples and slopes."""
-    options = parser(__doc__)
-    options.add_argument("--programs", type=int, default=100_000)
-    options.add_argument("--workers", type=int, default=2)
-    options.add_argument("--every", type=int, default=1000)
+    options = parser(__doc__, programs=100_000, workers=2, every=1000)
     given = options.parse_args()
     rows: list[Row] = []
     with Sandbox(given.workers, Limits(wall_s=10.0, cpu_s=0.2, memory_mb=64)) as sandbox:

@@ -151,12 +151,9 @@ def report(contestants: list[Contestant]) -> list[Row]:
 
 def main() -> int:
     """Start the contestants, let them compete, print."""
-    options = parser(__doc__)
+    options = parser(__doc__, programs=200, rounds=5, workers=2)
     options.add_argument("--tasks", type=Path, default=HERE / "sandbox_programs.jsonl")
     options.add_argument("--peer-python", default=sys.executable)
-    options.add_argument("--programs", type=int, default=200)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--workers", type=int, default=2)
     options.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     options.add_argument("--json", action="store_true")
     given = options.parse_args()

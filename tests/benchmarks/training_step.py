@@ -114,9 +114,7 @@ def measure(config: Config, steps: int) -> Row:
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
-    options.add_argument("--steps", type=int, default=6)
+    options = parser(__doc__, steps=6)
     options.add_argument("--only", choices=POPULATIONS, help="print this one's figures as JSON")
     given = options.parse_args()
     if given.only:

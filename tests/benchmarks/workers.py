@@ -37,11 +37,7 @@ def seconds(config: Config, workers: int) -> list[float]:
 
 
 def main() -> None:
-    """Measure and print."""
-    options = parser(__doc__)
-    options.add_argument("--workers", type=int, default=2)
-    options.add_argument("--steps", type=int, default=6)
-    options.add_argument("--rounds", type=int, default=3)
+    options = parser(__doc__, workers=2, steps=6, rounds=3)
     given = options.parse_args()
     config = cut_by_member(replace(load_preset("nano", *SETTINGS), steps=given.steps + 1))
     overheads: list[float] = []
