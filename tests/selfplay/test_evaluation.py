@@ -166,10 +166,11 @@ def test_rates_are_paired_by_task_and_what_was_not_judged_is_left_out():
     assert row.kinds["code_o"].difference == row.difference
 
 
-def test_seed_tasks_hold_their_share_of_the_references():
-    def task(name):
-        return Task("code_o", f"def f(a): return {name}", "1", name, id=name)
+def task(name, kind="code_o"):
+    return Task(kind, f"def f(a): return {name}", "1", name, id=name)
 
+
+def test_seed_tasks_hold_their_share_of_the_references():
     buffer = TaskBuffer(4, [task("0"), task("1")])
     for i in range(2, 9):
         buffer.add(task(str(i)))
@@ -181,7 +182,7 @@ def test_seed_tasks_hold_their_share_of_the_references():
 
 
 def test_functions_among_the_seeds_are_no_references():
-    mine = Task("code_o", "def f(a): return a", "1", "1", id="0")
+    mine = task("0")
     function = Task("code_f", "def f(a): return a", inputs=("1", "2"), outputs=("1", "2"), id="1")
     buffer = TaskBuffer(4, [mine, function])
     assert {t.id for seed in range(20) for t in buffer.draw(2, seed, 0.5)} == {"0"}
@@ -189,9 +190,6 @@ def test_functions_among_the_seeds_are_no_references():
 
 
 def test_a_buffer_gives_the_last_steps_tasks_first_and_may_keep_its_oldest():
-    def task(name, kind="code_o"):
-        return Task(kind, f"def f(a): return {name}", "1", name, id=name)
-
     buffer = TaskBuffer(6, [task("0")], "oldest")
     for i in range(1, 9):
         buffer.add(task(str(i), "code_i" if i % 2 else "code_o"), step=i // 3 + 1)
