@@ -128,7 +128,6 @@ def measured(command: list[object], environment: dict[str, str] | None = None) -
 
 
 def main() -> int:
-    """Run the part asked for, print what it found."""
     options = parser(__doc__, workers=1)
     options.add_argument("data", type=Path)
     options.add_argument("--part", choices=("references", "speed"), default="references")

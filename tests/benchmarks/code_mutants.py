@@ -139,7 +139,6 @@ def compare(name: str, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Compare both benchmarks."""
     options = parser(__doc__, each=3, seed=1, workers=1)
     options.add_argument("data", type=Path)
     options.add_argument("--peer-python", required=True)

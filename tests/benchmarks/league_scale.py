@@ -24,7 +24,6 @@ SINGLE = 1000
 
 
 def main() -> None:
-    """Print one row per part."""
     options = parser(__doc__, rounds=5)
     options.add_argument("--members", type=int, default=10_000, help="both sides together")
     options.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)

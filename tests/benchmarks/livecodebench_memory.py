@@ -64,7 +64,6 @@ def measure(folder: Path) -> None:
 
 
 def main() -> None:
-    """Write, measure and print."""
     options = parser(__doc__, shards=3, rows=40, mib=4, group=10)
     options.add_argument("--folder", type=Path, help="measure only this")
     chosen = options.parse_args()

@@ -97,7 +97,6 @@ def do(phase: str, config: Config) -> list[float]:
 
 
 def main() -> None:
-    """Print a row for each case, measured in a process of its own."""
     options = parser(__doc__)
     options.add_argument("base", nargs="?", default="none")
     options.add_argument("assignments", nargs="*")

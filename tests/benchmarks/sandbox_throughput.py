@@ -150,7 +150,6 @@ def report(contestants: list[Contestant]) -> list[Row]:
 
 
 def main() -> int:
-    """Start the contestants, let them compete, print."""
     options = parser(__doc__, programs=200, rounds=5, workers=2)
     options.add_argument("--tasks", type=Path, default=HERE / "sandbox_programs.jsonl")
     options.add_argument("--peer-python", default=sys.executable)

@@ -33,7 +33,6 @@ def ask(url: str, number: int) -> float:
 
 
 def main() -> None:
-    """Start the server, measure, print."""
     options = parser(__doc__, requests=600)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options.add_argument("--json", action="store_true")

@@ -31,9 +31,6 @@ def runs(script: str, folder: Path, *options: str) -> None:
     assert (done.returncode, done.stdout.split()[-1:]) == (0, ["done"]), done.stdout + done.stderr
 
 
-# asyncio ---------------------------------------------------------------------------------
-
-
 def test_a_cancelled_task_harms_no_other() -> None:
     async def main(sandbox: Sandbox) -> list[str | None]:
         doomed = asyncio.create_task(sandbox.acheck(SPIN, "1"))
@@ -46,9 +43,6 @@ def test_a_cancelled_task_harms_no_other() -> None:
 
     with Sandbox(workers=2, limits=Limits(wall_s=3.0, cpu_s=3.0)) as sandbox:
         assert asyncio.run(main(sandbox)) == [str(i) for i in range(6)]
-
-
-# Copies and other processes -----------------------------------------------------------------
 
 
 def test_a_pickled_sandbox_opens_with_the_same_settings() -> None:
@@ -215,8 +209,6 @@ print("done")
 def test_ray_actors_and_tasks(tmp_path: Path) -> None:
     runs(RAY, tmp_path, "-Wignore")
 
-
-# Odd surroundings ---------------------------------------------------------------------------
 
 USE = """
 with Sandbox(workers=2, limits=Limits(60, 1)) as sandbox:

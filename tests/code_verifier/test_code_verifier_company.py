@@ -365,8 +365,6 @@ def test_twenty_thousand_generated_programs(one: Sandbox, part: int) -> None:
     fuzz(one, range(2000 * (part + 1), 2000 * (part + 2)))
 
 
-# In company of other programs ---------------------------------------------------------------
-
 CORPUS = Path(__file__).parent / "corpus" / "addresses.toml"
 ADDRESSES: list[dict[str, Any]] = tomllib.loads(CORPUS.read_text("utf-8"))["program"]
 LIMITS = Limits(wall_s=1.0, cpu_s=0.6, memory_mb=48)

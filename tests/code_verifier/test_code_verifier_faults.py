@@ -93,9 +93,6 @@ def ending(future: Future[Verdict]) -> str:
         return "closed" if "closed" in str(error) else str(error)
 
 
-# Killed -------------------------------------------------------------------------------------
-
-
 def test_a_killed_child_ends_its_program_only(one: Sandbox, threads: ThreadPoolExecutor) -> None:
     future = threads.submit(one.run, SPIN, "1")
     child = busy_child(one.pids)
@@ -190,9 +187,6 @@ def test_everything_ends_with_the_caller(number: int) -> None:
     assert eventually(lambda: not any(map(alive, family))), "processes stayed behind"
 
 
-# Stopped ------------------------------------------------------------------------------------
-
-
 def test_a_stopped_child_is_a_timeout(threads: ThreadPoolExecutor) -> None:
     with Sandbox(workers=1, limits=Limits(wall_s=3.0, cpu_s=60.0)) as sandbox:
         future = threads.submit(sandbox.run, SPIN, "1")
@@ -221,9 +215,6 @@ def test_a_stopped_server_is_replaced(threads: ThreadPoolExecutor) -> None:
             return answered, [pid for pid in servers if alive(pid)]
 
     assert list(threads.map(stop_and_run, (10, 1_000_000))) == [(True, [])] * 2
-
-
-# Full pipes ---------------------------------------------------------------------------------
 
 
 def test_the_largest_texts_pass_both_ways() -> None:
@@ -257,9 +248,6 @@ def test_results_wait_for_a_caller_that_does_not_read() -> None:
             caller.send_signal(signal.SIGCONT)
             time.sleep(0.05)
         assert caller.wait(timeout=PATIENCE_S) == 0
-
-
-# Doors closed in use ------------------------------------------------------------------------
 
 
 def test_closing_in_use_ends_the_programs(threads: ThreadPoolExecutor) -> None:
@@ -303,8 +291,6 @@ def test_an_exception_of_the_callers_own_ends_the_stream(one: Sandbox) -> None:
     with pytest.raises(LookupError, match="no more"):
         next(stream)
 
-
-# Many ---------------------------------------------------------------------------------------
 
 HOSTILE = [
     ("timeout", SPIN, "1"),

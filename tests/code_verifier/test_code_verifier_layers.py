@@ -188,8 +188,6 @@ def test_resources_are_limited(confined: dict[str, object]) -> None:
     assert MEMORY < soft < MEMORY + 2 * space
 
 
-# Through the sandbox -----------------------------------------------------------------------------
-
 DEEP = """
 get = object.__getattribute__
 for c in type.__getattribute__(object, '__subcl' + 'asses__')():
@@ -283,9 +281,6 @@ def test_a_verdict_depends_on_the_program_alone(program: str) -> None:
 )
 def test_addresses_differ_between_executions(sandbox: Sandbox, program: str) -> None:
     assert sandbox.check(program, "").status == "nondeterministic"
-
-
-# A machine without the filter --------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -72,9 +72,6 @@ def test_wrong_use_is_refused() -> None:
             make()
 
 
-# Several inputs of one program
-
-
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
 def test_an_endless_input_times_out_alone(quick: Sandbox, check: bool) -> None:
     program = "def f(x):\n    while x == 2: pass\n    return x * 10"

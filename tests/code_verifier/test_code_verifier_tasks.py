@@ -139,8 +139,6 @@ def test_inputs_and_outputs_of_any_allowed_size_are_judged() -> None:
         assert huge.status == "too_long"
 
 
-# Rows ------------------------------------------------------------------------------------------
-
 PAIR: dict[str, Any] = {"kind": "code_o", "program": SQUARE, "input": "3", "output": "9"}
 EXAMPLES: dict[str, Any] = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["1", "4"]}
 TASKS = (

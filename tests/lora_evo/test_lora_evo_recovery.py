@@ -100,9 +100,6 @@ def test_rows_of_one_prompt_are_on_one_side():
         split_rows(rows[:10])
 
 
-# On a model ---------------------------------------------------------------------------------------
-
-
 def row(number, answer="abcd"):
     picks = stream(0, "prompt", str(number)).integers(len(LETTERS), size=8)
     return PromptRow(number, "".join(LETTERS[pick] for pick in picks), answer)

@@ -38,9 +38,6 @@ def adapter(path=PATH, inputs=6, outputs=4, r=2, value=1.0):
     return Adapter(config, {path: slot})
 
 
-# Whether it is here, and which --------------------------------------------------------------------
-
-
 def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     with pytest.raises(LoraEvoError, match=r"not installed; type: pip install 'vllm==0.32.\*'"):
@@ -54,9 +51,6 @@ def test_another_version_is_refused_with_what_to_type(found):
     words = rf"vLLM {re.escape(found)} is installed, expected 0.32,.*pip install 'vllm==0.32.\*'"
     with pytest.raises(LoraEvoError, match=words):
         installed.check_version(found)
-
-
-# What vLLM is built with --------------------------------------------------------------------------
 
 
 def test_settings_of_a_gpu_and_of_a_cpu():
@@ -81,9 +75,6 @@ def test_ranks_are_rounded_up():
         rounded_rank(513)
 
 
-# Adapters before vLLM sees them -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
@@ -103,9 +94,6 @@ def test_the_zero_adapter_fits_and_changes_nothing(tiny):
     zero = zero_adapter(shapes)
     check_adapter("base", zero, shapes, 1)
     assert not any(slot.B.any() for slot in zero.slots.values())
-
-
-# The folder ---------------------------------------------------------------------------------------
 
 
 def test_versions_are_peft_folders_that_go_with_the_engine(tmp_path):
@@ -176,9 +164,6 @@ def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         sweep_dead(tmp_path)
         assert sorted(p.name for p in tmp_path.iterdir()) == ["others", alive.name]
-
-
-# Requests and samples -----------------------------------------------------------------------------
 
 
 def letters(ids):

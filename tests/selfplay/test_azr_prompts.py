@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
 from selfplay.prompts.azr import NUM_INPUTS, chat_frame
+from selfplay.prompts.reading import Fence, fenced, fences
 from selfplay.prompts.template import AZR, template_named
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
@@ -39,9 +40,6 @@ PROPOSED = f"{block('python', OTHER)}\n{block('input', '[1, 2]')}"
 
 def proposal(text, kind="code_o", references=(OUTPUT,)):
     return AZR.parse_proposal(kind, references, text)
-
-
-# prompts ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
@@ -81,9 +79,6 @@ def test_no_solver_is_answered_by_its_own_prompt(task):
     request = AZR.solve_prompt(task)
     for echo in (request, f"{request}</think>{request}", answer(request)):
         assert AZR.parse_answer(task, echo) is None
-
-
-# the chat frame ---------------------------------------------------------------------------------
 
 
 class Tokenizer:
@@ -137,9 +132,6 @@ def test_the_built_in_model_has_no_chat_template():
         template_named("azr-chat", "nano")
 
 
-# answers ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -175,6 +167,17 @@ def test_the_built_in_model_has_no_chat_template():
         # decorated values
         answer(block("output", "Output: 4")),
         answer(block("output", "# output:\n4")),
+        # fences as Markdown has them, and as models write them
+        answer("~~~output\n4\n~~~"),
+        answer("````output\n4\n````"),
+        answer("  ```output\n  4\n  ```"),
+        answer("1. So:\n   ```output\n   4\n   ```\nDone."),
+        answer("```output\n4```"),
+        answer("```output 4```"),
+        answer(block("Outputs", "4")),
+        answer(f"```\n{block('output', '4')}\n```"),
+        answer(f"~~~\n{block('output', '4')}\n~~~"),
+        answer("```python\nx = 1\n" + block("output", "4")),
     ],
 )
 def test_an_output_is_read(text):
@@ -190,6 +193,7 @@ def test_an_output_is_read(text):
         answer(block("output", "  ")),
         answer("it is four"),
         answer("```output\n4"),
+        answer("use ```x``` here"),
         answer(block("input", "4")),
         "so the output is 4",
         f"draft:\n{block('', '4')}",
@@ -227,6 +231,26 @@ def test_an_input_is_brought_between_the_parentheses(written, program, read):
     assert AZR.parse_answer(task, answer(block("input", written))) == read
 
 
+DOCUMENTED = '''def f(a):
+    """Adds.
+
+    ```python
+    f(1)
+    ```
+    """
+    return a + 1'''
+
+
+def test_fences_in_a_docstring_do_not_end_the_program():
+    assert AZR.parse_answer(FUNCTION, answer(block("python", DOCUMENTED))) == DOCUMENTED
+
+
+@given(st.text(st.sampled_from("`~ab \n")), st.sampled_from(["python", "input", "message"]))
+def test_what_is_fenced_comes_back(content, name):
+    content = content.replace("~", "-")
+    assert fences(f"before\n{fenced(name, content)}\nafter") == [Fence(name, content)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -237,6 +261,11 @@ def test_an_input_is_brought_between_the_parentheses(written, program, read):
         answer(block("python", OTHER)) + answer(block("python", PROGRAM)),
         answer(f"```markdown\n{block('python', PROGRAM)}\n```"),
         f"Let me see.\n\n{block('Python3', PROGRAM)}\n\nThis adds one.",
+        *(answer(block(name, PROGRAM)) for name in ("PYTHON", "python title=a", "{python}")),
+        answer(block("python", block("ipython", PROGRAM))),
+        answer(f"```python\n{block('python', PROGRAM)}"),
+        answer(block("python", PROGRAM) + " and so on"),
+        answer(block("python", PROGRAM) + " \nthat is all"),
     ],
 )
 def test_a_program_is_read(text):
@@ -246,9 +275,6 @@ def test_a_program_is_read(text):
 @pytest.mark.parametrize("body", ["", "add one", block("message", "add one"), block("", "a + 1")])
 def test_no_program_is_made_up(body):
     assert AZR.parse_answer(FUNCTION, answer(body)) is None
-
-
-# proposals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,6 @@ def test_without_held_out_tasks_teachers_are_measured(runs, tmp_path):
     assert "solved by the base" in summary(home)
 
 
-# Arithmetic -------------------------------------------------------------------------------------
-
-
 def solving(*tasks):
     """Attempts at tasks by score; None is one without a verdict."""
     asked = (0, None, Task("code_o", "p", "1", "1"), 0, 1.0)

@@ -210,9 +210,6 @@ def test_operators_are_drawn_from_a_pool(runs, tmp_path):
         runs.config("evolution.mutation=[full_gaussian, slot_swap]")
 
 
-# One agent --------------------------------------------------------------------------------------
-
-
 AGENT = ("mode=azr", "steps=2", "rollout.kinds=[code_o]", "eval.tasks=2")
 
 

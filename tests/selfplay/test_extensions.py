@@ -1,5 +1,6 @@
 """Rewards, operators and callbacks of a user's own, handed over or named in the configuration."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -62,15 +63,27 @@ def test_every_named_reward_trains(name, runs, tmp_path):
     ("setting", "expected"),
     [
         ("reward.teacher=populra", "did you mean populora"),
-        ("reward.teacher=no_such_module:f", "no_such_module"),
+        ('reward.teacher="os:"', "expected MODULE:OBJECT"),
+        ("reward.teacher=no_such_module:f", "cannot import no_such_module: ModuleNotFoundError"),
         ("reward.student=os:sep", "which is no function"),
         ("evolution.mutation=[os:sep]", "expected a lora_evo.Operator"),
+        # of modules in the working directory
+        ("reward.teacher=of_mine:third", r"of_mine \(.*of_mine.py\) has no third"),
+        ("reward.teacher=of_mine_broken:f", "cannot import of_mine_broken: ZeroDivisionError: div"),
     ],
 )
-def test_what_cannot_be_used_is_named_before_the_run_begins(setting, expected, runs, tmp_path):
-    with pytest.raises(ConfigError, match=expected):
+def test_what_cannot_be_used_is_named_before_the_run_begins(
+    setting, expected, runs, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")  # puts sys.path back
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "of_mine.py").touch()
+    (tmp_path / "of_mine_broken.py").write_text("1 / 0")
+    with pytest.raises(ConfigError, match=expected) as error:
         train(runs.config(*TINY, setting), tmp_path / "run")
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
+    monkeypatch.delitem(sys.modules, "of_mine", raising=False)
 
 
 def test_regret_needs_two_students(runs, tmp_path):

@@ -219,9 +219,6 @@ def test_rows_say_what_every_text_earned_and_was_moved_by():
     assert found[0][4] > 0.0 > found[1][4] > found[2][4]
 
 
-# Advantages -------------------------------------------------------------------------------------
-
-
 def sample(reward, *, member="s0", role="solve", kind="code_o", task=0, tokens=1):
     ids = (0,) * tokens
     return TrainingSample(

@@ -29,9 +29,6 @@ def test_python_m_is_the_same_command():
     assert set(json.loads(python("-m", "selfplay", "presets", "--json"))) == set(preset_names())
 
 
-# Presets ----------------------------------------------------------------------------------------
-
-
 def test_presets_are_listed_with_a_whole_sentence_each_however_long():
     lines = command("presets").output.splitlines()
     assert [line.split()[0] for line in lines] == preset_names()
@@ -45,9 +42,6 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
     path = tmp_path / "my.yaml"
     path.write_text(text)
     refused(command("train", "--preset", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
-
-
-# What is refused --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,9 +124,6 @@ def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
     refused(command("resume", tmp_path), "config.yaml as YAML")
     (tmp_path / "config.yaml").write_text("stepz: 3")
     refused(command("resume", tmp_path), "did you mean steps?")
-
-
-# What a run leaves ------------------------------------------------------------------------------
 
 
 def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):

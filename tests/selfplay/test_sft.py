@@ -63,9 +63,6 @@ def finished(runs, data, tmp_path_factory):
     return out, losses, said
 
 
-# rows -------------------------------------------------------------------------------------------
-
-
 def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     rows = [
         azr_row(2, thought="two"),
@@ -110,9 +107,6 @@ def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge, text, word
     with pytest.raises(ValueError, match=words) as caught:
         read_tasks(path, AZR, ("code_o",), judge, quiet)
     assert "\n" not in str(caught.value)
-
-
-# examples ---------------------------------------------------------------------------------------
 
 
 class Letters:
@@ -178,9 +172,6 @@ def test_what_is_too_long_or_has_no_words_is_left_out_and_counted(runs):
     for more in ({"max_length": 8}, {"held_out": 6}):
         with pytest.raises(SelfplayError, match="give more tasks, a larger --max-length or less"):
             examples(runs, solved_tasks(6), **more)
-
-
-# the whole --------------------------------------------------------------------------------------
 
 
 def test_the_held_out_loss_falls(finished):
@@ -252,15 +243,6 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, finished,
     fine_tune(runs.config(*SMALL), data, tmp_path / "warm", said.append, **FEW)
     assert "resuming after step 2" in said
     assert folder(tmp_path / "warm") == folder(finished[0])
-
-
-def test_activations_computed_again_give_the_same_adapter(runs, data, finished, tmp_path):
-    config = runs.config(*SMALL, "learner.gradient_checkpointing=true")
-    losses = fine_tune(config, data, tmp_path / "warm", quiet, **FEW)
-    assert losses[-1]["held_out"] == pytest.approx(finished[1][-1]["held_out"], rel=1e-5)
-
-
-# runs that start from it ------------------------------------------------------------------------
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):

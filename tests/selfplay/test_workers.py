@@ -129,9 +129,6 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
         assert mine[name] == expected[name], name
 
 
-# Who does what --------------------------------------------------------------------------------
-
-
 def test_members_are_spread_over_the_gpus_that_ray_has(runs):
     """Ray counts GPUs and hands their numbers out, whether or not there are such."""
     import ray
@@ -216,9 +213,6 @@ def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_pat
         create(home, runs.config(f"rollout.by_member={setting}"))
         result = command("resume", home, "--workers", "2")
         assert ("started without --workers" in result.output) == said
-
-
-# Bad input ------------------------------------------------------------------------------------
 
 
 def train_with(tmp_path, *options):

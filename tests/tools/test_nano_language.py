@@ -19,7 +19,6 @@ from write_tasks import HELD_OUT_SEED, held_out_programs, held_out_row, held_out
 from write_tasks import PER_LEVEL as SHIPPED
 
 PER_LEVEL = 60
-# Programs -------------------------------------------------------------------------------------
 
 
 def programs(seed, level, count=40):
@@ -50,9 +49,6 @@ def test_levels_grow_harder_and_seeds_differ():
     ]
     assert means == sorted(means)
     assert means[-1] > means[0] + 2
-
-
-# Labels ---------------------------------------------------------------------------------------
 
 
 def test_every_level_yields_usable_programs(labelled):
@@ -114,9 +110,6 @@ def test_a_program_that_fails_grows_or_says_nothing_is_left_out(labelling):
     texts = [f"def f(a):\n    {body}" for body in bodies]
     made = [replace(good, text=text, traced=text, **changes) for text in texts]
     assert [row.program.text for row in label(made, labelling)] == [made[-1].text]
-
-
-# Examples, seeds, held-out share ----------------------------------------------------------------
 
 
 def test_examples_are_read_back_by_the_template_and_judged_right(labelled):
