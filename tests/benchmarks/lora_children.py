@@ -29,6 +29,8 @@ from lora_peers import (
     POPULORA,
     REDUCED,
     adapter,
+    cut,
+    dense,
     missing,
     peft_updates,
     population,
@@ -142,20 +144,13 @@ def errors() -> list[Row]:
     return rows
 
 
-def dense(made: Adapter) -> dict[str, torch.Tensor]:
-    """The updates of an adapter."""
-    return {p: s.scale * s.B.double() @ s.A.double() for p, s in made.slots.items()}
-
-
 def exact_mean(first: Adapter, second: Adapter) -> dict[str, torch.Tensor]:
     """The best rank-r approximation of the mean update, by a dense SVD in float64."""
     one_side, other_side = dense(first), dense(second)
-    best = {}
-    for path, update in one_side.items():
-        u, values, vt = torch.linalg.svd((update + other_side[path]) / 2, full_matrices=False)
-        rank = first.slots[path].rank
-        best[path] = (u[:, :rank] * values[:rank]) @ vt[:rank]
-    return best
+    return {
+        path: cut((update + other_side[path]) / 2, first.slots[path].rank)
+        for path, update in one_side.items()
+    }
 
 
 if __name__ == "__main__":

@@ -11,15 +11,11 @@ import importlib.util
 from typing import Any
 
 import torch
-from lora_peers import REDUCED, adapter, peft_updates, relative, relative_error
+from lora_peers import REDUCED, adapter, cut, dense, peft_updates, relative, relative_error
 
-from lora_evo import Adapter, merge
+from lora_evo import merge
 
 DENSITY, WEIGHTS = 0.5, [0.5, 0.5]
-
-
-def dense(one: Adapter) -> dict[str, torch.Tensor]:
-    return {path: s.scale * s.B.double() @ s.A.double() for path, s in one.slots.items()}
 
 
 def exact(updates: list[torch.Tensor], method: str) -> torch.Tensor:
@@ -32,11 +28,6 @@ def exact(updates: list[torch.Tensor], method: str) -> torch.Tensor:
     parts = torch.stack([torch.where(update.abs() >= limit, update, 0) for update, limit in pairs])
     agree = parts.sign() == parts.sum(dim=0).sign()
     return (parts * agree).sum(dim=0) / agree.sum(dim=0).clamp(min=1)
-
-
-def cut(matrix: torch.Tensor, rank: int) -> torch.Tensor:
-    u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
-    return (u[:, :rank] * values[:rank]) @ vt[:rank]
 
 
 def by_mergekit(updates: list[torch.Tensor], method: str) -> torch.Tensor:

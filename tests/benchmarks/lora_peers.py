@@ -187,6 +187,17 @@ def peft_updates(
     }
 
 
+def dense(made: Adapter) -> dict[str, torch.Tensor]:
+    """The updates of an adapter, in float64."""
+    return {p: s.scale * s.B.double() @ s.A.double() for p, s in made.slots.items()}
+
+
+def cut(matrix: torch.Tensor, rank: int) -> torch.Tensor:
+    """The best approximation of a rank."""
+    u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
+    return (u[:, :rank] * values[:rank]) @ vt[:rank]
+
+
 def relative_error(found: dict[str, Any], exact: dict[str, torch.Tensor]) -> float:
     """|found - exact| / |exact| over all modules; `found` may use populora's keys."""
     gap = sum(

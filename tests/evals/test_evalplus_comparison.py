@@ -172,20 +172,6 @@ def test_what_some_tasks_accept_as_well() -> None:
     assert right(1, "anything", row("Mbpp/164", "are_equivalent", "(a):\n    return 1\n"))
 
 
-def test_a_long_text_is_fetched_when_a_digest_is_not_enough() -> None:
-    task = problem(DOUBLE)
-    wanted, found = value(0.5), value(0.5 + 1e-9)
-    cut = [item._replace(text=None) for item in (wanted, found)]
-    asked = []
-
-    def texts(place: int) -> tuple[str | None, str | None]:
-        asked.append(place)
-        return wanted.text, found.text
-
-    assert first_wrong(task, task.base_input[:1], cut[:1], cut[1:], texts) is None
-    assert asked == [0]
-
-
 def test_a_forged_text_of_any_length_is_not_read() -> None:
     task = problem(DOUBLE)
     forged = Value("float", "", "[" * 3_000_000, 1, True, 0.0)

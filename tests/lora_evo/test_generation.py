@@ -180,19 +180,6 @@ def test_finished_rows_are_refilled(tiny, stack, tokenizer, monkeypatch, rows):
         assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
 
-def test_requests_and_completions_by_text(tiny, engine):
-    asked = [
-        Request("def f(x):", adapter=name, max_tokens=n, temperature=1.0, seed=n)
-        for name, n in ((None, 12), ("t0", 60), ("s0", 5))
-    ]
-    for request, c in zip(asked, engine.generate(asked), strict=True):
-        ended = c.token_ids[-1] == 1
-        assert c.finish_reason == ("stop" if ended else "length")
-        assert len(c.token_ids) == len(c.logprobs) == len(c.text) + ended
-        assert ended or len(c.token_ids) == request.max_tokens
-    engine.close()
-
-
 def test_stop_texts_end_the_text_before_them(engine):
     asked = [Request("abc", "t1", 40, 1.5, seed) for seed in range(8)]
     place, free = max(enumerate(engine.generate(asked)), key=lambda found: len(found[1].text))

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -12,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lora_evo import LoraEvoError
 from lora_evo.model import Request
 from lora_evo.model.engine import derive_seed
-from lora_evo.model.hf_engine import choose, keep_likely, row_uniforms
+from lora_evo.model.hf_engine import choose, keep_likely
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
 
@@ -121,14 +120,6 @@ def test_seeds_differ_by_every_key_its_type_and_its_place():
     assert len(seeds) == 2 * len(keys)
     assert all(0 <= s < 2**63 for s in seeds)
     assert derive_seed(7, "x") == 37119275138310688  # frozen
-
-
-def test_uniforms_of_a_row_depend_on_its_seed_only():
-    table = row_uniforms([5, 6, 5], 40)
-    assert (table[0] == table[2]).all()
-    assert (table[0, :10] == row_uniforms([5], 10)[0]).all()
-    assert not np.intersect1d(table[0], table[1]).size
-    assert ((table >= 0) & (table < 1)).all()
 
 
 def test_extreme_uniforms_never_pick_an_impossible_token():

@@ -16,7 +16,6 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.lineage import parents_on_disk
 from lora_evo.retained.weights import retention
 
 
@@ -111,20 +110,6 @@ def test_directories_give_the_same_and_name_their_faults(make_adapter, tmp_path)
     parent.slots[path].A[0, 0] = math.nan
     with pytest.raises(LoraEvoError, match="NaN"):
         retention(parent, child)
-
-
-def test_parents_are_found_by_the_lineage(make_adapter, tmp_path):
-    for seed in (1, 2):
-        save_adapter(make_adapter(seed), tmp_path / f"p{seed}")
-    parents = [tmp_path / "p2", tmp_path / "p1"]
-    cross_directory("slot_swap", parents, tmp_path / "c", seed=1)
-    assert parents_on_disk(tmp_path / "c") == parents
-    (tmp_path / "p1").rename(tmp_path / "trained")
-    save_adapter(make_adapter(9), tmp_path / "trained", overwrite=True)
-    with pytest.raises(LoraEvoError, match="was not found under"):
-        parents_on_disk(tmp_path / "c")
-    with pytest.raises(LoraEvoError, match=r"no lineage\.json"):
-        parents_on_disk(tmp_path / "p2")
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def same(one, other, **tolerance):
     )
 
 
-@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch, loss_type):
     one = learner(tiny, loss_type=loss_type, max_completion_length=50, temperature=0.7)
     samples = batch(tiny, one)
@@ -99,7 +99,7 @@ def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch,
             logps = logprobs(twin, s.prompt_ids, s.completion_ids, 0.7)
             if loss_type == "grpo":
                 loss = loss - s.advantage * logps.mean() / len(mine)
-            elif loss_type == "dapo":
+            elif loss_type in ("dapo", "bnpo"):
                 loss = loss - s.advantage * logps.sum() / sum(len(m.completion_ids) for m in mine)
             else:
                 loss = loss - s.advantage * logps.sum() / (50 * len(mine))

@@ -14,15 +14,6 @@ def weights(**options):
     return token_weights(MEMBERS, LENGTHS, TRUNCATED, LearnerConfig(**options))
 
 
-def test_weights_average_per_member():
-    assert weights(loss_type="grpo") == pytest.approx([1 / 4, 1 / 12, 1 / 12, 1 / 12, 1 / 3])
-    assert weights(loss_type="dapo") == pytest.approx([1 / 8, 1 / 8, 1 / 9, 1 / 9, 1 / 9])
-    assert weights(loss_type="bnpo") == weights(loss_type="dapo")
-    assert weights(loss_type="dr_grpo", max_completion_length=10) == pytest.approx(
-        [1 / 20, 1 / 20, 1 / 30, 1 / 30, 1 / 30]
-    )
-
-
 def test_masked_completions_weigh_nothing():
     found = weights(loss_type="grpo", mask_truncated_completions=True)
     assert found == pytest.approx([1 / 4, 0, 1 / 12, 0, 1 / 3])
