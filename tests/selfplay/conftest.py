@@ -15,6 +15,7 @@ from tiny_stack import tiny
 from selfplay.config import read_config
 from selfplay.settings import override, read_preset
 from selfplay.training import train
+from selfplay_command import outcome
 
 __all__ = ["tiny"]
 
@@ -54,21 +55,6 @@ def small_arguments(directory, *assignments):
     """The same run as arguments of the command."""
     flags = [part for a in (*SMALL, *assignments) for part in ("--set", a)]
     return ["train", "--out", str(directory), "--quiet", "--workers", "1", *flags]
-
-
-def outcome(run):
-    """Everything that equal runs have in common: bytes by file, metrics without their seconds."""
-    named = [
-        *(run / name for name in ("config.yaml", "tasks.jsonl", "eval.jsonl")),
-        run / "league" / "events.jsonl",
-        *(p for name in ("members", "ancestors") for p in (run / name).rglob("*")),
-    ]
-    found = {str(p.relative_to(run)): p.read_bytes() for p in sorted(named) if p.is_file()}
-    measured = read_rows(run / "metrics.jsonl")
-    for row in measured:
-        row.pop("seconds")
-        row.pop("memory_mb", None)
-    return found | {"metrics": measured}
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it

@@ -1,9 +1,6 @@
 """Tests that need vLLM: run by `make test-vllm`, skipped with a reason where there is none."""
 
 import importlib.util
-import json
-import os
-import sys
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -90,23 +87,3 @@ def shake(learner, seed):
 @pytest.fixture(scope="session")
 def tools():
     return SimpleNamespace(config=config, open_both=open_both, shake=shake, members=MEMBERS)
-
-
-@pytest.fixture
-def environment():
-    """For commands: one thread, and this checkout's packages first."""
-    root = Path(__file__).parents[2]
-    parts = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
-    paths = [str(root / part / "src") for part in parts]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-
-
-@pytest.fixture
-def command():
-    """The command line that runs one of our packages."""
-    return lambda package, *words: [sys.executable, "-m", package, *map(str, words)]
-
-
-@pytest.fixture
-def rows():
-    return lambda path: [json.loads(line) for line in path.read_text().splitlines()]

@@ -6,7 +6,11 @@ import re
 import subprocess
 import sys
 
+from json_lines import read_rows
+from programs import python
 from standing import start
+
+from selfplay_command import outcome
 
 SMALL = (
     *("seed=1", "steps=3", "sandbox.workers=1", "rollout.proposals=2", "rollout.seed_tasks=4"),
@@ -18,69 +22,40 @@ SMALL = (
 )
 
 
-def outcome(home, rows):
-    """What equal runs have in common: bytes by file, metrics without their seconds."""
-    files = [home / name for name in ("config.yaml", "tasks.jsonl", "eval.jsonl")]
-    files += [p for name in ("members", "ancestors") for p in (home / name).rglob("*")]
-    found = {str(p.relative_to(home)): p.read_bytes() for p in sorted(files) if p.is_file()}
-    measured = rows(home / "metrics.jsonl")
-    for row in measured:
-        row.pop("seconds")
-    return found | {"metrics": measured}
-
-
-def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, environment, command, rows):
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
     flags = [part for a in SMALL for part in ("--set", a)]
 
     def train(home):
-        return command("selfplay", "train", "--engine", "vllm", "--quiet", "--out", home, *flags)
+        return ["train", "--engine", "vllm", "--quiet", "--out", home, *flags]
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done = subprocess.run(train(whole), env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    with start(3, environment, *train(killed)[3:]) as started:
+    python("-m", "selfplay", *train(whole))
+    with start(3, dict(os.environ), *train(killed)) as started:
         started.kill()
-    assert len(rows(killed / "metrics.jsonl")) == 2
-    resumed = subprocess.run(
-        command("selfplay", "resume", killed, "--quiet"),
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert resumed.returncode == 0, resumed.stderr[-2000:]
-    mine, theirs = outcome(killed, rows), outcome(whole, rows)
+    assert len(read_rows(killed / "metrics.jsonl")) == 2
+    python("-m", "selfplay", "resume", killed, "--quiet")
+    mine, theirs = outcome(killed), outcome(whole)
     assert mine == theirs
     moved = [m for row in mine["metrics"] for m in row["members"].values() if "mismatch_kl" in m]
     assert max(m["logp_difference_max"] for m in moved) < 1e-4
     assert any(m["stepped"] for m in moved)
     assert any(row["evolution"] for row in mine["metrics"])
-    summary = subprocess.run(
-        command("selfplay", "report", killed), env=environment, capture_output=True, text=True
-    )
-    assert "Sampler against learner: KL divergence at most" in summary.stdout
+    summary = python("-m", "selfplay", "report", killed)
+    assert "Sampler against learner: KL divergence at most" in summary
 
 
-def test_evals_gives_the_greedy_answers_of_hf(tmp_path, environment, command, both, tools):
+def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
     from lora_evo import save_adapter
 
     tools.shake(both.learner, 9)
     for name in ("t0", "s0"):
         save_adapter(both.learner.export(name), tmp_path / name)
     adapters = [part for n in ("t0", "s0") for part in ("--adapter", tmp_path / n)]
-    asked = ["--benchmark", "nano_code_o", "--limit", "6"]
+    asked = ["--benchmark", "nano_code_o", "--limit", "6", "--base", *adapters]
     answers = {}
     for engine in ("hf", "vllm"):
         out = tmp_path / engine
-        done = subprocess.run(
-            command(
-                *("evals", "run", "--model", "nano", "--base", *adapters),
-                *("--engine", engine, *asked, "--out", out),
-            ),
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
+        python("-m", "evals", "run", "--model", "nano", "--engine", engine, *asked, "--out", out)
         answers[engine] = {
             str(path.relative_to(out)): path.read_text() for path in out.rglob("samples.jsonl")
         }
@@ -133,13 +108,13 @@ if __name__ == "__main__":
 """
 
 
-def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path, environment):
+def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path):
     script = tmp_path / "dying.py"
     script.write_text(DYING)
-    here = os.path.dirname(__file__)
-    paths = environment | {"PYTHONPATH": f"{here}{os.pathsep}{environment['PYTHONPATH']}"}
+    paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        [sys.executable, str(script)], env=paths, capture_output=True, text=True, timeout=1500
+        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found, versions = json.loads(done.stdout.splitlines()[-1])
@@ -151,12 +126,10 @@ def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path, env
     assert failed == ["sample", "sample", "add"]
 
 
-def test_the_doctor_finds_everything_in_order(command, environment):
+def test_the_doctor_finds_everything_in_order():
     sizes = ("rollout.kinds=[code_o]", "rollout.proposals=1", "rollout.num_generations=2")
     flags = [word for text in (*sizes, "learner.r=4") for word in ("--set", text)]
     words = ("doctor", "--base", "nano", "--engine", "vllm", "--json", *flags)
-    done = subprocess.run(command("selfplay", *words), env=environment, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(python("-m", "selfplay", *words))
     assert [check["name"] for check in found["checks"] if not check["passed"]] == []
     assert found["seconds"]["weight_sync"][0] > 0

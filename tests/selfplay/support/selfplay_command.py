@@ -1,7 +1,8 @@
-"""The command, run in this process, and a run that is interrupted."""
+"""The command, run in this process, a run that is interrupted, and what equal runs share."""
 
 import pytest
 from click.testing import CliRunner
+from json_lines import read_rows
 
 from selfplay.cli import main
 from selfplay.progress import Progress
@@ -44,3 +45,18 @@ def train_until(step, config, home, *, phase="propose", **given):
     """Train, and interrupt this step."""
     with pytest.raises(KeyboardInterrupt):
         train(config, home, progress=Interrupting(step, phase), **given)
+
+
+def outcome(run):
+    """Everything that equal runs have in common: bytes by file, metrics without their seconds."""
+    named = [
+        *(run / name for name in ("config.yaml", "tasks.jsonl", "eval.jsonl")),
+        run / "league" / "events.jsonl",
+        *(p for name in ("members", "ancestors") for p in (run / name).rglob("*")),
+    ]
+    found = {str(p.relative_to(run)): p.read_bytes() for p in sorted(named) if p.is_file()}
+    measured = read_rows(run / "metrics.jsonl")
+    for row in measured:
+        row.pop("seconds")
+        row.pop("memory_mb", None)
+    return found | {"metrics": measured}
