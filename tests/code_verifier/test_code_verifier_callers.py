@@ -3,11 +3,10 @@
 import asyncio
 import importlib.util
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import python
 
 from code_verifier import Comparison, Limits, Sandbox
 
@@ -26,9 +25,7 @@ def runs(script: str, folder: Path, *options: str) -> None:
     """The script ends by itself, with exit code 0, and prints `done`."""
     path = folder / "caller.py"
     path.write_text(HEAD + script)
-    command = [sys.executable, *options, str(path)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["done"]), done.stdout + done.stderr
+    assert python(*options, path, cwd=folder).split()[-1:] == ["done"]
 
 
 def test_a_cancelled_task_harms_no_other() -> None:
