@@ -10,8 +10,8 @@ from full_disk import on_full_disk
 from mortal import changes_until_death
 from sums import GOLD, TableEngine, sums
 
-from evals import EvalsError, Result, Sample, SettingsChanged, evaluate, read_results
-from evals.records import read_samples, sample_lines
+from evals import EvalsError, Result, SettingsChanged, evaluate, read_results
+from evals.records import read_samples
 from evals.run_folder import open_verdicts
 from lora_evo.model import Completion
 
@@ -188,13 +188,6 @@ def test_samples_that_cannot_be_read_are_named_by_line(
     path.write_text(f'{{"id": "p0", "response": "x"}}\n{line}\n')
     with pytest.raises(EvalsError, match=message):
         read_samples(path)
-
-
-def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:
-    path = tmp_path / "samples.jsonl"
-    samples = [Sample("a", 0, "é\n", True, 3), Sample("a", 1, "", solution="pass")]
-    path.write_text(sample_lines(samples), encoding="utf-8")
-    assert read_samples(path) == samples
 
 
 def test_a_full_disk_takes_no_part_of_a_sample(tmp_path: Path) -> None:

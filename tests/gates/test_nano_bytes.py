@@ -1,4 +1,4 @@
-"""A nano run of a fixed seed keeps its bytes: recorded digests, two workers, kill and resume.
+"""A nano run of a fixed seed keeps its recorded bytes.
 
 Digests hold for one build of torch on one kind of processor, so each is recorded under its own
 name in nano_bytes.json. `python tests/gates/test_nano_bytes.py --record` records this machine's.
@@ -6,17 +6,14 @@ name in nano_bytes.json. `python tests/gates/test_nano_bytes.py --record` record
 
 import hashlib
 import json
-import os
 import platform
-import signal
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from json_lines import read_rows
+from programs import python
 from safetensors.torch import load_file
 
 RECORDED = Path(__file__).with_name("nano_bytes.json")
@@ -29,32 +26,12 @@ TASK_FIELDS = ("id", "kind", "program", "input", "output", "inputs", "outputs", 
 OUTCOME_FIELDS = ("tasks", "valid", "attempts", "solved", "unsolved")
 
 
-KILLED_IN_STEP_3 = """
-import os, signal
-from selfplay import cli, step
-
-solve = step.solve
-
-def mortal(run, verified, number):
-    if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return solve(run, verified, number)
-
-step.solve = mortal
-cli.main()
-"""
-
-
-def start(out: Path, *options: str, **how: Sequence[str]) -> subprocess.Popen:
-    """Start the run of the fixed seed."""
+def train(out: Path) -> dict[str, str]:
+    """Train the run of the fixed seed; return its digests."""
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    command = ["train", "--preset", "nano", "--quiet", "--seed", "1", "--steps", "4"]
-    return selfplay(*command, "--out", str(out), *settings, *options, **how)
-
-
-def selfplay(*arguments: str, program: Sequence[str] = ("-m", "selfplay")) -> subprocess.Popen:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, *program, *arguments], env=environment)
+    command = ["train", "--preset", "nano", "--quiet", "--seed", "1", "--steps", "4", *settings]
+    python("-m", "selfplay", *command, "--out", out, OMP_NUM_THREADS="1")
+    return digests(out)
 
 
 def digests(run: Path) -> dict[str, str]:
@@ -102,39 +79,15 @@ def machine() -> str:
     return f"torch {torch.__version__.split('+')[0]}, {platform.machine()}, {capability}"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> dict[str, str]:
-    out = tmp_path_factory.mktemp("whole") / "run"
-    assert start(out).wait() == 0
-    return digests(out)
-
-
-def test_fixed_seed_keeps_its_bytes(whole):
+def test_fixed_seed_keeps_its_bytes(tmp_path):
     recorded = json.loads(RECORDED.read_text())
     if machine() not in recorded:
         pytest.skip(f"no digests recorded for: {machine()}")
-    assert whole == recorded[machine()]
-
-
-@pytest.mark.slow
-def test_two_workers_give_the_same_bytes(whole, tmp_path):
-    pytest.importorskip("ray")
-    assert start(tmp_path / "run", "--workers", "2").wait() == 0
-    assert digests(tmp_path / "run") == whole
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_gives_the_same_bytes(whole, tmp_path):
-    run = tmp_path / "run"
-    assert start(run, program=("-c", KILLED_IN_STEP_3)).wait() == -signal.SIGKILL
-    assert selfplay("resume", str(run), "--quiet").wait() == 0
-    assert digests(run) == whole
+    assert train(tmp_path / "run") == recorded[machine()]
 
 
 if __name__ == "__main__":
     out = Path(sys.argv[-1])
-    if not out.exists():
-        assert start(out).wait() == 0
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    known[machine()] = digests(out)
+    known[machine()] = digests(out) if out.exists() else train(out)
     RECORDED.write_text(json.dumps(known, indent=2) + "\n")

@@ -166,16 +166,6 @@ def member(name, parents=(), *, content=None, generation=1, born=None, operator=
     return Member(name, content, record)
 
 
-def test_missing_parents_and_order_of_parents():
-    links = pedigree(
-        [member("c", ["b", "a"], generation=2), member("b", ["a"]), member("a"),
-         member("z", ["gone"], generation=5)]
-    )  # fmt: skip
-    assert list(links.members) == ["a", "b", "c", "z"]
-    assert links.missing == {"sha256:gone": 4}
-    assert links.parents["c"] == ("b", "a")
-
-
 def test_equal_contents_belong_to_the_eldest():
     twins = [member("a-copy", ["r"], content="sha256:r"), member("r")]
     assert pedigree(twins).parents == {"r": (), "a-copy": ("r",)}

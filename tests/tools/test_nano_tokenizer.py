@@ -101,14 +101,3 @@ def test_the_shipped_weights_are_a_small_qwen2():
     assert 900_000 <= sum(p.numel() for p in model.parameters()) <= 6_000_000
     assert (WEIGHTS / "model.safetensors").stat().st_size <= 16 * 2**20
     assert all(torch.isfinite(p).all() for p in model.parameters())
-
-
-def test_a_new_model_is_the_same_for_the_same_seed(tokenizer):
-    state = torch.get_rng_state()
-    first, second, other = (new_model(tokenizer, 64, 1, seed) for seed in (3, 3, 4))
-    assert torch.equal(torch.get_rng_state(), state)
-    pairs = list(zip(first.parameters(), second.parameters(), strict=True))
-    assert all(torch.equal(a, b) for a, b in pairs)
-    assert any(
-        not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True)
-    )
