@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,18 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from meanwhile import dying, serving
 
 from code_verifier.serve import Server
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server(0, workers=2, queue=64) as opened:
-        thread = threading.Thread(target=opened.serve_forever)
-        thread.start()
+    with serving(Server(0, workers=2, queue=64)) as opened:
         yield opened
-        opened.shutdown()
-        thread.join()
 
 
 def post(server: Server, request: Any, path: str = "/run_code") -> tuple[int, Any]:
@@ -140,21 +136,8 @@ def test_many_clients_get_their_own_answers(server: Server) -> None:
 
 
 def test_a_fault_of_the_sandbox_is_one_of_its_own(server: Server) -> None:
-    over = threading.Event()
-
-    def kill() -> None:
-        while not over.wait(0.01):
-            for process in list(server.runner._pool._all):
-                if process.layers:  # it has started
-                    process.end()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
+    with dying(server.runner._pool):
         found = run(server, "while True: pass")
-    finally:
-        over.set()
-        killer.join()
     assert (found["status"], found["run_result"]) == ("SandboxError", None)
     assert "lost" in found["message"]
     assert run(server, "1")["status"] == "Success"

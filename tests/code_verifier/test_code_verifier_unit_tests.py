@@ -1,11 +1,11 @@
 """Tests of whole programs as data sets have them: what passes, fails or deceives."""
 
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from meanwhile import dying
 
 from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards
 from code_verifier.scripts.tests import read_tests, run_tests
@@ -151,24 +151,11 @@ def test_the_score_of_verl() -> None:
 
 def test_a_fault_of_the_sandbox_is_no_reward() -> None:
     """Its processes are killed for as long as a program runs in them."""
-    runner, over = rewards._shared_runner(), threading.Event()
-
-    def kill() -> None:
-        while not over.wait(0.01):
-            for process in list(runner._pool._all):
-                if process.layers:  # it has started
-                    process.end()
-
     row = {"inputs": ["", ""], "outputs": ["1", "2"]}
     endless = fence("while True: pass")
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
+    with dying(rewards._shared_runner()._pool):
         columns = {name: [value] for name, value in row.items()}
         assert rewards.tests_reward()([endless], **columns) == [None]
         with pytest.raises(SandboxUnavailable, match="not judged"):
             rewards.compute_score("taco", endless, row)
-    finally:
-        over.set()
-        killer.join()
     assert rewards.tests_reward()([fence("print(1)")], inputs=[[""]], outputs=[["1"]]) == [1.0]

@@ -4,12 +4,12 @@ Each client runs in a process of its own, as its users run it.
 """
 
 import json
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from meanwhile import serving
 from programs import python
 
 from code_verifier.serve import Server
@@ -50,12 +50,8 @@ print(json.dumps(asyncio.run(main())))
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with Server(0, workers=2) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(Server(0, workers=2)) as server:
         yield server.url
-        server.shutdown()
-        thread.join()
 
 
 def answers(program: str, **variables: str) -> list[Any]:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from meanwhile import serving
 
 pytest.importorskip("verifiers.v1")
 FOLDER = Path(__file__).parents[2] / "examples" / "code_verifier" / "verifiers"
@@ -50,15 +50,8 @@ def model(reply: Callable[[str], str]) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def traces(tmp_path: Path, reply: Callable[[str], str], *words: str) -> list[Any]:

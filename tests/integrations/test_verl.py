@@ -4,10 +4,10 @@ verl runs in a process of its own: importing it changes the process.
 """
 
 import json
-import threading
 from typing import Any
 
 import pytest
+from meanwhile import serving
 from programs import python
 
 from code_verifier.serve import Server
@@ -61,12 +61,6 @@ def test_its_client_of_sandbox_fusion() -> None:
          "def root(x): return 1 if x < 4 else 3", 0.5),
         ({"assert_case": ["assert f(1) == 2", "assert f(1) == 3"]}, "def f(x): return 2 * x", 0.5),
     ]  # fmt: skip
-    with Server(0, workers=2) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            for truth, program, score in rows:
-                assert last(CLIENT, server.url, FENCE.format(program), json.dumps(truth)) == score
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Server(0, workers=2)) as server:
+        for truth, program, score in rows:
+            assert last(CLIENT, server.url, FENCE.format(program), json.dumps(truth)) == score

@@ -5,10 +5,10 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from meanwhile import serving
 
 from lora_evo import (
     LoraEvoError,
@@ -119,13 +119,9 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Hub)) as server:
         server.calls = []
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
         yield server
-        server.shutdown()
-        thread.join()
 
 
 PUSH = "from lora_evo import push_to_hub; print(push_to_hub('c', 'me/mine', private=True))"
