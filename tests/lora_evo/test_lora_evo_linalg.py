@@ -1,4 +1,4 @@
-"""Bases, spectra, distances and spaces from small matrices, against the dense way."""
+"""Spans of tall thin factors, finite numbers and small gaps, against the dense way."""
 
 import math
 

@@ -174,7 +174,7 @@ def test_the_built_in_model_has_no_chat_template():
         answer("1. So:\n   ```output\n   4\n   ```\nDone."),
         answer("```output\n4```"),
         answer("```output 4```"),
-        answer(block("Outputs", "4")),
+        f"so b = 4\n{block('Outputs', '4')}",
         answer(f"```\n{block('output', '4')}\n```"),
         answer(f"~~~\n{block('output', '4')}\n~~~"),
         answer("```python\nx = 1\n" + block("output", "4")),

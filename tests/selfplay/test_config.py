@@ -117,6 +117,7 @@ def test_unknown_key_is_named_with_the_one_that_was_meant(data, meant):
         ("learner.target_modules=[1]", "learner.target_modules"),
         ("league.pfsp=[a, b]", "pfsp"),
         ("league.pfsp=[1]", "pfsp"),
+        ("report_to=[tensorbord]", "did you mean tensorboard"),
     ],
 )
 def test_wrong_types_say_what_was_found_and_expected(assignment, expected):

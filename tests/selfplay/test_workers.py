@@ -34,31 +34,39 @@ pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfpl
 SLOW = pytest.mark.slow
 
 
-class Killer(Progress):
-    """Kills a worker by SIGKILL when a phase of the second step begins, or as it is asked."""
+class Ending(Progress):
+    """Ends something when a phase of the second step begins."""
 
-    def __init__(self, pools, phase, asked=False):
+    def __init__(self, phase, end):
         super().__init__(quiet=True)
-        self.pools, self.at, self.asked, self.killed = pools, phase, asked, []
+        self.at, self.end, self.ended = phase, end, False
 
     def phase(self, phase):
         super().phase(phase)
-        if (self.done + 1, phase) == (2, self.at) and not self.killed:
-            share = self.pools[-1].shares[-1]
-            self.killed.append(share.name)
-            if self.asked:
-                share.ask = self.mortal(share, share.ask)
-            else:
-                os.kill(share.process, signal.SIGKILL)
+        if (self.done + 1, phase) == (2, self.at) and not self.ended:
+            self.ended = True
+            self.end()
 
-    def mortal(self, share, ask):
-        def asked(*arguments):
+
+def killed(pools, phase, asked=False):
+    """Kill the last worker by SIGKILL when the phase begins, or as it is asked."""
+
+    def kill():
+        share = pools[-1].shares[-1]
+        ask = share.ask
+
+        def mortal(*arguments):
             del share.ask
             answer = ask(*arguments)
             os.kill(share.process, signal.SIGKILL)
             return answer
 
-        return asked
+        if asked:
+            share.ask = mortal
+        else:
+            os.kill(share.process, signal.SIGKILL)
+
+    return Ending(phase, kill)
 
 
 @pytest.fixture
@@ -96,9 +104,9 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
 ):
     config, expected = alone
     home = tmp_path / "run"
-    killer = Killer(pools, phase, asked)
-    train(config, home, workers=2, progress=killer)
-    assert killer.killed == ["worker-1"]
+    ending = killed(pools, phase, asked)
+    train(config, home, workers=2, progress=ending)
+    assert ending.ended
     assert runs.outcome(home) == expected
     assert "worker-1 on " in capfd.readouterr().err
     last = runs.rows(home / "resources.jsonl")[-1]["workers"]
@@ -112,9 +120,39 @@ def test_two_workers_one_of_them_killed_give_the_same_bytes(
 def test_without_room_the_living_take_over(alone, runs, pools, tmp_path, monkeypatch, capfd):
     config, expected = alone
     monkeypatch.setattr(WorkerPool, "has_room", lambda self, count: False)
-    train(config, tmp_path / "run", progress=Killer(pools, "propose"), workers=2)
+    train(config, tmp_path / "run", progress=killed(pools, "propose"), workers=2)
     assert runs.outcome(tmp_path / "run") == expected
     assert "worker-1 on " in capfd.readouterr().err
+
+
+@pytest.fixture
+def two_machines():
+    """As far as Ray knows; one is given up after 1.5 seconds without a sign, not half a minute."""
+    from ray.cluster_utils import Cluster
+
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
+    quick["health_check_failure_threshold"] = 3
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": quick}
+    opened = Cluster(initialize_head=True, head_node_args=head)
+    opened.add_node(num_cpus=1)
+    opened.wait_for_nodes()
+    yield opened
+    opened.shutdown()
+
+
+@SLOW
+@pytest.mark.parametrize("phase", ["match", "propose", "verify", "solve", "update"])
+def test_a_lost_machine_changes_nothing(alone, runs, two_machines, tmp_path, capfd, phase):
+    config, expected = alone
+    (second,) = two_machines.worker_nodes
+    ending = Ending(phase, lambda: two_machines.remove_node(second, allow_graceful=False))
+    home = tmp_path / "run"
+    train(config, home, workers=2, ray=two_machines.address, progress=ending)
+    assert ending.ended
+    assert runs.outcome(home) == expected
+    assert "died" in capfd.readouterr().err
+    shares = [row["workers"] for row in runs.rows(home / "resources.jsonl")]
+    assert (len(shares[0]), len(shares[-1])) == (2, 1)
 
 
 @SLOW
