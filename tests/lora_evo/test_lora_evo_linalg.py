@@ -1,4 +1,4 @@
-"""Spans of tall thin factors, finite numbers and small gaps, against the dense way."""
+"""Bases, spectra, distances and spaces from small matrices, against the dense way."""
 
 import math
 
@@ -8,11 +8,25 @@ from by_hand import changed
 
 from lora_evo import distance
 from lora_evo.files.adapter import _all_finite
-from lora_evo.thin import prepared, span
+from lora_evo.thin import prepared, span, thin
 
 
 def drawn(seed, *shape, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e7])
+def test_a_factor_comes_back_whatever_its_condition_and_layout(transposed, condition):
+    factor = drawn(0, 6, 50).T if transposed else drawn(0, 50, 6)
+    factor = factor.double()
+    factor[:, 5] = factor[:, 4] + factor[:, 5] / condition
+    split = thin(factor)
+    assert torch.allclose(split.turned(torch.eye(6, dtype=torch.float64)), factor, atol=1e-12)
+    basis = split.spread(torch.eye(6, dtype=torch.float64))
+    slack = 1e-6 if split.q is None else 1e-12
+    assert torch.allclose(basis.T @ basis, torch.eye(6, dtype=torch.float64), atol=slack)
+    assert torch.allclose(basis @ split.upper, factor, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["independent", "sibling", "twin", "same space", "short", "wide"])
