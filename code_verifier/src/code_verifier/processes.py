@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
@@ -216,8 +217,9 @@ HASH_SEEDS = (
 )
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
 _EXAMINER_MEMORY = 1 << 30
-_KEPT = 24
+_KEPT = 56  # more than kinds: sixteen hash seeds in three tiers, and the examiner
 _PER_WORKER = 6
+_PATIENCE_S = 0.05  # about what it takes to start a process
 
 Kind = tuple[int, int]
 EXAMINER: Kind = (-1, 0)
@@ -253,6 +255,8 @@ class Pool:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._returned = threading.Condition(self._lock)
+        self._lent: Counter[Kind] = Counter()
         self._slots = self._new_slots()
         self._idle: list[tuple[Kind, Process]] = []  # used last, last
         self._all: set[Process] = set()
@@ -323,8 +327,11 @@ class Pool:
     def _take(self, kind: Kind, fresh: bool) -> Process:
         surplus = None
         with self._lock:
+            if kind[0] > 1 and not fresh:  # seldom asked for: another is seldom worth its start
+                self._returned.wait_for(lambda: not self._lent[kind], _PATIENCE_S)
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
+            self._lent[kind] += 1
             same = [process for of, process in self._idle if of == kind and not fresh]
             if same:
                 self._idle.remove((kind, same[-1]))
@@ -340,6 +347,8 @@ class Pool:
 
     def _give(self, kind: Kind, process: Process) -> None:
         with self._lock:
+            self._lent[kind] -= 1
+            self._returned.notify_all()
             keep = process.pid is not None and not self._closed
             if keep:
                 self._idle.append((kind, process))

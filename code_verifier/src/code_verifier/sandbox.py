@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain
 from math import isqrt
 from typing import Any, Self, TypeVar
@@ -75,7 +75,7 @@ class Sandbox:
         self.comparison = comparison if comparison is not None else Comparison()
         self.allow_weak = allow_weak
         self._pool = sandbox_pool(workers, self.limits, allow_weak)
-        self._executor = Executor(self._pool, self.limits)
+        self._executor = Executor(self._pool, self.limits, workers)
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def __enter__(self) -> Self:
@@ -162,8 +162,8 @@ class Sandbox:
                 found[place] = outcome
             return found
 
-        windows = _windows(pairs, self.workers)
-        judged = chain.from_iterable(ordered_map(judge, windows, self.workers, ahead=2))
+        # One window is examined while another is executed.
+        judged = chain.from_iterable(ordered_map(judge, _windows(pairs), workers=1, ahead=2))
         return ordered_map(_call, judged, self.workers, ready=Verdict)
 
     def validate_many(self, proposals: Iterable[Proposal]) -> Iterator[Verdict]:
@@ -235,9 +235,10 @@ Entry = tuple[Program, bytes, int]
 class Executor:
     """Examines and executes through a pool, and compares what executions give."""
 
-    def __init__(self, pool: Pool, limits: Limits) -> None:
+    def __init__(self, pool: Pool, limits: Limits, workers: int) -> None:
         self._pool = pool
         self._limits = limits
+        self._workers = workers
 
     def examine(self, program: str, inputs: Sequence[str]) -> Examined:
         """The examined program and arguments, or the verdicts that refuse them."""
@@ -304,7 +305,11 @@ class Executor:
         blind share processes with others of their tier."""
         outcomes: list[Verdict | Callable[[], Verdict]] = []
         shared: defaultdict[int, dict[int, Entry]] = defaultdict(dict)
-        for found, arguments in self._examine([(text, [given]) for text, given in pairs]):
+        asked = [(text, [given]) for text, given in pairs]
+        size = -(-len(asked) // self._workers) or 1
+        parts = (asked[at : at + size] for at in range(0, len(asked), size))
+        examined = ordered_map(self._examine, parts, self._workers)
+        for found, arguments in chain.from_iterable(examined):
             given = found if isinstance(found, Verdict) else arguments[0]
             if isinstance(found, Verdict) or isinstance(given, Verdict):
                 outcomes.append(given)  # type: ignore[arg-type]
@@ -324,14 +329,21 @@ class Executor:
         """Entries in shared processes, up to `side` in each; None where that does not settle the
         verdict."""
         rounds: list[list[Verdict]] = [[] for _ in entries]
-        for index in range(max(runs for *_, runs in entries)):
+        most = max(runs for *_, runs in entries)
+        # The third execution and those after it do not wait for each other.
+        for indexes in (range(1), range(1, min(2, most)), range(2, most)):
             waiting = [
                 place
                 for place, (*_, runs) in enumerate(entries)
-                if len(rounds[place]) == index < runs
+                if len(rounds[place]) == indexes.start < runs
             ]
-            for group in seat(waiting, len(entries), side, index):
-                self._run_group(entries, group, index, rounds)
+            seated = [
+                [(group, index) for group in seat(waiting, len(entries), side, index)]
+                for index in indexes
+            ]
+            run = partial(self._run_group, entries, rounds)
+            tasks = chain.from_iterable(zip(*seated, strict=True))
+            deque(ordered_map(run, tasks, self._workers), maxlen=0)
         settled: list[Verdict | None] = []
         for (*_, runs), found in zip(entries, rounds, strict=True):
             verdict = None
@@ -342,10 +354,11 @@ class Executor:
         return settled
 
     def _run_group(
-        self, entries: Sequence[Entry], group: list[int], index: int, rounds: list[list[Verdict]]
+        self, entries: Sequence[Entry], rounds: list[list[Verdict]], task: tuple[list[int], int]
     ) -> None:
         """Add the verdicts of one execution to the `rounds` that they agree with. What a process
         ends at is left out, and what comes after it goes on without."""
+        group, index = task
         while len(group) > (index == 0):
             arguments = [entries[place][:2] for place in group]
             verdicts, ended = self.execute(arguments, index)
@@ -416,13 +429,20 @@ class Executor:
             text = f"used more than {self._limits.memory_mb} MiB of memory"
         if status != Status.OK:
             return Verdict(status, None, text, wall_ms, 1)
-        try:  # the child may have been taken over: its text is data until it proves canonical
-            if canonical(parse_literal(text, len(text)), len(text)) != text:
-                raise LiteralError("the text is not canonical")
-        except LiteralError as error:
-            reason = f"the result is forged: {error}"
-            return Verdict(Status.VIOLATION, None, reason, wall_ms, 1)
+        if problem := _forged(text):
+            return Verdict(Status.VIOLATION, None, f"the result is forged: {problem}", wall_ms, 1)
         return Verdict(Status.OK, text, "", wall_ms, 1)
+
+
+@lru_cache(maxsize=512)  # all executions of a program give one text, as a rule
+def _forged(text: str) -> str:
+    """Why a result is none; a child may have been taken over: its text is data until it proves
+    canonical."""
+    try:
+        same = canonical(parse_literal(text, len(text)), len(text)) == text
+    except LiteralError as error:
+        return str(error)
+    return "" if same else "the text is not canonical"
 
 
 def _read(results: list[tuple[str, bytes]]) -> Examined:
@@ -488,14 +508,13 @@ def _are_texts(pair: Any) -> bool:
     return isinstance(pair, tuple | list) and [type(part) for part in pair] == [str, str]
 
 
-def _windows(items: Iterable[_Item], workers: int) -> Iterator[list[_Item]]:
-    """All items in order, in parts of a size, as many for each worker; or, where nobody knows how
-    many come, in parts that grow, half as many as were read before."""
+def _windows(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """All items in order, in equal parts; or, where nobody knows how many come, in parts that grow,
+    half as many as were read before."""
     least, most = _WINDOW
     size = least
     if isinstance(items, Sized):
-        turns = -(-len(items) // (workers * most)) or 1
-        size = max(least, -(-len(items) // (workers * turns)))
+        size = max(least, -(-len(items) // (-(-len(items) // most) or 1)))
     read, part = 0, []
     try:
         for item in items:
