@@ -6,7 +6,7 @@ All texts here are our own; the habits in them are those of published completion
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from code_verifier import Proposal, Task
@@ -245,6 +245,7 @@ def test_fences_in_a_docstring_do_not_end_the_program():
     assert AZR.parse_answer(FUNCTION, answer(block("python", DOCUMENTED))) == DOCUMENTED
 
 
+@example("a\n```\nb", "python")
 @given(st.text(st.sampled_from("`~ab \n")), st.sampled_from(["python", "input", "message"]))
 def test_what_is_fenced_comes_back(content, name):
     content = content.replace("~", "-")
