@@ -30,6 +30,7 @@ from selfplay.planning import (
     Workload,
     learner_parts,
     make_plan,
+    plan_run,
     refuse_what_cannot_fit,
     smaller,
     workload,
@@ -157,6 +158,32 @@ def test_a_range_has_both_ends_and_what_a_reckoning_by_hand_gave():
     assert most > 1750
     assert all(value <= plan.seconds[name] for name, value in plan.least_seconds.items())
     assert plan.peak < plan.most < 1.15 * plan.peak
+
+
+def test_moments_in_main_memory_are_counted_there_and_come_and_go():
+    off, on = (
+        planned("7b-8t8s", gpu("H100"), f"learner.optimizer_offload={flag}")
+        for flag in ("false", "true")
+    )
+    moments = off.memory["optimiser"]
+    assert on.memory["optimiser"] == 0
+    assert (off.beside, on.beside) == ({}, {"optimiser": moments})
+    fast, slow = on.least_seconds["update"], on.seconds["update"]
+    assert fast - off.least_seconds["update"] == pytest.approx(2 * moments / 20e9)
+    assert slow - off.seconds["update"] == pytest.approx(2 * moments / 3e9)
+    cpu = Machine("CPU", 1e12, 1e11, 1e10, is_gpu=False)
+    assert planned("nano", cpu, "learner.optimizer_offload=true") == planned("nano", cpu)
+
+
+def test_rays_store_holds_adapters_and_moments_twice():
+    config = load_preset("nano", "device=cpu", "threads=1")
+    alone, shared = (plan_run(config, None, workers)[0] for workers in (1, 2))
+    assert alone.beside == {}
+    state = 3 * 4 * shared.adapter_parameters
+    assert shared.beside == {"states in Ray's store": 2 * 2 * state}
+    assert shared.machine.memory == alone.machine.memory / 2 - 4 * state
+    said = worked("plan", "7b-4t4s", "--gpu", "H100", "--workers", "2")
+    assert "states in Ray's store" in said
 
 
 def test_publishing_evolution_checkpoints_and_evaluation_take_time():

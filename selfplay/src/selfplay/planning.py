@@ -7,7 +7,7 @@ arithmetic from a fast end to a slow one: of rates, and of what completions have
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ model that never closes an answer has 1."""
 FILES, PUBLISHED, BRED, SAVED = (2e9, 0.3e9), 4, 16, 12
 """Bytes of adapters a second that are copied, hashed, written or read, measured in processor time
 and on a busy machine; how many times an adapter is, by what happens to it."""
+TRANSFERRED = (20e9, 3e9)
+"""Bytes a second between main memory and a GPU: assumptions, for 16 lanes of PCIe."""
 CHANGES = (
     "learner.noise_groups=0",
     "learner.gradient_checkpointing=true",
@@ -98,6 +100,7 @@ class Plan:
     """What a run takes; most: the peak with gaps and graphs; fits: whether the device has that.
 
     seconds: by phase at the slow end, of what is not in every step its share; disk: at the end;
+    beside: bytes of main memory beside a GPU, and of Ray's object store;
     faster: what spares the learner its second pass over the layers, where that fits.
     """
 
@@ -117,6 +120,7 @@ class Plan:
     seconds: Mapping[str, float]
     disk: Mapping[str, float]
     faster: tuple[str, ...] = ()
+    beside: Mapping[str, float] = field(default_factory=dict)
 
 
 def workload(config: Config) -> Workload:
@@ -295,11 +299,16 @@ def step_seconds(
     written = e.proposals * len(r.kinds) * (1 if single else config.teachers)
     held_out = e.tasks * e.samples * (1 if single else config.students)
     measured = sampling(proposed, written) + sampling(tried, written * e.attempts + held_out)
-    adapter = FLOAT32 * model.adapter_parameters(learner) / FILES[slow]
+    whole = FLOAT32 * model.adapter_parameters(learner)
+    adapter = whole / FILES[slow]
+    # With the optimiser in main memory two moments of every member come and go again.
+    moments = 4 * whole * step.members * learner.num_iterations
+    moments *= learner.optimizer_offload and machine.is_gpu
+    flops = machine.reached(eager=True, slow=slow)[0]
     return {
         "propose": sampling(proposed, proposed.count),
         "solve": sampling(tried, tried.count + again + others),
-        "update": pair * learned * passes / machine.reached(eager=True, slow=slow)[0],
+        "update": pair * learned * passes / flops + moments / TRANSFERRED[slow],
         "evolve": BRED * adapter * born(config) / max(1, config.evolution.evolve_every),
         "weight_sync": PUBLISHED * adapter * step.members * vllm,
         "save": SAVED * adapter * step.members / config.save_every,
@@ -333,6 +342,7 @@ def disk(config: Config, adapter: float, members: int) -> dict[str, float]:
 def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends = FILL) -> Plan:
     """Return what a run of this configuration takes on this device."""
     dtype, step = config.dtype, workload(config)
+    offload = config.learner.optimizer_offload and machine.is_gpu
     adapter = FLOAT32 * model.adapter_parameters(config.learner)
     weights, cache, kept = sampler_parts(model, config, step, machine)
     on_gpu, apart = machine.is_gpu, machine.is_gpu and config.engine == "vllm"
@@ -341,7 +351,8 @@ def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends 
         "adapters (float32)": float(adapter * step.members),
         "process and libraries": _LIBRARIES[on_gpu] * (1 + apart),
     }
-    work = learner_parts(model, config.learner, dtype, step)
+    learner = replace(config.learner, optimizer_offload=offload)
+    work = learner_parts(model, learner, dtype, step)
     engine = "vLLM: weights and adapters" if config.engine == "vllm" else "merged member"
     learning = sum(held.values()) + sum(work.values()) + kept
     sampling = sum(held.values()) + work["optimiser"] + weights + cache
@@ -367,6 +378,7 @@ def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends 
         least_seconds=fast,
         seconds=slow,
         disk=disk(config, adapter, step.members),
+        beside={"optimiser": 2.0 * adapter * step.members} if offload else {},
     )
 
 
@@ -414,11 +426,15 @@ def plan_run(
     # The fullest worker; those on a CPU share its memory.
     teachers, students = -(-config.teachers // workers), -(-config.students // workers)
     config = replace(config, teachers=teachers, students=students)
-    if not machine.is_gpu:
-        machine = replace(machine, memory=machine.memory / workers)
     model = read_architecture(config.base)
+    # Ray's store holds every member's adapter and moments, and those before until it has the new.
+    members = workload(config).members
+    store = 2 * 3 * FLOAT32 * model.adapter_parameters(config.learner) * members * (workers > 1)
+    if not machine.is_gpu:
+        machine = replace(machine, memory=machine.memory / workers - store)
     plan = make_plan(config, model, machine, fill)
-    plan = replace(plan, faster=faster(config, model, machine))
+    beside = {**plan.beside, "states in Ray's store": float(store)} if store else plan.beside
+    plan = replace(plan, faster=faster(config, model, machine), beside=beside)
     return plan, smaller(config, model, machine)[0]
 
 
@@ -463,6 +479,7 @@ def to_text(plan: Plan, changes: list[str], steps: int) -> str:
             f"{step.attempts.count:,} attempts a step",
             "\nmemory, GiB",
             *(f"  {name:32}{v / GIB:12.2f}" for name, v in {**plan.memory, **phases}.items()),
+            *(f"  {f'{n}, not in these':32}{v / GIB:12.2f}" for n, v in plan.beside.items()),
             f"\nseconds a step on {plan.machine.name}, completions of {full} of their limits",
             *(f"  {n:32}{plan.least_seconds[n]:12.1f} to {v:.1f}" for n, v in plan.seconds.items()),
             f"  {'together':32}{ends[0]:12.1f} to {ends[1]:.1f}",
