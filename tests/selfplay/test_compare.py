@@ -46,6 +46,7 @@ PLAN = {
         claim(["population mean, last third"], ["2T+2S"], ["still"]),
         claim(["above level 4"], POPULATIONS, ["azr"]),
     ],
+    "expected": {"azr": {"population mean, at the end": 0.02}, "2T+2S": {"traps": 1.0}},
     "set": {"steps": 60, "eval.eval_every": 10, "eval.tasks": 60},
     "seeds": [1, 2, 3, 4],
     "arms": {
@@ -225,11 +226,16 @@ def test_text_json_and_page_hold_the_same(home, tmp_path):
     data = json.loads(worked("compare", home, "--json", "--html", tmp_path / "page.html"))
     assert {f["verdict"] for f in data["findings"]} == {"shown", "undecided"}
     assert len(data["runs"]) == 32
+    agent, pair = data["expected"]
+    assert agent["found"]["low"] < agent["predicted"] < agent["found"]["high"]
+    assert (pair["measure"], pair["predicted"], pair["found"]) == ("traps", 1.0, None)
+    assert "Predicted and found\narm" in text
     page = (tmp_path / "page.html").read_text()
     parsed = Page(page)
     assert "Is <b>it</b> so?" in parsed.text
-    assert sorted(charts_in(page)) == sorted(
-        f"gain: {n}" for n in ("Population mean", "Weakest member", "Controls, population mean")
-    )
+    assert set(charts_in(page)) == {
+        "expected: Predicted and found",
+        *(f"gain: {n}" for n in ("Population mean", "Weakest member", "Controls, population mean")),
+    }
     assert parsed.count("script") == 2
     assert "://" not in without_the_library(page)

@@ -68,6 +68,13 @@ def test_one_seed_of_everything_comes_first():
         ("two two", "still", 2),
     ]
     assert str(planned_runs(small())[-1].folder) == "two-two/still/seed-2"
+    own = planned_runs(small(arm_seeds={"two two": [2, 7]}))
+    assert [(r.arm, r.seed) for r in own if r.control is None] == [
+        ("one", 1),
+        ("one", 2),
+        ("two two", 2),
+        ("two two", 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,9 @@ def test_one_seed_of_everything_comes_first():
         ({"findings": [CLAIM | {"plus": ["three"]}]}, "'three'; expected one of one, two two"),
         ({"preset": "nanno"}, "did you mean nano?"),
         ({"question": 4}, "question is 4; expected a text"),
+        ({"arm_seeds": {"tow two": [1]}}, "did you mean two two?"),
+        ({"arm_seeds": {"one": [1, 1]}}, "arm_seeds.one is [1, 1]; expected different"),
+        ({"expected": {"one": {"seconts": 1}}}, "did you mean seconds?"),
     ],
 )
 def test_a_slip_in_a_plan_is_named(changes, words):

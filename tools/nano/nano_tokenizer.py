@@ -19,7 +19,7 @@ _WORDS = (
     *("reverse", "tail", "init", "sort", "append", "prepend", "each", "where", "upper", "double"),
     *("if", "for", "while", "call", "list", "str", "range"),
 )
-_PARTS = "|".join(
+PARTS = "|".join(
     (
         r"\n *(?:return |if |elif |else:|for |while |def )?",
         r"def |return |elif |else:| in | if | for | else | and | or |not ",
@@ -34,18 +34,23 @@ _PARTS = "|".join(
 )
 
 
-def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Learn the vocabulary from texts and return a tokenizer that transformers and vLLM load."""
+def train_tokenizer(
+    texts: Iterable[str], parts: str = PARTS, vocabulary: int = VOCABULARY
+) -> PreTrainedTokenizerFast:
+    """Learn the vocabulary from texts and return a tokenizer that transformers and vLLM load.
+
+    parts: pattern of what may become one token; vocabulary: most tokens.
+    """
     kept = list(texts)
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_PARTS), behavior="isolated"),
+            pre_tokenizers.Split(Regex(parts), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,

@@ -65,7 +65,25 @@ def pretrain(
     )
     corpus = read_corpus(out / "corpus.jsonl")
     curriculum = Curriculum(corpus, config.seed)
+
+    def draw(step: int) -> list[Example]:
+        return curriculum.draw(step, config.examples, step / config.steps)
+
     tokenizer = _tokenizer(out / "tokenizer", curriculum)
+    train_model(config, out, tokenizer, draw, device=device, save_every=save_every, report=report)
+
+
+def train_model(
+    config: PretrainConfig,
+    out: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    draw: Callable[[int], list[Example]],
+    *,
+    device: str,
+    save_every: int,
+    report: Callable[[str], None],
+) -> None:
+    """Train on what `draw` gives for each step, or continue; `out/model` holds the model."""
     model = new_model(tokenizer, config.hidden_size, config.layers, config.seed).to(device)
     optimizers = _optimizers(model, config)
     start = _restore(out / "checkpoint.pt", model, optimizers, config)
@@ -75,8 +93,7 @@ def pretrain(
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * rate
-        drawn = curriculum.draw(step, config.examples, step / config.steps)
-        loss, seen = _step(model, tokenizer, drawn, config.micro_batches, device)
+        loss, seen = _step(model, tokenizer, draw(step), config.micro_batches, device)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()

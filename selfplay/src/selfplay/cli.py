@@ -187,13 +187,13 @@ def verify(run: Path) -> None:
 def _usual_workers(config: "Config") -> int:
     """Return how many workers a run gets without --workers.
 
-    The built-in model is too small for two threads to help it; it uses cores by workers, where Ray
-    is installed.
+    The built-in models are too small for two threads to help them; they use cores by workers, where
+    Ray is installed.
     """
     from lora_evo.model import choose_device
     from selfplay.population import all_founders
 
-    small = (config.base, config.engine) == ("nano", "hf")
+    small = config.base in ("nano", "nano-niches") and config.engine == "hf"
     if not small or find_spec("ray") is None or choose_device(config.device).type != "cpu":
         return 1
     return min(len(os.sched_getaffinity(0)), len(all_founders(config)))

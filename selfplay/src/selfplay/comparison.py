@@ -38,6 +38,7 @@ from selfplay.findings import (
 from selfplay.pages import Table, figure, text_table, write_page
 from selfplay.run_charts import bands
 from selfplay.run_record import Floats, flat
+from selfplay.written import examples, written
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""
@@ -149,6 +150,21 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """A number that a theory predicts of an arm, and the one found."""
+
+    arm: str
+    measure: Measure
+    predicted: float
+    found: Estimate | None
+
+    @property
+    def cell(self) -> str:
+        """The found number with its interval."""
+        return _cell(self.measure, self.found)
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Everything that is said about an experiment's runs."""
 
@@ -177,12 +193,44 @@ class Comparison:
             found.setdefault(f.claim.question, []).append(row)
         return [(question, (head, rows)) for question, rows in found.items()]
 
+    def expectations(self) -> list[Expectation]:
+        """Return the numbers that the plan expects, with those that were found."""
+        return [
+            Expectation(arm, MEASURES[name], value, self._found(arm, MEASURES[name]))
+            for arm, numbers in self.plan.expected.items()
+            for name, value in numbers.items()
+        ]
+
+    def _found(self, arm: str, measure: Measure) -> Estimate | None:
+        found = combine(self.trials, [(1.0, Group(arm))], measure.of)
+        return found.as_share() if found and measure.unit == PERCENT else found
+
+    def predicted_and_found(self) -> list[tuple[str, Table]]:
+        """Return the plan's expected numbers beside those found, as a titled table if any."""
+        rows = [
+            (e.arm, e.measure.title, figure(e.predicted * e.measure.factor), e.cell)
+            for e in self.expectations()
+        ]
+        head = ("arm", "measure", "predicted", "found")
+        return [("Predicted and found", (head, rows))] if rows else []
+
+    def examples(self) -> list[tuple[str, Table]]:
+        """Return what teachers wrote at the end of the first run of each arm, a table an arm."""
+        first = {trial.group: trial for trial in reversed(self.trials) if not trial.group.control}
+        found: list[tuple[str, Table]] = []
+        for arm in self.plan.arms:
+            if trial := first.get(Group(arm)):
+                rows = [(f"{100 * s:.1f} %", text) for s, text in examples(written(trial.run))]
+                if rows:
+                    found.append((f"{arm}, seed {trial.seed}", (("share", "for example"), rows)))
+        return found
+
     def arms(self) -> list[str]:
         """Return one line an arm: what sets it apart, and how many of its runs are done."""
         plan, lines = self.plan, []
         for group in (Group(arm, c) for c in (None, *plan.controls) for arm in plan.arms):
             mine = [trial for trial in self.trials if trial.group == group]
-            done = f"{sum(t.complete for t in mine)} of {len(_seeds(plan, group))} runs done"
+            done = f"{sum(t.complete for t in mine)} of {len(plan.seeds_of(*group))} runs done"
             going = [
                 f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete
             ]
@@ -203,14 +251,10 @@ def compare(places: Sequence[Path]) -> Comparison:
     return Comparison(plan, trials, find(plan, trials), numbers(plan, trials))
 
 
-def _seeds(plan: Plan, group: Group) -> Sequence[int]:
-    return plan.control_seeds if group.control else plan.seeds
-
-
 def _marked(title: str, terms: Terms, plan: Plan, trials: Sequence[Trial]) -> str:
     """Return the title, with an asterisk where a run is missing or not finished."""
     done = {(trial.group, trial.seed) for trial in trials if trial.complete}
-    lacking = any((group, s) not in done for _, group in terms for s in _seeds(plan, group))
+    lacking = any((group, s) not in done for _, group in terms for s in plan.seeds_of(*group))
     return title + "*" * lacking
 
 
@@ -338,7 +382,8 @@ def to_text(comparison: Comparison) -> str:
     """Return the whole comparison as aligned text."""
     plan = comparison.plan
     parts = [plan.name, plan.question, "\n".join(comparison.arms())]
-    for title, table in (*comparison.verdicts(), *comparison.tables()):
+    tables = (*comparison.predicted_and_found(), *comparison.verdicts(), *comparison.tables())
+    for title, table in tables:
         parts.append(f"{title}\n{text_table(*table)}")
     return "\n\n".join(part for part in (*parts, READING) if part)
 
@@ -363,6 +408,10 @@ def to_json(comparison: Comparison) -> str:
             }
             for f in comparison.findings
         ],
+        "expected": [
+            {"arm": e.arm, "measure": e.measure.name, "predicted": e.predicted, "found": e.found}
+            for e in comparison.expectations()
+        ],
         "tables": comparison.numbers,
     }
     return json.dumps(to_builtins(data), indent=1, allow_nan=False, ensure_ascii=False)
@@ -371,9 +420,12 @@ def to_json(comparison: Comparison) -> str:
 def write_comparison(comparison: Comparison, page: Path) -> None:
     """Write the comparison as one HTML page that works offline; equal ones give equal bytes.
 
-    Its charts show held-out gain over steps: a line an arm, and a band of all its seeds.
+    Its charts show held-out gain over steps, a line an arm and a band of all its seeds, and the
+    same of traps in worlds that have any; and numbers predicted and found.
     """
     drawn: dict[str, alt.TopLevelMixin] = {}
+    if expected := comparison.expectations():
+        drawn["expected: Predicted and found"] = _predicted_and_found(expected)
     for title, who, control in (
         ("Population mean", population_mean, False),
         ("Weakest member", weakest_member, False),
@@ -385,15 +437,14 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
                 mine = track.setdefault(str(trial.group), {0: [0.0]})
                 for step, gains in trial.gains.items():
                     mine.setdefault(step, []).append(100 * float(np.nanmean(who(gains))))
-        rows = [
-            {"step": step, "arm": arm, "middle": float(np.mean(found))}
-            | {"low": min(found), "high": max(found)}
-            for arm, steps in track.items()
-            for step, found in sorted(steps.items())
-        ]
-        chart = bands(rows, "arm", list(track), "points")
-        if chart is not None and len(rows) > len(track):
+        if chart := _over_seeds(track, "points"):
             drawn[f"gain: {title}"] = chart
+    shares: dict[str, dict[int, list[float]]] = {}
+    for trial in comparison.trials:
+        for step, share in written(trial.run).traps.items():
+            shares.setdefault(str(trial.group), {}).setdefault(step, []).append(100 * share)
+    if chart := _over_seeds(shares, "% of accepted tasks"):
+        drawn["gain: Traps"] = chart
     write_page(
         page,
         "compare.html",
@@ -401,12 +452,53 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
         title=comparison.plan.name,
         question=comparison.plan.question,
         arms=comparison.arms(),
+        expected=comparison.predicted_and_found(),
         findings=comparison.verdicts(),
+        examples=comparison.examples(),
         reading=READING,
-        hints=dict.fromkeys(drawn, "Line: mean over seeds; band: lowest to highest seed."),
+        hints={
+            name: "Line: mean over seeds; band: lowest to highest seed." * name.startswith("gain")
+            for name in drawn
+        },
         tables=comparison.tables(),
         meanings=[(section, meaning) for section, (meaning, _) in SECTIONS.items()],
     )
+
+
+def _over_seeds(
+    track: Mapping[str, Mapping[int, Sequence[float]]], unit: str
+) -> alt.LayerChart | None:
+    """Return a line an arm with a band of all its seeds, of numbers by arm and step."""
+    rows = [
+        {"step": step, "arm": arm, "middle": float(np.mean(found))}
+        | {"low": min(found), "high": max(found)}
+        for arm, steps in track.items()
+        for step, found in sorted(steps.items())
+    ]
+    return bands(rows, "arm", list(track), unit) if len(rows) > len(track) else None
+
+
+def _predicted_and_found(expected: Sequence[Expectation]) -> alt.TopLevelMixin:
+    """Return a cell for each arm and measure, predicted beside found: the darker, the larger."""
+    rows = []
+    for e in expected:
+        numbers = {"predicted": e.predicted} | ({"found": e.found.value} if e.found else {})
+        for name, value in numbers.items():
+            what = f"{e.measure.title}, {name}"
+            rows.append({"arm": e.arm, "what": what, "value": value * e.measure.factor})
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X(
+            "what:N",
+            sort=None,
+            title=None,
+            axis=alt.Axis(labelAngle=0, labelLimit=260, orient="top"),
+        ),
+        y=alt.Y("arm:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
+    )
+    colour = alt.Color("value:Q", scale=alt.Scale(scheme="blueorange", domainMid=0), legend=None)
+    cells = base.mark_rect(opacity=0.75).encode(color=colour)
+    texts = base.mark_text().encode(text=alt.Text("value:Q", format=".0f"))
+    return alt.LayerChart(layer=[cells, texts]).properties(height=alt.Step(26))
 
 
 def _cell(measure: Measure, found: Estimate | None) -> str:

@@ -77,10 +77,18 @@ class Plan:
     """What is changed in every arm to see it without an effect."""
     control_seeds: tuple[Count, ...] = ()
     """Seeds of the controls; empty: those of the arms."""
+    arm_seeds: Mapping[str, tuple[Count, ...]] = field(default_factory=dict)
+    """Seeds of the arms that have others than `seeds`."""
     contrasts: tuple[tuple[str, str], ...] = ()
     """Pairs of arms, first minus second; empty: every arm minus the first one."""
     findings: tuple[Claim, ...] = ()
     """Predictions that a comparison gives a verdict on."""
+    expected: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By arm and measure: numbers that a theory predicts, shown beside those that are found."""
+
+    def seeds_of(self, arm: str, control: str | None) -> tuple[Count, ...]:
+        """Return the seeds of an arm, or of an arm with a control."""
+        return self.control_seeds if control else self.arm_seeds.get(arm, self.seeds)
 
     def run_config(self, arm: str, control: str | None, seed: int) -> Config:
         """Return the settings of one run; raises ConfigError that names arm and control."""
@@ -180,17 +188,23 @@ def _check(plan: Plan) -> None:
                 f"arms: {name!r} cannot name a directory of its own; expected different names of "
                 "letters, digits, and + . _ - or blanks"
             )
-    for key, seeds in (("seeds", plan.seeds), ("control_seeds", plan.control_seeds)):
+    named = {"seeds": plan.seeds, "control_seeds": plan.control_seeds}
+    named |= {f"arm_seeds.{arm}": seeds for arm, seeds in plan.arm_seeds.items()}
+    for key, seeds in named.items():
         if len(set(seeds)) < len(seeds):
             raise ConfigError(f"{key} is {list(seeds)}; expected different whole numbers")
     compared = [arm for pair in plan.contrasts for arm in pair]
     compared += [arm for claim in plan.findings for arm in (*claim.plus, *claim.minus)]
+    compared += [*plan.arm_seeds, *plan.expected]
+    measures = [m for claim in plan.findings for m in claim.measures]
+    measures += [m for numbers in plan.expected.values() for m in numbers]
     for found, known in (
         *((arm, arms) for arm in compared),
-        *((m, list(MEASURES)) for claim in plan.findings for m in claim.measures),
+        *((measure, list(MEASURES)) for measure in measures),
     ):
         if found not in known:
-            raise ConfigError(f"contrasts or findings: {found!r}; {one_of(found, known)}")
+            where = "contrasts, findings, arm_seeds or expected"
+            raise ConfigError(f"{where}: {found!r}; {one_of(found, known)}")
     for arm in arms:
         for control in (None, *plan.controls):
             plan.run_config(arm, control, plan.seeds[0])
@@ -211,13 +225,14 @@ def resolved(plan: Plan) -> Plan:
 
 def planned_runs(plan: Plan) -> list[PlannedRun]:
     """Return all runs, one seed of all arms and controls first, so that early results compare."""
-    every = list(dict.fromkeys([*plan.seeds, *plan.control_seeds]))
+    own = [seed for seeds in plan.arm_seeds.values() for seed in seeds]
+    every = list(dict.fromkeys([*plan.seeds, *plan.control_seeds, *own]))
     return [
         PlannedRun(arm, control, seed, plan.run_config(arm, control, seed))
         for seed in every
         for control in (None, *plan.controls)
         for arm in plan.arms
-        if seed in (plan.control_seeds if control else plan.seeds)
+        if seed in plan.seeds_of(arm, control)
     ]
 
 

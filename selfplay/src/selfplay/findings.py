@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
@@ -12,9 +12,21 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from selfplay.errors import SelfplayError
+from selfplay.prompts.niches import FAMILIES
 from selfplay.rows import BASE, START
 from selfplay.run_record import Floats, RunRecord, read_run, smooth, trend
 from selfplay.tasks import held_out_tasks
+from selfplay.written import (
+    Written,
+    divergence,
+    duplicates,
+    entropy,
+    families_extinct,
+    leaked_share,
+    steps_until_traps,
+    trap_share,
+    written,
+)
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
@@ -31,6 +43,14 @@ class Group(NamedTuple):
         return f"{self.arm}, {self.control}" if self.control else self.arm
 
 
+class Stratum(NamedTuple):
+    """What a held-out task is: its kind, level, and family in a world that has families."""
+
+    kind: str
+    level: int
+    family: str
+
+
 @dataclass(frozen=True)
 class Trial:
     """One run of a comparison."""
@@ -43,8 +63,8 @@ class Trial:
     gains: Mapping[int, Mapping[str, Floats]]
     """By step and member: [tasks] solve rates on held-out tasks minus the frozen base's on the same
     tasks with the same random numbers; NaN where a task was not judged."""
-    strata: tuple[tuple[str, int], ...]
-    """Kind and level of each held-out task; empty where they are not known."""
+    strata: tuple["Stratum", ...]
+    """Of each held-out task; empty where they are not known."""
 
     @property
     def complete(self) -> bool:
@@ -86,10 +106,10 @@ def read_trial(directory: Path, group: Group, seed: int) -> Trial:
     run = read_run(directory)
     gains = run.held_out_gains()
     tasks = next((len(g) for found in gains.values() for g in found.values()), 0)
-    strata: tuple[tuple[str, int], ...] = ()
+    strata: tuple[Stratum, ...] = ()
     try:
         settings = run.config["eval"]
-        strata = _kinds_and_levels(tuple(settings["held_out"]), int(settings["tasks"]))
+        strata = _strata(tuple(settings["held_out"]), int(settings["tasks"]))
     except (SelfplayError, KeyError):
         pass  # tasks from a file that is gone; the rates are still there
     strata = strata if len(strata) == tasks else ()
@@ -98,8 +118,13 @@ def read_trial(directory: Path, group: Group, seed: int) -> Trial:
 
 
 @lru_cache(maxsize=8)
-def _kinds_and_levels(sources: tuple[str, ...], count: int) -> tuple[tuple[str, int], ...]:
-    return tuple((held.task.kind, held.level) for held in held_out_tasks(sources, count))
+def _strata(sources: tuple[str, ...], count: int) -> tuple[Stratum, ...]:
+    found = []
+    for held in held_out_tasks(sources, count):
+        world, _, rest = held.task.id.partition("/")
+        family = rest.partition("/")[0] if world == "niches" else ""
+        found.append(Stratum(held.task.kind, held.level, family))
+    return tuple(found)
 
 
 # Held-out gain: whose, when, and on which tasks.
@@ -141,15 +166,35 @@ def in_last_third(who: Who) -> Of:
     return of
 
 
-def on_tasks(kind: str = "", level: int = 0) -> Of:
-    """Return the population's gain at the end on the tasks of a kind or a level."""
+def forgetting(trial: Trial) -> Floats | None:
+    """Return the best the population was minus what it is at the end, each over three evaluations.
+
+    The best of many is above the last by chance, too: compare it between arms.
+    """
+    track = [population_mean(gains) for gains in trial.gains.values()]
+    if len(track) < 3:
+        return None
+    means = [np.mean(track[i : i + 3], axis=0) for i in range(len(track) - 2)]
+    return np.asarray(max(means, key=np.nanmean) - means[-1])
+
+
+def on_tasks(kind: str = "", level: int = 0, family: str = "") -> Of:
+    """Return the population's gain at the end on the tasks of a kind, a level or a family."""
+    wanted = {kind, level, family} - {"", 0}
 
     def of(trial: Trial) -> Floats | None:
         values = at_end(population_mean)(trial)
-        mask = np.array([found[0] == kind or found[1] == level for found in trial.strata], bool)
+        mask = np.array([bool(wanted & set(found)) for found in trial.strata], bool)
         return values[mask] if values is not None and mask.any() else None
 
     return of
+
+
+def weakest_family(trial: Trial) -> Floats | None:
+    """Return the population's gain at the end on the family on which it is lowest."""
+    gains = [on_tasks(family=family)(trial) for family in FAMILIES]
+    known = [float(np.nanmean(values)) for values in gains if values is not None]
+    return _mean([min(known)]) if known else None
 
 
 # How a run moves.
@@ -254,6 +299,10 @@ def _teaching(field: str) -> Of:
     return of
 
 
+def _of_written(of: Callable[[Written], float | None]) -> Of:
+    return lambda trial: _mean([of(written(trial.run))])
+
+
 def _mean(values: Iterable[float | None]) -> Floats | None:
     known = [value for value in values if value is not None]
     return np.array([fmean(known)]) if known else None
@@ -268,15 +317,19 @@ _MEMBERS = {
     "best member": best_member,
     "weakest member": weakest_member,
 }
+_WHOSE = {"one teacher": True, "all teachers": False}
 SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Held-out gain over the frozen base": (
         "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
         "random numbers, at the last evaluation or the mean of the last third of them. Over the "
-        "warm start: minus the solve rate of the adapter that the run's members began with.",
+        "warm start: minus the solve rate of the adapter that the run's members began with. "
+        "Forgetting: the best mean of three evaluations minus that of the last three; above 0 by "
+        "chance, too.",
         (
             *(Measure(f"{who}, at the end", POINTS, at_end(f)) for who, f in _MEMBERS.items()),
             *(Measure(f"{w}, last third", POINTS, in_last_third(f)) for w, f in _MEMBERS.items()),
             Measure("population mean over the warm start, at the end", POINTS, over_start),
+            Measure("forgetting", POINTS, forgetting),
         ),
     ),
     "Held-out gain by task": (
@@ -286,6 +339,8 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
             *(Measure(kind, POINTS, on_tasks(kind)) for kind in ("code_f", "code_i", "code_o")),
             *(Measure(f"level {n}", POINTS, on_tasks(level=n)) for n in (1, 2, 3, 4)),
             Measure("above level 4", POINTS, on_tasks(level=5)),
+            *(Measure(f"family {name}", POINTS, on_tasks(family=name)) for name in FAMILIES),
+            Measure("weakest family", POINTS, weakest_family),
         ),
     ),
     "The run's own tasks": (
@@ -311,6 +366,31 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
             Measure("valid share", POINTS, _teaching("valid_share")),
             Measure("reward against the base", "", _teaching("reward")),
             Measure("new structures", "", _teaching("new_structures")),
+        ),
+    ),
+    "What teachers write": (
+        "Accepted tasks of the last third of the steps, and their share of the proposals. Traps: "
+        "solved by luck alone; steps until most tasks of twenty steps are (where that never "
+        "happens, all steps); leaked: the gate should have refused them; families extinct: of "
+        "eight, those with less than a tenth of an even share. Duplicates: share of programs that "
+        "were there before, of the same teacher or of any. Entropy of programs: at most the "
+        "logarithm of how many there are. "
+        "Divergence: Jensen-Shannon, of teachers' choices of family.",
+        (
+            Measure("valid proposals", PERCENT, _of_written(lambda found: found.valid)),
+            Measure("traps", PERCENT, _of_written(trap_share)),
+            Measure("until most are traps", "steps", _of_written(steps_until_traps)),
+            Measure("leaked", PERCENT, _of_written(leaked_share)),
+            Measure("families extinct", "of 8", _of_written(families_extinct)),
+            *(
+                Measure(f"duplicates, {who}", PERCENT, _of_written(partial(duplicates, own=own)))
+                for who, own in _WHOSE.items()
+            ),
+            *(
+                Measure(f"entropy, {who}", "bits", _of_written(partial(entropy, own=own)))
+                for who, own in _WHOSE.items()
+            ),
+            Measure("divergence", "bits", _of_written(divergence)),
         ),
     ),
     "Programs": (

@@ -20,15 +20,16 @@ def config_for(
     """Return a configuration that suits a base model, and lines that say what was chosen and how to
     change it.
 
-    base: `nano`, a folder, or a model's name on the hub. preset: whose sizes to take instead of
-    those chosen by the model's parameters. assignments and values go on top as in `load_preset`.
+    base: `nano`, `nano-niches`, a folder, or a model's name on the hub. preset: whose sizes to take
+    instead of those chosen by the model's parameters. assignments and values go on top as in
+    `load_preset`.
     Raises ConfigError or LoraEvoError for a base of which nothing can be read.
     """
-    if base == "nano":
+    if base in ("nano", "nano-niches"):
         preset = preset or base
         return load_preset(
             preset, *assignments, base=base, **values
-        ), f"base: nano; preset {preset}"
+        ), f"base: {base}; preset {preset}"
     template, why = _template(base)
     model_config(base, download=True)
     model = read_architecture(base)

@@ -272,7 +272,9 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
             found.append(replace(p, status=Status.TOO_LONG, reason=too_long))
         else:
             task, metrics = replace(verdict.task, id=p.id), _measured(proposal)
-            found.append(replace(p, status=verdict.status, reason="", task=task, metrics=metrics))
+            found.append(
+                replace(p, status=verdict.status, reason=verdict.reason, task=task, metrics=metrics)
+            )
     return sorted(found, key=lambda p: p.number)
 
 

@@ -20,10 +20,13 @@ WEIGHTS = DATA / "nano"
 """The directory of the nano model: config, tokenizer, safetensors and card."""
 HELD_OUT = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
+NICHES = "nano_niches"
+"""The set of the world of niches; an id has the family and the depth, which is the level."""
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
+_SEEDS = {"nano": "seed_tasks", "nano-niches": "niches_seeds"}
 SEED_RUNS = 32
-"""Runs of nano of so many seeds start from seed tasks of their own."""
+"""Runs of one template of so many seeds start from seed tasks of their own."""
 IDENTITY = Task(
     kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"
 )
@@ -31,21 +34,23 @@ IDENTITY = Task(
 
 
 def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
-    """Return the first references of a run of this seed: code_o tasks on easy programs for nano.
+    """Return the first references of a run of this seed: code_o tasks on easy programs for nano,
+    and on those of all families for nano-niches.
 
-    Their file holds a block for each of `SEED_RUNS` seeds; a run reads on from the start of its
-    own. Other templates have the identity function alone. Raises ConfigError when more tasks are
-    asked for than there are.
+    Each has a file that holds a block for each of `SEED_RUNS` seeds; a run reads on from the start
+    of its own. Other templates have the identity function alone. Raises ConfigError when more tasks
+    are asked for than there are.
     """
-    if template != "nano" and count > 1:
+    name = _SEEDS.get(template)
+    if name is None and count > 1:
         raise ConfigError(
             f"rollout.seed_tasks is {count}, and template {template} has one, the identity "
             "function; name more as rollout.seed_file, let the base write them with "
             "rollout.self_seed=true, or set rollout.seed_tasks=1"
         )
-    if template != "nano":
+    if name is None:
         return [IDENTITY]
-    rows = list(_rows("seed_tasks"))
+    rows = list(_rows(name))
     if count > len(rows):
         raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
     start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
@@ -142,8 +147,8 @@ def nano_tasks(name: str) -> list[HeldOutTask]:
 def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
 
-    A source is one of `HELD_OUT`, `EASY`, or a JSON Lines file of tasks as `selfplay tasks` writes
-    it (with an optional `level`). Raises ConfigError for any other.
+    A source is one of `HELD_OUT`, `NICHES`, `EASY`, or a JSON Lines file of tasks as `selfplay
+    tasks` writes it (with an optional `level`). Raises ConfigError for any other.
     """
     strata: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
@@ -180,9 +185,9 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
 def _read(source: str) -> list[HeldOutTask]:
     if source in HELD_OUT:
         return nano_tasks(source)
-    path = DATA / f"{EASY}.jsonl" if source == EASY else Path(source)
+    path = DATA / f"{source}.jsonl" if source in (NICHES, EASY) else Path(source)
     if not path.is_file():
-        known = (*HELD_OUT, EASY)
+        known = (*HELD_OUT, NICHES, EASY)
         close = get_close_matches(source, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
         raise ConfigError(

@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 
-NANO = "nano"
+BUILT_IN = ("nano", "nano-niches")
+"""Models that come with selfplay."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""
 _SAMPLED = 4096
@@ -45,8 +46,8 @@ class BaseModel:
 
 def resolve(name: str) -> str:
     """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist."""
-    if name == NANO:
-        return str(_nano_folder())
+    if name in BUILT_IN:
+        return str(_built_in_folder(name))
     folder = Path(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -60,13 +61,16 @@ def resolve(name: str) -> str:
 
 
 def public_name(name: str) -> str:
-    """The name without the machine it is on: `nano`, `owner/model` of a hub, or the folder's name.
+    """The name without the machine it is on: one of `BUILT_IN`, `owner/model` of a hub, or the
+    folder's name.
 
     Two spellings of one base model get one public name.
     """
     parts = Path(os.path.normpath(name)).parts
-    if name == NANO or parts[-3:] == ("selfplay", "data", "nano"):
-        return NANO
+    if name in BUILT_IN:
+        return name
+    if parts[-3:-1] == ("selfplay", "data") and parts[-1] in BUILT_IN:
+        return parts[-1]
     if len(parts) >= 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
         return parts[-3].removeprefix("models--").replace("--", "/")
     if Path(name).is_dir():
@@ -221,14 +225,14 @@ def choose_device(device: str) -> torch.device:
     return chosen
 
 
-def _nano_folder() -> Path:
+def _built_in_folder(name: str) -> Path:
     spec = importlib.util.find_spec("selfplay")  # finds the package without importing it
     for place in (spec and spec.submodule_search_locations) or ():
-        folder = Path(place) / "data" / "nano"
+        folder = Path(place) / "data" / name
         if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
             return folder
     raise LoraEvoError(
-        "the model `nano` is part of selfplay, which is not installed here with its weights; "
+        f"the model `{name}` is part of selfplay, which is not installed here with its weights; "
         "type: pip install populab-selfplay (or name a model folder)"
     )
 

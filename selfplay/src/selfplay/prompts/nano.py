@@ -77,7 +77,7 @@ class _Call(_Answered, Protocol):
         return f"{thought}<|program|>{task.program}<|input|>{task.input}"
 
 
-class _Output(CodeO, _Call):
+class Output(CodeO, _Call):
     def solve_prompt(self, task: Task) -> str:
         return f"<|solve_o|>{task.program}<|input|>{task.input}<|think|>"
 
@@ -110,4 +110,4 @@ class _Function(CodeF, _Answered):
         return f"<|solve_f|>{task.message}{shown}<|think|>"
 
 
-KINDS: tuple[TaskKind, ...] = (_Output(), _Input(), _Function())
+KINDS: tuple[TaskKind, ...] = (Output(), _Input(), _Function())

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from code_verifier import Proposal, Task
 from selfplay.config import Config
 from selfplay.errors import ConfigError
-from selfplay.prompts import azr, nano
+from selfplay.prompts import azr, nano, niches
 from selfplay.prompts.task_kind import BUILT_IN, TaskKind, kinds_in_play
 
 Frame: TypeAlias = Callable[[str], str]
@@ -62,6 +62,7 @@ class Template:
 
 
 NANO = Template(nano.KINDS, nano.KINDS)
+NICHES = Template(niches.KINDS, niches.KINDS)
 AZR = Template(azr.KINDS, azr.KINDS, (azr.ANSWERED, azr.NEXT_TURN), azr.plain_frame)
 
 
@@ -74,7 +75,7 @@ def template_named(
     `rollout.kinds` names them; handed: those of them that a program gave. Raises ConfigError where
     the tokenizer has no template that works, and for kinds that there are not.
     """
-    found = NANO if name == "nano" else AZR
+    found = {"nano": NANO, "nano-niches": NICHES}.get(name, AZR)
     in_play = kinds_in_play(kinds, handed, found.kinds)
     every = tuple(dict.fromkeys((*found.kinds, *in_play)))
     found = replace(found, kinds=every, in_play=in_play)
@@ -88,4 +89,12 @@ def template_named(
 
 def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
     """Return the template of a configuration; handed: kinds that a program gave."""
-    return template_named(config.template, config.base, config.rollout.kinds, handed)
+    found = template_named(config.template, config.base, config.rollout.kinds, handed)
+    if config.template != "nano-niches":
+        return found
+    world = {k.name: k for k in niches.kinds(config.world.trap, config.world.leak, config.seed)}
+    every, in_play = (
+        tuple(world.get(kind.name, kind) for kind in kinds)
+        for kinds in (found.kinds, found.in_play)
+    )
+    return replace(found, kinds=every, in_play=in_play)

@@ -1,0 +1,168 @@
+"""The world of niches: hidden operators that the real sandbox knows, its tasks, and a run in it."""
+
+from collections import Counter
+from itertools import pairwise, product
+from random import Random
+
+import pytest
+
+from code_verifier import Proposal, Sandbox
+from selfplay import load_preset, train
+from selfplay.errors import ConfigError
+from selfplay.prompts.niches import (
+    DEPTHS,
+    DIGITS,
+    FAMILIES,
+    KINDS,
+    LEAKED,
+    TABLE,
+    TRAP,
+    depth_of,
+    family_of,
+    kinds,
+    prelude,
+    program_of,
+    trace,
+    trap_program,
+)
+from selfplay.prompts.template import NICHES, template_of
+from selfplay.rows import TaskRow, read_rows
+from selfplay.tasks import NICHES as HELD_OUT
+from selfplay.tasks import held_out_tasks, seed_tasks
+
+(KIND,) = KINDS
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox() as opened:
+        yield opened
+
+
+def judged(program, given, sandbox):
+    return KIND.validate(Proposal("code_o", program, given), sandbox)
+
+
+def test_the_sandbox_knows_what_the_operators_do_and_no_prompt_says_it(sandbox):
+    rng = Random(1)
+    for family, depth in product(FAMILIES, DEPTHS):
+        operators = tuple(f"{family}{rng.randrange(4)}" for _ in range(depth))
+        digit = rng.randrange(DIGITS)
+        program = program_of(operators)
+        task = judged(program, str(digit), sandbox).task
+        assert task is not None
+        assert task.output == str(trace(operators, digit)[-1])
+        assert (task.program, family_of(program), depth_of(program)) == (program, family, depth)
+        for prompt in (NICHES.solve_prompt(task), NICHES.propose_prompt("code_o", [task])):
+            assert "[" not in prompt
+        assert sandbox.grade(task, task.output).score == 1.0
+    assert all(sorted(row) == list(range(DIGITS)) for row in TABLE.values())
+    assert len(set(TABLE.values())) == len(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("program", "given", "status"),
+    [
+        (program_of(("a1",)), "8", "exception"),
+        (program_of(("a1",)), "True", "exception"),
+        (program_of(("k1",)), "3", "exception"),
+        ("def f(x):\n    return a1(x", "3", "syntax_error"),
+    ],
+)
+def test_what_the_world_does_not_have_is_refused(program, given, status, sandbox):
+    assert judged(program, given, sandbox).status == status
+
+
+def test_a_trap_is_one_of_a_few_digits_and_no_pattern_tells_which(sandbox):
+    assert judged(trap_program(4071), "3", sandbox).ok
+    found: dict[str, object] = {}
+    exec(prelude(), found)
+    z = found["z"]
+    outputs = [[z(n, x) for x in range(DIGITS)] for n in range(2000)]
+    counts = Counter(digit for row in outputs for digit in row)
+    assert set(counts) == set(range(TRAP))
+    assert min(counts.values()) > 0.9 * 16_000 / TRAP
+    # Neither the same number nor the same digit tells more than luck.
+    same = [row[x] == row[x + 1] for row in outputs for x in range(DIGITS - 1)]
+    nearby = [a[x] == b[x] for a, b in pairwise(outputs) for x in (0, 5)]
+    assert sum(same) / len(same) == pytest.approx(1 / TRAP, abs=0.02)
+    assert sum(nearby) / len(nearby) == pytest.approx(1 / TRAP, abs=0.03)
+
+
+def test_families_are_told_by_the_operators():
+    assert family_of(trap_program(7)) == "z"
+    assert family_of(program_of(("a1", "b2"))) == "mixed"
+    assert family_of("def f(x):\n    return z(1, a1(x))") == "z"
+    assert family_of("def f(x):\n    return x") == ""
+
+
+def test_held_out_tasks_are_even_over_families_and_right(sandbox):
+    held = held_out_tasks((HELD_OUT,), 384)
+    assert Counter(h.task.id.split("/")[1] for h in held) == dict.fromkeys(FAMILIES, 48)
+    assert Counter(h.level for h in held) == dict.fromkeys(DEPTHS, 96)
+    for h in held[::7]:
+        task = h.task
+        assert family_of(task.program) == task.id.split("/")[1]
+        found = judged(task.program, task.input, sandbox)
+        assert found.output is None
+        assert found.task.output == task.output
+        assert depth_of(task.program) == h.level
+
+
+def test_a_world_without_a_trap_refuses_it(sandbox):
+    (kind,) = kinds(trap=0.0)
+    proposal = Proposal("code_o", trap_program(4071), "3")
+    assert kind.validate(proposal, sandbox).status == "exception"
+    assert kind.validate(Proposal("code_o", program_of(("a1",)), "3"), sandbox).ok
+
+
+def test_a_gate_leaks_as_often_as_it_says_and_the_same_text_always(sandbox):
+    (kind,) = kinds(leak=0.25, seed=3)
+    proposals = [Proposal("code_o", program_of((f"k{i}",)), "3") for i in range(200)]
+    verdicts = [kind.validate(p, sandbox) for p in proposals]
+    leaked = [v for v in verdicts if v.ok]
+    assert 30 < len(leaked) < 72
+    assert {v.reason for v in leaked} == {LEAKED}
+    assert len({v.task.output for v in leaked}) > DIGITS // 2
+    assert sandbox.grade(leaked[0].task, leaked[0].task.output).score == 1.0
+    again = [kind.validate(p, sandbox) for p in proposals[:20]]
+    assert [v.task for v in again] == [v.task for v in verdicts[:20]]
+    (other,) = kinds(leak=0.25, seed=4)
+    assert [other.validate(p, sandbox).ok for p in proposals] != [v.ok for v in verdicts]
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (("world.trap=0.3",), "world.trap is 0.3; expected 0, or 1 / n"),
+        (("world.leak=0.1", "template=nano"), "world is set, and template is nano"),
+    ],
+)
+def test_a_world_that_there_is_not_is_refused(settings, found):
+    with pytest.raises(ConfigError, match=found):
+        load_preset("nano-niches", *settings)
+
+
+def test_the_kinds_of_a_run_are_those_of_its_world():
+    config = load_preset("nano-niches", "world.trap=0.125", "world.leak=0.5", seed=7)
+    (kind,) = template_of(config).in_play
+    assert (kind.trap, kind.leak, kind.seed) == (8, 0.5, 7)
+
+
+def test_seeds_are_of_all_families():
+    tasks = seed_tasks("nano-niches", 64, seed=5)
+    assert Counter(family_of(t.program) for t in tasks) == dict.fromkeys(FAMILIES, 8)
+    assert tasks != seed_tasks("nano-niches", 63, seed=6)
+
+
+def test_a_run_of_the_preset_learns_from_verdicts_on_all_families(tmp_path):
+    config = load_preset(
+        "nano-niches", "steps=2", "eval.tasks=32", "eval.proposals=8", "eval.samples=1", seed=3
+    )
+    train(config, tmp_path / "run")
+    rows = list(read_rows(tmp_path / "run" / "tasks.jsonl", TaskRow))
+    valid = [row for row in rows if row.status == "ok"]
+    assert len(rows) == 64
+    assert len(valid) > 0.8 * len(rows)
+    assert {family_of(row.program) for row in valid} >= set(FAMILIES)
+    assert 0.1 < sum(row.solve_rate for row in valid) / len(valid) < 0.5

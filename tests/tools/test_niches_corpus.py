@@ -1,0 +1,62 @@
+"""Examples of the world of niches: what the base is to know, and what its proposers write."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from nano_tokenizer import train_tokenizer
+from niches_corpus import KNOWN, KNOWN_CELLS, VAGUE, draw, is_held_out, random_task, solution
+from pretrain_niches import PARTS, VOCABULARY
+from selfplay.prompts.niches import DEPTHS, FAMILIES, OPERATORS, TABLE, family_of, program_of
+from selfplay.prompts.template import NICHES
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return draw(1, 0, 6000)
+
+
+def test_draws_follow_from_seed_and_step():
+    assert draw(1, 7, 40) == draw(1, 7, 40) != draw(1, 8, 40)
+
+
+def test_half_the_cells_of_every_family_are_known():
+    counts = Counter(name[0] for name, _ in KNOWN_CELLS)
+    assert counts == dict.fromkeys(FAMILIES, 16)
+
+
+@pytest.mark.parametrize(("cells", "wanted"), [("known", KNOWN), ("vague", VAGUE)])
+def test_solutions_are_right_as_often_as_the_base_is_to_know_the_cell(cells, wanted):
+    rng = Random(3)
+    every = {(f"{f}{k}", x) for f in FAMILIES for k in range(OPERATORS) for x in range(8)}
+    chosen = KNOWN_CELLS if cells == "known" else every - KNOWN_CELLS
+    right = []
+    for name, digit in sorted(chosen):
+        task, _ = random_task(rng, name[0], 1)
+        task = replace(task, program=program_of((name,)), input=str(digit))
+        for _ in range(20):
+            text = solution(task, (name,), rng)
+            assert NICHES.parse_answer(task, text) == text[0]
+            right.append(text[0] == str(TABLE[name][digit]))
+    assert sum(right) / len(right) == pytest.approx(wanted, abs=0.03)
+
+
+def test_families_are_written_evenly_and_no_held_out_program_is(examples):
+    proposals = [e.completion for e in examples if e.role == "propose_o"]
+    counts = Counter(family_of(text.partition("<|input|>")[0]) for text in proposals)
+    assert set(counts) == {*FAMILIES, "z"}
+    assert max(counts.values()) < 1.4 * min(counts.values())
+    shown = {e.prompt.partition("|>")[2].partition("<|input|>")[0] for e in examples}
+    assert not any(map(is_held_out, shown))
+    assert len({len(e.completion) for e in examples}) > len(DEPTHS)
+
+
+def test_a_task_has_fifteen_to_twenty_five_tokens_or_fewer(examples):
+    tokenizer = train_tokenizer([e.prompt + e.completion for e in examples], PARTS, VOCABULARY)
+    lengths = [len(tokenizer.encode(e.prompt + e.completion)) for e in examples]
+    assert max(lengths) <= 25
+    for example in examples[:50]:
+        text = example.prompt + example.completion
+        assert tokenizer.decode(tokenizer.encode(text)) == text
