@@ -42,7 +42,6 @@ RANK_ONE_NOISE = Operator(
     preserves="B, column space of every update",
     prepare=prepare,
     default_strength=0.1,
-    moments="reset",
 )
 
 if __name__ == "__main__":

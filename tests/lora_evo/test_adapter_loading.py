@@ -10,9 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter, LoraEvoError, Slot, load_adapter, save_adapter
-from lora_evo.model import Request, open_engine
+from lora_evo.model import Request, find_adapters, open_engine
 from lora_evo.model.base_model import public_name, resolve, same_base
-from lora_evo.model.opening import name_adapters
 
 
 def refused(model, **adapters):
@@ -143,8 +142,9 @@ def test_adapters_are_named_by_their_folder_or_by_hand(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "more" / "t0").mkdir(parents=True)
     t0, more = str(tmp_path / "t0"), str(tmp_path / "more" / "t0")
-    assert name_adapters([t0, f"other={more}"]) == {"t0": Path(t0), "other": Path(more)}
-    assert list(name_adapters([f"x={tmp_path / 'a=b'}"])) == ["x"]
+    named = {"t0": Path(t0), "other": Path(more)}
+    assert find_adapters([t0, f"other={more}"]) == (named, None)
+    assert list(find_adapters([f"x={tmp_path / 'a=b'}"])[0]) == ["x"]
     for specs, message in (
         ([t0, more], "two adapters are called 't0'"),
         ([str(tmp_path / "base")], "cannot be an adapter's name"),
@@ -152,4 +152,4 @@ def test_adapters_are_named_by_their_folder_or_by_hand(tmp_path):
         ([str(tmp_path / "nowhere")], "no adapter folder"),
     ):
         with pytest.raises(LoraEvoError, match=message):
-            name_adapters(specs)
+            find_adapters(specs)

@@ -47,10 +47,6 @@ WRONG = [
     ("retention p2 --parent p1 --parent p2/../p1", "given twice"),
     ("retention p2 --model base", "--model needs --probes or --train"),
     ("retention p2 --probes rows.jsonl", "they need --model"),
-    ("retention p2 --limit kl=0.1", "--limit kl needs --probes"),
-    ("retention p2 --limit change=-1", "at least 0 and a name of change, kl, recovery"),
-    ("retention p2 --limit change", "expected NAME=NUMBER"),
-    ("retention p2 --limit norm=1", "a name of change"),
     pytest.param("retention p2 --parent p1 --model p1 --probes no.jsonl", "no.jsonl", marks=MODEL),
     pytest.param("retention p2 --parent p1 --model p1 --probes bad.jsonl", "2: exp", marks=MODEL),
 ]

@@ -43,7 +43,7 @@ def test_fingerprint_ignores_order_of_targets_and_who_wrote_it():
         ({"lora_alpha": -1}, "above 0"),
         ({"lora_alpha": 10**400}, "above 0"),
         ({"use_rslora": "false"}, "expected true or false"),
-        ({"lora_alpha": "16"}, "expected a number"),
+        ({"lora_alpha": "16"}, "above 0"),
         ({"rank_pattern": {"q_proj": 0}}, "rank_pattern"),
         ({"rank_pattern": [1]}, "rank_pattern"),
         ({"rank_pattern": {"(": 1}}, "pattern"),

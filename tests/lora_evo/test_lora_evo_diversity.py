@@ -9,7 +9,7 @@ from by_hand import doubled, flipped, regauged, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_evo import Adapter, LoraEvoError, Slot, distance, save_adapter
+from lora_evo import LoraEvoError, distance, save_adapter
 from lora_evo.population import diversity
 
 
@@ -45,7 +45,6 @@ def test_equal_members_are_exactly_zero_apart(make_adapter):
     assert found.distances == ((0.0,) * 4,) * 4
     assert found.cosines == ((1.0,) * 4,) * 4
     assert found.effective_members == pytest.approx(1, abs=1e-9)
-    assert found.module_types["q_proj"].distance_share == 0
 
 
 def test_zero_updates(make_adapter):
@@ -57,18 +56,6 @@ def test_zero_updates(make_adapter):
     assert found.norms[0] == 0
     json.dumps(found.to_dict(), allow_nan=False)
     assert diversity(members[:2]).effective_members == pytest.approx(1)
-
-
-def test_types_share_the_distance(make_adapter):
-    one = make_adapter(1)
-    path = "model.layers.0.self_attn.v_proj"
-    slot = one.slots[path]
-    other = Adapter(one.config, {**one.slots, path: Slot(slot.A, slot.B * 2, slot.scale)})
-    kinds = diversity([one, other]).module_types
-    assert list(kinds) == ["q_proj", "v_proj"]
-    assert kinds["q_proj"].distance_share == 0
-    assert kinds["v_proj"].distance_share == pytest.approx(1)
-    assert kinds["v_proj"].modules == 2
 
 
 def test_directories_give_the_same(make_adapter, tmp_path):

@@ -158,7 +158,7 @@ def test_fresh_parents_give_a_fresh_child_whose_pairs_live(make_adapter):
 @pytest.mark.parametrize("rank", [None, 5])
 def test_a_merged_directory_is_what_memory_gives_and_verifies(home, make_adapter, method, rank):
     save_adapter(make_adapter(7, r=2, alpha=3, dtype=torch.bfloat16), home / "p3")
-    more = [] if rank is None else ["--rank", rank]
+    more = [] if rank is None else ["--set", f"rank={rank}"]
     names, weights = ("p1", "p2", "p3"), "--weights=1,0.5,-0.3"
     said = call("merge", *names, "--out", "m", "--method", method, weights, *more)
     assert "truncation loss" in said.stdout

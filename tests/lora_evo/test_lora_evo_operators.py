@@ -161,20 +161,6 @@ def test_a_child_of_another_shape_is_refused(make_adapter):
         mutate(make_adapter(1), halved(prepare=prepare), 1)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"name": "two words"}, "named 'two words'"),
-        ({"kind": "graft"}, "kind 'graft'"),
-        ({"defaults": {"seed": 1}}, "a parameter 'seed'"),
-        ({"defaults": {"a b": 1}}, "a parameter 'a b'"),
-    ],
-)
-def test_operators_that_cannot_be_are_refused_when_they_are_made(changes, words):
-    with pytest.raises(LoraEvoError, match=words):
-        halved(**changes)
-
-
 def test_the_name_of_one_of_ours_is_taken(make_adapter):
     with pytest.raises(LoraEvoError, match="called 'neftune' like a built-in one"):
         mutate(make_adapter(1), halved(name="neftune"), 1)

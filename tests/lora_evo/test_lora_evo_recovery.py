@@ -230,10 +230,10 @@ def test_a_child_recovers_and_a_fresh_adapter_does_not(recovered):
 def test_the_command_trains_the_same_again_and_judges(home, recovered, monkeypatch):
     monkeypatch.chdir(home)
     words = "retention c --model base --train rows.jsonl --learning-rate 1e-3 --steps 12"
-    again = call(*words.split(), "--limit", "recovery=12", "--json")
+    again = call(*words.split(), "--json")
     assert json.loads(again.stdout)["recovery"] == json.loads(json.dumps(recovered[0].to_dict()))
     mutate_directory("svd_structured", "p", "far", seed=1, strength=0.95)
     words = words.replace(" c ", " far ").replace("1e-3", "1e-9")
-    failed = call(*words.split(), "--limit", "recovery=12", code=1)
-    assert "in training: at its best parent's level" in failed.stdout
-    assert "not within 12 steps, the limit is 12" in failed.stderr
+    failed = call(*words.split(), code=1)
+    assert "in training: at its best parent's level not within 12 steps" in failed.stdout
+    assert failed.stderr == "error: far: it does not recover\n"

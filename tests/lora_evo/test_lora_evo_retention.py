@@ -127,7 +127,7 @@ def call(*words, code=0):
 
 def test_the_parents_come_from_the_lineage(home):
     out = call("c").stdout
-    assert "c against p1: relative change 0.25, numerical rank 16 to 16 of 16" in out
+    assert out.startswith("c against p1\n")
     assert "optimiser moments: to be reset" in out
     table = [line.split() for line in out.splitlines() if line.startswith(("module", "all"))]
     assert table[0][:4] == ["module", "change", "cosine", "norm"]
@@ -141,7 +141,6 @@ def test_named_parents_and_json(home):
     found = json.loads(call("c", "--parent", "p1", "--parent", "p2", "--json").stdout)
     assert list(found["parents"]) == ["p1", "p2"]
     assert (found["moments_valid_at_birth"], found["trained_since_birth"]) == (False, False)
-    assert found["exceeded"] == []
     near, far = found["parents"]["p1"], found["parents"]["p2"]
     assert near["whole"]["relative_change"] == pytest.approx(0.25, rel=1e-4)
     assert near["whole"]["column_overlap"] == pytest.approx(1, abs=1e-6)
@@ -154,21 +153,6 @@ def test_named_parents_and_json(home):
     assert unbred["parents"]["zero"]["whole"]["relative_change"] is None
     save_adapter(load_adapter("p2"), "c", overwrite=True)
     assert "the child was trained since its birth" in call("c").stdout
-
-
-def test_a_limit_holds_for_the_closest_parent(home):
-    call("c", "--limit", "change=0.26")
-    call("c", "--parent", "p2", "--parent", "p1", "--limit", "change=0.26")
-    result = call("c", "--limit", "change=0.24", code=1)
-    assert result.stderr.splitlines() == [
-        "error: c: relative change 0.25 to the closest parent is above 0.24"
-    ]
-    found = json.loads(
-        call("c", "--parent", "p2", "--limit", "change=0.3", "--json", code=1).stdout
-    )
-    assert len(found["exceeded"]) == 1
-    assert "undefined" in call("p1", "--parent", "zero", "--limit", "change=9", code=1).stderr
-    call("zero", "--parent", "p1", "--limit", "change=1")
 
 
 def test_a_parent_that_is_gone_is_named(home):

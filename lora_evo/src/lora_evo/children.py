@@ -113,9 +113,8 @@ def mutate_directory(
     It is the child that `mutate` gives. Memory holds one module at a time, whatever the adapter's
     size. Raises `LoraEvoError`, and leaves nothing behind then.
     """
-    found = find_operator(operator, "mutation")
-    settings = {"seed": seed, "strength": strength, "weights": None, "parameters": parameters}
-    return _write_child([Path(parent)], found, settings, Path(out), overwrite)
+    settings = {"seed": seed, "strength": strength, "parameters": parameters}
+    return _write_child("mutation", operator, [parent], out, settings, overwrite)
 
 
 def cross_directory(
@@ -133,11 +132,8 @@ def cross_directory(
     The same directory given twice is refused as a slip; different directories of equal content
     are allowed (members of a young population may be equal), and their child equals them.
     """
-    found = find_operator(operator, "crossover")
-    folders = [Path(parent) for parent in parents]
-    shortest_unique_names(folders)  # refuses a folder given twice
-    settings = {"seed": seed, "strength": None, "weights": weights, "parameters": parameters}
-    return _write_child(folders, found, settings, Path(out), overwrite)
+    settings = {"seed": seed, "weights": weights, "parameters": parameters}
+    return _write_child("crossover", operator, parents, out, settings, overwrite)
 
 
 def merge(
@@ -170,11 +166,8 @@ def merge_directory(
     **parameters: Any,
 ) -> Lineage:
     """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
-    found = find_operator(f"merge_{method}", "merge")
-    folders = [Path(adapter) for adapter in adapters]
-    shortest_unique_names(folders)  # refuses a folder given twice
-    settings = {"seed": seed, "strength": None, "weights": weights, "parameters": parameters}
-    return _write_child(folders, found, settings, Path(out), overwrite)
+    settings = {"seed": seed, "weights": weights, "parameters": parameters}
+    return _write_child("merge", f"merge_{method}", adapters, out, settings, overwrite)
 
 
 def make_child(
@@ -212,9 +205,9 @@ class Birth:
         operator: str | Operator,
         *,
         seed: int,
-        strength: float | None,
-        weights: Sequence[float] | None,
         parameters: Mapping[str, Any],
+        strength: float | None = None,
+        weights: Sequence[float] | None = None,
     ) -> None:
         """Check an operator's settings and its parents, and fill in defaults."""
         found = find_operator(operator)
@@ -308,12 +301,16 @@ class Birth:
 
 
 def _write_child(
-    parents: list[Path],
-    operator: Operator,
+    kind: str,
+    operator: str | Operator,
+    sources: Sequence[PathLike],
+    target: PathLike,
     settings: Mapping[str, Any],
-    out: Path,
     overwrite: bool,
 ) -> Lineage:
+    found = find_operator(operator, kind)
+    parents, out = [Path(source) for source in sources], Path(target)
+    shortest_unique_names(parents)  # refuses a folder given twice
     place = out.resolve()
     for parent in parents:
         if parent.resolve() in (place, *place.parents):
@@ -325,9 +322,8 @@ def _write_child(
     with ExitStack() as stack:
         readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
         known = [read_lineage(parent) for parent in parents]
-        birth = Birth(readers, operator, **settings)
+        birth = Birth(readers, found, **settings)
         draft = stack.enter_context(appearing_directory(out, overwrite=overwrite))
-
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, readers[0].layout(birth.config), slots)
         before = max(0 if lineage is None else lineage.generation for lineage in known)

@@ -7,10 +7,6 @@ class LoraEvoError(ValueError):
     """Input that cannot be used: the message says what was found and what to do instead."""
 
 
-class FileDamage(LoraEvoError):
-    """A file on disk is not what its name says: truncated, not safetensors, not JSON."""
-
-
 class EngineStopped(LoraEvoError):
     """An engine that generates stopped working: no input is wrong."""
 

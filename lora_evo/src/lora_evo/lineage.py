@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Self
 
-from lora_evo.errors import FileDamage, LoraEvoError
+from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import (
     PathLike,
     adapter_folders,
@@ -17,7 +17,6 @@ from lora_evo.files.directory import (
 )
 
 LINEAGE_FILE = "lineage.json"
-_ROW = (",\n   ", ": ")
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "operator": str,
     "seed": int,
@@ -86,23 +85,12 @@ class Lineage:
 
     def to_json(self) -> str:
         """Return the text of lineage.json."""
-        # Rows of modules are most of the text; json indents five times as slowly as it writes.
-        rows = {
-            path: json.dumps(vars(row), separators=_ROW, sort_keys=True, allow_nan=False)
-            for path, row in sorted(self.modules.items())
-        }
-        modules = ",\n".join(
-            f"  {json.dumps(path)}: {{\n   {row[1:-1]}\n  }}" for path, row in rows.items()
-        )
-        plain = {**vars(self), "modules": {}}
-        text = json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
-        if modules:
-            text = text.replace('\n "modules": {}', f'\n "modules": {{\n{modules}\n }}', 1)
-        return text + "\n"
+        plain = {**vars(self), "modules": {path: vars(row) for path, row in self.modules.items()}}
+        return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Parse lineage.json; raises `FileDamage` when a field is missing or of another kind."""
+        """Parse lineage.json; raises `LoraEvoError` when a field is missing or of another kind."""
         try:
             raw = json.loads(text)
             raw["modules"] = {path: ModuleTrace(**row) for path, row in raw["modules"].items()}
@@ -115,7 +103,7 @@ class Lineage:
             if not lineage.parents and lineage.generation:
                 raise ValueError("no parents")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise FileDamage(
+            raise LoraEvoError(
                 f"{LINEAGE_FILE} is damaged ({error}); remove or restore it"
             ) from error
         return lineage
@@ -128,8 +116,8 @@ def read_lineage(directory: PathLike) -> Lineage | None:
         return None
     try:
         return Lineage.from_json(file.read_text(encoding="utf-8"))
-    except (FileDamage, UnicodeDecodeError) as error:
-        raise FileDamage(f"{directory}: {error}") from error
+    except (LoraEvoError, UnicodeDecodeError) as error:
+        raise LoraEvoError(f"{directory}: {error}") from error
 
 
 def lineage_of(directory: PathLike) -> Lineage:

@@ -12,20 +12,11 @@ import torch
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.adapter import Adapter, SlotSource, check_comparable, opened
-from lora_evo.files.directory import PathLike, module_type, shortest_unique_names
+from lora_evo.files.directory import PathLike, shortest_unique_names
 from lora_evo.thin import one_thread
-from lora_evo.updates import inner_products
+from lora_evo.updates import effective_rank, inner_products
 
 Matrix = tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class ModuleType:
-    """One type of module (the last word of its path) over all layers."""
-
-    modules: int
-    distance_share: float
-    """Its part of the summed squared distances of all pairs; 0 in a population of equals."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +32,8 @@ class Diversity:
     """[n, n] of the updates as vectors; two zero updates count as equal (1), a zero one and another
     as unrelated (0)."""
     effective_members: float
-    """The Vendi score: distinct members in effect, from 1 to n."""
-    module_types: dict[str, ModuleType]
+    """The Vendi score (Friedman & Dieng 2022): distinct members in effect, from 1 (all on one line)
+    to n (all orthogonal). Neither norms nor the sign of a whole update count."""
 
     @property
     def mean_distance(self) -> float:
@@ -93,53 +84,28 @@ def diversity(
         return _compare(tuple(names), sources)
 
 
-def effective_members(cosines: torch.Tensor) -> float:
-    """Return exp of the entropy of the eigenvalues of K / n, K [n, n] a similarity with unit
-    diagonal.
-
-    The Vendi score (Friedman & Dieng 2022): n for members that are all orthogonal, 1 for members
-    on one line. Cosines see directions only: neither norms nor the sign of a whole update count.
-    """
-    size = len(cosines)
-    values = torch.linalg.eigvalsh(cosines.double() / size)
-    entropy = -math.fsum(v * math.log(v) for v in values.tolist() if v > 0.0)
-    return min(float(size), max(1.0, math.exp(entropy)))
-
-
 def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity:
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
     check_comparable(dict(zip(names, members, strict=True)))
-    paths = members[0].paths
-    kinds = [module_type(path) for path in paths]
     # Made before any factor is read, so that nothing small and lasting lies between large ones.
-    zeros = torch.zeros(len(names), len(names), dtype=torch.float64)
-    whole, apart = zeros.clone(), {kind: zeros.clone() for kind in sorted(set(kinds))}
+    whole, between = torch.zeros(2, len(names), len(names), dtype=torch.float64)
     with one_thread():
-        for path, kind in zip(paths, kinds, strict=True):
-            slots = [member.slot(path) for member in members]
-            products, gaps = inner_products(path, slots)
+        for path in members[0].paths:
+            products, gaps = inner_products(path, [member.slot(path) for member in members])
             whole += products
-            apart[kind] += gaps
-        between = torch.stack(list(apart.values())).sum(0)
+            between += gaps
         energies = whole.diagonal()
         means = (energies[:, None] + energies[None, :]) / 2
         distances = torch.where(means > 0, (between / means.clamp(min=1e-300)).sqrt(), 0.0)
         cosines = _cosines(whole)
-        total = float(between.sum())
         return Diversity(
             names=names,
             norms=tuple(energies.sqrt().tolist()),
             distances=_rows(distances),
             cosines=_rows(cosines),
-            effective_members=effective_members(cosines),
-            module_types={
-                kind: ModuleType(
-                    modules=kinds.count(kind),
-                    distance_share=float(apart[kind].sum()) / total if total else 0.0,
-                )
-                for kind in apart
-            },
+            # The eigenvalues of a similarity with unit diagonal add up to n.
+            effective_members=effective_rank(torch.linalg.eigvalsh(cosines)),
         )
 
 

@@ -14,8 +14,6 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator
 
-METHODS = [name.removeprefix("merge_") for name, o in OPERATORS.items() if o.kind == "merge"]
-
 
 @click.command()
 @click.argument("name", required=False, type=click.Choice(list(OPERATORS)), metavar="[NAME]")
@@ -27,17 +25,14 @@ def operators(name: str | None, as_json: bool) -> None:
         if as_json:
             print_json({**_row(operator), "description": operator.description})
         else:
-            verb = VERBS[operator.kind]
-            method = name.replace("merge_", "--method ")
-            given = "--NAME VALUE" if operator.kind == "merge" else "--set NAME=VALUE"
+            verb, method = VERBS[operator.kind], name.replace("merge_", "--method ")
             strength = operator.default_strength
             click.echo(
                 f"{name}: {operator.summary}\n\n{operator.description}\n\n"
                 f"kind        {operator.kind} (lora-evo {verb} {method} ...)\n"
                 f"preserves   {operator.preserves}\n"
-                f"moments     {operator.moments} (of the optimiser)\n"
                 f"strength    {'none' if strength is None else f'--strength {strength:g}'}\n"
-                f"parameters  {_parameters(operator) or 'none'} ({given})"
+                f"parameters  {_parameters(operator) or 'none'} (--set NAME=VALUE)"
             )
     elif as_json:
         print_json([_row(operator) for operator in OPERATORS.values()])
@@ -52,7 +47,7 @@ def operators(name: str | None, as_json: bool) -> None:
 
 
 def _row(operator: Operator) -> dict[str, Any]:
-    fields = ("name", "kind", "summary", "preserves", "moments")
+    fields = ("name", "kind", "summary", "preserves")
     return {
         **{field: getattr(operator, field) for field in fields},
         "strength": operator.default_strength,
@@ -60,12 +55,18 @@ def _row(operator: Operator) -> dict[str, Any]:
     }
 
 
-def _child_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    names = [operator.name for operator in OPERATORS.values() if operator.kind == kind]
+def _names(kind: str) -> list[str]:
+    return [name for name, operator in OPERATORS.items() if operator.kind == kind]
+
+
+METHODS = [name.removeprefix("merge_") for name in _names("merge")]
+
+
+def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the options of all commands that make children; seed: settings of `--seed`."""
     options = (
-        click.argument("operator", type=click.Choice(names), metavar="OPERATOR"),
         click.option("--out", type=FOLDER, required=True, help="New directory for the child."),
-        click.option("--seed", type=int, required=True, help="Random seed."),
+        click.option("--seed", type=int, help="Random seed.", **seed),
         click.option(
             "--set", "settings", multiple=True, metavar="K=V",
             help="A parameter of the operator, for example level=layer; may be repeated.",
@@ -83,9 +84,10 @@ def _child_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 
 @click.command()
-@_child_options("mutation")
+@click.argument("operator", type=click.Choice(_names("mutation")), metavar="OPERATOR")
 @click.argument("parent", type=FOLDER)
 @click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
+@_child_options(required=True)
 def mutate(
     operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
 ) -> None:
@@ -93,14 +95,14 @@ def mutate(
     from lora_evo.children import mutate_directory
 
     options |= _parameters_from(OPERATORS[operator], settings)
-    lineage = mutate_directory(operator, parent, out, **options)
-    _print_child(lineage, out, as_json)
+    _print_child(mutate_directory(operator, parent, out, **options), out, as_json)
 
 
 @click.command()
-@_child_options("crossover")
+@click.argument("operator", type=click.Choice(_names("crossover")), metavar="OPERATOR")
 @click.argument("parents", type=FOLDER, nargs=-1, required=True)
 @click.option("--weights", metavar="W,W,...", help="A weight for each parent, for example 1,3.")
+@_child_options(required=True)
 def cross(
     operator: str,
     parents: tuple[Path, ...],
@@ -113,14 +115,12 @@ def cross(
     """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
     from lora_evo.children import cross_directory
 
-    options |= _parameters_from(OPERATORS[operator], settings)
-    lineage = cross_directory(operator, parents, out, weights=_numbers(weights), **options)
-    _print_child(lineage, out, as_json)
+    options |= _parameters_from(OPERATORS[operator], settings) | {"weights": _numbers(weights)}
+    _print_child(cross_directory(operator, parents, out, **options), out, as_json)
 
 
 @click.command()
 @click.argument("adapters", type=FOLDER, nargs=-1, required=True)
-@click.option("--out", type=FOLDER, required=True, help="New directory for the merged adapter.")
 @click.option(
     "--method",
     type=click.Choice(METHODS),
@@ -129,24 +129,27 @@ def cross(
     help="What to do with the updates; `lora-evo operators merge_METHOD` has its formula.",
 )
 @click.option("--weights", metavar="W,W,...", help="What each update counts, as it is (1/n each).")
-@click.option("--density", type=float, help="Share of entries that ties and dare keep (0.5).")
-@click.option("--rank", type=int, help="Rank of the result (the first adapter's).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of dare.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-@json_option
+@_child_options(default=0, show_default=True)
 def merge(
-    adapters: tuple[Path, ...], out: Path, weights: str | None, as_json: bool, **options: Any
+    adapters: tuple[Path, ...],
+    method: str,
+    weights: str | None,
+    out: Path,
+    settings: Sequence[str],
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Write one adapter that holds what all ADAPTERS do to --out.
 
     Updates are added, not factors, so that ranks and alphas may differ; what did not fit into the
-    rank is told. A negative weight takes an adapter out of the others: --weights=1,-0.5.
+    rank (the first adapter's, or --set rank=N) is said. A negative weight takes an adapter out of
+    the others: --weights=1,-0.5.
     """
     from lora_evo.children import merge_directory
 
-    given = {name: value for name, value in options.items() if value is not None}
-    lineage = merge_directory(adapters, out, weights=_numbers(weights), **given)
-    _print_child(lineage, out, as_json)
+    given = _parameters_from(OPERATORS[f"merge_{method}"], settings)
+    options |= given | {"weights": _numbers(weights)}
+    _print_child(merge_directory(adapters, out, method, **options), out, as_json)
 
 
 @click.command()

@@ -1,7 +1,6 @@
 """Commands that look at adapters: `lora-evo inspect`, `distance`, `diversity`, `lineage`."""
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +11,7 @@ import click
 from lora_evo.atomic import check_output
 from lora_evo.commands.terminal import FOLDER, PAGE, json_option, number, print_json, print_table
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.directory import adapter_folders, module_type, readable
+from lora_evo.files.directory import adapter_folders, readable
 from lora_evo.lineage import family, tree
 
 if TYPE_CHECKING:
@@ -62,33 +61,22 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     angles between what both write to (columns) and read (rows). `change`: difference over
     the norm of FIRST.
     """
-    from lora_evo.retained.weights import retention, together
+    from lora_evo.retained.weights import retention
 
     found = retention(first, second, any_base=True)
-    counts = Counter(map(module_type, found.modules))
-    types = {
-        kind: together(part for path, part in found.modules.items() if module_type(path) == kind)
-        for kind in sorted(counts)
-    }
     if as_json:
-        rows_by_type = {
-            kind: {"modules": counts[kind], **part.to_dict()} for kind, part in types.items()
-        }
-        parts = {path: part.to_dict() for path, part in found.modules.items()}
-        print_json({**found.whole.to_dict(), "module_types": rows_by_type, "modules": parts})
+        print_json({**found.whole.to_dict(), "modules": found.to_dict()["modules"]})
         return
-    counts["all"] = len(found.modules)
     rows = [
         (
-            name, counts[name], number(part.distance, digits=6), number(part.cosine),
-            number(part.norm_ratio), number(part.column_overlap), number(part.row_overlap),
+            path, number(part.distance, digits=6), number(part.cosine), number(part.norm_ratio),
+            number(part.column_overlap), number(part.row_overlap),
             number(part.relative_change, "from zero", 6),
         )
-        for name, part in (*types.items(), ("all", found.whole))
+        for path, part in (*found.modules.items(), ("all", found.whole))
     ]  # fmt: skip
     header = (
-        "type", "modules", "distance", "cosine", "norm ratio",
-        "columns overlap", "rows overlap", "change",
+        "module", "distance", "cosine", "norm ratio", "columns overlap", "rows overlap", "change",
     )  # fmt: skip
     print_table(header, rows)
 
@@ -174,14 +162,6 @@ def _print_population(found: "Diversity") -> None:
         near, mean = min(others, key=others.__getitem__), fmean(others.values())
         rows.append((name, number(norm), number(mean), near, number(others[near])))
     print_table(("member", "norm", "mean distance", "nearest", "distance"), rows)
-    click.echo()
-    print_table(
-        ("type", "modules", "part of distances"),
-        [
-            (name, kind.modules, f"{kind.distance_share:.1%}")
-            for name, kind in found.module_types.items()
-        ],
-    )
     one, two = found.closest
     click.echo(
         f"\n{len(names)} members, {found.effective_members:.2f} distinct in effect, "

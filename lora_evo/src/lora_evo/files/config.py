@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from lora_evo.errors import FileDamage, LoraEvoError, checked_count, is_number
+from lora_evo.errors import LoraEvoError, checked_count, is_number
 
 _OWN = (
     "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
@@ -130,21 +130,21 @@ class AdapterConfig:
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FileDamage(f"adapter_config.json is not JSON: {error}") from error
+            raise LoraEvoError(f"adapter_config.json is not JSON: {error}") from error
         if not isinstance(raw, dict):
-            raise FileDamage(f"adapter_config.json holds a {type(raw).__name__}, not an object")
+            raise LoraEvoError(f"adapter_config.json holds a {type(raw).__name__}, not an object")
         missing = [name for name in ("r", "lora_alpha") if name not in raw]
         if missing:
-            raise FileDamage(f"adapter_config.json has no field {' and no '.join(missing)}")
+            raise LoraEvoError(f"adapter_config.json has no field {' and no '.join(missing)}")
         if not isinstance(raw.get("use_rslora") or False, bool):
-            raise FileDamage(f"use_rslora is {raw['use_rslora']!r}; expected true or false")
+            raise LoraEvoError(f"use_rslora is {raw['use_rslora']!r}; expected true or false")
         for name in ("rank_pattern", "alpha_pattern"):
             if not isinstance(raw.get(name) or {}, dict):
-                raise FileDamage(f"{name} is {raw[name]!r}; expected an object, name to number")
+                raise LoraEvoError(f"{name} is {raw[name]!r}; expected an object, name to number")
         targets = raw.get("target_modules")
         if not (targets is None or isinstance(targets, str)):
             if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
-                raise FileDamage(f"target_modules is {targets!r}; expected a list of names")
+                raise LoraEvoError(f"target_modules is {targets!r}; expected a list of names")
             targets = tuple(targets)
         return cls(
             raw["r"],
@@ -242,9 +242,7 @@ def _matching(patterns: Mapping[str, Any], path: str) -> str | None:
 
 
 def _check_alpha(name: str, alpha: object) -> None:
-    if not is_number(alpha):
-        raise LoraEvoError(f"{name} is {alpha!r}; expected a number")
-    if not 0 < alpha < math.inf or alpha > sys.float_info.max:
+    if not is_number(alpha) or not 0 < alpha <= sys.float_info.max:
         raise LoraEvoError(f"{name} is {alpha!r}; expected a finite number above 0")
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
-from lora_evo.errors import FileDamage, LoraEvoError
+from lora_evo.errors import LoraEvoError
 from lora_evo.files.config import AdapterConfig, check_pair
 
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -66,7 +66,7 @@ class TensorInfo:
 
 
 class TensorFile:
-    """An open safetensors file. Raises `FileDamage` when it is not a whole one."""
+    """An open safetensors file. Raises `LoraEvoError` when it is not a whole one."""
 
     def __init__(self, path: Path) -> None:
         _check_container(path)
@@ -87,7 +87,9 @@ class TensorFile:
         self._file.seek(info.start)
         got = self._file.readinto(buffer)
         if got != info.size:
-            raise FileDamage(f"{name} ends after {got} of {info.size} bytes: the file is truncated")
+            raise LoraEvoError(
+                f"{name} ends after {got} of {info.size} bytes: the file is truncated"
+            )
 
     def close(self) -> None:
         """Close the file; nothing can be read any more."""
@@ -118,7 +120,7 @@ def write_tensors(
 def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     """Return the open file of every tensor of an adapter directory; `stack` closes them.
 
-    One file of weights comes first, as in PEFT, then shards. Raises `FileDamage` when there are
+    One file of weights comes first, as in PEFT, then shards. Raises `LoraEvoError` when there are
     none, or only a pickle.
     """
     if (folder / WEIGHTS_FILE).is_file():
@@ -127,34 +129,34 @@ def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     if (folder / INDEX_FILE).is_file():
         return _open_shards(folder, stack)
     if (folder / "adapter_model.bin").is_file():
-        raise FileDamage(f"the weights are a pickle (adapter_model.bin); {_PICKLE_ADVICE}")
+        raise LoraEvoError(f"the weights are a pickle (adapter_model.bin); {_PICKLE_ADVICE}")
     if any(folder.glob("adapter_model-*-of-*.safetensors")):
-        raise FileDamage(f"there are shards of the weights but no {INDEX_FILE}; copy it too")
-    raise FileDamage(f"there is no {WEIGHTS_FILE} next to adapter_config.json")
+        raise LoraEvoError(f"there are shards of the weights but no {INDEX_FILE}; copy it too")
+    raise LoraEvoError(f"there is no {WEIGHTS_FILE} next to adapter_config.json")
 
 
 def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     try:
         raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise FileDamage(f"{INDEX_FILE} is not JSON: {error}") from error
+        raise LoraEvoError(f"{INDEX_FILE} is not JSON: {error}") from error
     places = raw.get("weight_map") if isinstance(raw, dict) else None
     if not isinstance(places, dict) or not places:
-        raise FileDamage(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
+        raise LoraEvoError(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
     files: dict[str, TensorFile] = {}
     for name, shard in places.items():
         if not isinstance(shard, str) or Path(shard).name != shard:
-            raise FileDamage(
+            raise LoraEvoError(
                 f"{INDEX_FILE} puts {name} into {shard!r}; expected the name of a file next to it"
             )
     for shard in sorted(set(places.values())):
         if not (folder / shard).is_file():
-            raise FileDamage(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
+            raise LoraEvoError(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
         file = files[shard] = stack.enter_context(closing(TensorFile(folder / shard)))
         listed = {name for name, place in places.items() if place == shard}
         odd = sorted(listed ^ file.infos.keys())
         if odd:
-            raise FileDamage(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
+            raise LoraEvoError(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
     return {name: files[shard] for name, shard in places.items()}
 
 
@@ -163,14 +165,16 @@ def _check_container(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(16)
     if head[:4] == b"PK\x03\x04" or head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04"):
-        raise FileDamage(f"{path.name} is a pickle under another name; {_PICKLE_ADVICE}")
+        raise LoraEvoError(f"{path.name} is a pickle under another name; {_PICKLE_ADVICE}")
     if head.startswith(b"version https://"):
-        raise FileDamage(f"{path.name} is a Git LFS pointer; run `git lfs pull` to get the weights")
+        raise LoraEvoError(
+            f"{path.name} is a Git LFS pointer; run `git lfs pull` to get the weights"
+        )
     try:
         with safe_open(path, framework="np"):
             pass
     except (SafetensorError, OSError, ValueError) as error:
-        raise FileDamage(
+        raise LoraEvoError(
             f"{path.name} is not a whole safetensors file ({error}); it is truncated or corrupt: "
             "copy or save it again"
         ) from error
@@ -200,7 +204,7 @@ def open_files(directory: PathLike) -> Iterator[AdapterFiles]:
             try:
                 text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
             except UnicodeDecodeError as error:
-                raise FileDamage(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
+                raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
             config = AdapterConfig.from_json(text)
             files = open_weights(folder, stack)
             paths = _checked_paths(config, files)
@@ -292,17 +296,6 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
             raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
     candidates = (["/".join(path[-depth:]) for path in parts] for depth in count(1))
     return next(names for names in candidates if len(set(names)) == len(names))
-
-
-def module_type(path: str) -> str:
-    """Return the last word of a module's path: `q_proj` of `model.layers.0.self_attn.q_proj`.
-
-    Numbers at the end are places in a list and left out: `to_out` of `attn.to_out.0`.
-    """
-    words = path.split(".")
-    while len(words) > 1 and words[-1].isdigit():
-        words.pop()
-    return words[-1]
 
 
 def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tuple[str, ...]:

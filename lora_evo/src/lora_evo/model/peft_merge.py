@@ -4,7 +4,6 @@ import hashlib
 import json
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,6 @@ _MERGED = {"use_dora": False, "modules_to_save": None}
 """The settings that PEFT's merge is asked for, and their values without."""
 
 
-@dataclass(frozen=True)
-class Merged:
-    """What was merged."""
-
-    model: str
-    """Fingerprint of the merged model."""
-    adapter: str
-    """Hash of the adapter's configuration and of its file of weights."""
-
-
 def needs_merge(folder: Path) -> bool:
     """Return whether an adapter is DoRA or has modules_to_save; what is no adapter does not."""
     with suppress(OSError, ValueError, RecursionError):
@@ -37,12 +26,13 @@ def needs_merge(folder: Path) -> bool:
     return False
 
 
-def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool = False) -> Merged:
+def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -> tuple[str, str]:
     """Save the base model with this adapter merged into it, and its tokenizer, in `out`.
 
-    base: becomes the merged model. any_base: accept an adapter that names another base model.
-    Needs peft. Raises LoraEvoError for an adapter that no merge covers (aLoRA, biases, ...), that
-    names another base, or of which PEFT would leave a tensor out.
+    Returns the fingerprint of the merged model, and the hash of the adapter's configuration and
+    file of weights. base: becomes the merged model. any_base: accept an adapter that names another
+    base model. Needs peft. Raises LoraEvoError for an adapter that no merge covers (aLoRA, biases,
+    ...), that names another base, or of which PEFT would leave a tensor out.
     """
     raw = json.loads((folder / CONFIG_FILE).read_bytes())
     config = AdapterConfig.from_json(json.dumps(raw | _MERGED))
@@ -82,4 +72,4 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool = 
     digest = hashlib.sha256(config.fingerprint())
     with weights.open("rb") as content:
         digest.update(hashlib.file_digest(content, "sha256").digest())
-    return Merged(fingerprint(model), f"sha256:{digest.hexdigest()}")
+    return fingerprint(model), f"sha256:{digest.hexdigest()}"

@@ -10,6 +10,7 @@ another batch, which turns a draw now and then.
 """
 
 import fcntl
+import os
 import shutil
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -88,7 +89,8 @@ class VLLMEngine(Engine):
         """Numbers of the versions that vLLM has read since it started or woke up."""
         self._count = 0
         self._asked = 0
-        self._folder = AdapterFolder()
+        values = (serving.max_adapters + 1) * serving.max_rank * sum(map(sum, shapes.values()))
+        self._folder = AdapterFolder(4 * values)
         self._served = self._start()
         self._zero: _Held | None = None
         if serving.max_adapters:
@@ -160,7 +162,8 @@ class VLLMEngine(Engine):
         try:
             return action()
         except EngineFailed as error:
-            say(f"vLLM failed to {what} ({error}); it is started again")
+            again = f"vLLM failed to {what} ({error}); it is started again"
+            print(again, file=sys.stderr, flush=True)
         try:
             self._served.close()
             self._arrived.clear()
@@ -379,43 +382,34 @@ def zero_adapter(shapes: Shapes) -> Adapter:
     return Adapter(config, {path: slot})
 
 
-def say(line: str) -> None:
-    """Tell the user on the error stream."""
-    print(line, file=sys.stderr, flush=True)
-
-
 class AdapterFolder:
     """Adapters as PEFT folders, one for every version; other processes have their own.
 
-    places: where to write, the first that works; None: memory, then the temporary folder. A process
-    that was killed leaves its folder; the next one that comes by removes it. note: called with a
-    line when a place cannot be used.
+    They are in memory where `room` bytes are free there, else in the temporary folder. A process
+    that was killed leaves its folder; the next one that comes by removes it.
     """
 
-    def __init__(
-        self, places: Sequence[Path] | None = None, note: Callable[[str], None] = say
-    ) -> None:
-        self._places = list(places or (Path("/dev/shm"), Path(tempfile.gettempdir())))
-        self._note = note
-        self._homes: list[tuple[Path, IO[str]]] = []
-        self._home: Path | None = None
-        """Where new versions go."""
+    def __init__(self, room: int, memory: Path = Path("/dev/shm")) -> None:
+        place = Path(tempfile.gettempdir())
+        for used in (memory, place):
+            sweep_dead(used)
+        if os.access(memory, os.W_OK | os.X_OK) and shutil.disk_usage(memory).free >= room:
+            place = memory
+        self._home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        self._lock = (self._home / _LOCK).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, label: str, adapter: Adapter) -> Path:
-        """Save an adapter in a folder of its own and return it.
-
-        When a place is full, this and all later versions go to the next; the others stay where they
-        are. Raises EngineStopped when there is no next.
-        """
-        while True:
-            try:
-                if self._home is None:
-                    self._home = self._open(self._places[0])
-                save_adapter(adapter, self._home / label)
-            except OSError as error:
-                self._next_place(error)
-            else:
-                return self._home / label
+        """Save an adapter in a folder of its own and return it. Raises EngineStopped."""
+        folder = self._home / label
+        try:
+            save_adapter(adapter, folder)
+        except OSError as error:
+            raise EngineStopped(
+                f"cannot write an adapter for vLLM to {self._home.parent}: "
+                f"{error.strerror or error}; make room there, or name another folder with TMPDIR"
+            ) from error
+        return folder
 
     def remove(self, folder: Path) -> None:
         """Delete a version that is no longer read."""
@@ -423,29 +417,8 @@ class AdapterFolder:
 
     def close(self) -> None:
         """Delete everything."""
-        for home, lock in self._homes:
-            shutil.rmtree(home, ignore_errors=True)
-            lock.close()
-        self._homes, self._home = [], None
-
-    def _open(self, place: Path) -> Path:
-        sweep_dead(place)
-        home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-        lock = (home / _LOCK).open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._homes.append((home, lock))
-        return home
-
-    def _next_place(self, error: OSError) -> None:
-        place, why = self._places[0], error.strerror or str(error)
-        if len(self._places) == 1:
-            raise EngineStopped(
-                f"cannot write an adapter for vLLM to {place}: {why}; make room there, or name "
-                "another folder with TMPDIR"
-            ) from error
-        self._places.pop(0)
-        self._home = None
-        self._note(f"adapters for vLLM go to {self._places[0]}: {place} cannot be used ({why})")
+        shutil.rmtree(self._home, ignore_errors=True)
+        self._lock.close()
 
 
 def sweep_dead(place: Path) -> None:

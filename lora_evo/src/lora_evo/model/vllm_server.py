@@ -157,17 +157,12 @@ def require_vllm() -> str:
             f"'vllm=={VERSION}.*' (without a GPU see docs/training.md), or use --engine hf"
         )
     found = _installed()
-    check_version(found)
-    return found
-
-
-def check_version(found: str) -> None:
-    """Raise LoraEvoError unless this version of vLLM is the one whose calls are used."""
     if ".".join(found.split(".")[:2]) != VERSION:
         raise LoraEvoError(
             f"vLLM {found} is installed, expected {VERSION}, whose calls are used; type: pip "
             f"install 'vllm=={VERSION}.*', or use --engine hf"
         )
+    return found
 
 
 @dataclass(frozen=True)

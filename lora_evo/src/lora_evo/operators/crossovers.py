@@ -24,8 +24,10 @@ B_j A_k that no parent has. Where the parents' scales differ, B_k counts as (s_k
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch.nn.functional import pad
@@ -422,15 +424,8 @@ def assign(request: Request, units: Sequence[str]) -> Mapping[str, int]:
 
 
 def _draw(weights: Sequence[float], point: float) -> int:
-    target = point * sum(weights)
-    last = 0
-    for index, weight in enumerate(weights):
-        if weight > 0:
-            last = index
-            if target < weight:
-                return index
-        target -= weight
-    return last
+    bounds = list(accumulate(weights))
+    return bisect_right(bounds, point * bounds[-1], hi=len(bounds) - 1)
 
 
 def factor_average(request: Request) -> Recipe:

@@ -29,11 +29,6 @@ LEVELS = ("module", "block", "layer")
 """Modules that an operator treats alike: each by itself, those of a block, or those of a layer."""
 VERBS = {"mutation": "mutate", "crossover": "cross", "merge": "merge"}
 """The commands, and functions, of the kinds of operator."""
-# Arguments of the functions that make children: no parameter of an operator has such a name.
-_RESERVED = frozenset(
-    ("adapter", "operator", "out", "overwrite", "parent", "parents", "seed",
-     "strength", "weights")
-)  # fmt: skip
 _LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
@@ -135,12 +130,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Operator:
-    """An evolutionary operator. Raises `LoraEvoError` when its name or parameters cannot be.
+    """An evolutionary operator.
 
     - prepare: checks the request and returns the recipe; or `module:function`, loaded when needed.
     - defaults: the parameters, with values that JSON can hold.
     - default_strength: None for operators without a strength.
-    - moments: in a word, what becomes of the optimiser moments.
     """
 
     name: str
@@ -150,20 +144,6 @@ class Operator:
     prepare: Callable[[Request], Recipe] | str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     default_strength: float | None = None
-    moments: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.name.isidentifier() or self.kind not in VERBS:
-            raise LoraEvoError(
-                f"an operator is named {self.name!r} and of kind {self.kind!r}; expected letters, "
-                f"digits and underscores, and one of {', '.join(VERBS)}"
-            )
-        for name in self.defaults:
-            if not name.isidentifier() or name in _RESERVED:
-                raise LoraEvoError(
-                    f"{self.name} has a parameter {name!r}; expected a plain name other than "
-                    f"{', '.join(sorted(_RESERVED))}"
-                )
 
     def recipe(self, request: Request) -> Recipe:
         """Check a request and return the recipe for its modules."""
@@ -212,11 +192,10 @@ def _built_in(
     summary: str,
     preserves: str,
     strength: float | None = None,
-    moments: str = "reset",
     **defaults: Any,
 ) -> Operator:
     prepare = f"lora_evo.operators.{module}:{name}"
-    return Operator(name, kind, summary, preserves, prepare, defaults, strength, moments)
+    return Operator(name, kind, summary, preserves, prepare, defaults, strength)
 
 
 OPERATORS: Mapping[str, Operator] = {
@@ -250,8 +229,7 @@ OPERATORS: Mapping[str, Operator] = {
             "mutation", "layer_selective_gaussian", "factor_noise",
             "add Gaussian noise to both factors of a random share of the modules",
             "all other modules exactly; as full_gaussian on the chosen ones",
-            strength=0.15, moments="reset on the chosen modules",
-            share=1 / 3, level="module",
+            strength=0.15, share=1 / 3, level="module",
         ),
         _built_in(
             "mutation", "neftune", "factor_noise",
@@ -263,7 +241,6 @@ OPERATORS: Mapping[str, Operator] = {
             "crossover", "slot_swap", "crossovers",
             "take the factors of every module (or layer) whole from one of the parents",
             "every slot, rank, optimiser moments (they move with the slot)",
-            moments="valid",
             level="module",
         ),
         _built_in(

@@ -155,12 +155,11 @@ def retention(
         check_comparable({"the parent": one, "the child": two}, any_base=any_base)
         with one_thread():
             modules = {path: _module(path, one.slot(path), two.slot(path)) for path in one.paths}
-            return Retention(together(modules.values()), modules)
+            return Retention(_together(list(modules.values())), modules)
 
 
-def together(parts: Iterable[Comparison]) -> Comparison:
+def _together(rows: list[Comparison]) -> Comparison:
     """Several modules as one: norms add as squares, overlaps are averaged, the rest is summed."""
-    rows = list(parts)
     return Comparison(
         **vars(total_gap(rows)),
         spectra=math.hypot(*(row.spectra for row in rows)),
