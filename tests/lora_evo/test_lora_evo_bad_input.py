@@ -74,7 +74,7 @@ def test_parents_that_do_not_belong_together(home, make_adapter, change, reason)
 
 
 LINEAGES = {
-    "field lost": (lambda record: record.pop("parents"), "damaged"),
+    "field lost": (lambda record: record.pop("strength"), "damaged ('strength')"),
     "field added": (lambda record: record.update(mood="good"), "damaged"),
     "no parents": (lambda record: record.update(parents=[]), "no parents"),
     "seed": (lambda record: record.update(seed="1"), "seed is '1'"),

@@ -7,14 +7,7 @@ import torch
 from by_hand import breed, dense, fitness_for, same
 from lora_evo_command import call
 
-from lora_evo import (
-    OPERATORS,
-    Adapter,
-    LoraEvoError,
-    content_hash,
-    load_adapter,
-    save_adapter,
-)
+from lora_evo import OPERATORS, Adapter, LoraEvoError, content_hash, load_adapter, save_adapter
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

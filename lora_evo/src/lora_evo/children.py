@@ -27,12 +27,7 @@ from lora_evo.files.adapter import (
     write_adapter,
 )
 from lora_evo.files.config import AdapterConfig
-from lora_evo.files.directory import (
-    PathLike,
-    combine,
-    content_hash,
-    shortest_unique_names,
-)
+from lora_evo.files.directory import PathLike, combine, content_hash, shortest_unique_names
 from lora_evo.hub import CARD_FILE, model_card
 from lora_evo.lineage import (
     LINEAGE_FILE,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any, Self
@@ -42,7 +42,7 @@ class ModuleTrace:
     source: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Lineage:
     """The whole record, the same at any time and place. Hashes are `content_hash` values.
 
@@ -52,36 +52,23 @@ class Lineage:
 
     operator: str
     seed: int
-    strength: float | None
-    weights: tuple[float, ...] | None
-    parameters: Mapping[str, Any]
-    parents: tuple[str, ...]
-    generation: int
+    strength: float | None = None
+    weights: tuple[float, ...] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parents: tuple[str, ...] = ()
+    generation: int = 0
     content_hash: str
-    moments_valid: bool
-    relative_change: float | None
-    truncation_loss: float
-    modules: Mapping[str, ModuleTrace]
-    versions: Mapping[str, str]
+    moments_valid: bool = False
+    relative_change: float | None = None
+    truncation_loss: float = 0.0
+    modules: Mapping[str, ModuleTrace] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def founder(cls, name: str, seed: int, content_hash: str) -> Self:
         """Return the record of a population's first member: it has no parents."""
-        return cls(
-            operator="founder",
-            seed=seed,
-            strength=None,
-            weights=None,
-            parameters={"name": name},
-            parents=(),
-            generation=0,
-            content_hash=content_hash,
-            moments_valid=False,
-            relative_change=None,
-            truncation_loss=0.0,
-            modules={},
-            versions={},
-        )
+        given = {"name": name}
+        return cls(operator="founder", seed=seed, parameters=given, content_hash=content_hash)
 
     def to_json(self) -> str:
         """Return the text of lineage.json."""
@@ -97,6 +84,9 @@ class Lineage:
             raw["parents"] = tuple(str(parent) for parent in raw["parents"])
             raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
             lineage = cls(**raw)
+            lost = vars(lineage).keys() - raw.keys()
+            if lost:
+                raise KeyError(*lost)
             for name, kinds in _KINDS.items():
                 if not isinstance(getattr(lineage, name), kinds):
                     raise TypeError(f"{name} is {getattr(lineage, name)!r}")

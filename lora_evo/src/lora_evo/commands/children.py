@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, print_table
+from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, text_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator
@@ -42,7 +42,7 @@ def operators(name: str | None, as_json: bool) -> None:
             (one.name, one.kind, number(one.default_strength), _parameters(one) or "-", one.summary)
             for one in OPERATORS.values()
         ]
-        print_table(header, rows, left=len(header))
+        click.echo(text_table(header, rows, left=len(header)))
         click.echo("More about one of them: lora-evo operators NAME")
 
 

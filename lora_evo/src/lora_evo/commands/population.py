@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lora_evo.atomic import check_output
-from lora_evo.commands.terminal import FOLDER, PAGE, json_option, number, print_json, print_table
+from lora_evo.commands.terminal import FOLDER, PAGE, json_option, number, print_json, text_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import adapter_folders, readable
 from lora_evo.lineage import family, tree
@@ -47,7 +47,7 @@ def inspect(directory: Path, as_json: bool) -> None:
         )
         for path, row in modules.items()
     ]  # fmt: skip
-    print_table(header, rows)
+    click.echo(text_table(header, rows))
 
 
 @click.command()
@@ -78,7 +78,7 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     header = (
         "module", "distance", "cosine", "norm ratio", "columns overlap", "rows overlap", "change",
     )  # fmt: skip
-    print_table(header, rows)
+    click.echo(text_table(header, rows))
 
 
 @click.command()
@@ -161,7 +161,7 @@ def _print_population(found: "Diversity") -> None:
         others = {other: gap for other, gap in zip(names, gaps, strict=True) if other != name}
         near, mean = min(others, key=others.__getitem__), fmean(others.values())
         rows.append((name, number(norm), number(mean), near, number(others[near])))
-    print_table(("member", "norm", "mean distance", "nearest", "distance"), rows)
+    click.echo(text_table(("member", "norm", "mean distance", "nearest", "distance"), rows))
     one, two = found.closest
     click.echo(
         f"\n{len(names)} members, {found.effective_members:.2f} distinct in effect, "

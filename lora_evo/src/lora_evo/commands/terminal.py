@@ -51,11 +51,6 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=1, sort_keys=True, allow_nan=False))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> None:
-    """Print a table with its first `left` columns flush left, the others flush right."""
-    click.echo(text_table(header, rows, left))
-
-
 def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
     """Return columns as wide as their widest cell, the first `left` of them flush left."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
