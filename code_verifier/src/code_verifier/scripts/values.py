@@ -20,11 +20,10 @@ import marshal
 import math
 import sys
 from array import array
-from contextlib import suppress
 from decimal import Decimal, DecimalException
 from fractions import Fraction
 from itertools import chain, islice
-from operator import eq, ne
+from operator import eq
 
 from code_verifier.errors import LiteralError
 from code_verifier.syntax import parse_expression
@@ -35,21 +34,20 @@ if TYPE_CHECKING:
 
 MARKS = ("numpy(", "Decimal(", "Fraction(")
 """What the text of a value of these types, or of a container with one, has in it."""
-_NONE = type(None)
-_SCALARS = frozenset({bool, int, float, str, _NONE})
+_SCALARS = frozenset({bool, int, float, str, type(None)})
 _SEQUENCES = (list, tuple)
-_LISTED = frozenset(_SEQUENCES)
+_ROWS = frozenset(_SEQUENCES)
 _SETS = (set, frozenset)
-_CONTAINERS = frozenset((*_SEQUENCES, *_SETS, dict))
-_BASES = (bool, int, float, complex, str, bytes, bytearray, *_SEQUENCES, *_SETS, dict)
-_NORMAL = frozenset({int, str, bytes, _NONE})
-_UNCHANGED = frozenset({int, bytes, _NONE})
+_CONTAINERS = frozenset({*_SEQUENCES, *_SETS, dict})
+_EXACT = _SCALARS | _CONTAINERS | {complex, bytes, bytearray}
+_NORMAL = frozenset({int, str, bytes, type(None)})
 _REAL = frozenset({bool, int, float})
 _NO_ITEMS: dict[int, int] = {}
 _VIEWS = (type(_NO_ITEMS.keys()), type(_NO_ITEMS.items()))
 _MAX_DEPTH = 100
 _MAX_DRAWN = 1_000_000
 _MAX_DIGITS = 5000
+_LONG_BITS = 14_280  # near the interpreter's limit of 4300 digits
 _PART = 1 << 12
 _MINUS_ZERO = array("d", [-0.0]).tobytes()
 _HUGE = 3 << 20  # bytes of a normal form whose text is of no use
@@ -58,7 +56,6 @@ _name_of = type.__dict__["__name__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 _numerator = Fraction.__dict__["_numerator"].__get__
 _denominator = Fraction.__dict__["_denominator"].__get__
-_EXACT = frozenset((*_BASES, _NONE))
 _BASE_NAMES = frozenset(map(_name_of, _EXACT))
 
 
@@ -67,7 +64,30 @@ class Opaque(Exception):
 
 
 class Unequal(Exception):
-    """A value that holds a NaN, and so equals nothing."""
+    """A value that holds a NaN, or a number that no built-in one equals."""
+
+
+class _Number:
+    """A value of numpy, a decimal or a fraction, and the built-in one that it equals, if any."""
+
+    __slots__ = ("equal", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        try:
+            self.equal = _equal(value)
+        except Opaque:
+            self.equal = None
+
+    def __repr__(self) -> str:
+        return _library_text(self.value)
+
+
+class _Hexadecimal(int):
+    """An integer with many digits, whose text in base 10 would take the square of their number."""
+
+    def __repr__(self) -> str:
+        return hex(self)
 
 
 def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int, bool]:
@@ -78,86 +98,22 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
     The text is None for what is not data, of length -1; the name is then all there is. It is also
     None where the normal form has over three million bytes, whose number is its length.
     """
-    name, found, size, floats = _named(type(value)), "", 0, False
+    name = str(_name_of(type(value)))
+    if type(value) not in _EXACT and name in _BASE_NAMES:
+        name = f"another {name}"
     try:
-        value = _drawn(value) if draw else value
-        try:
-            floats = _is_floats(value)
-            found, size = _digest(value)
-        except Unequal:
-            pass
-        except Opaque:  # but perhaps a value of numpy, a decimal or a fraction
-            floats = False
+        plain = _plain(_drawn(value) if draw else value, _MAX_DEPTH)
+        digest, size = _digest(plain)
         if size >= _HUGE:
-            return name, found, None, size, floats
-        text = _text(value, _MAX_DEPTH)
-        return name, found, text, len(text), floats
-    except (Opaque, RecursionError, ValueError):
+            return name, digest, None, size, _are_floats(plain)
+        text = _text(plain)
+        return name, digest, text, len(text), _are_floats(plain)
+    except (Opaque, RecursionError, TypeError, ValueError):
         return name, "", None, -1, False
 
 
-def _digest(value: Any) -> tuple[str, int]:
-    """Digest and size of the normal form; that of a long sequence is made part by part, so that
-    it never lies in memory as a whole. Raises Opaque, Unequal."""
-    if type(value) not in _EXACT:
-        value = _plain(value, _MAX_DEPTH)
-    if type(value) not in _SEQUENCES or len(value) <= _PART:
-        form = marshal.dumps(_normal(value, _MAX_DEPTH), 2)
-        return hashlib.sha256(form).hexdigest()[:32], len(form)
-    total, size = hashlib.sha256(), 0
-    for start in range(0, len(value), _PART):
-        part = value[start : start + _PART]
-        normal = _doubles(part) or _normal(part, _MAX_DEPTH)
-        form = marshal.dumps(_doubles(normal) or normal, 2)
-        total.update(form)
-        size += len(form)
-    return total.hexdigest()[:32], size
-
-
-def _doubles(numbers: Any) -> dict[str, bytes] | None:
-    """A form of a list or tuple whose items are numbers that equal a float, or None."""
-    if not set(map(type, numbers)) <= _REAL:
-        return None
-    try:
-        doubles = array("d", numbers)
-    except OverflowError:
-        return None
-    if not all(map(eq, doubles, numbers)):  # too many digits, or a NaN
-        return None
-    form = doubles.tobytes()
-    if _MINUS_ZERO in form:
-        form = array("d", [number + 0.0 for number in doubles]).tobytes()
-    return {_name_of(type(numbers)): form}
-
-
-def _named(kind: type) -> str:
-    """The name of a type; another type with the name of a built-in one gets one of its own."""
-    name = str(_name_of(kind))
-    return name if kind in _EXACT or name not in _BASE_NAMES else f"another {name}"
-
-
-def _is_floats(value: Any) -> bool:
-    """Whether it is a float, or a list or tuple of floats only, by its data. Raises Opaque."""
-    if type(value) not in _EXACT:
-        value = _plain(value, _MAX_DEPTH)
-    if type(value) not in _SEQUENCES:
-        return type(value) is float
-    if not value or (type(value[0]) is not float and type(value[0]) in _EXACT):
-        return False
-    kinds = set(map(type, value))
-    if not kinds <= _EXACT:
-        kinds = {type(_plain(item, _MAX_DEPTH)) for item in value}
-    return kinds == {float}
-
-
-def _is_flat(container: Any) -> bool:
-    """Whether an exact container holds numbers and texts only, seen by the interpreter's loops."""
-    items = chain(container, container.values()) if type(container) is dict else container
-    return set(map(type, items)) <= _SCALARS
-
-
 def _drawn(value: Any) -> Any:
-    if any(base in _BASES for base in _mro_of(type(value))):
+    if any(base in _EXACT for base in _mro_of(type(value))):
         return value
     try:
         return list(islice(iter(value), _MAX_DRAWN))
@@ -165,27 +121,38 @@ def _drawn(value: Any) -> Any:
         return value
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """The data of a value, in built-in types only. Raises Opaque."""
+def _is_flat(container: Any) -> bool:
+    """Whether an exact container holds numbers and texts only, or rows of them, seen by the
+    interpreter's loops."""
+    items = [*container, *container.values()] if type(container) is dict else container
+    kinds = set(map(type, items))
+    return kinds <= _SCALARS or (kinds <= _ROWS and _inner_types(items) <= _SCALARS)
+
+
+def _inner_types(rows: Any) -> set[type]:
+    return set(map(type, chain.from_iterable(rows)))
+
+
+def _plain(value: Any, depth: int, long: bool = False) -> Any:
+    """The data of a value, in exact built-in types and `_Number` only. long: integers of many
+    digits become `_Hexadecimal`. Raises Opaque."""
     kind = type(value)
     if depth <= 0:
         raise Opaque
-    if kind in _SCALARS or (kind in _CONTAINERS and _is_flat(value)):
+    if kind in _SCALARS or kind is _Number:
+        is_long = long and kind is int and value.bit_length() > _LONG_BITS
+        return _Hexadecimal(value) if is_long else value
+    if kind in _CONTAINERS and not long and _is_flat(value):
         return value
-    if _is_number_of_library(kind):
-        return _plain_number(value)
+    if _is_of_library(kind):
+        return _Number(value)
     for base in (set,) if kind in _VIEWS else _mro_of(kind):
-        if base in _SETS:
+        if base in _SETS or base in _SEQUENCES:
             items = iter(value) if kind in _VIEWS else base.__iter__(value)
-            try:
-                return base([_plain(item, depth - 1) for item in items])
-            except TypeError:  # a tuple with a list in it, of a view
-                raise Opaque from None
-        if base in _SEQUENCES:
-            return base(_plain(item, depth - 1) for item in base.__iter__(value))
+            return base([_plain(item, depth - 1, long) for item in items])
         if base is dict:
             pairs = dict.items(value)
-            return {_plain(key, depth - 1): _plain(item, depth - 1) for key, item in pairs}
+            return {_plain(key, depth - 1, long): _plain(x, depth - 1, long) for key, x in pairs}
         if base is bytes or base is bytearray:
             return base(memoryview(value))
         for number, zero in ((int, 0), (float, 0.0), (complex, 0j), (str, "")):
@@ -194,104 +161,94 @@ def _plain(value: Any, depth: int) -> Any:
     raise Opaque
 
 
-def _text(value: Any, depth: int) -> str:
-    """As `repr` of the data, but long integers in base 16 (base 10 takes the square of their
-    length), and values of numpy, decimals and fractions as they are. Raises Opaque."""
-    kind = type(value)
-    if depth <= 0:
-        raise Opaque
-    if kind not in _CONTAINERS:
-        if kind not in _SCALARS:
-            if _is_number_of_library(kind):
-                return _library_text(value, depth)
-            value = _plain(value, depth)
-            if type(value) in _CONTAINERS:
-                return _text(value, depth)
-        try:
-            return repr(value)
-        except ValueError:  # more digits than the interpreter's limit
-            return hex(value)
-    if _is_flat(value):
-        with suppress(ValueError):
-            return repr(value)
-    if kind is dict:
-        pairs = [f"{_text(k, depth - 1)}: {_text(v, depth - 1)}" for k, v in value.items()]
-        return "{" + ", ".join(pairs) + "}"
-    inner = ", ".join([_text(item, depth - 1) for item in value])
-    if kind is list:
-        return f"[{inner}]"
-    if kind is tuple:
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if not value:
-        return f"{kind.__name__}()"
-    return f"frozenset({{{inner}}})" if kind is frozenset else f"{{{inner}}}"
+def _are_floats(plain: Any) -> bool:
+    parts = plain if type(plain) in _SEQUENCES else [plain]
+    kinds = set(map(type, parts))
+    if _Number in kinds:
+        kinds = {type(part.equal if type(part) is _Number else part) for part in parts}
+    return kinds == {float}
 
 
-def _normal(value: Any, depth: int) -> Any:
-    """Data with equal bytes for equal values; sets, dicts and sequences of texts in a form that no
-    other value has. Raises Opaque, and Unequal for a NaN."""
+def _text(plain: Any) -> str:
+    try:
+        return repr(plain)
+    except ValueError:  # more digits than the interpreter's limit
+        return repr(_plain(plain, _MAX_DEPTH, long=True))
+
+
+def _digest(plain: Any) -> tuple[str, int]:
+    """Digest and size of the normal form, "" and 0 for what equals nothing; that of a long sequence
+    is made part by part, so that it never lies in memory as a whole."""
+    parts: Any = [plain]
+    if type(plain) in _SEQUENCES and len(plain) > _PART:
+        parts = (plain[start : start + _PART] for start in range(0, len(plain), _PART))
+    total, size = hashlib.sha256(), 0
+    try:
+        for part in parts:
+            form = marshal.dumps(_normal(part), 2)
+            total.update(form)
+            size += len(form)
+    except Unequal:
+        return "", 0
+    return total.hexdigest()[:32], size
+
+
+def _normal(value: Any) -> Any:
+    """Plain data with equal bytes for equal values; whole numbers are integers; sets, dicts and
+    fractions in sequences have a form that no other value has. Raises Unequal."""
     kind = type(value)
-    if depth <= 0:
-        raise Opaque
-    if kind is list or kind is tuple:
-        kinds = set(map(type, value))
-        if kinds <= _NORMAL:
-            return value
-        if not kinds <= _EXACT:
-            return _normal(_plain(value, depth), depth)
-        if kinds <= _REAL:
-            if any(map(ne, value, value)):
-                raise Unequal
-            return kind(
-                [
-                    int(x) if type(x) is bool or (type(x) is float and x.is_integer()) else x
-                    for x in value
-                ]
-            )
-        if kinds <= _LISTED:
-            if all(map(_UNCHANGED.__contains__, map(type, chain.from_iterable(value)))):
-                return value
-            if len(kinds) == 1 and (joined := _joined(value)):
-                return joined
-        return kind([_normal(item, depth - 1) for item in value])
     if kind in _NORMAL:
         return value
-    if kind is float or kind is bool:
-        if value != value:
-            raise Unequal
-        return _whole(value)
-    if kind is complex:
-        if value != value:
-            raise Unequal
-        return complex(value.real + 0.0, value.imag) if value.imag else _whole(value.real)
+    if kind in _SEQUENCES:
+        kinds = set(map(type, value))
+        if kinds <= _NORMAL or (kinds <= _ROWS and _inner_types(value) <= _NORMAL):
+            return value
+        if form := _doubles(value):
+            return form
+        items = kind([_normal(item) for item in value])
+        return _doubles(items) or items
+    if kind is set or kind is frozenset:
+        return {"set": sorted([_bytes(item) for item in value])}
+    if kind is dict:
+        return {"dict": sorted([(_bytes(key), _bytes(item)) for key, item in value.items()])}
     if kind is bytearray:
         return bytes(value)
-    if kind is set or kind is frozenset:
-        return {"set": sorted([_text(_normal(item, depth - 1), _MAX_DEPTH) for item in value])}
-    if kind is dict:
-        pairs = [[_text(_normal(x, depth - 1), _MAX_DEPTH) for x in y] for y in value.items()]
-        return {"dict": sorted(pairs)}
-    return _normal(_plain(value, depth), depth)
+    if kind is _Number:
+        if value.equal is None:
+            raise Unequal
+        return _normal(value.equal)
+    if value != value:
+        raise Unequal
+    if kind is complex:
+        if value.imag:
+            return complex(value.real + 0.0, value.imag)
+        value = value.real
+    return int(value) if kind is bool or value.is_integer() else value
 
 
-def _joined(rows: Any) -> dict[str, list[str]] | None:
-    """A form of lists, or of tuples, of texts; None where one is empty or a text has a NUL."""
+def _bytes(value: Any) -> bytes:
+    return marshal.dumps(_normal(value), 2)
+
+
+def _doubles(numbers: Any) -> dict[str, bytes] | None:
+    """A form of a list or tuple of numbers that each equal a float, not all whole; or None."""
+    if not set(map(type, numbers)) <= _REAL:
+        return None
     try:
-        texts = list(map("\0".join, rows))
-    except TypeError:
+        doubles = array("d", numbers)
+    except OverflowError:
         return None
-    if not all(rows) or "\0".join(texts).count("\0") != sum(map(len, rows)) - 1:
+    if not all(map(eq, doubles, numbers)):  # too many digits, or a NaN
         return None
-    return {f"{_name_of(type(rows))} of {_name_of(type(rows[0]))}": texts}
+    if all(map(float.is_integer, doubles)):
+        return None
+    form = doubles.tobytes()
+    if _MINUS_ZERO in form:
+        form = array("d", [number + 0.0 for number in doubles]).tobytes()
+    return {_name_of(type(numbers)): form}
 
 
-def _whole(number: Any) -> Any:
-    """An integer for a number that equals one."""
-    kind = type(number)
-    return number if kind is int or not (kind is bool or number.is_integer()) else int(number)
-
-
-def _is_number_of_library(kind: type) -> bool:
+def _is_of_library(kind: type) -> bool:
     """Whether values of the type are decimals, fractions, or numpy's scalars or arrays."""
     if kind is Decimal or kind is Fraction:
         return True
@@ -301,7 +258,7 @@ def _is_number_of_library(kind: type) -> bool:
     )
 
 
-def _plain_number(value: Any) -> Any:
+def _equal(value: Any) -> Any:
     """The built-in value that it equals, exactly; an array of one element counts as that element,
     as a comparison of it has a truth value. Raises Opaque where there is none."""
     kind = type(value)
@@ -320,12 +277,12 @@ def _plain_number(value: Any) -> Any:
         return number
     array = sys.modules["numpy"].asarray(value)
     item = array.reshape(-1).tolist()[0] if array.size == 1 else value
-    if array.dtype.kind not in "biufcUS" or _is_number_of_library(type(item)):
+    if array.dtype.kind not in "biufcUS" or _is_of_library(type(item)):
         raise Opaque
     return item
 
 
-def _library_text(value: Any, depth: int) -> str:
+def _library_text(value: Any) -> str:
     """A text of it for `read_value`. Raises Opaque where there is none."""
     kind = type(value)
     if kind is Fraction:
@@ -337,55 +294,38 @@ def _library_text(value: Any, depth: int) -> str:
     if array.dtype.kind not in "biufcUSO":
         raise Opaque
     items = array.reshape(-1).tolist()
-    if items and array.dtype.kind != "O" and _is_number_of_library(type(items[0])):  # a wide float
+    if items and array.dtype.kind != "O" and _is_of_library(type(items[0])):  # a wide float
         items = [complex(item) if array.dtype.kind == "c" else str(item) for item in items]
         if not bool((numpy.array(items, array.dtype) == array.reshape(-1)).all()):
             raise Opaque
     shape = array.shape if isinstance(value, numpy.ndarray) else None
-    return f"numpy({array.dtype.str!r}, {shape!r}, {_text(items, depth - 1)})"
+    return f"numpy({array.dtype.str!r}, {shape!r}, {_text(_plain(items, _MAX_DEPTH))})"
 
 
 def read_value(text: str) -> Any:
     """Return the value of a text that `describe` wrote; it may be forged. Raises LiteralError."""
     try:
-        return _read(parse_expression(text))
-    except (SyntaxError, TypeError, ValueError, RecursionError, ImportError) as error:
+        tree = parse_expression(text)
+        try:
+            return ast.literal_eval(tree)
+        except ValueError:
+            return ast.literal_eval(_Made().visit(tree))
+    except (SyntaxError, LookupError, TypeError, ValueError, RecursionError, ImportError) as error:
         raise LiteralError(f"not the text of a value: {error}") from None
     except (ArithmeticError, DecimalException) as error:
         raise LiteralError(f"not the text of a value: {error!r}") from None
 
 
-def _read(node: Any) -> Any:
-    match node:
-        case ast.Constant(value):
-            return value
-        case ast.List(items):
-            return [_read(item) for item in items]
-        case ast.Tuple(items):
-            return tuple([_read(item) for item in items])
-        case ast.Set(items):
-            return {_read(item) for item in items}
-        case ast.Dict(keys, values):
-            pairs = zip(keys, values, strict=True)
-            return {_read(key): _read(item) for key, item in pairs}
-        case ast.Name(name) if name in _CONSTANTS:
-            return _CONSTANTS[name]
-        case ast.UnaryOp(ast.USub(), operand):
-            return -_number(operand)
-        case ast.BinOp(left, ast.Add(), right):
-            return _number(left) + _number(right)
-        case ast.BinOp(left, ast.Sub(), right):
-            return _number(left) - _number(right)
-        case ast.Call(ast.Name(name), arguments, []) if name in _MAKERS:
-            return _MAKERS[name](*map(_read, arguments))
-    raise ValueError(f"{type(node).__name__} is an expression")
+class _Made(ast.NodeTransformer):
+    """Puts the values of the names and calls that a text may have besides literals."""
 
+    def visit_Name(self, node: ast.Name) -> ast.Constant:
+        return ast.Constant(_CONSTANTS[node.id])
 
-def _number(node: Any) -> Any:
-    value = _read(node)
-    if not isinstance(value, int | float | complex):
-        raise TypeError("an operator applied to no number")
-    return value
+    def visit_Call(self, node: ast.Call) -> ast.Constant:
+        name = node.func.id if isinstance(node.func, ast.Name) and not node.keywords else ""
+        arguments = [ast.literal_eval(self.visit(argument)) for argument in node.args]
+        return ast.Constant(_MAKERS[name](*arguments))
 
 
 def _make_numpy(dtype: str, shape: tuple[int, ...] | None, items: list[Any]) -> Any:
