@@ -6,16 +6,29 @@ import random
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from code_verifier import Limits, Sandbox, Verdict
 from code_verifier.jail import separable
 from code_verifier.jail.policy import examine
 from code_verifier.sandbox import seat
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@pytest.fixture(scope="module")
+def short() -> Iterator[Sandbox]:
+    """For texts of integers up to 2000 digits."""
+    with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0, int_digits=2000)) as opened:
+        yield opened
+
 
 BUILTINS = {  # ways to the built-in names, which all functions of a process once shared
     "a parameter elsewhere": ("def g(__builtins__=None): pass", "__builtins__"),
@@ -365,9 +378,63 @@ def test_twenty_thousand_generated_programs(one: Sandbox, part: int) -> None:
     fuzz(one, range(2000 * (part + 1), 2000 * (part + 2)))
 
 
-CORPUS = Path(__file__).parent / "corpus" / "addresses.toml"
-ADDRESSES: list[dict[str, Any]] = tomllib.loads(CORPUS.read_text("utf-8"))["program"]
-LIMITS = Limits(wall_s=1.0, cpu_s=0.6, memory_mb=48)
+ROWS: list[dict[str, Any]] = tomllib.loads((CORPUS / "separable.toml").read_text("utf-8"))[
+    "program"
+]
+"""Each tries, or does not try, to carry something over in a way of its own."""
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_nothing_is_carried_from_one_input_to_the_next(short: Sandbox, row: dict[str, Any]) -> None:
+    if "shares" in row:
+        found = examine(ast.parse(row["program"]))
+        assert (found.refusal, found.separable) == (None, row["shares"])
+    assert_alone_as_together(short, row["program"], row.get("inputs", INPUTS))
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    statements=st.lists(
+        st.sampled_from(
+            [
+                "seen.append(x)",
+                "A.n = A.n + x",
+                "box[x] = len(box)",
+                "total += x",
+                "out = seen + [A.n, total]",
+                "c[x] += 1",
+                "A = type('A', (A,), {'n': x})",
+                "next(it)",
+                "out = cached(x), cached.cache_info().hits",
+                "q.appendleft(next(it))",
+                "out = [str(q), dict(c), sorted(box)]",
+            ]
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    values=st.lists(st.integers(0, 4), min_size=2, max_size=5),
+)
+def test_any_mixture_of_state_starts_anew(
+    one: Sandbox, statements: list[str], values: list[int]
+) -> None:
+    program = (
+        "from collections import Counter, deque\nfrom functools import lru_cache\n"
+        "from itertools import count\nseen, box, total, it = [], {}, 0, count()\n"
+        "c, q, out = Counter(), deque(), None\nclass A: n = 0\ndef g(): pass\n"
+        "@lru_cache\ndef cached(n): return n\ndef f(x):\n    global A, total, out\n    "
+        + "\n    ".join(statements)
+        + "\n    return out, total, A.n, seen, box"
+    )
+    assert_alone_as_together(one, program, [str(value) for value in values])
+
+
+ADDRESSES: list[dict[str, Any]] = tomllib.loads((CORPUS / "addresses.toml").read_text("utf-8"))[
+    "program"
+]
+LIMITS = Limits(wall_s=60.0, cpu_s=1.0, memory_mb=48)
 Pair = tuple[str, str]
 
 

@@ -12,7 +12,7 @@ from code_verifier.scripts.runner import read_report
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[ScriptRunner]:
-    with ScriptRunner(memory_mb=1024) as opened:
+    with ScriptRunner() as opened:
         yield opened
 
 

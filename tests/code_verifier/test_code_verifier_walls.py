@@ -41,7 +41,7 @@ def test_a_text_that_is_not_canonical_is_forged(text: str, monkeypatch: pytest.M
     with Sandbox(workers=1) as sandbox:
         data = text.encode("utf-8", "surrogateescape")
         reply = protocol.REPLY.pack(1.0, 0) + protocol.pack_result("ok", data)
-        executor = Executor(sandbox._pool, Limits(), 1)
+        executor = Executor(sandbox._pool, Limits(), 1, 2)
         program, arguments = executor.examine("def f(x):\n    return x", ["1"])
         monkeypatch.setattr(Pool, "ask", lambda *_: reply)
         verdicts, _ = executor.execute([(program, arguments[0])], 0)  # type: ignore[list-item]

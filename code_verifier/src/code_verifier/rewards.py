@@ -8,7 +8,7 @@ is imported here.
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,10 +21,11 @@ from code_verifier.tasks import Grade, Task
 Parse = Callable[[str], str | None]
 TEST_S = 6.0
 """Processor seconds that a program may take for each test, as in LiveCodeBench."""
-_TASK = ("kind", "program", "snippet", "imports", "output", "inputs", "outputs", "visible")
-_TESTS = (
-    *("test_list", "assert_case", "test_imports", "test_setup_code"),
-    *("entry_point", "fn_name", "inputs", "outputs", "input_output"),
+_COLUMNS = frozenset(
+    str.split(
+        "kind program snippet imports output inputs outputs visible test_list assert_case "
+        "test_imports test_setup_code entry_point fn_name input_output"
+    )
 )
 _OPEN, _CLOSE, _TICKS = "<answer>", "</answer>", "```"
 
@@ -85,66 +86,38 @@ def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-class _Reward:
-    """What TRL calls. `completions` and each column have one item a completion."""
+class Reward:
+    """What TRL calls. `completions` and each column have one item a completion; `read` makes of a
+    row what answers are judged by."""
 
-    columns: tuple[str, ...]
-
-    def __init__(self, parse: Parse) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[Mapping[str, Any]], Task | Suite],
+        parse: Parse,
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self.__name__ = name  # in TRL's logs
+        self._read = read
         self._parse = parse
-
-    def read(self, row: Mapping[str, Any]) -> Any:
-        """What a row says about its answers, hashable. Raises CodeVerifierError."""
-        raise NotImplementedError
-
-    def judge(self, pairs: Iterable[tuple[Any, str]]) -> Iterator[Grade]:
-        """The grade of each answer to what was read."""
-        raise NotImplementedError
+        self._sandbox = sandbox
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        given = {name: columns[name] for name in self.columns if name in columns}
-        pairs: dict[int, tuple[Any, str]] = {}
+        given = {name: column for name, column in columns.items() if name in _COLUMNS}
+        pairs: dict[int, tuple[Task | Suite, str]] = {}
         for index, completion in enumerate(completions):
-            task = self.read(_plain({name: column[index] for name, column in given.items()}))
+            asked = self._read(_plain({name: column[index] for name, column in given.items()}))
             answer = self._parse(completion_text(completion))
             if answer is not None:
-                pairs[index] = (task, answer)
+                pairs[index] = (asked, answer)
         rewards: list[float | None] = [0.0] * len(completions)
         different = list(dict.fromkeys(pairs.values()))  # equal ones are judged once
-        grades = dict(zip(different, self.judge(different), strict=True))
+        workers = self._sandbox.workers if self._sandbox is not None else os.cpu_count() or 1
+        judged = ordered_map(lambda pair: _judge(*pair, self._sandbox), different, workers)
+        grades = dict(zip(different, judged, strict=True))
         for index, pair in pairs.items():
             rewards[index] = grades[pair].score if grades[pair].judged else None
         return rewards
-
-
-class TaskReward(_Reward):
-    """The reward of tasks of ours."""
-
-    __name__ = "task_reward"  # in TRL's logs
-    columns = _TASK
-
-    def __init__(self, sandbox: Sandbox | None, parse: Parse) -> None:
-        super().__init__(parse)
-        self._sandbox = sandbox
-
-    def read(self, row: Mapping[str, Any]) -> Task:
-        return Task.from_row(row)
-
-    def judge(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[Grade]:
-        return (self._sandbox or shared_sandbox()).grade_many(pairs)
-
-
-class SuiteReward(_Reward):
-    """The reward of tests of whole programs."""
-
-    __name__ = "tests_reward"
-    columns = _TESTS
-
-    def read(self, row: Mapping[str, Any]) -> Suite:
-        return read_tests(row)
-
-    def judge(self, pairs: Iterable[tuple[Suite, str]]) -> Iterator[Grade]:
-        return ordered_map(lambda pair: _judge(*pair), pairs, os.cpu_count() or 1)
 
 
 def _plain(value: Any) -> Any:
@@ -173,7 +146,7 @@ def _judge(asked: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> 
     return run_tests(_shared_runner(), answer, asked, TEST_S)
 
 
-def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> TaskReward:
+def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Reward:
     """Return a reward function of TRL: 1.0 for a right answer, 0.0 for a wrong or a missing one.
 
     sandbox: where programs run; None opens one at the first call, with a worker per processor.
@@ -184,17 +157,17 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Ta
     without any reward is left out of its group's baseline and has the advantage 0. Raises
     CodeVerifierError when a dataset row is no task.
     """
-    return TaskReward(sandbox, parse)
+    return Reward("task_reward", Task.from_row, parse, sandbox)
 
 
-def tests_reward(parse: Parse = find_answer) -> SuiteReward:  # noqa: PT028  (no test)
+def tests_reward(parse: Parse = find_answer) -> Reward:  # noqa: PT028  (no test)
     """Return a reward function of TRL for whole programs: 1.0 for one that passes all tests of its
     row, else 0.0, also for none; None for a fault of the sandbox, as `trl_reward`.
 
     The tests are those of MBPP's columns, of an entry point with inputs and outputs, or of standard
     input and output. Raises CodeVerifierError when a dataset row has none of these.
     """
-    return SuiteReward(parse)
+    return Reward("tests_reward", read_tests, parse)
 
 
 def compute_score(

@@ -75,7 +75,7 @@ class Sandbox:
         self.comparison = comparison if comparison is not None else Comparison()
         self.allow_weak = allow_weak
         self._pool = sandbox_pool(workers, self.limits, allow_weak)
-        self._executor = Executor(self._pool, self.limits, workers)
+        self._executor = Executor(self._pool, self.limits, workers, runs)
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def __enter__(self) -> Self:
@@ -115,21 +115,11 @@ class Sandbox:
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`run_inputs`, verdict by verdict: what is not asked for may not be executed."""
-        return self._verdicts(program, inputs, 1, raise_runs=False)
+        return self._executor.verdicts(program, inputs, check=False)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`check_inputs`, verdict by verdict: what is not asked for may not be executed."""
-        return self._verdicts(program, inputs, self.runs, raise_runs=True)
-
-    def _verdicts(
-        self, program: str, inputs: Sequence[str], runs: int, raise_runs: bool
-    ) -> Iterator[Verdict]:
-        for name, text in (("program", program), *(("input", given) for given in inputs)):
-            if not isinstance(text, str):
-                raise CodeVerifierError(
-                    f"the {name} is of type {type(text).__name__}; expected a text"
-                )
-        return self._executor.verdicts(program, inputs, runs, raise_runs)
+        return self._executor.verdicts(program, inputs, check=True)
 
     def validate(self, proposal: Proposal) -> Verdict:
         """The acceptance rule for a proposed task of any kind."""
@@ -142,27 +132,16 @@ class Sandbox:
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
         """`run` for every (program, input), in order. Programs share a process when none can see
         what another did (see `jail.addresses`); what that does not settle is run alone."""
-        return self._many(pairs, 1, raise_runs=False)
+        return self._many(pairs, check=False)
 
     def check_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
         """`check` for every (program, input), in shared processes like `run_many`: in the second
         execution none shares one with the same programs as in the first."""
-        return self._many(pairs, self.runs, raise_runs=True)
+        return self._many(pairs, check=True)
 
-    def _many(
-        self, pairs: Iterable[tuple[str, str]], runs: int, raise_runs: bool
-    ) -> Iterator[Verdict]:
-        def judge(window: list[Any]) -> list[Verdict | Callable[[], Verdict]]:
-            alone = self.check if raise_runs else self.run  # which tells what is no text
-            found: list[Verdict | Callable[[], Verdict]]
-            found = [partial(lambda pair: alone(*pair), pair) for pair in window]
-            fit = [place for place, pair in enumerate(window) if _are_texts(pair)]
-            some = self._executor.companions([window[place] for place in fit], runs, raise_runs)
-            for place, outcome in zip(fit, some, strict=True):
-                found[place] = outcome
-            return found
-
+    def _many(self, pairs: Iterable[tuple[str, str]], check: bool) -> Iterator[Verdict]:
         # One window is examined while another is executed.
+        judge = partial(self._executor.companions, check=check)
         judged = chain.from_iterable(ordered_map(judge, _windows(pairs), workers=1, ahead=2))
         return ordered_map(_call, judged, self.workers, ready=Verdict)
 
@@ -233,12 +212,14 @@ Entry = tuple[Program, bytes, int]
 
 
 class Executor:
-    """Examines and executes through a pool, and compares what executions give."""
+    """Examines and executes through a pool, and compares what executions give. check: whether a
+    program is executed `runs` times, or more where it can reach a source of chance; else once."""
 
-    def __init__(self, pool: Pool, limits: Limits, workers: int) -> None:
+    def __init__(self, pool: Pool, limits: Limits, workers: int, runs: int) -> None:
         self._pool = pool
         self._limits = limits
         self._workers = workers
+        self._runs = runs
 
     def examine(self, program: str, inputs: Sequence[str]) -> Examined:
         """The examined program and arguments, or the verdicts that refuse them."""
@@ -277,17 +258,15 @@ class Executor:
             found.append(_read(part))
         return found
 
-    def verdicts(
-        self, text: str, inputs: Sequence[str], runs: int, raise_runs: bool
-    ) -> Iterator[Verdict]:
-        """The verdict of every input, when asked for: policy, then equal outputs of all executions.
-        raise_runs: give a program that can reach a source of chance more executions."""
+    def verdicts(self, text: str, inputs: Sequence[str], check: bool) -> Iterator[Verdict]:
+        """The verdict of every input, when asked for: policy, then equal outputs of all
+        executions. Raises CodeVerifierError for what is no text."""
+        _require_texts(text, inputs)
         program, arguments = self.examine(text, inputs)
         if isinstance(program, Verdict):
             yield from [program] * len(inputs)
             return
-        if raise_runs:
-            runs = max(runs, CHANCE_RUNS * program.chance)
+        runs = self._times(program, check)
         entries = [(program, given, runs) for given in arguments if isinstance(given, bytes)]
         batched: Iterator[Verdict | None] = iter(())
         if len(entries) > 1 and program.separable:
@@ -298,8 +277,11 @@ class Executor:
             else:
                 yield next(batched, None) or self._run_isolated(program, given, runs)
 
+    def _times(self, program: Program, check: bool) -> int:
+        return max(self._runs, CHANCE_RUNS * program.chance) if check else 1
+
     def companions(
-        self, pairs: Sequence[tuple[str, str]], runs: int, raise_runs: bool
+        self, pairs: Sequence[tuple[str, str]], check: bool
     ) -> list[Verdict | Callable[[], Verdict]]:
         """The verdict of every program and input, or the call that gives it. The programs that are
         blind share processes with others of their tier."""
@@ -314,12 +296,12 @@ class Executor:
             if isinstance(found, Verdict) or isinstance(given, Verdict):
                 outcomes.append(given)  # type: ignore[arg-type]
                 continue
-            times = max(runs, CHANCE_RUNS * found.chance) if raise_runs else runs
+            times = self._times(found, check)
             if found.blind:
                 shared[found.tier][len(outcomes)] = (found, given, times)
             outcomes.append(partial(self._run_isolated, found, given, times))
         for entries in shared.values():
-            side = _COMPANY if runs == 1 else min(_COMPANY, isqrt(len(entries)))
+            side = min(_COMPANY, isqrt(len(entries))) if check else _COMPANY
             verdicts = self._run_batched(list(entries.values()), side)
             for place, verdict in zip(entries, verdicts, strict=True):
                 outcomes[place] = verdict or outcomes[place]
@@ -504,21 +486,25 @@ def _call(outcome: Verdict | Callable[[], Verdict]) -> Verdict:
     return outcome if isinstance(outcome, Verdict) else outcome()
 
 
-def _are_texts(pair: Any) -> bool:
-    return isinstance(pair, tuple | list) and [type(part) for part in pair] == [str, str]
+def _require_texts(program: object, inputs: Iterable[object]) -> None:
+    for name, text in (("program", program), *(("input", given) for given in inputs)):
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise CodeVerifierError(f"the {name} is of type {kind}; expected a text")
 
 
-def _windows(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """All items in order, in equal parts; or, where nobody knows how many come, in parts that grow,
-    half as many as were read before."""
+def _windows(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """All pairs in order, in equal parts; or, where their number is unknown, in parts that grow,
+    half as many as were read before. What is no text raises at its place."""
     least, most = _WINDOW
     size = least
-    if isinstance(items, Sized):
-        size = max(least, -(-len(items) // (-(-len(items) // most) or 1)))
+    if isinstance(pairs, Sized):
+        size = max(least, -(-len(pairs) // (-(-len(pairs) // most) or 1)))
     read, part = 0, []
     try:
-        for item in items:
-            part.append(item)
+        for program, given in pairs:
+            _require_texts(program, [given])
+            part.append((program, given))
             if len(part) >= max(size, min(most, read // 2)):
                 yield part
                 read, part = read + len(part), []

@@ -25,6 +25,7 @@ from code_verifier.scripts.values import MARKS, describe
 _IDLE_S = 30.0
 _GRACE_S, _GRACE_FACTOR = 180.0, 110.0
 _MIB = 1 << 20
+_MEMORY = 4096 * _MIB  # address space beyond that of the bare process
 _RECURSION = 1000
 _NAME_CHARS, _DIGEST_CHARS = 200, 32
 _PLAIN, _NUMPY = (0, 0), (1, 0)
@@ -89,18 +90,13 @@ class ScriptRun:
 class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     """Fork servers for ordinary programs; a context manager, and safe to use by many threads.
 
-    memory_mb: MiB of address space that a program may use. slots: a program runs while it holds
-    one of these; runners may share them. Raises SandboxUnavailable where the kernel's filter cannot
-    be had, unless `allow_weak`.
+    slots: a program runs while it holds one of these; runners may share them. Raises
+    SandboxUnavailable where the kernel's filter cannot be had, unless `allow_weak`.
     """
 
     def __init__(
-        self,
-        memory_mb: int = 4096,
-        allow_weak: bool = False,
-        slots: AbstractContextManager[object] | None = None,
+        self, allow_weak: bool = False, slots: AbstractContextManager[object] | None = None
     ) -> None:
-        self._memory = memory_mb * _MIB
         self._pool = Pool(self._process, lambda: slots or nullcontext(), allow_weak)
 
     def close(self) -> None:
@@ -201,7 +197,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         calls, script = seccomp.build(RESULT_FD, mild=True), seccomp.build(1, 0, mild=True)
         config: dict[str, Any] = {
             "numpy": str(Path(spec.origin).parents[1]) if spec and spec.origin else None,
-            "memory": self._memory,
+            "memory": _MEMORY,
             "filters": {"calls": calls, "script": script} if calls and script else {},
             "idle_s": _IDLE_S,
         }

@@ -114,7 +114,7 @@ class Server:
     def __init__(self, config: dict[str, Any]) -> None:
         sys.set_int_max_str_digits(_DIGITS)
         _preload(config["numpy"])
-        asyncio.set_event_loop_policy(_EventLoops())
+        _replace_event_loops()
         self.idle_s: float = config["idle_s"]
         self.layers = confine.confine(config["jail_dir"], config["memory"])
         given: dict[str, bytes] = config["filters"]
@@ -145,8 +145,6 @@ class Server:
         hard_s: float = order["hard_s"]
         size, seen = self._exchange(pid, feed, order["stdin"], result, hard_s, room)
         os.close(result)
-        if seen == "left" and not _ended(pid, self.idle_s):
-            seen = "idle"
         if seen != "left":
             confine.kill_session(pid)
         _, status, usage = os.wait4(pid, 0)
@@ -210,6 +208,7 @@ class Server:
         poller.register(result, select.POLLIN)
         poller.register(feed, select.POLLOUT)
         os.set_blocking(feed, False)
+        end = os.pidfd_open(pid)
         view = memoryview(stdin)
         size = 0
         clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
@@ -235,10 +234,13 @@ class Server:
                         with memoryview(room) as whole, whole[size : size + READ] as place:
                             count = os.readv(result, [place])
                         size += count
-                        if not count:
-                            return size, "left"
+                        if not count:  # it ends now, as a rule
+                            poller.unregister(result)
+                            poller.register(end, select.POLLIN)
                         if size > len(room) - READ:
                             return 0, "flood"
+                    elif which == end:
+                        return size, "left"
                 now = time.monotonic()
                 if now - moved < _BEAT_S:
                     continue
@@ -248,6 +250,7 @@ class Server:
                 if now - moved > self.idle_s or now - started > _WALL_S + _WALL_FACTOR * hard_s:
                     return size, "idle"
         finally:
+            os.close(end)
             if feed >= 0:
                 os.close(feed)
 
@@ -285,17 +288,6 @@ def _receive(count: int) -> bytes:
             return b""
         data += more
     return bytes(data)
-
-
-def _ended(pid: int, within_s: float) -> bool:
-    """Whether a child that closed its output ends by itself."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        return bool(poller.poll(within_s * 1000.0))
-    finally:
-        os.close(descriptor)
 
 
 def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoReturn:
@@ -449,7 +441,8 @@ def _sleep(seconds: Any, /) -> None:
 
 
 class _Waiter(selectors.SelectSelector):
-    """Waits for another thread, or for time to pass, which the limit of time pays for."""
+    """Waits for another thread, or for time to pass, which the limit of time pays for: the filter
+    refuses descriptors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -468,24 +461,9 @@ class _Waiter(selectors.SelectSelector):
         return []
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop of timers, tasks and threads without descriptors, which the filter refuses."""
-
-    def __init__(self) -> None:
-        self._waiter = _Waiter()
-        super().__init__(self._waiter)
-
-    def _make_self_pipe(self) -> None:
-        """Other threads set an event instead."""
-
-    def _close_self_pipe(self) -> None:
-        """There is none."""
-
-    def _write_to_self(self) -> None:
-        self._waiter.wake.set()
-
-
-class _EventLoops(asyncio.DefaultEventLoopPolicy):
-    """The loops that asyncio opens in a child."""
-
-    _loop_factory = _Loop
+def _replace_event_loops() -> None:
+    """Have the loops of asyncio wait by a `_Waiter`, and without a pipe to themselves."""
+    loop: Any = asyncio.SelectorEventLoop
+    loop._make_self_pipe = loop._close_self_pipe = lambda self: None
+    loop._write_to_self = lambda self: self._selector.wake.set()
+    selectors.DefaultSelector = _Waiter  # type: ignore[assignment, misc]

@@ -8,6 +8,7 @@ calls are made or the script is run, and what comes back is compared in another 
 import ast
 import builtins
 import json
+import symtable
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -283,18 +284,12 @@ def _uses(tree: ast.AST, names: set[str]) -> bool:
 
 
 def _bound(code: str) -> set[str]:
-    """The names that a trusted module binds, at least."""
+    """The names that a trusted module binds."""
     try:
-        tree = ast.parse(code)
+        symbols = symtable.symtable(code, "<setup>", "exec").get_symbols()
     except SyntaxError as error:
         raise CodeVerifierError(f"the set-up of a test is no Python: {error}") from None
-    found = {node.id for node in _names(tree) if isinstance(node.ctx, ast.Store)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(name.asname or name.name).partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-    return found
+    return {name.get_name() for name in symbols if name.is_assigned() or name.is_imported()}
 
 
 def equal_output(found: str, expected: str) -> bool:
