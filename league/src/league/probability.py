@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 Z95 = 1.959963984540054
 """The 97.5 % quantile: half the width of a 95 % interval, in standard deviations."""

@@ -8,7 +8,7 @@ conversions are the `trueskill` package's.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -212,21 +212,41 @@ def rate_columns(old: Skills, score: Floats, weight: Floats, model: RatingModel)
     return Skills(mu, sigma)
 
 
-def in_layers(matches: Sequence[Sequence[str]]) -> list[list[int]]:
-    """Return the indices of matches in layers that can be rated at once, one after the other.
+def rate_series(
+    ratings: dict[str, Rating],
+    pairs: Sequence[tuple[str, str]],
+    score: Floats,
+    weight: Floats,
+    model: RatingModel,
+    frozen: Collection[str] = (),
+) -> None:
+    """Rate matches as if one after the other; the ratings change in place.
 
-    matches: the names that each match changes. No name occurs twice in a layer, and the matches of
-    each name stay in order.
+    ratings: by name, of all that occur. pairs: a teacher and a student for each of n matches.
+    score, weight: shape [n], as in `rate_columns`. frozen: whose rating stays as it is. Matches
+    that change nobody in common are rated at once, so the ratings of each name change in order.
     """
     layers: list[list[int]] = []
     depth: dict[str, int] = {}
-    for i, names in enumerate(matches):
-        layer = max((depth.get(name, 0) for name in names), default=0)
-        depth |= dict.fromkeys(names, layer + 1)
+    for i, names in enumerate(pairs):
+        changed = [name for name in names if name not in frozen]
+        layer = max((depth.get(name, 0) for name in changed), default=0)
+        depth |= dict.fromkeys(changed, layer + 1)
         if layer == len(layers):
             layers.append([])
         layers[layer].append(i)
-    return layers
+    for rows in layers:
+        teachers, students = ([pairs[i][side] for i in rows] for side in (0, 1))
+        new = rate_matches(
+            [ratings[name] for name in teachers],
+            [ratings[name] for name in students],
+            score[rows],
+            weight[rows],
+            model,
+        )
+        for name, rating in zip(teachers + students, [*new[0], *new[1]], strict=True):
+            if name not in frozen:
+                ratings[name] = rating
 
 
 _LOST_OR_WON = {0.0, 1.0}

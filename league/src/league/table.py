@@ -25,7 +25,7 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.ratings import Rating, conservative, in_layers, rate_matches
+from league.ratings import Rating, conservative, rate_series
 from league.state import Outcome
 
 
@@ -61,16 +61,7 @@ def rate(
     share = np.array([match[2] for match in matches])
     weight = np.minimum([match[3] * config.evidence for match in matches], config.max_weight)
     ratings = {name: Rating(config.mu, config.sigma) for pair in names for name in pair}
-    for layer in in_layers(names):
-        teachers, students = ([names[i][side] for i in layer] for side in (0, 1))
-        new = rate_matches(
-            [ratings[name] for name in teachers],
-            [ratings[name] for name in students],
-            share[layer],
-            weight[layer],
-            config.model,
-        )
-        ratings.update(zip(teachers + students, [*new[0], *new[1]], strict=True))
+    rate_series(ratings, names, share, weight, config.model)
     played = Counter(name for pair in names for name in pair)
     found = [
         RatedMember(name, r.mu, r.sigma, conservative(r, config.model), played[name])
