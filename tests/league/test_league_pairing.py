@@ -20,25 +20,22 @@ def believe(state, name, mu, sigma):
     state.members[name] = replace(state.members[name], rating=Rating(mu, sigma))
 
 
-@pytest.mark.parametrize("powers", [F_VAR, F_HARD, (0.0, 1.0), (1.0, 2.0), (0.0, 0.0)])
-def test_weights_are_finite_at_certainty(powers):
+@pytest.mark.parametrize(
+    ("powers", "peak"),
+    [(F_VAR, 0.5), (F_HARD, 0.0), ((1.0, 3.0), 0.25), ((1.0, 0.0), 1.0), ((0.0, 0.0), 0.0)],
+)
+def test_weights_peak_where_the_powers_say_and_are_finite_at_certainty(powers, peak):
+    p = np.linspace(0, 1, 101)
+    assert p[match_weights(p, powers).argmax()] == peak
     weights = match_weights(np.array([0.0, 1.0, 0.5, -1e-17, 1.0 + 1e-15]), powers)
     assert np.isfinite(weights).all()
     assert (weights >= 0.0).all()
-    chances = choice_probabilities(weights, 0.1)
-    assert chances.sum() == pytest.approx(1.0)
+    assert choice_probabilities(weights, 0.1).sum() == pytest.approx(1.0)
 
 
 def test_all_hopeless_is_uniform_and_exploration_is_a_floor():
     assert choice_probabilities(np.zeros(4), 0.1).tolist() == [0.25] * 4
     assert choice_probabilities(np.array([0.0, 1.0]), 0.1) == pytest.approx([0.05, 0.95])
-
-
-def test_f_var_peaks_at_even_matches_and_f_hard_at_lost_ones():
-    p = np.linspace(0, 1, 101)
-    assert p[match_weights(p, F_VAR).argmax()] == 0.5
-    assert p[match_weights(p, F_HARD).argmax()] == 0.0
-    assert p[match_weights(p, (1.0, 3.0)).argmax()] == 0.25
 
 
 @settings(max_examples=60, deadline=None)

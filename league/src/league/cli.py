@@ -72,7 +72,7 @@ def simulate_command(
 ) -> None:
     """Rate 4 + 4 simulated members of known skill, without and with a teacher of broken tasks."""
     config = LeagueConfig(seed=seed, tau=tau)
-    world = Simulation(worlds=worlds, drift=drift, seed=seed, config=config)
+    world = Simulation(worlds=worlds, drift=drift, config=config)
     broken = simulate(replace(world, broken=True))
     results = {"sound": simulate(world), "one broken teacher": broken}
     if as_json:

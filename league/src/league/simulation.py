@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from league.config import LeagueConfig
-from league.errors import LeagueError, check_number, check_whole
+from league.errors import check_number, check_whole
 from league.events import apply, round_event, score
 from league.pairing import expected_scores
 from league.probability import Z95, Floats, log_cdf_pair, stream
@@ -13,6 +13,8 @@ from league.ratings import Skills
 from league.selection import leaderboard
 from league.state import TEACHER, Outcome, State
 
+TEACHERS = tuple(f"t{i}" for i in range(4))
+STUDENTS = tuple(f"s{i}" for i in range(4))
 TASKS = 16
 """In a batch."""
 ROLLOUTS = 8
@@ -33,21 +35,16 @@ class Simulation:
     - broken: whether the last teacher writes invalid tasks, and one in 16 valid but impossible.
     """
 
-    teachers: int = 4
-    students: int = 4
     rounds: int = 60
     worlds: int = 8
     drift: float | None = None
     broken: bool = False
-    seed: int = 0
     config: LeagueConfig = field(default_factory=LeagueConfig)
 
     def __post_init__(self) -> None:
-        for name in ("teachers", "students", "rounds", "worlds"):
+        for name in ("rounds", "worlds"):
             check_whole(name, getattr(self, name), 1)
         check_number("drift", self.drift or 0.0, 0.0)
-        if self.broken and self.teachers < 2:
-            raise LeagueError("a broken teacher needs at least one other; expected teachers >= 2")
 
 
 @dataclass(frozen=True)
@@ -86,16 +83,14 @@ def simulate(simulation: Simulation) -> SimulationResult:
 def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
     """Play one world; return rows (prediction error, true gap, believed gap, its standard
     deviation) and whether the broken teacher ended last."""
-    rng = stream(simulation.seed, "world", world)
+    rng = stream(simulation.config.seed, "world", world)
     config = simulation.config
-    teachers = [f"t{i}" for i in range(simulation.teachers)]
-    students = [f"s{i}" for i in range(simulation.students)]
     state = State(config)
-    apply(state, {"event": "league_founded", "teachers": teachers, "students": students})
-    skill = {name: SPREAD * rng.standard_normal() for name in (*teachers, *students)}
+    apply(state, {"event": "league_founded", "teachers": TEACHERS, "students": STUDENTS})
+    skill = {name: SPREAD * rng.standard_normal() for name in (*TEACHERS, *STUDENTS)}
     drift = config.tau if simulation.drift is None else simulation.drift
-    broken = teachers[-1] if simulation.broken else ""
-    sound = [name for name in teachers if name != broken]
+    broken = TEACHERS[-1] if simulation.broken else ""
+    sound = [name for name in TEACHERS if name != broken]
     compared = []
     for number in range(simulation.rounds):
         apply(state, round_event(state, number, None))
@@ -105,19 +100,17 @@ def _play(simulation: Simulation, world: int) -> tuple[Floats, bool]:
             outcome = _match(gap, pair.teacher == broken, config.model.performance_scale, rng)
             score(state, {pair_id: outcome})
         if 4 * (number + 1) >= simulation.rounds:
-            compared.append(_compare(state, sound, students, skill))
+            compared.append(_compare(state, sound, skill))
         for name in skill:
             skill[name] += drift * rng.standard_normal()
     ended_last = bool(broken) and leaderboard(state, TEACHER)[-1].member == broken
     return np.concatenate(compared, axis=1), ended_last
 
 
-def _compare(
-    state: State, teachers: list[str], students: list[str], skill: dict[str, float]
-) -> Floats:
-    t, s = ([state.members[name] for name in names] for names in (teachers, students))
+def _compare(state: State, teachers: list[str], skill: dict[str, float]) -> Floats:
+    t, s = ([state.members[name] for name in names] for names in (teachers, STUDENTS))
     believed = [Skills.of([member.rating for member in side]) for side in (t, s)]
-    gaps = np.array([skill[n] for n in students]) - np.array([skill[n] for n in teachers])[:, None]
+    gaps = np.array([skill[n] for n in STUDENTS]) - np.array([skill[n] for n in teachers])[:, None]
     belief = believed[1].mu - believed[0].mu[:, None]
     spread = np.hypot(believed[0].sigma[:, None], believed[1].sigma)
     truth = np.exp(log_cdf_pair(gaps / state.config.model.performance_scale)[0])
