@@ -150,13 +150,7 @@ class _Reader:
     def exponent(self) -> Tree:
         if self.peek().text in ("+", "-"):
             return _with_sign(self.take().text, self.nested(self.exponent))
-        if self.peek().kind != "number":
-            return self.power()
-        tree = self.postfix(number(Fraction(self.take().text)))
-        if self.peek().text == "^":
-            self.take()
-            tree = ("power", tree, self.nested(self.exponent))
-        return tree
+        return self.power()
 
     def postfix(self, tree: Tree) -> Tree:
         while self.peek().text == "'" and tree[0] == "variable":

@@ -143,18 +143,12 @@ def _has_whole(tree: Tree) -> bool:
 def _power(base: Value, exponent: Value) -> Value:
     if isinstance(base, Fraction) and isinstance(exponent, Fraction):
         if exponent.denominator > 1:
-            if abs(exponent) > 100:
-                return complex(base) ** complex(exponent)
             power = _power(base, Fraction(exponent.numerator))
             return _root(power, Fraction(exponent.denominator))
         bits = max(base.numerator.bit_length(), base.denominator.bit_length())
         if abs(base) not in (0, 1) and max(abs(exponent), bits * abs(exponent) / 4) > MAX_EXPONENT:
             raise TooLarge("guard: exponent")
         return Fraction(base ** int(exponent))
-    if base == 0:
-        return Fraction(0)
-    if base == _CONSTANTS["e"]:
-        return cmath.exp(complex(exponent))
     return complex(base) ** complex(exponent)
 
 
