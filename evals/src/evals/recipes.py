@@ -8,9 +8,9 @@ math benchmarks.
 
 `evalplus`, `evalplus-completion`: evalplus 0.3.1 (codegen.py, provider/utility.py).
 
-`cruxeval`, `cruxeval-cot`: CRUXEval's direct and step-by-step prompts (facebookresearch/cruxeval at
-190faf1, prompts.py) in other words and with other examples, in its form, with its stop text, number
-of samples and temperature; its limits of tokens count the prompt, these do not.
+`cruxeval`: CRUXEval's direct prompt (facebookresearch/cruxeval at 190faf1, prompts.py) in other
+words and with other examples, in its form, with its stop text, number of samples and temperature;
+its limit of tokens counts the prompt, this does not. `chat` and `azr` ask step by step.
 
 `chat`: the usual prompts for chat models. The math sentence is that of Qwen2.5-Math's
 `qwen25-math-cot` prompt, put behind the question; the one for functions is evalplus' without the
@@ -229,26 +229,23 @@ _OUTPUT_ASKED, _INPUT_ASKED = "assert f({input}) == ??", "assert f(??) == {outpu
 _TAGGED = "Write the whole assertion between [ANSWER] and [/ANSWER]"
 
 
-def _shot(code: str, asked: str, thought: str = "", answer: str = "") -> str:
+def _shot(code: str, asserted: str, answer: str = "") -> str:
     """A problem in CRUXEval's tags, and what is known of its solution."""
-    thought = thought and f"[THOUGHT]\n{thought}\n[/THOUGHT]\n"
-    answer = answer and f"[ANSWER]\n{answer}\n[/ANSWER]\n\n"
-    return f"[PYTHON]\n{code}\n{asked}\n[/PYTHON]\n{thought}{answer}"
+    solved = answer and f"[ANSWER]\n{answer}\n[/ANSWER]\n\n"
+    return f"[PYTHON]\n{code}\n{asserted}\n[/PYTHON]\n{solved}"
 
 
-def _cruxeval(steps: str, output_shots: str, input_shots: str, begun: str) -> dict[str, Template]:
-    """The two benchmarks, completed after examples. steps: what an answer consists of."""
-    lead = "Each function comes with an assertion about one call of it. "
-    template = Template(
-        text=f"{lead}{_OUTPUT_TASK} {steps}\n\n{output_shots}{_shot('{code}', _OUTPUT_ASKED)}",
+def _cruxeval(task: str, *shots: str) -> Template:
+    """A prompt that is completed after examples."""
+    lead = f"Each function comes with an assertion about one call of it. {task} {_TAGGED}"
+    return Template(
+        text=f"{lead}, and nothing else.\n\n{''.join(shots)}",
         mode="completion",
-        max_tokens=2048 if "THOUGHT" in begun else 1024,
+        max_tokens=1024,
         source=_CRUXEVAL,
         stop=("[/ANSWER]",),
-        response_prefix=begun,
+        response_prefix="[ANSWER]\n",
     )
-    text = f"{lead}{_INPUT_TASK} {steps}\n\n{input_shots}{_shot('{code}', _INPUT_ASKED)}"
-    return {"cruxeval_o": template, "cruxeval_i": replace(template, text=text)}
 
 
 _LAST = "def f(words):\n    return words[-1]"
@@ -258,38 +255,20 @@ _EVEN = "def f(numbers):\n    return len([n for n in numbers if n % 2 == 0])"
 CRUXEVAL_DIRECT = Recipe(
     name="cruxeval",
     description="CRUXEval's direct prompt, 10 samples at temperature 0.2",
-    templates=_cruxeval(
-        f"{_TAGGED}, and nothing else.",
-        _shot(_LAST, "assert f(['a', 'b']) == ??", answer="assert f(['a', 'b']) == 'b'")
-        + _shot(_EVEN, "assert f([3, 4, 6]) == ??", answer="assert f([3, 4, 6]) == 2"),
-        _shot(_EVEN, "assert f(??) == 2", answer="assert f([3, 4, 6]) == 2")
-        + _shot(_JOIN, "assert f(??) == 'xyxy'", answer="assert f('xy', 2) == 'xyxy'"),
-        "[ANSWER]\n",
-    ),
-    temperature=0.2,
-    n=10,
-)
-
-CRUXEVAL_COT = Recipe(
-    name="cruxeval-cot",
-    description="CRUXEval's step-by-step prompt, 10 samples at temperature 0.2",
-    templates=_cruxeval(
-        f"Think first. {_TAGGED}.",
-        _shot(
-            _EVEN,
-            "assert f([3, 4, 6]) == ??",
-            "numbers is [3, 4, 6]. Of these, 4 and 6 leave no remainder when divided by 2, so the "
-            "list in the middle is [4, 6]. Its length is 2, and that is returned.",
-            "assert f([3, 4, 6]) == 2",
+    templates={
+        "cruxeval_o": _cruxeval(
+            _OUTPUT_TASK,
+            _shot(_LAST, "assert f(['a', 'b']) == ??", "assert f(['a', 'b']) == 'b'"),
+            _shot(_EVEN, "assert f([3, 4, 6]) == ??", "assert f([3, 4, 6]) == 2"),
+            _shot("{code}", _OUTPUT_ASKED),
         ),
-        _shot(
-            _JOIN,
-            "assert f(??) == 'xyxy'",
-            "The function repeats a text. 'xyxy' is 'xy' twice, so text can be 'xy' and times 2.",
-            "assert f('xy', 2) == 'xyxy'",
+        "cruxeval_i": _cruxeval(
+            _INPUT_TASK,
+            _shot(_EVEN, "assert f(??) == 2", "assert f([3, 4, 6]) == 2"),
+            _shot(_JOIN, "assert f(??) == 'xyxy'", "assert f('xy', 2) == 'xyxy'"),
+            _shot("{code}", _INPUT_ASKED),
         ),
-        "[THOUGHT]\n",
-    ),
+    },
     temperature=0.2,
     n=10,
 )
@@ -372,7 +351,7 @@ RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         *(AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION),
-        *(CRUXEVAL_DIRECT, CRUXEVAL_COT, CHAT),
+        *(CRUXEVAL_DIRECT, CHAT),
     )
 }
 
