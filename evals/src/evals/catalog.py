@@ -4,6 +4,7 @@ A package adds one by an entry point of the group `evals.benchmarks`: the benchm
 function from `Data` to `Benchmark`.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -17,13 +18,14 @@ from evals.math import benchmark as math
 GROUP = "evals.benchmarks"
 PUBLISHED = Data()
 
+_MODULES = (evalplus, livecodebench, cruxeval, math)
 DESCRIPTIONS: dict[str, str] = {
-    **evalplus.DESCRIPTIONS,
-    "livecodebench": livecodebench.DESCRIPTION,
-    **cruxeval.DESCRIPTIONS,
-    **math.DESCRIPTIONS,
+    name: text for module in _MODULES for name, text in module.DESCRIPTIONS.items()
 }
 """Name -> one line, of the benchmarks that this package brings."""
+_LOADERS: dict[str, Callable[[str, Data], Benchmark]] = {
+    name: module.load for module in _MODULES for name in module.DESCRIPTIONS
+}
 
 
 def benchmark_names() -> tuple[str, ...]:
@@ -37,14 +39,8 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
 
     Raises EvalsError for a name that is not known and for data that cannot be had or used.
     """
-    if name in evalplus.DESCRIPTIONS:
-        return evalplus.load(name, data)
-    if name in cruxeval.DESCRIPTIONS:
-        return cruxeval.load(name, data)
-    if name in math.DESCRIPTIONS:
-        return math.load(name, data)
-    if name == "livecodebench":
-        return livecodebench.load(data)
+    if name in _LOADERS:
+        return _LOADERS[name](name, data)
     added = added_benchmarks()
     if name not in added:
         hint = did_you_mean(name, benchmark_names())

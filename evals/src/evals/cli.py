@@ -29,7 +29,7 @@ from evals.records import sample_lines, saved_samples, verdict_lines
 from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
 from evals.run_folder import open_verdicts
 from evals.sources import OFFICIAL
-from evals.tables import align, build_table, to_dict, to_markdown, to_text
+from evals.tables import align, build_table, to_markdown, to_text
 from lora_evo import EngineStopped, LoraEvoError, check_output, write_text
 
 _P = ParamSpec("_P")
@@ -276,11 +276,6 @@ def run(
 @click.option("--out", type=_PATH, required=True, help="JSON Lines file for the verdicts.")
 @_data
 @_recipe
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    help="Programs graded at a time; default: all cores.",
-)
 @_allow_weak
 @_json
 @clean_exit
@@ -290,7 +285,6 @@ def grade(
     out: Path,
     files: tuple[str, ...],
     recipe: str | None,
-    workers: int | None,
     allow_weak: bool,
     as_json: bool,
 ) -> int:
@@ -309,7 +303,7 @@ def grade(
     asked = choose_recipe(found, recipe or _recipe_next_to(samples))
     how = Grading(
         asked.template(found.name),
-        workers or os.cpu_count() or 1,
+        os.cpu_count() or 1,
         asked.grading.get(found.name, {}),
         allow_weak,
     )
@@ -382,9 +376,9 @@ def report(
     for reason in left_out:
         _fail(f"{reason}; left out", 1)
     if page is not None:
-        from evals.report import write_page
+        from evals.report import page_text  # slow to import
 
-        write_page(runs, page)
+        write_text(page, page_text(runs))
         click.echo(f"report: {page}", err=True)
     if form in _FORMATS:
         click.echo(_FORMATS[form](runs))
@@ -485,7 +479,7 @@ def _show(
         table = build_table(verdicts, base=base, partial=partial, k=k)
     if as_json:
         results = [asdict(run.result) for run in runs]
-        shown = table and to_dict(table)
+        shown = table and asdict(table)
         click.echo(json.dumps({"results": results, "table": shown, "comparisons": pairs}))
     else:
         if table is not None:

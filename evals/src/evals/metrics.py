@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # Loaded by what calculates: a command's help does without.
 Verdicts: TypeAlias = Mapping[str, Sequence[bool | None]]
 """Problem id -> verdicts on its samples; None is a sample that could not be graded."""
 Floats: TypeAlias = "NDArray[np.float64]"
+Ints: TypeAlias = "NDArray[np.int64]"
 
 DRAWS = 2000
 
@@ -71,8 +72,8 @@ class Column:
     members: tuple[str, ...]
     values: Floats
     replicates: Floats
-    problems: tuple[int, ...]
-    ungraded: tuple[int, ...]
+    problems: Ints
+    ungraded: Ints
     uneven: bool
 
     def estimate(self, member: str) -> Estimate | None:
@@ -80,8 +81,8 @@ class Column:
         if member not in self.members:
             return None
         at = self.members.index(member)
-        interval = percentiles(self.replicates[:, at])
-        return Estimate(float(self.values[at]), *interval, self.problems[at], self.ungraded[at])
+        counts = int(self.problems[at]), int(self.ungraded[at])
+        return Estimate(float(self.values[at]), *percentiles(self.replicates[:, at]), *counts)
 
 
 def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
@@ -112,19 +113,19 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
     return scores
 
 
-def resample(scores: Floats, name: str, seed: int = 0, draws: int = DRAWS) -> Floats:
-    """Return the means of members over resampled problems. Shape [draws, members].
+def resample(scores: Floats, name: str) -> Floats:
+    """Return the means of members over resampled problems. Shape [DRAWS, members].
 
     scores: [members, problems]; NaN is a problem that the member was not graded on, and is left
-    out of its mean. name: what is resampled, a benchmark; with `seed` it selects the random
-    stream, so that benchmarks are resampled independently and members together.
+    out of its mean. name: what is resampled, a benchmark; it selects the random stream, so that
+    benchmarks are resampled independently and members together.
     """
     import numpy as np
 
     problems = scores.shape[1]
     present = ~np.isnan(scores)
-    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    weights = generator.multinomial(problems, [1 / problems] * problems, draws).astype(np.float64)
+    generator = np.random.default_rng([0, zlib.crc32(name.encode())])
+    weights = generator.multinomial(problems, [1 / problems] * problems, DRAWS).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         means: Floats = (weights @ np.nan_to_num(scores).T) / (weights @ present.T)
     return means
@@ -138,19 +139,17 @@ def percentiles(replicates: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def estimate(
-    verdicts: Verdicts, benchmark: str = "", k: int | None = None, seed: int = 0
-) -> Estimate:
+def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> Estimate:
     """Return avg@n of one member on one benchmark, or pass@k.
 
     Raises EvalsError when nothing was graded, or for a k that `problem_scores` refuses.
     """
-    found = score_members({"": verdicts}, benchmark, k, seed).estimate("")
+    found = score_members({"": verdicts}, benchmark, k).estimate("")
     assert found is not None
     return found
 
 
-def compare(first: Verdicts, second: Verdicts, k: int | None = None, seed: int = 0) -> Comparison:
+def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Comparison:
     """Compare avg@n, or pass@k, of two members problem by problem.
 
     Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
@@ -166,7 +165,7 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None, seed: int =
             "second; compare two results on one benchmark"
         )
     differences = np.array([left[problem] - right[problem] for problem in shared])
-    low, high = percentiles(resample(differences[None, :], "", seed)[:, 0])
+    low, high = percentiles(resample(differences[None, :], "")[:, 0])
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
     return Comparison(
         difference=float(differences.mean()),
@@ -179,9 +178,7 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None, seed: int =
     )
 
 
-def score_members(
-    verdicts: Mapping[str, Verdicts], benchmark: str, k: int | None = None, seed: int = 0
-) -> Column:
+def score_members(verdicts: Mapping[str, Verdicts], benchmark: str, k: int | None = None) -> Column:
     """Score members (name -> verdicts) on one benchmark by avg@n or pass@k.
 
     A member without any graded sample is left out. Raises EvalsError when none is left, or for a k
@@ -202,15 +199,15 @@ def score_members(
     table = np.array(
         [[found.get(problem, np.nan) for problem in problems] for found in scores.values()]
     )
+    lost = [
+        sum(v is None for samples in verdicts[name].values() for v in samples) for name in scores
+    ]
     return Column(
         members=tuple(scores),
         values=np.nanmean(table, axis=1),
-        replicates=resample(table, benchmark, seed),
-        problems=tuple(len(found) for found in scores.values()),
-        ungraded=tuple(
-            sum(verdict is None for samples in verdicts[name].values() for verdict in samples)
-            for name in scores
-        ),
+        replicates=resample(table, benchmark),
+        problems=(~np.isnan(table)).sum(axis=1),
+        ungraded=np.array(lost),
         uneven=bool(np.isnan(table).any()),
     )
 
@@ -232,8 +229,8 @@ def average(columns: Sequence[Column]) -> Column | None:
         members=tuple(names),
         values=np.mean([column.values[at] for column, at in taken], axis=0),
         replicates=np.mean([column.replicates[:, at] for column, at in taken], axis=0),
-        problems=tuple(np.sum([np.array(c.problems)[at] for c, at in taken], axis=0).tolist()),
-        ungraded=tuple(np.sum([np.array(c.ungraded)[at] for c, at in taken], axis=0).tolist()),
+        problems=np.sum([column.problems[at] for column, at in taken], axis=0),
+        ungraded=np.sum([column.ungraded[at] for column, at in taken], axis=0),
         uneven=any(column.uneven for column in columns),
     )
 
@@ -262,12 +259,12 @@ def population(column: Column, members: Collection[str]) -> dict[str, tuple[Esti
         return {}
     values, replicates = column.values[at], column.replicates[:, at]
     weakest, best = int(values.argmin()), int(values.argmax())
-    problems, ungraded = min(column.problems[i] for i in at), sum(column.ungraded[i] for i in at)
+    counts = int(column.problems[at].min()), int(column.ungraded[at].sum())
 
     def stated(value: float, draws: Floats) -> Estimate:
         # Minima of noisy scores lie below, maxima above: the value itself stays inside.
         low, high = percentiles(draws)
-        return Estimate(value, min(low, value), max(high, value), problems, ungraded)
+        return Estimate(value, min(low, value), max(high, value), *counts)
 
     return {
         "mean": (stated(float(values.mean()), replicates.mean(axis=1)), None),

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -13,7 +12,6 @@ from markupsafe import Markup
 from evals.benchmark import Verdict
 from evals.metrics import problem_scores
 from evals.results import FinishedRun, Result, Score, by_question
-from lora_evo import write_text
 
 MOST_BYTES = 4_000_000
 """Bytes of all questions with their samples on a page, at most."""
@@ -21,11 +19,6 @@ MOST_TEXT = 4_000
 """Characters shown of a prompt or a response."""
 _WIDTH = 900
 _NAMES = alt.Axis(labelLimit=160, domain=False, ticks=False)
-
-
-def write_page(runs: Sequence[FinishedRun], page: Path) -> None:
-    """Write the page; where that is not possible, an old page stays."""
-    write_text(page, page_text(runs))
 
 
 def page_text(runs: Sequence[FinishedRun]) -> str:

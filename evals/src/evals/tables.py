@@ -1,10 +1,10 @@
-"""Tables of scores: the paper's, as text, as Markdown and for JSON."""
+"""Tables of scores: the paper's, as text and as Markdown."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from evals.errors import EvalsError
 from evals.metrics import Column, Estimate, Verdicts, aggregates, population, score_members
@@ -37,13 +37,12 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Estimate):
     """A score in a row. partial: of part of the benchmark. incomplete: an average that lacks one.
 
     member: of a weakest or best, whose score it is.
     """
 
-    score: Estimate
     partial: bool = False
     incomplete: bool = False
     member: str | None = None
@@ -51,11 +50,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One line; `cells` by column, without the columns that have nothing to show."""
+    """One line; `scores` by column, without the columns that have nothing to show."""
 
     label: str
     kind: Kind
-    cells: Mapping[str, Cell]
+    scores: Mapping[str, Cell]
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +88,6 @@ def build_table(
     base: str | None = None,
     partial: Collection[tuple[str, str]] = (),
     k: int | None = None,
-    seed: int = 0,
 ) -> Table:
     """Build the table of members (name -> benchmark -> verdicts).
 
@@ -98,7 +96,7 @@ def build_table(
     nothing was graded, or for a k that is too large.
     """
     members = [name for name in results if name != base]
-    columns, ungraded = _columns(results, k, seed)
+    columns, ungraded = _columns(results, k)
     named = [name for name in TITLES if name in columns]
     order = [name for name in columns if name not in TITLES] + named
     missing = {group: [name for name in _PARTS[group] if name not in columns] for group in _PARTS}
@@ -106,7 +104,9 @@ def build_table(
     def cell(column: str, score: Estimate, names: Collection[str], who: str | None = None) -> Cell:
         parts = _PARTS.get(column, (column,))
         limited = any(name in names and where in parts for name, where in partial)
-        return Cell(score, limited, bool(missing.get(column)), who)
+        return Cell(
+            **vars(score), partial=limited, incomplete=bool(missing.get(column)), member=who
+        )
 
     rows = []
     for name in ([base] if base is not None else []) + members:
@@ -149,28 +149,6 @@ def to_markdown(table: Table) -> str:
     return "\n".join((*rows, *([""] if notes else []), *notes))
 
 
-def to_dict(table: Table) -> dict[str, Any]:
-    """Return the table for JSON: scores as shares in [0, 1], with interval and counts."""
-    return {
-        "measure": table.measure,
-        "columns": list(table.columns),
-        "rows": [
-            {
-                "label": row.label,
-                "kind": row.kind,
-                "scores": {
-                    column: asdict(cell.score)
-                    | {"partial": cell.partial, "incomplete": cell.incomplete}
-                    | ({} if cell.member is None else {"member": cell.member})
-                    for column, cell in row.cells.items()
-                },
-            }
-            for row in table.rows
-        ],
-        "notes": list(table.notes),
-    }
-
-
 def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> str:
     """Return columns of equal width; the first `left` to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -185,7 +163,7 @@ def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> 
 
 
 def _columns(
-    results: Mapping[str, Mapping[str, Verdicts]], k: int | None, seed: int
+    results: Mapping[str, Mapping[str, Verdicts]], k: int | None
 ) -> tuple[dict[str, Column], list[str]]:
     """Columns of the benchmarks and their averages; and benchmarks without any verdict."""
     columns: dict[str, Column] = {}
@@ -193,7 +171,7 @@ def _columns(
     for name in dict.fromkeys(name for own in results.values() for name in own):
         verdicts = {member: own[name] for member, own in results.items() if name in own}
         if any(v is not None for own in verdicts.values() for s in own.values() for v in s):
-            columns[name] = score_members(verdicts, name, k, seed)
+            columns[name] = score_members(verdicts, name, k)
         else:
             ungraded.append(name)
     if not columns:
@@ -205,7 +183,7 @@ def _notes(
     columns: Mapping[str, Column], rows: Sequence[Row], missing: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """What a reader must know; the marks * and † are explained first."""
-    cells = [cell for row in rows for cell in row.cells.values()]
+    cells = [cell for row in rows for cell in row.scores.values()]
     notes = ["* part of the benchmark (--limit)"] if any(cell.partial for cell in cells) else []
     for group in ("code", "math"):
         if group in columns and missing[group]:
@@ -214,10 +192,10 @@ def _notes(
     uneven = [name for name, column in plain.items() if column.uneven]
     if uneven:
         notes.append(f"members were not graded on the same problems: {', '.join(uneven)}")
-    samples = sum(sum(column.ungraded) for column in plain.values())
+    samples = sum(int(column.ungraded.sum()) for column in plain.values())
     if samples:
         notes.append(f"samples without a verdict, not counted: {samples}")
-    if any(cell.score.low == cell.score.high for cell in cells):
+    if any(cell.low == cell.high for cell in cells):
         notes.append("an interval without width: all problems went the same way")
     if any(row.kind == "weakest" for row in rows):
         notes.append(
@@ -234,12 +212,12 @@ def _cells(table: Table, row: Row) -> list[str]:
     """The label, and each score such as "66.7* (48.3-81.2)"; `-` for none."""
     texts = [row.label]
     for column in table.columns:
-        cell = row.cells.get(column)
+        cell = row.scores.get(column)
         if cell is None:
             texts.append("-")
             continue
         marks = ("*" if cell.partial else "") + ("†" if cell.incomplete else "")
-        value, low, high = (100 * x for x in (cell.score.value, cell.score.low, cell.score.high))
+        value, low, high = (100 * x for x in (cell.value, cell.low, cell.high))
         texts.append(f"{value:.1f}{marks} ({low:.1f}-{high:.1f})")
     return texts
 

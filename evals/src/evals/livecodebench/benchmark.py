@@ -13,8 +13,9 @@ from evals.recipes import CHAT
 from evals.sources import load_source, remarks
 from evals.turns import own_turn
 
-NAME = "livecodebench"
-DESCRIPTION = "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"
+DESCRIPTIONS = {
+    "livecodebench": "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"
+}
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 _FENCE = "```"
 _BLOCK = re.compile(r"```python\s*(.*?)```", re.S)
@@ -24,7 +25,7 @@ _PROGRAM = re.compile(
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
 
 
-def load(data: Data) -> Benchmark:
+def load(name: str, data: Data) -> Benchmark:
     """Load the problems of a file or a folder of shards, or of a release on the hub.
 
     Hidden tests stay on disk until they are needed. Raises EvalsError.
@@ -32,18 +33,18 @@ def load(data: Data) -> Benchmark:
     if data.file is not None and data.release is None:
         problems = read_problems(data.file)
         found = content_hash(Path(data.file))
-        notes: tuple[str, ...] = (remarks(NAME, len(problems)),)
+        notes: tuple[str, ...] = (remarks(name, len(problems)),)
     else:
-        source = load_source(NAME, data.file, data.release)
+        source = load_source(name, data.file, data.release)
         problems, found, notes = read_problems(source.rows), source.content_hash, source.notes
     chosen = window(problems, data.since, data.until)
     if len(chosen) < len(problems):
         dates = f"{data.since or 'start'} to {data.until or 'end'}"
         if not chosen:
-            raise EvalsError(f"{NAME}: none of {len(problems)} problems: {dates}")
+            raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         found += f"; {dates}"
-    return Benchmark(NAME, DESCRIPTION, _questions(chosen), grade, CHAT, found, notes)
+    return Benchmark(name, DESCRIPTIONS[name], _questions(chosen), grade, CHAT, found, notes)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
