@@ -10,7 +10,7 @@ import livecodebench_problems
 import pytest
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
-from sums import Answers, Chat
+from sums import Chat, TableEngine
 
 from evals import (
     RECIPES,
@@ -48,7 +48,7 @@ def contest(tmp_path: Path) -> Path:
 
 def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_path: Path) -> None:
     benchmark = load_benchmark("humaneval_plus", Data(functions))
-    engine = Answers(
+    engine = TableEngine(
         {
             "double": f"Sure:\n{FENCE}python\ndef double(x):\n    return [x, x]\n{FENCE}\n",
             "half": f"{FENCE}python\ndef half(x):\n    return (x == 3) + 0.5\n{FENCE}",
@@ -83,7 +83,7 @@ def test_functions_are_asked_and_right_is_base_and_plus(functions: Path, tmp_pat
 
 def test_a_completion_continues_where_the_prompt_ends(functions: Path, tmp_path: Path) -> None:
     benchmark = load_benchmark("humaneval_plus", Data(functions))
-    engine = Answers({"double": "\treturn [x, x]\n", "half": "    return x / 2\n"})
+    engine = TableEngine({"double": "\treturn [x, x]\n", "half": "    return x / 2\n"})
     (result,) = evaluate(engine, benchmark, recipe="evalplus-completion", out=tmp_path)
     assert result.overall.rate == 1.0
     assert engine.asked[0].special_tokens
@@ -117,7 +117,7 @@ def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
     assert [question.level for question in benchmark.questions] == [1, 3]
     script = "a, b = map(int, input().split())\nprint(a + b)"
     method = "class Solution:\n    def total(self, xs):\n        return sum(xs)"
-    engine = Answers(
+    engine = TableEngine(
         {
             "Do it.": f"<answer>{FENCE}python\n{script}{FENCE} Done.</answer>",
             "def total": f"{FENCE}python\n{method}\n{FENCE}",
@@ -162,7 +162,7 @@ def test_parts_of_livecodebench_are_named(contest: Path) -> None:
 def test_math_answers_and_samples_of_lm_eval(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "gsm8k.jsonl", GSM8K)
     benchmark = load_benchmark("gsm8k", Data(data))
-    engine = Answers({"is 1 +": "So \\boxed{2}.", "is 2 +": "The answer is 4.", "is 3 +": "7"})
+    engine = TableEngine({"is 1 +": "So \\boxed{2}.", "is 2 +": "The answer is 4.", "is 3 +": "7"})
     (result,) = evaluate(engine, benchmark, recipe="azr", limit=3, out=tmp_path)
     assert (result.overall.solved, result.partial) == (2, True)
     verdicts = read_rows(tmp_path / "base" / "gsm8k" / "verdicts.jsonl")
@@ -290,7 +290,7 @@ def test_another_package_adds_a_benchmark(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "more_sums", raising=False)
     catalog.added_benchmarks.cache_clear()
     try:
-        (result,) = evaluate(Answers({"3 + 3 =": " 6"}), "sums")
+        (result,) = evaluate(TableEngine({"3 + 3 =": " 6"}), "sums")
         assert (result.overall.solved, result.overall.tasks) == (1, 20)
         assert '"name": "sums"' in run("list", "--json").stdout
         with pytest.raises(EvalsError, match="cannot be loaded"):

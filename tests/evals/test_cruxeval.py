@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
-from sums import Answers, Chat
+from sums import Chat, TableEngine
 
 from evals import RECIPES, Data, Grading, Sample, evaluate, load_benchmark
 from evals.cruxeval import find_answer
@@ -36,7 +36,7 @@ def judged(name: str, data: Path, question: int, *answers: str) -> list[bool | N
 
 
 def test_both_directions_are_asked_and_graded(data: Path, tmp_path: Path) -> None:
-    engine = Answers(
+    engine = TableEngine(
         {
             "f('abc') == ??": "It is long. [ANSWER]\nassert f('abc') == 3\n[/ANSWER]",
             "f(??) == 3": "[ANSWER]assert f([1, 2, 4]) == 3[/ANSWER]",

@@ -34,41 +34,31 @@ GOLD = {question.fields["prompt"]: question.problem for question in sums().quest
 
 
 class TableEngine:
-    """Answers by prompt. Fails after `patience` requests, if given."""
+    """Answers by a part of the prompt, the last that fits, or "no idea".
+
+    Fails after `patience` requests, if given.
+    """
 
     max_rows = 8
 
-    def __init__(self, answers: Mapping[str, str], patience: int | None = None) -> None:
+    def __init__(
+        self, answers: Mapping[str, str], tokenizer: Any = None, patience: int | None = None
+    ) -> None:
         self.answers = answers
+        self.tokenizer = tokenizer
         self.patience = patience
         self.asked: list[Request] = []
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the answers, or "no idea"."""
         if self.patience is not None and len(self.asked) >= self.patience:
             raise KeyboardInterrupt
         self.asked.extend(requests)
-        texts = [self.answers.get(request.prompt, "no idea") for request in requests]
+        answers = [("", "no idea"), *self.answers.items()]
+        texts = [[text for part, text in answers if part in r.prompt][-1] for r in requests]
         return [Completion(text, (5, 1), (0.0, 0.0), "stop") for text in texts]
 
     def close(self) -> None:
         """There is nothing to free."""
-
-
-class Answers(TableEngine):
-    """Answers by a part of the prompt; the last one that fits."""
-
-    def __init__(self, answers: dict[str, str], tokenizer: Any = None) -> None:
-        super().__init__(answers)
-        self.tokenizer = tokenizer
-
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        self.asked += requests
-        texts = [
-            [text for part, text in self.answers.items() if part in r.prompt][-1:] or ["I pass."]
-            for r in requests
-        ]
-        return [Completion(text, (1,), (0.0,), "stop") for (text,) in texts]
 
 
 class Chat:
