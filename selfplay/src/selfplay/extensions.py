@@ -6,7 +6,7 @@ handed over wins; config.yaml names it, so that a resume imports it again where 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from lora_evo import OPERATORS, Operator
 from selfplay.config import Config
@@ -44,6 +44,18 @@ class Extensions:
     """Called after every step with the run and the step's row."""
 
 
+class Own(TypedDict, total=False):
+    """What `train`, `resume`, `new_run` and `open_run` take by name, as `Given` has it."""
+
+    teacher_reward: TeacherReward | None
+    student_reward: StudentReward | None
+    operators: Sequence[Operator]
+    task_kinds: Sequence[TaskKind]
+    callbacks: Sequence[Callback]
+    workers: int | None
+    ray: str | None
+
+
 @dataclass(frozen=True)
 class Given:
     """What a caller hands over; None and empty where the configuration says it."""
@@ -53,6 +65,8 @@ class Given:
     operators: Sequence[Operator] = ()
     task_kinds: Sequence[TaskKind] = ()
     callbacks: Sequence[Callback] = ()
+    workers: int | None = None
+    ray: str | None = None
 
     def named_in(self, config: Config) -> Config:
         """Return the configuration with the names of what was handed over."""

@@ -1,13 +1,12 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from league import League
-from lora_evo import Operator
 from selfplay.checkpoint import (
     newest_checkpoint,
     refuse_damage,
@@ -26,12 +25,10 @@ from selfplay.directory import (
     removed_unless_checkpointed,
 )
 from selfplay.evaluation import evaluate_members
-from selfplay.extensions import Callback, Extensions, Given
+from selfplay.extensions import Extensions, Given, Own
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
-from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template, template_of
-from selfplay.rewards import StudentReward, TeacherReward
 from selfplay.rollout import open_sandbox
 from selfplay.rows import BASE, EvalRow, append_rows, read_rows
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
@@ -47,86 +44,27 @@ def train(
     config: Config,
     out: str | PathLike[str],
     *,
-    teacher_reward: TeacherReward | None = None,
-    student_reward: StudentReward | None = None,
-    operators: Sequence[Operator] = (),
-    task_kinds: Sequence[TaskKind] = (),
-    callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    ray: str | None = None,
     progress: Progress | None = None,
+    **own: Unpack[Own],
 ) -> None:
     """Start a run in a new directory and carry it through.
 
-    teacher_reward: reward of a `Proposed`; student_reward: of an `Attempt`; operators: mutations
-    and crossovers to use instead of the configured ones of their kind; task_kinds: in play with
-    those of `rollout.kinds`; callbacks: called after each step with the run and its `StepRow`.
-    What is handed over wins over the configuration, and is named in config.yaml as
-    `module:object`. workers: processes over which members are spread, 0 for as many as possible;
-    ray: address of a Ray cluster to use; without both everything is in this process. progress:
-    what shows it; nothing by default.
+    progress: what shows it; nothing by default. Whatever else `new_run` takes.
     """
-    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
-    with _new_run(config, Path(out), given, workers, ray) as run:
+    with new_run(config, out, **own) as run:
         _train_until_done(run, progress or Progress(quiet=True))
 
 
 def resume(
-    out: str | PathLike[str],
-    *,
-    teacher_reward: TeacherReward | None = None,
-    student_reward: StudentReward | None = None,
-    operators: Sequence[Operator] = (),
-    task_kinds: Sequence[TaskKind] = (),
-    callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    ray: str | None = None,
-    progress: Progress | None = None,
+    out: str | PathLike[str], *, progress: Progress | None = None, **own: Unpack[Own]
 ) -> None:
     """Continue a run from its newest checkpoint, on any number of workers; the rest as in `train`.
 
     What the run was given has to be handed over again where config.yaml names nothing that can be
     imported.
     """
-    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
-    with _open_run(Path(out), given, workers, ray) as run:
+    with open_run(out, **own) as run:
         _train_until_done(run, progress or Progress(quiet=True))
-
-
-def new_run(
-    config: Config,
-    out: str | PathLike[str],
-    *,
-    teacher_reward: TeacherReward | None = None,
-    student_reward: StudentReward | None = None,
-    operators: Sequence[Operator] = (),
-    task_kinds: Sequence[TaskKind] = (),
-    callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    ray: str | None = None,
-) -> AbstractContextManager[Run]:
-    """Start a run in a new directory; within the block it is open, before its first step.
-
-    For a loop of one's own; arguments as for `train`.
-    """
-    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
-    return _new_run(config, Path(out), given, workers, ray)
-
-
-def open_run(
-    out: str | PathLike[str],
-    *,
-    teacher_reward: TeacherReward | None = None,
-    student_reward: StudentReward | None = None,
-    operators: Sequence[Operator] = (),
-    task_kinds: Sequence[TaskKind] = (),
-    callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    ray: str | None = None,
-) -> AbstractContextManager[Run]:
-    """Open a run at its newest checkpoint; one that died before its first starts again."""
-    given = Given(teacher_reward, student_reward, operators, task_kinds, callbacks)
-    return _open_run(Path(out), given, workers, ray)
 
 
 def _train_until_done(run: Run, progress: Progress) -> None:
@@ -141,25 +79,35 @@ def _train_until_done(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def _new_run(
-    config: Config, directory: Path, given: Given, workers: int | None, ray: str | None
-) -> Iterator[Run]:
+def new_run(config: Config, out: str | PathLike[str], **own: Unpack[Own]) -> Iterator[Run]:
+    """Start a run in a new directory; within the block it is open, before its first step.
+
+    teacher_reward: reward of a `Proposed`; student_reward: of an `Attempt`; operators: mutations
+    and crossovers to use instead of the configured ones of their kind; task_kinds: in play with
+    those of `rollout.kinds`; callbacks: called after each step with the run and its `StepRow`.
+    What is handed over wins over the configuration, and is named in config.yaml as
+    `module:object`. workers: processes over which members are spread, 0 for as many as possible;
+    ray: address of a Ray cluster to use; without both everything is in this process.
+    """
+    given, directory = Given(**own), Path(out)
     config = given.named_in(config)
-    if workers is not None or ray is not None:
+    if given.workers is not None or given.ray is not None:
         config = cut_by_member(config)
     extensions = given.completed(config)
     require_trackers(config.report_to)
     require_seeds(config)
     template = template_of(config, given.task_kinds)
     create(directory, config)
-    opened = _opened(config, template, directory, extensions, workers, ray)
+    opened = _opened(config, template, directory, extensions, given)
     with closing(lock(directory)), opened as run:
         _found(run)
         yield run
 
 
 @contextmanager
-def _open_run(directory: Path, given: Given, workers: int | None, ray: str | None) -> Iterator[Run]:
+def open_run(out: str | PathLike[str], **own: Unpack[Own]) -> Iterator[Run]:
+    """Open a run at its newest checkpoint; one that died before its first starts again."""
+    given, directory = Given(**own), Path(out)
     config = open_config(directory)
     extensions = given.completed(config)
     require_trackers(config.report_to)
@@ -170,7 +118,7 @@ def _open_run(directory: Path, given: Given, workers: int | None, ray: str | Non
             refuse_damage(checkpoint)
         else:
             clear(directory)
-        with _opened(config, template, directory, extensions, workers, ray) as run:
+        with _opened(config, template, directory, extensions, given) as run:
             if checkpoint is None:
                 _found(run)
             else:
@@ -205,20 +153,20 @@ def _opened(
     template: Template,
     directory: Path,
     extensions: Extensions,
-    workers: int | None,
-    ray: str | None,
+    given: Given,
 ) -> Iterator[Run]:
     """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
         stack.enter_context(removed_unless_checkpointed(directory))
         sandbox = stack.enter_context(open_sandbox(config))
         population: Population | RemotePopulation
-        if ray is None and workers in (None, 1):
+        if given.ray is None and given.workers in (None, 1):
             population = stack.enter_context(open_population(config, template))
         else:
             from selfplay.workers.session import open_workers
 
-            population = stack.enter_context(open_workers(config, template, workers or 0, ray))
+            opened = open_workers(config, template, given.workers or 0, given.ray)
+            population = stack.enter_context(opened)
         e = config.eval
         seeds = written_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)
