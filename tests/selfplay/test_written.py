@@ -7,17 +7,7 @@ from json_lines import write_rows
 
 from selfplay.prompts.niches import FAMILIES, program_of, trap_program
 from selfplay.run_record import RunRecord
-from selfplay.written import (
-    divergence,
-    duplicates,
-    entropy,
-    examples,
-    families_extinct,
-    leaked_share,
-    steps_until_traps,
-    trap_share,
-    written,
-)
+from selfplay.written import written
 
 
 class Run(RunRecord):
@@ -49,54 +39,55 @@ def test_numbers_are_of_the_last_third(tmp_path):
     refused = [row(50, "t1", None, status="form")] * 80
     leaked = [row(60, "t1", program_of(("k1",)), reason="leaked")] * 20
     found = run(tmp_path, [*early, *both(range(41, 61)), *refused, *leaked])
-    assert found.valid == pytest.approx(340 / 420)
-    assert trap_share(found) == pytest.approx(160 / 340)
-    assert leaked_share(found) == pytest.approx(20 / 340)
-    assert families_extinct(found) == 0.0
+    assert found.numbers["valid proposals"] == pytest.approx(340 / 420)
+    assert found.numbers["traps"] == pytest.approx(160 / 340)
+    assert found.numbers["leaked"] == pytest.approx(20 / 340)
+    assert found.numbers["families extinct"] == 0.0
     assert found.traps == {20: 0.0, 40: 0.0, 60: pytest.approx(160 / 340)}
-    assert steps_until_traps(found) == 60.0
+    assert found.numbers["until most are traps"] == 60.0
 
 
 def test_duplicates_and_entropy_are_of_a_teacher_and_of_all(tmp_path):
     found = run(tmp_path, both(range(41, 61)))
-    assert duplicates(found, own=True) == pytest.approx((0.0 + 152 / 160) / 2)
-    assert duplicates(found, own=False) == pytest.approx(152 / 320)
-    assert entropy(found, own=True) == pytest.approx((log2(160) + 3) / 2)
-    assert entropy(found, own=False) == pytest.approx(1 + (log2(160) + 3) / 2)
+    assert found.numbers["duplicates, one teacher"] == pytest.approx((0.0 + 152 / 160) / 2)
+    assert found.numbers["duplicates, all teachers"] == pytest.approx(152 / 320)
+    assert found.numbers["entropy, one teacher"] == pytest.approx((log2(160) + 3) / 2)
+    assert found.numbers["entropy, all teachers"] == pytest.approx(1 + (log2(160) + 3) / 2)
 
 
 def test_teachers_that_share_no_family_are_as_far_apart_as_can_be(tmp_path):
-    assert divergence(run(tmp_path, both(range(41, 61)))) == pytest.approx(1.0)
+    assert run(tmp_path, both(range(41, 61))).numbers.get("divergence") == pytest.approx(1.0)
     alike = [row(50, f"t{i % 2}", program_of(("a1",))) for i in range(200)]
-    assert divergence(run(tmp_path, alike)) == 0.0
-    assert divergence(run(tmp_path, alike[:198:2])) is None
+    assert run(tmp_path, alike).numbers.get("divergence") == 0.0
+    assert run(tmp_path, alike[:198:2]).numbers.get("divergence") is None
 
 
 def test_a_family_that_nobody_writes_is_extinct_and_a_trap_is_seen_when_it_closes(tmp_path):
     traps = [row(step, "t0", trap_program(step)) for step in range(21, 61) for _ in range(9)]
     found = run(tmp_path, [row(1, "t0", program_of(("a1",))), *traps])
-    assert families_extinct(found) == 8.0
-    assert steps_until_traps(found) == 40.0
+    assert found.numbers["families extinct"] == 8.0
+    assert found.numbers["until most are traps"] == 40.0
 
 
 def test_examples_are_the_commonest_but_for_their_numbers(tmp_path):
     rare = row(50, "t1", program_of(("h3",)), input="7", solve_rate=None)
     found = run(tmp_path, [*both(range(41, 61)), rare])
-    (share, first), *_ = examples(found)
+    (share, first), *_ = found.examples
     assert share == pytest.approx(160 / 321)
     assert first == f"{trap_program(4100)}\ninput 3  solved 50 %"
 
 
 def test_a_world_without_families_has_the_other_numbers(tmp_path):
     found = run(tmp_path, both(range(41, 61)), "nano")
-    assert duplicates(found, own=False) == pytest.approx(152 / 320)
-    assert (trap_share(found), divergence(found), families_extinct(found)) == (None, None, None)
-    assert steps_until_traps(found) is None
+    assert found.numbers["duplicates, all teachers"] == pytest.approx(152 / 320)
+    assert not {"traps", "until most are traps", "families extinct", "divergence"} & set(
+        found.numbers
+    )
 
 
 def test_a_run_that_writes_nothing_more_has_no_numbers(tmp_path):
     found = run(tmp_path, [row(60, "t0", None, status="form")] * 3)
-    assert found.valid == 0.0
-    assert trap_share(found) is None
-    assert entropy(found, own=True) is None
-    assert examples(found) == []
+    assert found.numbers["valid proposals"] == 0.0
+    assert "traps" not in found.numbers
+    assert found.numbers["entropy, one teacher"] is None
+    assert found.examples == []

@@ -38,7 +38,7 @@ from selfplay.findings import (
 from selfplay.pages import Table, figure, text_table, write_page
 from selfplay.run_charts import bands
 from selfplay.run_record import Floats, flat
-from selfplay.written import examples, written
+from selfplay.written import written
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""
@@ -158,11 +158,6 @@ class Expectation:
     predicted: float
     found: Estimate | None
 
-    @property
-    def cell(self) -> str:
-        """The found number with its interval."""
-        return _cell(self.measure, self.found)
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -208,8 +203,9 @@ class Comparison:
     def predicted_and_found(self) -> list[tuple[str, Table]]:
         """Return the plan's expected numbers beside those found, as a titled table if any."""
         rows = [
-            (e.arm, e.measure.title, figure(e.predicted * e.measure.factor), e.cell)
+            (e.arm, m.title, figure(e.predicted * m.factor), _cell(m, e.found))
             for e in self.expectations()
+            for m in [e.measure]
         ]
         head = ("arm", "measure", "predicted", "found")
         return [("Predicted and found", (head, rows))] if rows else []
@@ -220,7 +216,7 @@ class Comparison:
         found: list[tuple[str, Table]] = []
         for arm in self.plan.arms:
             if trial := first.get(Group(arm)):
-                rows = [(f"{100 * s:.1f} %", text) for s, text in examples(written(trial.run))]
+                rows = [(f"{100 * s:.1f} %", text) for s, text in written(trial.run).examples]
                 if rows:
                     found.append((f"{arm}, seed {trial.seed}", (("share", "for example"), rows)))
         return found

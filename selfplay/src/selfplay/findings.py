@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
@@ -16,17 +16,7 @@ from selfplay.prompts.niches import FAMILIES
 from selfplay.rows import BASE, START
 from selfplay.run_record import Floats, RunRecord, read_run, smooth, trend
 from selfplay.tasks import held_out_tasks
-from selfplay.written import (
-    Written,
-    divergence,
-    duplicates,
-    entropy,
-    families_extinct,
-    leaked_share,
-    steps_until_traps,
-    trap_share,
-    written,
-)
+from selfplay.written import written
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
@@ -299,8 +289,8 @@ def _teaching(field: str) -> Of:
     return of
 
 
-def _of_written(of: Callable[[Written], float | None]) -> Of:
-    return lambda trial: _mean([of(written(trial.run))])
+def _of_written(name: str, unit: str) -> Measure:
+    return Measure(name, unit, lambda trial: _mean([written(trial.run).numbers.get(name)]))
 
 
 def _mean(values: Iterable[float | None]) -> Floats | None:
@@ -317,7 +307,7 @@ _MEMBERS = {
     "best member": best_member,
     "weakest member": weakest_member,
 }
-_WHOSE = {"one teacher": True, "all teachers": False}
+_WHOSE = ("one teacher", "all teachers")
 SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Held-out gain over the frozen base": (
         "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
@@ -377,20 +367,13 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         "logarithm of how many there are. "
         "Divergence: Jensen-Shannon, of teachers' choices of family.",
         (
-            Measure("valid proposals", PERCENT, _of_written(lambda found: found.valid)),
-            Measure("traps", PERCENT, _of_written(trap_share)),
-            Measure("until most are traps", "steps", _of_written(steps_until_traps)),
-            Measure("leaked", PERCENT, _of_written(leaked_share)),
-            Measure("families extinct", "of 8", _of_written(families_extinct)),
-            *(
-                Measure(f"duplicates, {who}", PERCENT, _of_written(partial(duplicates, own=own)))
-                for who, own in _WHOSE.items()
-            ),
-            *(
-                Measure(f"entropy, {who}", "bits", _of_written(partial(entropy, own=own)))
-                for who, own in _WHOSE.items()
-            ),
-            Measure("divergence", "bits", _of_written(divergence)),
+            *(_of_written(name, PERCENT) for name in ("valid proposals", "traps")),
+            _of_written("until most are traps", "steps"),
+            _of_written("leaked", PERCENT),
+            _of_written("families extinct", "of 8"),
+            *(_of_written(f"duplicates, {who}", PERCENT) for who in _WHOSE),
+            *(_of_written(f"entropy, {who}", "bits") for who in _WHOSE),
+            _of_written("divergence", "bits"),
         ),
     ),
     "Programs": (

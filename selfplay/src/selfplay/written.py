@@ -1,8 +1,8 @@
 """What the teachers of a run wrote: traps, duplicates, entropy, divergence, examples."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
@@ -11,15 +11,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from selfplay.directory import TASKS
+from selfplay.directory import TASKS, size
 from selfplay.prompts.niches import FAMILIES, LEAKED, TRAP_NAME, family_of
-from selfplay.rows import read_rows
+from selfplay.rows import mean, read_rows
 from selfplay.run_record import RunRecord
 
 BIN = 20
 """Steps of a point of a curve."""
 LEAST = 100
 """Teachers with fewer tasks say too little of what they write."""
+MOST_EXAMPLES = 3
 _NUMBER = re.compile(r"(?<![\w])-?\d+")
 
 
@@ -37,146 +38,93 @@ class _Row(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Written:
-    """The accepted tasks of a run.
+    """What is said of a run's tasks.
 
-    - valid: share of the proposals in the last third of the steps that were accepted.
-    - late: programs of each teacher in the last third of the steps.
-    - families: of each teacher then; empty in worlds without families.
-    - leaked: how many of the late ones the gate should have refused.
-    - traps: share of all accepted tasks, by the last step of every `BIN` steps; as `families`.
-    - shapes: late programs with their numbers replaced by `#`: how many, and one with its input
-      and solve rate.
+    - numbers: of those of the last third of the steps, by the name of their measure; None where
+      there is too little, and for families in worlds without any.
+    - traps: share of all accepted tasks, by the last step of every `BIN` steps; none without
+      families.
+    - examples: the commonest late programs, their numbers apart: their share of the tasks, and one
+      of each with its input and solve rate.
     """
 
-    valid: float | None
-    late: Mapping[str, Counter[str]]
-    families: Mapping[str, Counter[str]]
-    leaked: int
+    numbers: Mapping[str, float | None]
     traps: Mapping[int, float]
-    shapes: Mapping[str, tuple[int, str]]
+    examples: Sequence[tuple[float, str]]
 
 
 def written(run: RunRecord) -> Written:
     """Read what a run's teachers wrote up to its last step."""
     path = run.directory / TASKS
-    size = path.stat().st_size if path.is_file() else 0
-    return _written(path, size, run.last, run.config.get("template") == "nano-niches")
+    return _written(path, size(path), run.last, run.config.get("template") == "nano-niches")
 
 
 @lru_cache(maxsize=512)
 def _written(path: Path, size: int, last: int, has_families: bool) -> Written:
     """size: of the file, as a run may still be going on."""
     after = last - -(-last // 3)
-    late: dict[str, Counter[str]] = {}
-    families: dict[str, Counter[str]] = {}
-    found: dict[int, list[int]] = {}
-    shapes: dict[str, tuple[int, str]] = {}
-    leaked = proposed = 0
+    late: dict[str, list[_Row]] = defaultdict(list)
+    found: dict[int, list[bool]] = defaultdict(list)
+    proposed = 0
     for row in read_rows(path, _Row):
         proposed += after < row.step <= last
-        if row.status != "ok" or row.step > last:
-            continue
-        program = row.program or ""
-        family = family_of(program) if has_families else ""
-        found.setdefault(-(-row.step // BIN) * BIN, []).append(family == TRAP_NAME)
-        if row.step <= after:
-            continue
-        late.setdefault(row.teacher, Counter())[program] += 1
-        leaked += row.reason == LEAKED
-        if has_families:
-            families.setdefault(row.teacher, Counter())[family] += 1
-        shape = _NUMBER.sub("#", program)
-        count, example = shapes.get(shape, (0, ""))
-        if not example:
-            rate = "" if row.solve_rate is None else f"  solved {100 * row.solve_rate:.0f} %"
-            example = f"{program}\ninput {row.input}{rate}"
-        shapes[shape] = (count + 1, example)
-    traps = {step: sum(some) / len(some) for step, some in sorted(found.items())}
-    accepted = sum(counts.total() for counts in late.values())
-    valid = accepted / proposed if proposed else None
-    return Written(valid, late, families, leaked, traps if has_families else {}, shapes)
+        if row.status == "ok" and row.step <= last:
+            found[-(-row.step // BIN) * BIN].append(family_of(row.program or "") == TRAP_NAME)
+            if row.step > after:
+                late[row.teacher].append(row)
+    every = [row for rows in late.values() for row in rows]
+    numbers = {"valid proposals": len(every) / proposed if proposed else None}
+    for who, some in (("one teacher", [*late.values()]), ("all teachers", [every])):
+        programs = [Counter(row.program for row in rows) for rows in some if len(rows) >= LEAST]
+        numbers[f"duplicates, {who}"] = mean(1 - len(p) / p.total() for p in programs)
+        numbers[f"entropy, {who}"] = mean(map(_bits, programs))
+    traps: dict[int, float] = {}
+    if has_families:
+        traps = {step: sum(some) / len(some) for step, some in sorted(found.items())}
+        numbers |= _of_families([*late.values()], traps)
+    return Written(numbers, traps, _examples(every))
 
 
-def trap_share(found: Written) -> float | None:
-    """Return the share of late tasks that are traps; None in worlds without any."""
-    counts = _union(found.families)
-    return counts[TRAP_NAME] / counts.total() if counts else None
+def _of_families(
+    late: Sequence[Sequence[_Row]], traps: Mapping[int, float]
+) -> dict[str, float | None]:
+    """Return the numbers of a world that has families; late: the tasks of each teacher.
 
-
-def steps_until_traps(found: Written) -> float | None:
-    """Return the end of the first `BIN` steps in which most tasks are traps.
-
-    The last step with tasks where that never happens; None in worlds without any.
+    Until most are traps: the end of the first `BIN` steps in which most tasks are, else of the
+    last. Extinct: less than a tenth of an even share. Divergence: Jensen-Shannon's (Lin 1991), the
+    entropy of the mean of the teachers' shares minus the mean of their entropies.
     """
-    most = [step for step, share in found.traps.items() if share > 0.5]
-    return float(min(most or [max(found.traps)])) if found.traps else None
+    by_teacher = [Counter(family_of(row.program or "") for row in rows) for rows in late]
+    counts = sum(by_teacher, Counter[str]())
+    total, least = counts.total(), counts.total() / (10 * (len(FAMILIES) + 1))
+    found: dict[str, float | None] = {}
+    if traps:
+        most = [step for step, share in traps.items() if share > 0.5]
+        found["until most are traps"] = float(min(most or [max(traps)]))
+    if total:
+        found["traps"] = counts[TRAP_NAME] / total
+        found["leaked"] = sum(row.reason == LEAKED for rows in late for row in rows) / total
+        found["families extinct"] = float(sum(counts[family] < least for family in FAMILIES))
+    writers = [own for own in by_teacher if own.total() >= LEAST]
+    if len(writers) > 1:
+        mixed = {f: sum(own[f] / own.total() for own in writers) for f in counts}
+        found["divergence"] = _bits(mixed) - sum(map(_bits, writers)) / len(writers)
+    return found
 
 
-def leaked_share(found: Written) -> float | None:
-    """Return the share of late tasks that the gate should have refused; None as `trap_share`."""
-    total = _union(found.families).total()
-    return found.leaked / total if total else None
+def _examples(late: Sequence[_Row]) -> list[tuple[float, str]]:
+    shapes: dict[str, list[_Row]] = defaultdict(list)
+    for row in late:
+        shapes[_NUMBER.sub("#", row.program or "")].append(row)
+    found = []
+    for rows in sorted(shapes.values(), key=len, reverse=True)[:MOST_EXAMPLES]:
+        first, rate = rows[0], rows[0].solve_rate
+        solved = "" if rate is None else f"  solved {100 * rate:.0f} %"
+        found.append((len(rows) / len(late), f"{first.program}\ninput {first.input}{solved}"))
+    return found
 
 
-def families_extinct(found: Written) -> float | None:
-    """Return how many families of operators get less than a tenth of an even share."""
-    counts = _union(found.families)
-    least = counts.total() / (10 * (len(FAMILIES) + 1))
-    return float(sum(counts[family] < least for family in FAMILIES)) if counts else None
-
-
-def duplicates(found: Written, *, own: bool) -> float | None:
-    """Return the share of late tasks whose program was there before.
-
-    own: compared with the same teacher's, the mean over teachers; else with everybody's.
-    """
-    return _over_teachers(found, own, lambda counts: 1.0 - len(counts) / counts.total())
-
-
-def entropy(found: Written, *, own: bool) -> float | None:
-    """Return the entropy of late programs in bits, at most the logarithm of how many there are.
-
-    own: of each teacher's, the mean over teachers; else of everybody's together.
-    """
-    return _over_teachers(found, own, _bits)
-
-
-def divergence(found: Written) -> float | None:
-    """Return how differently teachers choose families, in bits; None below two teachers.
-
-    The Jensen-Shannon divergence (Lin 1991): the entropy of the mean of their shares minus the mean
-    of their entropies, over teachers with `LEAST` tasks.
-    """
-    shares = [
-        {family: n / counts.total() for family, n in counts.items()}
-        for counts in found.families.values()
-        if counts.total() >= LEAST
-    ]
-    if len(shares) < 2:
-        return None
-    mixed: Counter[str] = Counter()
-    for share in shares:
-        mixed.update({family: p / len(shares) for family, p in share.items()})
-    return _bits(mixed) - sum(map(_bits, shares)) / len(shares)
-
-
-def examples(found: Written, most: int = 3) -> list[tuple[float, str]]:
-    """Return the commonest late shapes: their share of the tasks, and a program of each."""
-    total = sum(count for count, _ in found.shapes.values())
-    common = sorted(found.shapes.values(), reverse=True)[:most]
-    return [(count / total, example) for count, example in common]
-
-
-def _over_teachers(found: Written, own: bool, of: Any) -> float | None:
-    some: Iterable[Counter[str]] = found.late.values() if own else [_union(found.late)]
-    values = [of(counts) for counts in some if counts.total() >= LEAST]
-    return sum(values) / len(values) if values else None
-
-
-def _union(counts: Mapping[str, Counter[str]]) -> Counter[str]:
-    return sum(counts.values(), Counter())
-
-
-def _bits(weights: Mapping[str, float]) -> float:
+def _bits(weights: Mapping[Any, float]) -> float:
+    """Return the entropy of shares that are proportional to these weights."""
     total = sum(weights.values())
     return -sum(w / total * log2(w / total) for w in weights.values() if w) + 0.0
