@@ -147,8 +147,7 @@ def test_only_what_never_had_a_step_is_cleared_away(tmp_path):
 
 
 def arguments(home, plan="nano-smoke"):
-    flags = ("--workers", "1", "--quiet")
-    return ["experiment", str(plan), "--out", str(home), *flags]
+    return ["experiment", str(plan), "--out", str(home), "--workers", "1"]
 
 
 def begin(home):

@@ -26,7 +26,7 @@ def logits(model, tokenizer):
 def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
     base, adapter, merged = (tmp_path / name for name in ("base", "adapter", "merged"))
     worked("nano", "export", "--out", base)
-    worked("export", run, "s0", "--out", adapter, "--base", base)
+    worked("export", run, "s0", "--out", adapter)
     worked("export", run, "s0", "--out", merged, "--merge")
     tokenizer = AutoTokenizer.from_pretrained(base)
     plain = logits(AutoModelForCausalLM.from_pretrained(base), tokenizer)
@@ -38,7 +38,7 @@ def test_adapter_and_merged_model_load_by_their_path_and_agree(run, tmp_path):
     assert not torch.allclose(plain, whole, atol=1e-2)
 
 
-def test_without_a_base_the_adapter_names_the_installed_one(run, tmp_path):
+def test_the_adapter_names_the_installed_base(run, tmp_path):
     worked("export", run, "s0", "--out", tmp_path / "s0")
     named = json.loads((tmp_path / "s0" / "adapter_config.json").read_text())
     AutoModelForCausalLM.from_pretrained(named["base_model_name_or_path"])

@@ -236,12 +236,12 @@ def test_a_chat_model_has_the_same_bytes_with_workers(runs, tmp_path):
 
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
     monkeypatch.setattr(cli.os, "sched_getaffinity", lambda pid: {0, 1, 2})
-    assert cli._usual_workers(runs.config()) == 3
-    assert cli._usual_workers(runs.config("mode=azr")) == 1
-    assert cli._usual_workers(runs.config("base=/a/model")) == 1
-    assert cli._usual_workers(runs.config("engine=vllm")) == 1
+    assert cli._workers(runs.config(), None, None) == 3
+    assert cli._workers(runs.config("mode=azr"), None, None) == 1
+    assert cli._workers(runs.config("base=/a/model"), None, None) == 1
+    assert cli._workers(runs.config("engine=vllm"), None, None) == 1
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    assert cli._usual_workers(runs.config()) == 1
+    assert cli._workers(runs.config(), None, None) == 1
 
 
 def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_path, monkeypatch):

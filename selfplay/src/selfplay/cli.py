@@ -3,11 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -20,7 +19,6 @@ if TYPE_CHECKING:  # torch comes with it, and a report does without
     from selfplay.config import Config
 
 PATH = click.Path(path_type=Path)
-F = TypeVar("F", bound=Callable[..., Any])
 SET = click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Set any key.")
 ENGINE = click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What samples.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -35,6 +33,16 @@ PRESET = click.option(
     help="Preset to start from, or a YAML file. Default: nano, or as suits --base.",
     shell_complete=lambda *given: [name for name in preset_names() if name.startswith(given[-1])],
 )  # fmt: skip
+
+
+WORKERS = click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Processes that members are spread over. Default: 1; for nano all cores, with Ray.",
+)
+RAY = click.option(
+    "--ray", metavar="HOST:PORT", help="Address of a Ray cluster to train on, or auto."
+)
 
 
 class Commands(click.Group):
@@ -70,19 +78,6 @@ def _configured(
     return config
 
 
-def worker_options(command: F) -> F:
-    """Give a command the options `--workers` and `--ray`."""
-    address = click.option(
-        "--ray", metavar="HOST:PORT", help="Address of a Ray cluster to train on, or auto."
-    )
-    workers = click.option(
-        "--workers",
-        type=click.IntRange(1),
-        help="Processes that members are spread over. Default: 1; for nano all cores, with Ray.",
-    )
-    return address(workers(command))
-
-
 @main.command()
 @BASE
 @PRESET
@@ -96,7 +91,8 @@ def worker_options(command: F) -> F:
 @SEED
 @SET
 @click.option("--out", type=PATH, help="New run directory. Default: runs/PRESET-MODE-seedN.")
-@worker_options
+@WORKERS
+@RAY
 @click.option("--force", is_flag=True, help="Train even if `selfplay plan` says it cannot fit.")
 @QUIET
 def train(
@@ -111,14 +107,8 @@ def train(
     **given: Any,
 ) -> None:
     """Train a population into a new run directory."""
-    from selfplay.config import cut_by_member
-
     config = _configured(base, preset, assignments, quiet, **given)
-    if workers is not None or ray is not None:
-        config = cut_by_member(config)
-    elif config.rollout.by_member:
-        workers = _usual_workers(config)
-    _require_ray(workers, ray)
+    workers = _workers(config, workers, ray)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
@@ -135,7 +125,8 @@ def train(
 
 @main.command()
 @click.argument("run", type=PATH)
-@worker_options
+@WORKERS
+@RAY
 @QUIET
 def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
     """Continue a run from its newest checkpoint, on any number of workers."""
@@ -146,9 +137,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 
         silence_transformers()
         config = open_config(run)
-        if workers is None and ray is None and config.rollout.by_member:
-            workers = _usual_workers(config)
-        _require_ray(workers, ray)
+        workers = _workers(config, workers, ray)
         by_member = config.learner.micro_batch_members == 1 and config.rollout.by_member
         if not by_member and (ray is not None or (workers or 1) > 1):
             click.echo(
@@ -184,27 +173,26 @@ def verify(run: Path) -> None:
     click.echo(f"no file of {run} is damaged; {there}")
 
 
-def _usual_workers(config: "Config") -> int:
-    """Return how many workers a run gets without --workers.
+def _workers(config: "Config", workers: int | None, ray: str | None) -> int | None:
+    """Return how many workers a run gets; SelfplayError where they need Ray, which is not there.
 
-    The built-in models are too small for two threads to help them; they use cores by workers, where
-    Ray is installed.
+    The built-in models are too small for two threads to help them: without --workers they use cores
+    by workers, where Ray is installed.
     """
     from lora_evo.model import choose_device
     from selfplay.population import all_founders
 
-    small = config.base in ("nano", "nano-niches") and config.engine == "hf"
-    if not small or find_spec("ray") is None or choose_device(config.device).type != "cpu":
-        return 1
-    return min(len(os.sched_getaffinity(0)), len(all_founders(config)))
-
-
-def _require_ray(workers: int | None, ray: str | None) -> None:
-    if (ray is not None or workers not in (None, 1)) and find_spec("ray") is None:
+    has_ray = find_spec("ray") is not None
+    if workers is None and ray is None and config.rollout.by_member:
+        small = config.base in ("nano", "nano-niches") and config.engine == "hf"
+        cores = small and has_ray and choose_device(config.device).type == "cpu"
+        workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
+    if not has_ray and (ray is not None or workers not in (None, 1)):
         raise SelfplayError(
             "several workers need Ray, which is not installed; type: pip install "
             "'populab-selfplay[ray]', or leave out --workers and --ray"
         )
+    return workers
 
 
 @main.command()
@@ -288,17 +276,14 @@ def plan(
     "--preset", metavar="NAME|FILE",
     help="Sizes to try. Default: as suits the base.",
 )  # fmt: skip
-@ENGINE
 @SET
 @JSON
-def doctor(
-    base: str, preset: str | None, engine: str | None, assignments: tuple[str, ...], as_json: bool
-) -> None:
+def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
     """Try a base on this machine for ten minutes: what it takes, what works, what to change."""
     from selfplay.doctor import examine, to_text
 
     silence_transformers()
-    config = _configured(base, preset, assignments, as_json, engine=engine)
+    config = _configured(base, preset, assignments, as_json)
     found = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
     click.echo(json.dumps(asdict(found), indent=1) if as_json else to_text(found))
     if not all(check.passed for check in found.checks):
@@ -330,17 +315,14 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 @click.option("--out", required=True, type=PATH, help="Directory; an existing one is resumed.")
 @click.option("--workers", default=2, show_default=True, help="Runs made at the same time.")
 @SET
-@QUIET
-def experiment(
-    plan: str, out: Path, workers: int, assignments: tuple[str, ...], quiet: bool
-) -> None:
+def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...]) -> None:
     """Make all runs of PLAN, a YAML file or the name of a shipped plan; resume what is begun."""
     from selfplay.experiment import PLAN, open_plan, run_experiment
 
     again = f"resume with `selfplay experiment {out / PLAN} --out {out}`"
     try:
         chosen = open_plan(plan, assignments)
-        failed = run_experiment(chosen, out, workers=workers, quiet=quiet)
+        failed = run_experiment(chosen, out, workers=workers)
     except KeyboardInterrupt:
         click.echo(f"error: interrupted; nothing is lost: {again}", err=True)
         sys.exit(130)
@@ -392,13 +374,12 @@ def tasks(run: Path, out: Path, form: str) -> None:
 @click.argument("member")
 @click.option("--out", required=True, type=PATH, help="New directory to write.")
 @click.option("--merge", is_flag=True, help="Write base and adapter as one plain model.")
-@click.option("--base", help="Path or hub name that the adapter names. Default: the run's.")
-def export(run: Path, member: str, out: Path, merge: bool, base: str | None) -> None:
+def export(run: Path, member: str, out: Path, merge: bool) -> None:
     """Write a member so that PEFT (or, merged, transformers alone) loads it by its path."""
     from selfplay.export import export_member
 
     silence_transformers()
-    named = export_member(run, member, out, base=base, merge=merge)
+    named = export_member(run, member, out, merge=merge)
     click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 
 

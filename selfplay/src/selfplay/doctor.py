@@ -13,34 +13,39 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import nan
 from pathlib import Path
 from statistics import fmean
 
 import torch
 
-from code_verifier import Sandbox
+from league import Pair
 from lora_evo import LoraEvoError
-from lora_evo.model import Rollout, choose_device, derive_seed
+from lora_evo.model import Rollout, choose_device
 from selfplay import planning
+from selfplay.architecture import read_architecture
 from selfplay.config import Config
 from selfplay.devices import GIB
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
-from selfplay.planning import Plan, plan_run, refuse_what_cannot_fit, with_changes
+from selfplay.planning import Plan, plan_run, refuse_what_cannot_fit
 from selfplay.population import (
     TOLERANCE,
     Population,
+    Run,
     founders,
     memory_mb,
     open_population,
     probe,
     warm_start,
 )
+from selfplay.prompts.task_kind import BUILT_IN
 from selfplay.prompts.template import template_of
 from selfplay.rewards import training_samples
-from selfplay.rollout import Attempt, Proposed, graded, open_sandbox, validated
+from selfplay.rollout import Proposed, open_sandbox
 from selfplay.run_report import DRIFT_LIMIT
+from selfplay.step import propose, solve, verify
 from selfplay.tasks import nano_tasks
 
 STEP_S = 120.0
@@ -51,10 +56,8 @@ SECOND_S, LIMIT_S = 240.0, 600.0
 LARGE_RATE = 1e-2
 """Learning rate of the update that must move every member."""
 WORK = ("propose", "solve", "update")
-FASTER = ("learner.gradient_checkpointing=false", "rollout.max_rows=256")
-"""Changes that save time and take memory."""
 ROOM = 0.9
-"""Share of the device's memory that a run may take after such a change."""
+"""Share of the device's memory that a run may take after a change that saves time."""
 LARGEST = "largest update"
 
 Compared = tuple[float, ...]
@@ -138,12 +141,11 @@ class Meter:
 
 @dataclass
 class Trial:
-    """What is tried, and what it is tried with; config: with as many rows as there is time for."""
+    """What is tried; the configuration of the run has as many rows as there is time for."""
 
-    config: Config
-    plan: Plan
+    run: Run
     population: Population
-    sandbox: Sandbox
+    plan: Plan
     meter: Meter
     written: list[Proposed] = field(default_factory=list)
     learned: int = 0
@@ -166,7 +168,9 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
                 sandbox = stack.enter_context(open_sandbox(config))
                 population = stack.enter_context(open_population(config, template_of(config)))
                 warm_start(population, config)
-            trial = Trial(tried, plan, population, sandbox, meter)
+            run = Run(tried, Path(), population, sandbox, held_out=(), born={})
+            run.start_from([held_out.task for held_out in nano_tasks("nano_code_o")])
+            trial = Trial(run, population, plan, meter)
             with meter.phase("weight_sync"):
                 population.sync(0)
             for step in (1, 2):
@@ -215,10 +219,10 @@ def within_time(config: Config) -> tuple[Config, Plan]:
 
 def do_step(trial: Trial, step: int) -> None:
     """Let the members write, and learn from every text: each second one is rewarded."""
-    solved = write(trial, step)
+    run, solved = trial.run, write(trial, step)
     samples = [
         replace(sample, advantage=(-1.0) ** i)
-        for i, sample in enumerate(training_samples(solved, trial.config))
+        for i, sample in enumerate(training_samples(solved, run.config))
     ]
     with trial.meter.phase("update"):
         trial.stats += trial.population.update(samples).values()
@@ -230,30 +234,20 @@ def do_step(trial: Trial, step: int) -> None:
 
 def write(trial: Trial, step: int) -> list[Proposed]:
     """Let teachers propose, and their students attempt that; a known task where it is refused."""
-    config, population, r = trial.config, trial.population, trial.config.rollout
-    known = {k: [t.task for t in nano_tasks(f"nano_{k}")] for k in ("code_o", "code_i", "code_f")}
-    teachers, students = founders(config)
-    drafts: list[Proposed] = []
-    for pair in range(max(len(teachers), len(students))):
-        teacher, student = teachers[pair % len(teachers)], students[pair % len(students)]
-        for kind in [k for k in population.prompts.template.in_play for _ in range(r.proposals)]:
-            n, count = len(drafts), kind.references(r.num_references)
-            shown = tuple(known["code_o"][n % 99 :][:count])
-            seed = derive_seed(config.seed, step, n, "propose")
-            drafts.append(Proposed(n, f"{step}-{n}", teacher, student, kind.name, shown, seed))
+    run, (teachers, students) = trial.run, founders(trial.run.config)
+    most = range(max(len(teachers), len(students)))
+    pairs = [(teachers[i % len(teachers)], students[i % len(students)]) for i in most]
     with trial.meter.phase("propose"):
-        proposed = validated(population.propose(drafts), trial.sandbox, population.prompts)
-    attempts: list[Attempt] = []
+        matches = [Pair("", step, *pair, nan) for pair in pairs]
+        proposed = verify(run, propose(run, matches, step))
+    known = {k: [t.task for t in nano_tasks(f"nano_{k}")] for k in BUILT_IN}
+    asked = []
     for p in proposed:
-        for _ in range(r.num_generations):
-            seed = derive_seed(config.seed, step, len(attempts), "solve")
-            mine = known.get(p.kind, known["code_o"])
-            task = p.task or mine[p.number % len(mine)]
-            attempts.append(Attempt(len(attempts), p.student, task, seed, r.temperature))
+        mine = known.get(p.kind, known["code_o"])
+        asked.append(replace(p, task=p.task or mine[p.number % len(mine)]))
     with trial.meter.phase("solve"):
-        done = graded(population.solve(attempts), trial.sandbox, population.prompts)
-    each = r.num_generations
-    return [replace(p, attempts=tuple(done[i * each :][:each])) for i, p in enumerate(proposed)]
+        solved, _ = solve(run, asked, step)
+    return [replace(p, attempts=s.attempts) for p, s in zip(proposed, solved, strict=True)]
 
 
 def fullest(config: Config, plan: Plan, shorter: int = 1) -> list[TrainingSample]:
@@ -305,9 +299,9 @@ def _swap(trial: Trial) -> tuple[bool, str]:
     learner, engine = trial.population.learner, trial.population.engine
     earlier, before = probe(learner, engine)
     noise = max(_apart(earlier, before))
-    rate = trial.config.learner.learning_rate
+    rate = trial.run.config.learner.learning_rate
     with trial.meter.phase(LARGEST):
-        samples = fullest(trial.config, trial.plan)
+        samples = fullest(trial.run.config, trial.plan)
         trial.population.update(samples, LARGE_RATE / rate if rate else 1.0)
     trial.population.sync(3)
     sampled, after = probe(learner, engine)
@@ -334,7 +328,7 @@ def _sleep(trial: Trial) -> tuple[bool, str]:
     after, _ = probe(learner, engine)
     apart = max(abs(a.logprobs[0] - b.logprobs[0]) for a, b in zip(before, after, strict=True))
     same = [r.completion_ids for r in before] == [r.completion_ids for r in after]
-    return same and apart <= TOLERANCE[trial.config.dtype], (
+    return same and apart <= TOLERANCE[trial.run.config.dtype], (
         f"awake again in {time.perf_counter() - begun:.1f} s, every member's token "
         f"{'the same' if same else 'another'}, log-probabilities within {apart:.1g}"
     )
@@ -347,7 +341,8 @@ def _starvation(trial: Trial) -> tuple[bool, str]:
     try:
         with too_little_memory(trial.meter.gpu), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
-            stats = trial.population.update(fullest(trial.config, trial.plan, shorter=8))
+            samples = fullest(trial.run.config, trial.plan, shorter=8)
+            stats = trial.population.update(samples)
     finally:
         learner.micro_batch_tokens, learner.forward_pass.recomputed_from = whole, longest
     trial.population.sync(4)
@@ -400,7 +395,7 @@ def _diagnosis(config: Config, trial: Trial, checks: list[Check], tokens: int) -
         "well-formed attempts": fmean(a.answer is not None for a in attempts),
     }
     fill = (rates["fill of completions"],) * 2
-    (plan, _), (whole, _) = (plan_run(c, None, fill=fill) for c in (trial.config, config))
+    (plan, _), (whole, _) = (plan_run(c, None, fill=fill) for c in (trial.run.config, config))
     compared = _compared(meter, plan)
     compared["work of a whole step"] = (
         sum(seconds[name] * whole.seconds[name] / plan.seconds[name] for name in WORK),
@@ -435,16 +430,10 @@ def _compared(meter: Meter, plan: Plan) -> dict[str, Compared]:
 
 
 def faster(config: Config, plan: Plan, ratio: float) -> list[str]:
-    """Return those of `FASTER` that fit; ratio: of memory measured to memory planned."""
-    found = []
-    for change in FASTER:
-        changed = with_changes(config, change)
-        other, _ = plan_run(changed, None)
-        saved = sum(other.seconds.values()) < 0.95 * sum(plan.seconds.values())
-        if saved and other.most * max(1.0, ratio) <= ROOM * plan.machine.memory:
-            config, plan = changed, other
-            found.append(change)
-    return found
+    """Return what saves time within `ROOM`; ratio: of memory measured to memory planned."""
+    memory = ROOM * plan.machine.memory / max(1.0, ratio)
+    machine = replace(plan.machine, memory=memory)
+    return list(planning.faster(config, read_architecture(config.base), machine))
 
 
 def to_text(found: Diagnosis) -> str:

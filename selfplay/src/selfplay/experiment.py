@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -146,9 +145,8 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
     elif Path(place).is_file():
         data = read_yaml(Path(place))
     else:
-        close = get_close_matches(place, plan_names(), n=1)
-        hint = f"did you mean {close[0]}?" if close else f"shipped: {', '.join(plan_names())}"
-        raise ConfigError(f"{place} is neither a file nor a shipped plan; {hint}")
+        expected = one_of(place, plan_names())
+        raise ConfigError(f"{place} is neither a file nor a shipped plan; {expected}")
     for assignment in assignments:
         key, _, value = assignment.partition("=")
         data["set"] = {**(data.get("set") or {}), key: yaml.safe_load(value)}
@@ -259,7 +257,7 @@ def open_home(plan: Plan, home: Path) -> Plan:
     return mine
 
 
-def run_experiment(plan: Plan, home: Path, *, workers: int = 2, quiet: bool = False) -> list[str]:
+def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
     """Do all runs of the plan that are not done; return what failed, a line each.
 
     Raises RunDirectoryError for a directory of another plan or one that is being worked in. On
@@ -271,7 +269,7 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2, quiet: bool = Fa
     going: dict[PlannedRun, subprocess.Popen[bytes]] = {}
     failed: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True, quiet=quiet)
+    console = Console(stderr=True)
     with (
         closing(lock(home)),
         Progress(*columns, TimeRemainingColumn(), console=console) as progress,

@@ -35,18 +35,16 @@ def export_nano(out: Path) -> None:
         shutil.copytree(resolve("nano"), draft, dirs_exist_ok=True)
 
 
-def export_member(
-    run: Path, member: str, out: Path, *, base: str | None = None, merge: bool = False
-) -> str:
+def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> str:
     """Write a member of a run into a new directory and return the base that it names.
 
-    Without `merge`: a PEFT adapter whose base model is `base`, or the run's (for nano the installed
-    package's directory), so that PEFT finds it. With it: the base plus the member's update
+    Without `merge`: a PEFT adapter whose base model is the run's (for nano the installed package's
+    directory), so that PEFT finds it. With it: the base plus the member's update
     scale * B A, a plain model with its tokenizer, in the run's number type.
     """
     check_output(out, folder=True)
     config = open_config(run)
-    named = base or resolve(config.base)
+    named = resolve(config.base)
     home = run / "members" / member
     try:
         adapter = load_adapter(home)

@@ -4,7 +4,6 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +13,7 @@ from code_verifier import CodeVerifierError, Task
 from lora_evo.model import stream
 from selfplay.errors import ConfigError
 from selfplay.prompts.task_kind import CALLS
+from selfplay.settings import one_of
 
 DATA = Path(str(files("selfplay"))) / "data"
 WEIGHTS = DATA / "nano"
@@ -187,11 +187,9 @@ def _read(source: str) -> list[HeldOutTask]:
         return nano_tasks(source)
     path = DATA / f"{source}.jsonl" if source in (NICHES, EASY) else Path(source)
     if not path.is_file():
-        known = (*HELD_OUT, NICHES, EASY)
-        close = get_close_matches(source, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+        expected = one_of(source, (*HELD_OUT, NICHES, EASY))
         raise ConfigError(
-            f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {hint}"
+            f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {expected}"
         )
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
