@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, product
 from math import comb, sqrt
-from statistics import fmean, stdev
+from statistics import stdev
 
 from msgspec import UNSET
 
@@ -18,7 +18,7 @@ from selfplay.population import Run, role_of
 from selfplay.prompts.task_kind import TaskKind
 from selfplay.rewards import populora
 from selfplay.rollout import Attempt, Proposed, graded, validated
-from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow
+from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow, mean
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
@@ -93,9 +93,9 @@ def solving_row(
     return SolvingRow(
         **_paired(rates, base),
         kinds={k: RateRow(**_paired(of(k, rates), of(k, base))) for k in sorted(set(kinds))},
-        pass_at_k=_mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
-        well_formed=_mean([float(a.answer is not None) for a in every]),
-        tokens=_mean([float(len(a.rollout.completion_ids)) for a in every]),
+        pass_at_k=mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
+        well_formed=mean([float(a.answer is not None) for a in every]),
+        tokens=mean([float(len(a.rollout.completion_ids)) for a in every]),
         solved=tuple(sum(a.score >= 1.0 for a in j) for j in judged),
         judged=tuple(len(j) for j in judged),
         over_start=over_start.get("difference", UNSET),
@@ -148,13 +148,11 @@ def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
     programs = [p.metrics for p in judged if p.metrics is not None]
     return TeachingRow(
         proposals=len(judged),
-        valid_share=_mean([float(p.task is not None) for p in judged]),
-        base_solve_rate=_mean(rates),
-        reward=_mean(rewards),
+        valid_share=mean([float(p.task is not None) for p in judged]),
+        base_solve_rate=mean(rates),
+        reward=mean(rewards),
         new_structures=len({m.structure for m in programs} - run.structures.keys()),
-        complexity={
-            name: _mean([float(getattr(m, name)) for m in programs]) for name in COMPLEXITY
-        },
+        complexity={name: mean([float(getattr(m, name)) for m in programs]) for name in COMPLEXITY},
         rates=tuple(rates),
         rewards=tuple(rewards),
     )
@@ -169,15 +167,15 @@ def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
 
 
 def _rate(tries: Sequence[Attempt]) -> float | None:
-    return _mean([float(a.score >= 1.0) for a in tries if not a.infra_error])
+    return mean([float(a.score >= 1.0) for a in tries if not a.infra_error])
 
 
 def _paired(rates: Sequence[float | None], base: Sequence[float | None]) -> dict[str, float | None]:
     gains = [a - b for a, b in zip(rates, base, strict=True) if a is not None and b is not None]
     return {
-        "solve_rate": _mean(rates),
-        "base_solve_rate": _mean(base),
-        "difference": _mean(gains),
+        "solve_rate": mean(rates),
+        "base_solve_rate": mean(base),
+        "difference": mean(gains),
         "standard_error": stdev(gains) / sqrt(len(gains)) if len(gains) > 1 else None,
     }
 
@@ -185,8 +183,3 @@ def _paired(rates: Sequence[float | None], base: Sequence[float | None]) -> dict
 def _pass_at(k: int, judged: Sequence[Attempt]) -> float | None:
     n, solved = len(judged), sum(a.score >= 1.0 for a in judged)
     return None if n < k else 1.0 - comb(n - solved, k) / comb(n, k)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

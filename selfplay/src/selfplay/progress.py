@@ -1,35 +1,30 @@
-"""What a person sees while a run trains: a live panel on a terminal, every fifth step elsewhere."""
+"""What a person sees while a run trains: every fifth step a line, and on a terminal a bar below."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 
 from selfplay.config import Config
 from selfplay.pages import duration
 from selfplay.rows import EvalRow, SolvingRow, StepRow, mean
-from selfplay.run_record import mean_and_error, mean_gain, points
+from selfplay.run_record import gain_text, mean_and_error, mean_gain, points
 
 EVERY, WINDOW = 5, 10
 """Steps between two lines, and steps over which a line averages."""
 
 
 class Progress:
-    """Shows step, phase, gain over the frozen base, valid share and the leaderboard."""
+    """Says step, phase, gain over the frozen base, valid share, births and measurements."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
-        self._console = console or Console(stderr=True)
-        self._quiet = quiet
+        self._console = console or Console(stderr=True, quiet=quiet)
         self.done = 0
         """Steps that are finished."""
-        self._live: Live | None = None
-        self._row: StepRow | None = None
         self._measured: Sequence[EvalRow] = ()
         self._before: Sequence[float | None] = ()
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
@@ -41,6 +36,7 @@ class Progress:
             TextColumn("{task.fields[phase]}"),
             TimeRemainingColumn(),
             console=self._console,
+            disable=quiet or not self._console.is_terminal,
         )
 
     @contextmanager
@@ -55,40 +51,22 @@ class Progress:
         self._task = self._bar.add_task(
             config.mode, total=config.steps, completed=done, phase="starting"
         )
-        if self._quiet or not self._console.is_terminal:
+        with self._bar:
             yield
-            return
-        with Live(self._view(), console=self._console, refresh_per_second=4) as live:
-            self._live = live
-            try:
-                yield
-            finally:
-                self._live = None
 
     def phase(self, phase: str) -> None:
         """Say which phase of the next step begins."""
         self._bar.update(self._task, phase=phase)
-        if self._live is not None:
-            self._live.update(self._view())
 
     def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
         """Say what a finished step brought."""
-        self._row, self.done = row, row.step
+        self.done = row.step
         self._recent.append(row)
         self._measured = measured or self._measured
         self._bar.update(self._task, completed=row.step)
-        if self._live is not None:
-            self._live.update(self._view())
-        elif not self._quiet:
-            lines = [] if row.step % EVERY and row.step != self._total else [self._line()]
-            for line in (*lines, *_births(row), *_eval_lines(measured)):
-                self._console.print(line, highlight=False, soft_wrap=True)
-
-    def _view(self) -> Group:
-        if self._row is None:
-            return Group(self._bar)
-        measured = "\n".join(_eval_lines(self._measured))
-        return Group(self._bar, measured, self._line(), _board(self._row))
+        lines = [] if row.step % EVERY and row.step != self._total else [self._line()]
+        for line in (*lines, *_births(row), *_eval_lines(measured)):
+            self._console.print(line, highlight=False, soft_wrap=True)
 
     def _line(self) -> str:
         """Say where the run is: means of the last steps, and the time that the rest may take."""
@@ -101,8 +79,8 @@ class Progress:
         return (
             f"step {self.done} of {self._total}: "
             + (f"points above the base: {', '.join(told)}; " if told else "")
-            + f"valid {_percent(mean(r.valid_share for r in recent)).strip()}, "
-            f"solved {_percent(mean(r.solve_rate for r in recent)).strip()}, "
+            + f"valid {_percent(mean(r.valid_share for r in recent))}, "
+            f"solved {_percent(mean(r.solve_rate for r in recent))}, "
             f"structures {recent[-1].coverage.structures}"
             + (f"; about {duration(left)} left" if left else "")
         )
@@ -128,20 +106,16 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
     lines = []
     if rates:
         solving = [
-            f"{name} {_percent(rate.solve_rate).strip()} "
-            f"({_points(rate.difference).strip()}{_error(rate)}{_over(rate)})"
+            f"{name} {_percent(rate.solve_rate)} "
+            f"({gain_text(rate.difference, rate.standard_error)}{_over(rate)})"
             for name, rate in rates.items()
         ]
-        base = _percent(next(iter(rates.values())).base_solve_rate).strip()
+        base = _percent(next(iter(rates.values())).base_solve_rate)
         lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
     if taught:
-        teaching = [f"{name} {_percent(t.base_solve_rate).strip()}" for name, t in taught.items()]
+        teaching = [f"{name} {_percent(t.base_solve_rate)}" for name, t in taught.items()]
         lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
-
-
-def _error(rate: SolvingRow) -> str:
-    return "" if rate.standard_error is None else f" ± {100 * rate.standard_error:.1f}"
 
 
 def _over(rate: SolvingRow) -> str:
@@ -149,30 +123,5 @@ def _over(rate: SolvingRow) -> str:
     return f", {100 * gain:+.1f} over the start" if isinstance(gain, float) else ""
 
 
-def _board(row: StepRow) -> Table:
-    table = Table("member", "role", "rating", "reward", "solve rate", "valid")
-    ratings = row.ratings
-    members = row.members.items()
-    for name, m in sorted(members, key=lambda nm: (nm[1].role, -ratings.get(nm[0], (0, 0))[0])):
-        rating = f"{ratings[name][0]:.1f} ± {ratings[name][1]:.1f}" if name in ratings else ""
-        table.add_row(
-            name,
-            m.role,
-            rating,
-            _signed(m.number("reward")),
-            _percent(m.number("solve_rate")),
-            _percent(m.number("valid_share")),
-        )
-    return table
-
-
 def _percent(value: float | None) -> str:
-    return "   –" if value is None else f"{value:4.0%}"
-
-
-def _points(value: float | None) -> str:
-    return "    –" if value is None else f"{100 * value:+5.1f}"
-
-
-def _signed(value: float | None) -> str:
-    return "    –" if value is None else f"{value:+.2f}"
+    return "–" if value is None else f"{value:.0%}"

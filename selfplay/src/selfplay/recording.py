@@ -18,6 +18,7 @@ from selfplay.learning.statistics import UpdateStats
 from selfplay.population import Run
 from selfplay.rewards import ZERO_STD
 from selfplay.rollout import Attempt, Proposed
+from selfplay.rows import mean
 
 
 def task_rows(
@@ -83,8 +84,8 @@ def metrics_row(
     refused = Counter(p.status for p in solved if p.task is None)
     return rows.StepRow(
         step=step,
-        teacher_reward=_mean([s.reward for s in samples if s.role == "propose"]),
-        student_reward=_mean([s.reward for s in samples if s.role == "solve"]),
+        teacher_reward=mean([s.reward for s in samples if s.role == "propose"]),
+        student_reward=mean([s.reward for s in samples if s.role == "solve"]),
         valid_share=len(valid) / max(1, len(judged)),
         solve_rate=_solve_rate(valid),
         same_tasks=_same_tasks_row(solved),
@@ -134,7 +135,7 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
         if s.role == "solve":
             rewards[s.member, s.task].append(s.reward)
     several = [r for r in rewards.values() if len(r) > 1]
-    return _mean([float(max(r) - min(r) <= ZERO_STD) for r in several]) or 0.0
+    return mean([float(max(r) - min(r) <= ZERO_STD) for r in several]) or 0.0
 
 
 def _attempt_rows(
@@ -170,7 +171,7 @@ def _member_rows(
         for name in dict.fromkeys(name for name in names if name is not None):
             row = found.setdefault(name, {"role": role})
             key = "reward" if row["role"] == role else f"{role}_reward"
-            row[key] = _mean([s.reward for s in samples if (s.member, s.role) == (name, done)])
+            row[key] = mean([s.reward for s in samples if (s.member, s.role) == (name, done)])
             row["role"] = row["role"] if row["role"] == role else "agent"
     for name, row in found.items():
         taught = [p for p in solved if p.teacher == name]
@@ -181,9 +182,9 @@ def _member_rows(
             row["valid_share"] = _valid_share(
                 [p for p in taught if p.status != Status.SANDBOX_ERROR]
             )
-            row["base_solve_rate"] = _mean([p.base_solve_rate for p in taught if p.base_judged])
+            row["base_solve_rate"] = mean([p.base_solve_rate for p in taught if p.base_judged])
         if attempts:
-            row["well_formed"] = _mean([float(a.answer is not None) for a in attempts])
+            row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
         if name in stats:
             numbers = asdict(stats[name])
             scales = numbers.pop("noise_scale")
@@ -215,12 +216,8 @@ def _histogram(rates: Sequence[float]) -> tuple[int, int, int, int, int, int]:
 
 
 def _solve_rate(proposed: Sequence[Proposed]) -> float | None:
-    return _mean([p.solve_rate for p in proposed if p.judged])
+    return mean([p.solve_rate for p in proposed if p.judged])
 
 
 def _valid_share(proposed: Sequence[Proposed]) -> float | None:
-    return _mean([float(p.task is not None) for p in proposed])
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+    return mean([float(p.task is not None) for p in proposed])

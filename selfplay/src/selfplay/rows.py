@@ -266,6 +266,10 @@ class SolvingRow(RateRow, frozen=True, kw_only=True):
     over_start_error: Maybe = UNSET
     """Standard error of it, paired over tasks."""
 
+    def __post_init__(self) -> None:
+        if len(self.solved) != len(self.judged):
+            raise ValueError("solved and judged are of different numbers of tasks")
+
     @property
     def rates(self) -> list[float | None]:
         """The solve rate of each task; None where nothing was judged."""

@@ -8,28 +8,23 @@ from typing import Any
 
 import altair as alt
 
-from selfplay.pages import duration, figure
 from selfplay.rows import BASE, START
 from selfplay.run_record import Points, RunRecord, mean_and_error, smooth, thin
 
-MOST_POINTS, MOST_COLUMNS = 200, 40
+MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
 LETTER = 6.5
 """Pixels that a letter takes at most, on average: what does not fit its place is left out."""
-RATE_BINS = ("0", "0 to ¼", "¼ to ½", "½ to ¾", "¾ to 1", "1")
-"""The bins of `StepRow.solve_rates`."""
-RATE_COLOURS = ["#b3541e", "#2b4f8c", "#4f7fb5", "#82aed3", "#bcd6ea", "#e3a23a"]
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
-PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "weight_sync", "save")
 
 
-def curves(points: Mapping[str, Points], unit: str) -> alt.LayerChart | None:
-    """Return a light raw line and a strong smoothed one for each named series."""
+def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.LayerChart | None:
+    """Return a light raw line and a strong smoothed one for each named series; what: they are."""
     rows: list[dict[str, Any]] = []
     for name, series in points.items():
         short = thin(series, MOST_POINTS)
         means = dict(smooth(short))
         rows += [
-            {"run": name, "step": step, "value": value, "mean": means.get(step)}
+            {what: name, "step": step, "value": value, "mean": means.get(step)}
             for step, value in short
         ]
     if all(row["value"] is None for row in rows):
@@ -39,7 +34,7 @@ def curves(points: Mapping[str, Points], unit: str) -> alt.LayerChart | None:
     value, mean = (
         alt.Y(f"{f}:Q", title=unit, axis=axis).scale(zero=False) for f in ("value", "mean")
     )
-    base, pick, shown = _switched(rows, "run", list(points))
+    base, pick, shown = _switched(rows, what, list(points))
     numbers = [alt.Tooltip(f"{f}:Q", format=".1%" if share else ",.4~r") for f in ("value", "mean")]
     alone = sum(row["value"] is not None for row in rows) <= len(points)
     dots = base.mark_point(filled=True, size=35, opacity=float(alone))
@@ -47,7 +42,7 @@ def curves(points: Mapping[str, Points], unit: str) -> alt.LayerChart | None:
     layers = [
         base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value),
         line.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick),
-        dots.encode(y=value, tooltip=["run:N", "step:Q", *numbers]),
+        dots.encode(y=value, tooltip=[f"{what}:N", "step:Q", *numbers]),
     ]
     return alt.LayerChart(layer=layers).properties(width=340, height=165)
 
@@ -229,54 +224,35 @@ def payoffs(run: RunRecord) -> alt.LayerChart | None:
     shade = alt.Color("solved:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=legend)
     ink = alt.when("datum.solved > 0.6").then(alt.value("black")).otherwise(alt.value("white"))
     layers = [base.mark_rect().encode(color=shade)]
-    if len(students) <= MOST_COLUMNS // 4:
+    if len(students) <= MOST_LABELLED:
         for dy, text in ((-6, "student:N"), (7, "label:N")):
             layers.append(base.mark_text(dy=dy, fontSize=10).encode(text=text, color=ink))
     return alt.LayerChart(layer=layers).properties(width=1040, height=alt.Step(34))
 
 
-def rejected(run: RunRecord) -> alt.Chart | None:
-    """Return why proposals were rejected, as shares of all proposals of a span of steps."""
+def rejected(run: RunRecord) -> alt.LayerChart | None:
+    """Return why proposals were rejected: the commonest reasons, as shares of all proposals."""
     totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
-    names = [name for name, count in totals.most_common(8) if count]
-    counts = [
-        (
-            [step.rejected.get(name, 0) for name in names],
-            sum(k.proposed for k in step.kinds.values()),
-        )
-        for step in run.steps
+    shares = [
+        (step, max(1, sum(kind.proposed for kind in step.kinds.values()))) for step in run.steps
     ]
-    return _stack(run, "% of proposals", names, counts)
+    reasons = {
+        name: [(step.step, step.rejected.get(name, 0) / proposed) for step, proposed in shares]
+        for name, count in totals.most_common(MOST_REASONS)
+        if count
+    }
+    return curves(reasons, "% of proposals", "reason")
 
 
-def solve_rates(run: RunRecord) -> alt.Chart | None:
-    """Return the histogram of the tasks' solve rates over steps."""
-    counts = [(step.solve_rates or (0,) * 6, sum(step.solve_rates or ())) for step in run.steps]
-    return _stack(run, "% of valid tasks", RATE_BINS, counts, RATE_COLOURS)
-
-
-def phase_times(run: RunRecord) -> alt.Chart | None:
-    """Return the share of the time that each phase of the steps took."""
-    totals = phase_seconds(run)
-    whole = sum(totals.values())
-    rows = [
-        {"phase": name, "order": i, "seconds": seconds}
-        | {"time": f"{duration(seconds)} ({figure(seconds / whole, share=True)})"}
-        for i, (name, seconds) in enumerate(totals.items())
-        if whole
-    ]
-    bar = alt.Chart(alt.InlineData(values=rows)).mark_bar(height=24)
-    x = alt.X("seconds:Q", stack="normalize", axis=None)
-    colour = alt.Color("phase:N", sort=list(totals), legend=alt.Legend(title=None, orient="bottom"))
-    bar = bar.encode(x=x, color=colour, order="order:O", tooltip=["phase:N", "time:N"])
-    return bar.properties(width=480, height=30) if rows else None
-
-
-def phase_seconds(run: RunRecord) -> dict[str, float]:
-    """Return the seconds per phase over the whole run, known phases first, in their order."""
-    found = {name for step in run.steps for name in step.seconds}
-    names = [name for name in PHASES if name in found] + sorted(found - set(PHASES))
-    return {name: sum(step.seconds.get(name, 0.0) for step in run.steps) for name in names}
+def solve_rates(run: RunRecord) -> alt.LayerChart | None:
+    """Return the shares of the tasks that no attempt solved, some did, and all did."""
+    counts = [(step.step, list(step.solve_rates or ())) for step in run.steps]
+    parts = {"no attempt": slice(0, 1), "some": slice(1, 5), "all": slice(5, 6)}
+    solved = {
+        name: [(step, sum(bins[part]) / sum(bins)) for step, bins in counts if any(bins)]
+        for name, part in parts.items()
+    }
+    return curves(solved, "% of valid tasks", "solved by")
 
 
 def _switched(
@@ -301,31 +277,3 @@ def _switched(
     step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
     base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=step, color=colour)
     return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
-
-
-def _stack(
-    run: RunRecord,
-    unit: str,
-    names: Sequence[str],
-    counts: Sequence[tuple[Sequence[int], int]],
-    colours: list[str] | None = None,
-) -> alt.Chart | None:
-    """Return stacked columns over spans of steps; counts: by name, and whole."""
-    rows: list[dict[str, Any]] = []
-    size = -(-len(counts) // MOST_COLUMNS)
-    for i in range(0, len(counts), size):
-        whole = sum(of for _, of in counts[i : i + size])
-        for order, name in enumerate(names):
-            n = sum(found[order] for found, _ in counts[i : i + size])
-            column = {"step": run.steps[i].step, "name": name, "order": order}
-            rows += [column | {"n": n, "of": whole, "share": n / max(1, whole)}] * bool(n)
-    scale = alt.Scale(domain=list(names), range=colours or alt.Undefined)
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_bar()
-    chart = chart.encode(
-        x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
-        y=alt.Y("share:Q", title=unit, axis=alt.Axis(format="%", tickCount=4)),
-        color=alt.Color("name:N", legend=alt.Legend(title=None, orient="bottom"), scale=scale),
-        order="order:O",
-        tooltip=["name:N", "n:Q", "of:Q"],
-    )
-    return chart.properties(width=480, height=200) if rows else None

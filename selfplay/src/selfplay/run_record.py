@@ -19,6 +19,7 @@ from selfplay.rows import (
     BASE,
     BirthRow,
     EvalRow,
+    Maybe,
     ResourceRow,
     SolvingRow,
     StepRow,
@@ -146,11 +147,10 @@ class RunRecord:
     def held_out_gains(self) -> dict[int, dict[str, Floats]]:
         """Return by step and member [tasks] held-out solve rates minus the frozen base's.
 
-        NaN where a task was not judged. The warm start is a member of step 0. Raises
-        RunDirectoryError where solved and judged tasks differ in number.
+        NaN where a task was not judged. The warm start is a member of step 0.
         """
         rates = [
-            (row.step, row.member, self._rates(row.solving))
+            (row.step, row.member, np.array(row.solving.rates, float))
             for row in self.evals
             if isinstance(row.solving, SolvingRow)
         ]
@@ -160,15 +160,6 @@ class RunRecord:
             if member != BASE and len(found) == len(base):
                 gains.setdefault(step, {})[member] = found - base
         return dict(sorted(gains.items()))
-
-    def _rates(self, row: SolvingRow) -> Floats:
-        solved, judged = np.array(row.solved, float), np.array(row.judged, float)
-        if solved.shape != judged.shape:
-            raise RunDirectoryError(
-                f"{self.directory}: solved and judged of an evaluation differ in length"
-            )
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(solved / judged)
 
     def to_pandas(self) -> "dict[str, pandas.DataFrame]":
         """Return data frames: steps, tasks, attempts, members, ratings, matches, evals, lineage.
@@ -303,6 +294,14 @@ def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
 def points(gain: tuple[float, float]) -> str:
     """Return `+8.4 ± 1.8` of a mean and its standard error."""
     return f"{gain[0]:+.1f} ± {gain[1]:.1f}"
+
+
+def gain_text(difference: Maybe, error: Maybe) -> str:
+    """Return `+8.4 ± 1.8`, in points, of a difference of shares and its standard error."""
+    if not isinstance(difference, float):
+        return "–"
+    after = f" ± {100 * error:.1f}" if isinstance(error, float) else ""
+    return f"{100 * difference:+.1f}{after}"
 
 
 def conclusion(run: RunRecord) -> str:

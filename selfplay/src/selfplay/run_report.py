@@ -1,6 +1,6 @@
 """The report of runs: a summary for the terminal, and one page that leads with the evaluation."""
 
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,29 +9,19 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from lora_evo import check_output
+from selfplay import run_charts as charts
 from selfplay.errors import ConfigError
 from selfplay.module_objects import load_object
 from selfplay.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.prompts.template import NANO
-from selfplay.rows import BASE, START, EvalRow, Maybe, TaskRow, mean
-from selfplay.run_charts import (
-    curves,
-    held_out,
-    lineage,
-    payoffs,
-    phase_seconds,
-    phase_times,
-    ratings,
-    rejected,
-    solve_rates,
-    taught,
-)
+from selfplay.rows import BASE, START, EvalRow, TaskRow, mean
 from selfplay.run_record import (
     Points,
     Quarter,
     RunRecord,
     conclusion,
     flat,
+    gain_text,
     held_out_gain,
     points,
     read_run,
@@ -190,6 +180,7 @@ def report(runs: Sequence[Path], page: Path) -> None:
                 "words": " ".join(_sentences(run)),
                 "moved": _moved(run),
                 "board": _board(run),
+                "time": _time(run),
                 "workers": _workers(run),
                 "births": run.births,
             }
@@ -210,8 +201,14 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
         "health": HEALTH,
     }
     one = len(runs) == 1
-    gains = held_out(runs[0]) if one else curves({r.name: _held_out(r) for r in runs}, _RATE)
-    base = taught(runs[0]) if one else curves({r.name: _taught(r) for r in runs}, _RATE)
+    gains = (
+        charts.held_out(runs[0])
+        if one
+        else charts.curves({r.name: _held_out(r) for r in runs}, _RATE)
+    )
+    base = (
+        charts.taught(runs[0]) if one else charts.curves({r.name: _taught(r) for r in runs}, _RATE)
+    )
     found: dict[str, tuple[Any, str]] = {
         "eval: Held-out gain of the students" if one else "eval: Held-out solve rate": (
             gains,
@@ -227,7 +224,7 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
     for section, measures in sections.items():
         for m in measures:
             points = {run.name: _points(run, m.path) for run in runs}
-            found[f"{section}: {m.title}"] = curves(points, m.unit), m.hint
+            found[f"{section}: {m.title}"] = charts.curves(points, m.unit), m.hint
     bar = (
         "A bar is a member's life, lines lead from parents to their child. Colour: points above "
         "the frozen base as last measured. A student's on held-out tasks; a teacher's, how much "
@@ -235,21 +232,20 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
     )
     for run in runs:
         for title, chart, hint in (
-            ("population: Ratings of the teachers", ratings(run, "teacher"), ""),
-            ("population: Ratings of the students", ratings(run, "student"), ""),
-            ("tasks: Rejected proposals", rejected(run), ""),
+            ("population: Ratings of the teachers", charts.ratings(run, "teacher"), ""),
+            ("population: Ratings of the students", charts.ratings(run, "student"), ""),
+            ("tasks: Rejected proposals", charts.rejected(run), ""),
             (
                 "tasks: Solve rates of the tasks",
-                solve_rates(run),
+                charts.solve_rates(run),
                 "Tasks between 0 and 1 teach the student.",
             ),
-            ("lineage: Family tree", lineage(run), bar),
+            ("lineage: Family tree", charts.lineage(run), bar),
             (
                 "payoff: Teachers against students",
-                payoffs(run),
+                charts.payoffs(run),
                 "The share of attempts at a teacher's tasks that a student solved, by quarter.",
             ),
-            ("time: Where the time went", phase_times(run), ""),
         ):
             found[title if one else f"{title} of {run.name}"] = chart, hint
     return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
@@ -268,10 +264,7 @@ def summary(directory: Path) -> str:
     parts.append([text_table(head, _moved(run))])
     if board := _board(run):
         parts.append([text_table(("member", "role", "origin", "rating μ ± σ"), board)])
-    totals = phase_seconds(run)
-    whole = sum(totals.values()) or 1.0
-    shares = [f"{name} {100 * s / whole:.0f} %" for name, s in totals.items() if s]
-    parts.append([f"Time: {', '.join(shares)}"])
+    parts.append([f"Time: {_time(run)}"])
     text = "\n\n".join("\n".join(lines) for lines in parts if any(lines))
     return "\n".join(visible(line) for line in text.split("\n"))
 
@@ -286,10 +279,10 @@ def _solving_table(run: RunRecord) -> Table:
             name,
             _percent(rate.base_solve_rate),
             _percent(rate.solve_rate),
-            _gain(rate.difference, rate.standard_error),
-            *([_gain(rate.over_start, rate.over_start_error)] if started else []),
+            gain_text(rate.difference, rate.standard_error),
+            *([gain_text(rate.over_start, rate.over_start_error)] if started else []),
             *(
-                _gain(r.difference, r.standard_error) if r else ""
+                gain_text(r.difference, r.standard_error) if r else ""
                 for r in map(rate.kinds.get, kinds)
             ),
             figure(rate.tokens),
@@ -339,8 +332,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str]]:
     if run.births:
         generations = max(life.generation for life in run.lives())
         tiles += [(f"{len(run.births)}", f"members born, up to generation {generations}")]
-    whole = duration(sum(phase_seconds(run).values()))
-    return [*tiles, (f"{run.last}", "steps"), (whole, "of training")]
+    return [*tiles, (f"{run.last}", "steps"), (_seconds(run), "of training")]
 
 
 def _chosen(run: RunRecord) -> TaskRow | None:
@@ -372,6 +364,19 @@ def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def _time(run: RunRecord) -> str:
+    """Return the share of the time that each phase took, in the order in which they come."""
+    totals = sum((Counter(step.seconds) for step in run.steps), Counter[str]())
+    names = list(dict.fromkeys(name for step in run.steps for name in step.seconds))
+    return ", ".join(
+        f"{name} {figure(totals[name] / totals.total(), share=True)}" for name in names
+    )
+
+
+def _seconds(run: RunRecord) -> str:
+    return duration(sum(sum(step.seconds.values()) for step in run.steps))
+
+
 def _workers(run: RunRecord) -> list[tuple[str, str, str, str, str]]:
     """Return name, machine, members, share of the time at work, and memory of every worker."""
     rows = []
@@ -398,10 +403,9 @@ def _sentences(run: RunRecord) -> list[str]:
     sampled = sum(step.tokens.sampled for step in run.steps)
     trained = sum(step.tokens.trained for step in run.steps)
     memory = max((m for s in run.steps if isinstance(m := s.memory_mb, float)), default=0.0)
-    seconds = duration(sum(phase_seconds(run).values()))
     return [
         f"{who} on the base model {base}: {steps}, seed {seed}.",
-        f"It took {seconds}, {sampled:,} tokens sampled and {trained:,} trained on, at most "
+        f"It took {_seconds(run)}, {sampled:,} tokens sampled and {trained:,} trained on, at most "
         f"{memory:,.0f} MB of memory.",
         *_drift(run),
     ]
@@ -487,18 +491,8 @@ def _percent(value: float | None) -> str:
     return figure(value, share=True)
 
 
-def _gain(difference: Maybe, error: Maybe) -> str:
-    """Return `+8.4 ± 1.8`, in points, with the standard error paired over tasks."""
-    if not isinstance(difference, float):
-        return "–"
-    after = f" ± {100 * error:.1f}" if isinstance(error, float) else ""
-    return f"{100 * difference:+.1f}{after}"
-
-
-def _quarter(quarter: Quarter, of: str) -> str:
-    """Return `mean ± spread`, to the second significant digit of the spread at most."""
-    scale, unit = (100.0, " points" if of == SAME_TASKS.unit else " %") if of[0] == "%" else (1, "")
-    mean, spread = scale * quarter.mean, scale * (quarter.spread or 0.0)
-    places = min(max(1 - math.floor(math.log10(spread)), 0), 2) if spread > 0 else 2
-    after = "" if quarter.spread is None else f" ± {spread:.{places}f}"
-    return f"{mean:.{places}f}{after}{unit}".replace("-", "−")
+def _quarter(quarter: Quarter, unit: str) -> str:
+    """Return `mean ± spread`, shares as percentages and differences of shares in points."""
+    numbers = [n for n in (quarter.mean, quarter.spread) if n is not None]
+    text = " ± ".join(figure(n, share=unit[0] == "%") for n in numbers)
+    return f"{text.replace(' %', '')} points" if unit == SAME_TASKS.unit else text

@@ -121,15 +121,9 @@ class WorkerPool:
         return tuple(self._kept[place].name for place in range(len(self._kept)))
 
     def places(self, members: Iterable[str | None]) -> list[int | None]:
-        """The places of these members; the base has none. Raises SelfplayError."""
-        known: dict[str | None, int | None] = {n: place for place, n in enumerate(self.names)}
-        known[None] = None
-        try:
-            return [known[member] for member in members]
-        except KeyError as error:
-            raise SelfplayError(
-                f"no member named {error.args[0]!r}; there are {', '.join(self.names)}"
-            ) from error
+        """The places of these members; the base has none."""
+        known = {name: place for place, name in enumerate(self.names)}
+        return [None if member is None else known[member] for member in members]
 
     def scatter(self, owners: Sequence[int | None], ask: Ask) -> Iterator[tuple[list[int], Any]]:
         """Ask every worker for its pieces of work; yield pieces and answer as they come.
@@ -403,20 +397,13 @@ class RemotePopulation:
         return adapter
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        if new_name != member and new_name in self.members:
-            raise SelfplayError(f"there is already a member named {new_name!r}")
         self._ask(member, "replace", member, adapter, new_name)
 
     def state_dict(self) -> NamedState:
         return joined(self._pool.states())
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        states = parted(tensors, values)
-        if len(states) != len(self.members):
-            raise SelfplayError(
-                f"the state has {len(states)} members, expected {len(self.members)}"
-            )
-        self._pool.load(states)
+        self._pool.load(parted(tensors, values))
 
     def end_step(self) -> dict[str, WorkerRow]:
         return self._pool.end_step()
@@ -429,9 +416,6 @@ class RemotePopulation:
 
 def base_batches(requests: Sequence[TokenRequest], max_rows: int) -> list[list[int]]:
     """Cut the base's requests, by index, as an engine in a single process would."""
-
-    def size(i: int) -> tuple[int, tuple[int, ...]]:
-        return len(requests[i].prompt_ids), requests[i].prompt_ids
-
-    order = sorted(range(len(requests)), key=size)
+    prompts = [request.prompt_ids for request in requests]
+    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))
     return [order[start : start + max_rows] for start in range(0, len(order), max_rows)]
