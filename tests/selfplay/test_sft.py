@@ -20,7 +20,7 @@ from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay_command import command, refused, worked
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")
-FEW = {"batch_size": 4, "learning_rate": 3e-3, "max_length": 640, "held_out": 3}
+FEW = {"batch_size": 4, "learning_rate": 3e-3, "held_out": 3}
 
 
 def program(n):
@@ -131,11 +131,11 @@ def solved_tasks(count):
     ]
 
 
-def examples(runs, tasks, *assignments, said=None, **more):
+def examples(runs, tasks, *assignments, said=None, held_out=2, longest=10_000):
     """Pairs to learn from, and held-out ones."""
-    plain = {"held_out": 2, "max_length": 10_000} | more
-    config = runs.config("template=azr", "rollout.num_references=2", *assignments)
-    return make_examples(tasks, config, Letters(), (said or []).append, **plain)
+    plain = ("template=azr", "rollout.num_references=2", f"learner.micro_batch_tokens={longest}")
+    config = runs.config(*plain, *assignments)
+    return make_examples(tasks, config, Letters(), (said or []).append, held_out)
 
 
 @pytest.mark.parametrize("name", ["azr", "nano"])
@@ -166,11 +166,11 @@ def test_what_is_too_long_or_has_no_words_is_left_out_and_counted(runs):
     lengths = sorted(pair.length for some in examples(runs, solved_tasks(6)) for pair in some)
     middle, said = lengths[len(lengths) // 2], [""]
     tasks = [*solved_tasks(6), (Task("code_f", program(9), None, None, ("1",), ("2",), "m", 1), "")]
-    kept = [p for some in examples(runs, tasks, said=said, max_length=middle) for p in some]
+    kept = [p for some in examples(runs, tasks, said=said, longest=middle) for p in some]
     assert max(pair.length for pair in kept) <= middle
     assert "1 that the template cannot express" in said[-1], "one input, where ten are asked for"
-    for more in ({"max_length": 8}, {"held_out": 6}):
-        with pytest.raises(SelfplayError, match="give more tasks, a larger --max-length or less"):
+    for more in ({"longest": 8}, {"held_out": 6}):
+        with pytest.raises(SelfplayError, match="give more tasks, a larger learner"):
             examples(runs, solved_tasks(6), **more)
 
 
@@ -213,8 +213,9 @@ def test_killed_and_run_again_gives_the_same_bytes(runs, data, finished, deaths,
 
 
 def test_a_start_that_fails_leaves_no_folder(runs, data, tmp_path):
-    with pytest.raises(SelfplayError, match="larger --max-length"):
-        fine_tune(runs.config(*SMALL), data, tmp_path / "warm", quiet, **(FEW | {"max_length": 8}))
+    config = runs.config(*SMALL, "learner.micro_batch_tokens=8")
+    with pytest.raises(SelfplayError, match="larger learner"):
+        fine_tune(config, data, tmp_path / "warm", quiet, **FEW)
     assert not list(tmp_path.iterdir())
 
 

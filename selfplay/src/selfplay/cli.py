@@ -210,10 +210,6 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
     help="Of AdamW, at its highest.",
 )  # fmt: skip
 @click.option(
-    "--max-length", type=click.IntRange(8), default=640, show_default=True,
-    help="Longest example in tokens; longer ones are left out.",
-)  # fmt: skip
-@click.option(
     "--held-out", type=click.IntRange(0), default=24, show_default=True,
     help="Programs whose tasks are only measured.",
 )  # fmt: skip

@@ -50,7 +50,6 @@ def fine_tune(
     *,
     batch_size: int,
     learning_rate: float,
-    max_length: int,
     held_out: int,
 ) -> list[dict[str, float]]:
     """Train an adapter for the members of such a run to start from; return the held-out losses.
@@ -71,7 +70,7 @@ def fine_tune(
     check_output(out, folder=True)
     own, steps, seed = config.learner, config.steps, config.seed
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
-    chosen |= {"learning_rate": learning_rate, "max_length": max_length, "held_out": held_out}
+    chosen |= {"learning_rate": learning_rate, "held_out": held_out}
     state = {"settings": json.loads(json.dumps(chosen)), "step": -1, "losses": []}
     template = template_of(config)
     kinds = [kind.name for kind in template.in_play]
@@ -81,9 +80,7 @@ def fine_tune(
     if config.threads:
         torch.set_num_threads(config.threads)
     base = load_base_model(config.base, choose_device(config.device), config.dtype)
-    training, measured = make_examples(
-        tasks, config, base.tokenizer, say, max_length=max_length, held_out=held_out
-    )
+    training, measured = make_examples(tasks, config, base.tokenizer, say, held_out)
     stack = stack_adapters(
         base.model,
         ["sft"],
@@ -129,21 +126,15 @@ def fine_tune(
 
 
 def make_examples(
-    tasks: Sequence[Worked],
-    config: Config,
-    tokenizer: Any,
-    say: Say,
-    *,
-    max_length: int,
-    held_out: int,
+    tasks: Sequence[Worked], config: Config, tokenizer: Any, say: Say, held_out: int
 ) -> tuple[list[TokenPair], list[TokenPair]]:
     """Write each task in both roles; return examples to learn from and those of other programs.
 
     Which programs are held out, and which references a proposer is shown, follow from the seed.
-    What is too long, or has no words in the template, is left out. Raises SelfplayError when
-    nothing is left.
+    What is longer than a pass of the learner, or has no words in the template, is left out. Raises
+    SelfplayError when nothing is left.
     """
-    template = template_of(config)
+    template, longest = template_of(config), config.learner.micro_batch_tokens
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
     apart = {programs[int(i)] for i in order[:held_out]}
@@ -171,16 +162,18 @@ def make_examples(
         unspoken += 2 - len(written)
         for prompt, completion in written:
             pair = token_pair(tokenizer, prompt, completion + tokenizer.eos_token)
-            too_long += pair.length > max_length
-            if pair.length <= max_length:
+            too_long += pair.length > longest
+            if pair.length <= longest:
                 (measured if task.program in apart else training).append(pair)
     found = (
         f"{len(programs)} programs, {len(apart)} held out: {len(training)} examples to learn from, "
-        f"{len(measured)} held out, {too_long} left out as longer than {max_length} tokens, "
+        f"{len(measured)} held out, {too_long} left out as longer than {longest} tokens, "
         f"{unspoken} that the template cannot express"
     )
     if not training or (apart and not measured):
-        raise SelfplayError(f"{found}; give more tasks, a larger --max-length or less --held-out")
+        raise SelfplayError(
+            f"{found}; give more tasks, a larger learner.micro_batch_tokens or less --held-out"
+        )
     say(found)
     return training, measured
 
