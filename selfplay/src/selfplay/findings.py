@@ -33,12 +33,8 @@ class Group(NamedTuple):
         return f"{self.arm}, {self.control}" if self.control else self.arm
 
 
-class Stratum(NamedTuple):
-    """What a held-out task is: its kind, level, and family in a world that has families."""
-
-    kind: str
-    level: int
-    family: str
+Stratum = tuple[str, int, str]
+"""What a held-out task is: its kind, level, and family in a world that has families."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Trial:
     gains: Mapping[int, Mapping[str, Floats]]
     """By step and member: [tasks] solve rates on held-out tasks minus the frozen base's on the same
     tasks with the same random numbers; NaN where a task was not judged."""
-    strata: tuple["Stratum", ...]
+    strata: tuple[Stratum, ...]
     """Of each held-out task; empty where they are not known."""
 
     @property
@@ -113,7 +109,7 @@ def _strata(sources: tuple[str, ...], count: int) -> tuple[Stratum, ...]:
     for held in held_out_tasks(sources, count):
         world, _, rest = held.task.id.partition("/")
         family = rest.partition("/")[0] if world == "niches" else ""
-        found.append(Stratum(held.task.kind, held.level, family))
+        found.append((held.task.kind, held.level, family))
     return tuple(found)
 
 
@@ -168,13 +164,12 @@ def forgetting(trial: Trial) -> Floats | None:
     return np.asarray(max(means, key=np.nanmean) - means[-1])
 
 
-def on_tasks(kind: str = "", level: int = 0, family: str = "") -> Of:
+def on_tasks(stratum: str | int) -> Of:
     """Return the population's gain at the end on the tasks of a kind, a level or a family."""
-    wanted = {kind, level, family} - {"", 0}
 
     def of(trial: Trial) -> Floats | None:
         values = at_end(population_mean)(trial)
-        mask = np.array([bool(wanted & set(found)) for found in trial.strata], bool)
+        mask = np.array([stratum in found for found in trial.strata], bool)
         return values[mask] if values is not None and mask.any() else None
 
     return of
@@ -182,7 +177,7 @@ def on_tasks(kind: str = "", level: int = 0, family: str = "") -> Of:
 
 def weakest_family(trial: Trial) -> Floats | None:
     """Return the population's gain at the end on the family on which it is lowest."""
-    gains = [on_tasks(family=family)(trial) for family in FAMILIES]
+    gains = [on_tasks(family)(trial) for family in FAMILIES]
     known = [float(np.nanmean(values)) for values in gains if values is not None]
     return _mean([min(known)]) if known else None
 
@@ -327,9 +322,9 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         "pretraining.",
         (
             *(Measure(kind, POINTS, on_tasks(kind)) for kind in ("code_f", "code_i", "code_o")),
-            *(Measure(f"level {n}", POINTS, on_tasks(level=n)) for n in (1, 2, 3, 4)),
-            Measure("above level 4", POINTS, on_tasks(level=5)),
-            *(Measure(f"family {name}", POINTS, on_tasks(family=name)) for name in FAMILIES),
+            *(Measure(f"level {n}", POINTS, on_tasks(n)) for n in (1, 2, 3, 4)),
+            Measure("above level 4", POINTS, on_tasks(5)),
+            *(Measure(f"family {name}", POINTS, on_tasks(name)) for name in FAMILIES),
             Measure("weakest family", POINTS, weakest_family),
         ),
     ),

@@ -238,7 +238,7 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
             (
                 "tasks: Solve rates of the tasks",
                 charts.solve_rates(run),
-                "Tasks between 0 and 1 teach the student.",
+                "Tasks that some attempts solve teach the student.",
             ),
             ("lineage: Family tree", charts.lineage(run), bar),
             (
