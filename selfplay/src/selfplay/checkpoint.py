@@ -20,24 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
-from selfplay.directory import (
-    COPY,
-    EVALS,
-    FOLDERS,
-    LINEAGE,
-    METRICS,
-    ROW_FILES,
-    TASKS,
-    Damage,
-    damaged_checkpoint,
-    damaged_run,
-    is_as_recorded,
-    lock,
-    open_config,
-    prune,
-    size,
-    truncate,
-)
+from selfplay import directory as files
 from selfplay.errors import RunDirectoryError
 from selfplay.population import Run, role_of
 from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
@@ -61,7 +44,7 @@ def save_checkpoint(run: Run) -> None:
         "step": run.step,
         "born": run.born,
         "learner": values,
-        "lengths": {name: size(run.directory / name) for name in ROW_FILES},
+        "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
     with appearing(target) as draft:
         draft.mkdir()
@@ -80,26 +63,26 @@ def newest_checkpoint(directory: Path) -> Path | None:
     """Return the newest checkpoint of a run; None where it died before its first."""
     home = directory / "checkpoints"
     steps = _steps(home) if home.is_dir() else []
-    if not steps and size(directory / METRICS):
+    if not steps and files.size(directory / files.METRICS):
         raise RunDirectoryError(
-            f"{directory} has steps in {METRICS} but no checkpoint to continue from; start another "
-            "run with `selfplay train`"
+            f"{directory} has steps in {files.METRICS} but no checkpoint to continue from; start "
+            "another run with `selfplay train`"
         )
     return home / f"step-{steps[-1]}" if steps else None
 
 
-def verify_run(directory: Path) -> list[Damage]:
+def verify_run(directory: Path) -> list[files.Damage]:
     """Return the files of a run that are not as its checkpoints recorded them."""
     if newest_checkpoint(directory) is None:
-        open_config(directory)  # a run that has not come to its first checkpoint
+        files.open_config(directory)  # a run that has not come to its first checkpoint
         return []
-    with closing(lock(directory)) if os.access(directory, os.W_OK) else nullcontext():
+    with closing(files.lock(directory)) if os.access(directory, os.W_OK) else nullcontext():
         newest = newest_checkpoint(directory)
         assert newest is not None
         found = _damaged(newest)
         for step in _steps(newest.parent)[:-1]:
             older = newest.with_name(f"step-{step}")
-            found += damaged_checkpoint(older, f"remove {older}; {newest} does without it")
+            found += files.damaged_checkpoint(older, f"remove {older}; {newest} does without it")
     return found
 
 
@@ -112,10 +95,10 @@ def refuse_damage(checkpoint: Path) -> None:
         raise RunDirectoryError(found[0] + more)
 
 
-def _damaged(newest: Path) -> list[Damage]:
+def _damaged(newest: Path) -> list[files.Damage]:
     older = len(_steps(newest.parent)) > 1
-    remedy = f"remove {newest} to continue from the one before it" if older else COPY
-    return [*damaged_checkpoint(newest, remedy), *damaged_run(newest)]
+    remedy = f"remove {newest} to continue from the one before it" if older else files.COPY
+    return [*files.damaged_checkpoint(newest, remedy), *files.damaged_run(newest)]
 
 
 def restore(run: Run, checkpoint: Path) -> None:
@@ -134,19 +117,19 @@ def restore(run: Run, checkpoint: Path) -> None:
         ) from error
     run.step, run.born = state.step, state.born
     for member in run.population.members:
-        if not is_as_recorded(checkpoint, member):
+        if not files.is_as_recorded(checkpoint, member):
             write_member(run, member)
     _restore_files(run.directory, checkpoint, state)
     _drop_oldest(run)
-    for task in read_rows(run.directory / TASKS, TaskRow):
+    for task in read_rows(run.directory / files.TASKS, TaskRow):
         if task.accepted:
             if task.metrics is not None:
                 run.structures[task.metrics["structure"]] += 1
             run.buffer.add(task.task(), task.step)
-    for row in read_rows(run.directory / METRICS, StepRow):
+    for row in read_rows(run.directory / files.METRICS, StepRow):
         for birth in row.evolution:
             run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
-    for found in read_rows(run.directory / EVALS, EvalRow):
+    for found in read_rows(run.directory / files.EVALS, EvalRow):
         if found.step == 0 and isinstance(found.solving, SolvingRow):
             run.before[found.member] = found.solving.rates
 
@@ -162,12 +145,12 @@ def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
         step = path.name.partition("@")[2]
         if step.isdigit() and int(step) > state.step:
             shutil.rmtree(path)
-    for folder in (directory, *(directory / n for n in FOLDERS)):
+    for folder in (directory, *(directory / n for n in files.FOLDERS)):
         sweep(folder)
         for path in folder.glob(".*.part"):  # of lora_evo's children, and of the league
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name, length in state.lengths.items():
-        truncate(directory / name, length)
+        files.truncate(directory / name, length)
 
 
 class _State(Struct):
@@ -211,7 +194,7 @@ def write_founders(run: Run) -> None:
     for member in run.population.members:
         content = adapter_hash(run.population.export(member))
         text = Lineage.founder(member, run.config.seed, content).to_json()
-        write_text(run.directory / "members" / member / LINEAGE, text)
+        write_text(run.directory / "members" / member / files.LINEAGE, text)
 
 
 def _kept(run: Run) -> set[str] | None:
@@ -229,7 +212,7 @@ def _drop_oldest(run: Run) -> None:
         dropped = (home / f"step-{old}").rename(home / f".step-{old}.part")
         shutil.rmtree(dropped)
     if not run.config.keep_dead:
-        prune(run.directory, [home / f"step-{step}" for step in _steps(home)])
+        files.prune(run.directory, [home / f"step-{step}" for step in _steps(home)])
 
 
 def _steps(home: Path) -> list[int]:

@@ -19,6 +19,7 @@ from selfplay.prompts.task_kind import TaskKind
 from selfplay.rewards import populora
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow, mean
+from selfplay.tasks import drawn_from
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
@@ -111,18 +112,11 @@ def teaching_rows(run: Run, members: Sequence[str | None]) -> list[TeachingRow]:
     structural measures.
     """
     e, r, kinds = run.config.eval, run.config.rollout, run.template.in_play
-    drafts = [
-        Proposed(
-            number,
-            f"{kind.name}-{i}",
-            member,
-            None,
-            kind.name,
-            _drawn(run, kind, i),
-            run.seed("yardstick", kind.name, i, "propose"),
-        )
-        for number, (member, kind, i) in enumerate(product(members, kinds, range(e.proposals)))
-    ]
+    drafts: list[Proposed] = []
+    for member, kind, i in product(members, kinds, range(e.proposals)):
+        name, seed = f"{kind.name}-{i}", run.seed("yardstick", kind.name, i, "propose")
+        shown = _drawn(run, kind, i)
+        drafts.append(Proposed(len(drafts), name, member, None, kind.name, shown, seed))
     written = validated(run.population.propose(drafts), run.sandbox, run.population.prompts)
     attempts: list[Attempt] = []
     for p in written:
@@ -159,11 +153,9 @@ def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
 
 
 def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
-    count = kind.references(run.config.rollout.num_references)
     rng = stream(run.seed("yardstick", kind.name, i, "references"))
     seeds = [task for task in run.seeds if task.kind in kind.shows]
-    picked = rng.choice(len(seeds), min(count, len(seeds)), replace=False)
-    return tuple(seeds[int(k)] for k in picked)
+    return tuple(drawn_from(seeds, kind.references(run.config.rollout.num_references), rng))
 
 
 def _rate(tries: Sequence[Attempt]) -> float | None:

@@ -15,7 +15,7 @@ from selfplay.population import Run
 from selfplay.prompts.task_kind import CALLS, TaskKind
 from selfplay.prompts.template import Template
 from selfplay.rollout import Prompts, Proposed, validated, without_comments
-from selfplay.tasks import IDENTITY, seed_tasks
+from selfplay.tasks import IDENTITY, drawn_from, seed_tasks
 
 BATCH = 64
 """Proposals sampled together, after the same pool of references (Absolute Zero's batch)."""
@@ -109,20 +109,10 @@ def _written(
             kind = kinds[i % len(kinds)]
             name = f"seed-{kind.name}-{batch}-{i}"
             references = [task for task in (*known, *found) if task.kind in kind.shows]
-            count = min(kind.references(r.num_references), len(references))
             rng = stream(run.seed(name, "references"))
-            shown = rng.choice(len(references), count, replace=False)
-            drafts.append(
-                Proposed(
-                    i,
-                    name,
-                    writer,
-                    None,
-                    kind.name,
-                    tuple(references[int(k)] for k in shown),
-                    run.seed(name, "propose"),
-                )
-            )
+            shown = drawn_from(references, kind.references(r.num_references), rng)
+            seed = run.seed(name, "propose")
+            drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
         written = run.population.propose(drafts)
         for p in validated(written, run.sandbox, run.population.prompts):
             if p.task is not None and _content(p.task) not in seen:

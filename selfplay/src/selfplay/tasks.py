@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from numpy.random import Generator
+
 from code_verifier import CodeVerifierError, Task
 from lora_evo.model import stream
 from selfplay.errors import ConfigError
@@ -106,8 +108,7 @@ class TaskBuffer:
         seeds = [task for task in self._seeds if task.kind in shows]
         drawn = bool(seeds) and seed_share > 0.0 and rng.random() < seed_share
         pool = seeds if drawn else [t for p in self._pools.values() for t in p if t.kind in shows]
-        picked = rng.choice(len(pool), min(count, len(pool)), replace=False)
-        return [pool[int(i)] for i in picked]
+        return drawn_from(pool, count, rng)
 
     def draw_newest(self, kind: str, count: int, step: int, seed: int) -> list[Task]:
         """Return up to `count` different tasks of a kind: those of the step before, then any.
@@ -125,6 +126,12 @@ class TaskBuffer:
             for i in rng.permutation(len(group))[: max(room, 0)]
         ]
         return [t if t.kind == kind else replace(t, kind=kind) for t in drawn]
+
+
+def drawn_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
+    """Return up to so many different ones of the tasks."""
+    picked = rng.choice(len(tasks), min(most, len(tasks)), replace=False)
+    return [tasks[int(i)] for i in picked]
 
 
 def _key(task: Task) -> Hashable:
