@@ -129,7 +129,7 @@ def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path):
 def test_the_doctor_finds_everything_in_order():
     sizes = ("rollout.kinds=[code_o]", "rollout.proposals=1", "rollout.num_generations=2")
     flags = [word for text in (*sizes, "learner.r=4") for word in ("--set", text)]
-    words = ("doctor", "--base", "nano", "--engine", "vllm", "--json", *flags)
+    words = ("doctor", "--base", "nano", "--set", "engine=vllm", "--json", *flags)
     found = json.loads(python("-m", "selfplay", *words))
     assert [check["name"] for check in found["checks"] if not check["passed"]] == []
     assert found["seconds"]["weight_sync"][0] > 0
