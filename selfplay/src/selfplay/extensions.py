@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from lora_evo import OPERATORS, Operator
 from selfplay.config import Config
 from selfplay.errors import ConfigError
-from selfplay.module_objects import load_object, name_of
 from selfplay.prompts.task_kind import TaskKind, named_kinds
 from selfplay.rewards import (
     TEACHER_REWARDS,
@@ -22,7 +21,7 @@ from selfplay.rewards import (
     verifier,
 )
 from selfplay.rows import StepRow
-from selfplay.settings import one_of
+from selfplay.settings import load_object, name_of, one_of
 
 if TYPE_CHECKING:
     from selfplay.population import Run

@@ -11,7 +11,6 @@ import altair as alt
 from lora_evo import check_output
 from selfplay import run_charts as charts
 from selfplay.errors import ConfigError
-from selfplay.module_objects import load_object
 from selfplay.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.prompts.template import NANO
 from selfplay.rows import BASE, START, EvalRow, TaskRow, mean
@@ -28,6 +27,7 @@ from selfplay.run_record import (
     read_runs,
     trend,
 )
+from selfplay.settings import load_object
 
 DRIFT_LIMIT = 1e-3
 """KL divergence (nats a token) of sampler and learner above which they drift apart.

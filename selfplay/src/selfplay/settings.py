@@ -1,14 +1,18 @@
 """Settings from YAML: presets, files and `--set`, typed by msgspec, refused in words that help.
 
 A preset, or a user's file, may begin with `extends: PRESET`: it then holds only what differs.
+Functions and objects of a user's own modules are named `module:object`. What a program hands over
+and no import finds again is named `:object`: a resume needs it handed over, too.
 """
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -17,7 +21,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, first_line
 
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
@@ -198,3 +202,46 @@ def _literals(kind: Any) -> Iterator[Any]:
         yield kind
     for part in get_args(kind):
         yield from _literals(part)
+
+
+def load_object(named: str, setting: str) -> Any:
+    """Import what `module:object` names, from the working directory too.
+
+    setting: the configuration key that errors name. Raises ConfigError where there is no such
+    module or object, or where the module fails.
+    """
+    module, colon, attribute = named.partition(":")
+    if not colon or not attribute:
+        raise ConfigError(f"{setting} is {named!r}; expected MODULE:OBJECT, such as mine:REWARD")
+    if not module:
+        raise ConfigError(
+            f"{setting} names {attribute}, which the program that began the run handed over and no "
+            "import finds; resume from Python and hand it over again"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        found = import_module(module)
+    except Exception as error:  # the user's module may raise what it likes
+        raise ConfigError(
+            f"{setting}: cannot import {module}: {type(error).__name__}: {first_line(error)}; "
+            f"expected a module in {here} or installed"
+        ) from error
+    if not hasattr(found, attribute):
+        raise ConfigError(f"{setting}: {module} ({found.__file__}) has no {attribute}")
+    return getattr(found, attribute)
+
+
+def name_of(thing: Any, name: str) -> str:
+    """Return `module:object` for what `load_object` would find again; `:name` for all else.
+
+    thing: a function or an object that a module holds, its own before any other; name: what it is
+    called.
+    """
+    for module in (getattr(thing, "__module__", ""), *sys.modules):
+        if module != "__main__":
+            for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
+                if value is thing:
+                    return f"{module}:{attribute}"
+    return f":{name}"

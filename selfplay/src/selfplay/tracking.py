@@ -19,7 +19,7 @@ import msgspec
 
 from lora_evo import write_text
 from selfplay.config import Config
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, first_line
 from selfplay.rows import EvalRow, StepRow
 
 PROJECT = "populab"
@@ -78,8 +78,8 @@ class Trackers:
         try:
             yield
         except Exception as error:  # whatever another package raises is no fault of the run
-            line = (str(error) or type(error).__name__).splitlines()[0]
-            click.echo(f"{name} failed and is left out from now on: {line}", err=True)
+            said = first_line(error)
+            click.echo(f"{name} failed and is left out from now on: {said}", err=True)
             self._open.pop(name, None)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from code_verifier import Proposal, Task
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, first_line
 from selfplay.prompts.reading import (
     AnswerText,
     answer_text,
@@ -78,10 +78,9 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
                 turns, tokenize=False, add_generation_prompt=True
             )
         except Exception as error:  # templates are programs and raise what they like
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(
-                f"the chat template of {base} refuses a prompt: {reason}; use template=azr, or "
-                "mend chat_template in the model's folder"
+                f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
+                "template=azr, or mend chat_template in the model's folder"
             ) from None
         # Templates of reasoning models open the thought themselves.
         return text if text.rstrip().endswith("<think>") else f"{text}<think>"

@@ -10,8 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
 from selfplay.errors import ConfigError
-from selfplay.module_objects import load_object, name_of
-from selfplay.settings import one_of
+from selfplay.settings import load_object, name_of, one_of
 
 CALLS = ("code_o", "code_i")
 """Kinds about one call of a program: what a teacher has seen of one serves the other."""
