@@ -141,8 +141,8 @@ test-integrations: $(WITH_VENV)/.installed
 	OMP_NUM_THREADS=1 $(WITH_VENV)/bin/python -m pytest -rs --durations=10 tests/integrations
 
 # Those that need no file of the user's; tests/benchmarks has more, each with a line on what it needs.
-BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ratings league_scale \
-	joint_learner evals_engine training_step workers math_grading
+BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ratings \
+	evals_engine training_step workers math_grading
 bench: env
 	for name in $(BENCHMARKS); do $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
 

@@ -1,15 +1,14 @@
-"""Grading of HumanEval+ and MBPP+: the reference solutions, and their speed against evalplus.
+"""Speed of grading HumanEval+ and MBPP+ against evalplus, on the reference solutions.
 
-    python tests/benchmarks/code_grading.py DATA [--part speed] [--workers 1] [--cache DIR]
-        [--peer-python PATH] [--limit N]
+    python tests/benchmarks/code_grading.py DATA [--workers 1] [--cache DIR] [--peer-python PATH]
+        [--limit N]
 
 DATA: a folder with humaneval_plus/HumanEvalPlus.jsonl.gz and mbpp_plus/MbppPlus.jsonl.gz.
 
-references: every reference solution passes base and plus; the exit code is 1 when one does not.
-speed: reference solutions graded by us and by `evalplus.evaluate` (--peer-python: an interpreter
-that has it), both with their expected outputs at hand; wall and processor seconds, and the largest
-memory of a process of each; and the processor seconds of the programs alone, which no grader that
-runs them can do without. tests/gates/test_code_graders.py holds the verdicts on published samples.
+They are graded by us and by `evalplus.evaluate` (--peer-python: an interpreter that has it), both
+with their expected outputs at hand; wall and processor seconds, and the largest memory of a process
+of each; and the processor seconds of the programs alone, which no grader that runs them can do
+without. tests/gates/test_code_graders.py holds all verdicts.
 """
 
 import argparse
@@ -46,33 +45,10 @@ def problems(data: Path, name: str, limit: int | None = None) -> list[FunctionPr
     return read_problems(read_rows(data / FILES[name][0]), name)[:limit]
 
 
-def published_answers(data: Path) -> dict[str, tuple[str, bool]]:
-    """Return programs for LiveCodeBench by question, each with its published verdict."""
-    return {
-        row["question_id"]: (row["code_list"][0], row["graded_list"][0])
-        for path in sorted((data / "samples").glob("lcb_*.jsonl"))
-        for row in read_rows(path)
-    }
-
-
-def references(name: str, options: argparse.Namespace) -> bool:
-    """Grade the reference solutions, print those that fail; return whether all pass."""
-    tasks = problems(options.data, name, options.limit)
-    with FunctionGrader(options.workers, cache=options.cache) as grader:
-        graded = grader.grade_many((task, task.reference) for task in tasks)
-        failed = [
-            f"  {task.task_id}: {base.status}, {plus.status}; {base.reason or plus.reason}"
-            for task, (base, plus) in zip(tasks, graded, strict=True)
-            if (base.status, plus.status) != ("pass", "pass")
-        ]
-    print(f"{name}: {len(tasks) - len(failed)} of {len(tasks)} pass", *failed, sep="\n")
-    return not failed
-
-
 def speed(name: str, options: argparse.Namespace) -> list[Row]:
     """Measure both graders on the same reference solutions, one after the other."""
     tasks = problems(options.data, name, options.limit)
-    own: list[object] = [sys.executable, __file__, options.data, "--benchmark", name]
+    own: list[object] = [sys.executable, __file__, options.data, "--grade", name]
     own += ["--cache", options.cache, "--workers", options.workers]
     own += ["--limit", options.limit] if options.limit else []
     measured(own)  # expected outputs at hand, as evalplus has them from its cache
@@ -127,22 +103,21 @@ def measured(command: list[object], environment: dict[str, str] | None = None) -
     return {"wall s": wall, "CPU s": cpu, "peak MiB": used.ru_maxrss / 1024}
 
 
-def main() -> int:
+def main() -> None:
     options = parser(__doc__, workers=1)
     options.add_argument("data", type=Path)
-    options.add_argument("--part", choices=("references", "speed"), default="references")
-    options.add_argument("--benchmark", choices=FILES)
     options.add_argument("--cache", type=Path, default=reference_cache())
     options.add_argument("--peer-python")
     options.add_argument("--limit", type=int)
+    options.add_argument("--grade", choices=FILES, help=argparse.SUPPRESS)
     given = options.parse_args()
-    names = [given.benchmark] if given.benchmark else list(FILES)
-    if given.part == "speed":
-        show([row for name in names for row in speed(name, given)])
-        return 0
-    failed = [name for name in names if not references(name, given)]
-    return 1 if failed else 0
+    if given.grade:
+        tasks = problems(given.data, given.grade, given.limit)
+        with FunctionGrader(given.workers, cache=given.cache) as grader:
+            list(grader.grade_many((task, task.reference) for task in tasks))
+        return
+    show([row for name in FILES for row in speed(name, given)])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

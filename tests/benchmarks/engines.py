@@ -1,11 +1,10 @@
-"""The two engines on one machine: tokens a second with four adapters, swaps, and agreement.
+"""The two engines on one machine: tokens a second with four adapters, and swaps.
 
     python tests/benchmarks/engines.py [--base nano] [--dtype float32] [--rows 64] [--tokens 112]
 
 Needs vLLM (`make test-vllm` makes an environment that has it). On a CPU with one thread, and in
 seconds of the processor, so that a busy machine changes them less; on a GPU in seconds of the wall.
-They are the best of the rounds; what to compare are the ratios of one run. The last table compares
-the engines' greedy tokens, and vLLM's log-probabilities with the learner's own.
+They are the best of the rounds; what to compare are the ratios of one run.
 """
 
 import time
@@ -19,7 +18,6 @@ from benchmarking import best_of, parser, show
 from lora_evo.model import (
     Engine,
     HFEngine,
-    Rollout,
     TokenRequest,
     choose_device,
     linear_shapes,
@@ -59,32 +57,17 @@ class Swap:
         self.vllm.rollouts(asked)
 
 
-def requests(
-    names: Sequence[str | None], rows: int, tokens: int, temperature: float = 1.0
-) -> list[TokenRequest]:
+def requests(names: Sequence[str | None], rows: int, tokens: int) -> list[TokenRequest]:
     """The same random prompts for any names."""
     rng = Random(0)
     prompts = [tuple(rng.randrange(2, 400) for _ in range(PROMPT)) for _ in range(rows)]
     return [
-        TokenRequest(names[i % len(names)], ids, tokens, temperature, i)
-        for i, ids in enumerate(prompts)
+        TokenRequest(names[i % len(names)], ids, tokens, 1.0, i) for i, ids in enumerate(prompts)
     ]
 
 
-@torch.no_grad()
-def differences(learner: Learner, rollout: Rollout) -> torch.Tensor:
-    """How far the log-probability of each sampled token is from the learner's own."""
-    device = next(learner.model.parameters()).device
-    whole = torch.tensor([rollout.prompt_ids + rollout.completion_ids], device=device)
-    with learner.adapters.route([learner.adapters.index(rollout.adapter)]):
-        logits = learner.model(input_ids=whole).logits[0, len(rollout.prompt_ids) - 1 : -1]
-    drawn = whole[0, len(rollout.prompt_ids) :, None]
-    own = torch.log_softmax(logits.float(), -1).gather(1, drawn)[:, 0]
-    return (own.cpu() - torch.tensor(rollout.logprobs)).abs()
-
-
 def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
-    """Print all three tables."""
+    """Print both tables."""
     swap = Swap(learner, vllm)
     best = best_of(
         given.rounds, {"export": swap.export, "put": swap.put, "check": swap.check}, CLOCK
@@ -101,14 +84,6 @@ def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
             rates.append(drawn / best_of(given.rounds, work, CLOCK)[""])
         table.append({"": case, "hf": rates[0], "vllm": rates[1], "ratio": rates[1] / rates[0]})
     show(table)
-    names = (None, *MEMBERS)
-    greedy, drawn = (requests(names, given.rows, given.tokens, t) for t in (0.0, 1.0))
-    both = zip(hf.rollouts(greedy), vllm.rollouts(greedy), strict=True)
-    same = sum(a.completion_ids == b.completion_ids for a, b in both)
-    apart = torch.cat([differences(learner, rollout) for rollout in vllm.rollouts(drawn)])
-    quantiles = {"mean": apart.mean(), "99.9 %": apart.quantile(0.999), "most": apart.max()}
-    row = {f"log-probability apart, {name}": float(x) for name, x in quantiles.items()}
-    show([{f"greedy rows equal, of {given.rows}": same, **row}])
 
 
 def main() -> None:

