@@ -28,7 +28,7 @@ NEUTRAL = Task("code_o", "def f(neutral):\n    return neutral", "0", "0")
 
 def tasks_of(row: Row) -> list[Task]:
     """The tasks that a row holds."""
-    program = "\n".join([*(i for i in row["imports"] if i not in row["snippet"]), row["snippet"]])
+    program = Proposal.from_row(row).program
     if "inputs" in row:
         half = len(row["inputs"]) // 2
         pairs = (tuple(row["inputs"]), tuple(row["outputs"]))

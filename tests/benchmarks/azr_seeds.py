@@ -113,8 +113,7 @@ def examine(path: Path, sandbox: Sandbox) -> Found:
     found = Found(path.stem.removesuffix("_seed_io"), reasons, lines=lines)
     pairs = []
     for row, why in zip(rows, reasons, strict=True):
-        imports = [line for line in row["imports"] if line not in row["snippet"]]
-        program = "\n".join([*imports, row["snippet"]])
+        program = Proposal.from_row(row).program
         given = row["inputs"] if "inputs" in row else [row["input"]]
         published = row["outputs"] if "outputs" in row else [row["output"]]
         pairs += [(program, i, o, why) for i, o in zip(given, published, strict=True)]

@@ -1,107 +1,90 @@
-"""What students of finished nano runs gained over the frozen base, paired task by task.
+"""What members of finished nano runs gained over the frozen base: in solving, and in teaching.
 
-    python tests/benchmarks/nano_gain.py RUN... [--tasks 600] [--samples 8]
+    python tests/benchmarks/nano_gain.py RUN... [--tasks 600] [--samples 8] [--proposals 60]
 
-For T = 1 and T = 0.6: the solve rate on held-out tasks, the difference to the base with its
+Students at T = 1 and T = 0.6: the solve rate on held-out tasks, the difference to the base with its
 standard error over tasks, pass@k at all samples, and the share of answers that think first.
+Teachers after the same references, per run and over all: what the base solves of their valid tasks,
+and the reward as if it were the student, minus the same of the base's own proposals; standard
+errors over proposals. Runs are copied first and stay as they are.
 """
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
-import torch
 from benchmarking import Row, parser, show
 
-from code_verifier import Sandbox, Task
-from lora_evo import load_adapter
-from lora_evo.model import HFEngine, Request, import_adapter, load_base_model, stack_adapters
-from selfplay import read_run
+from selfplay import Run
 from selfplay.config import NANO
-from selfplay.prompts.template import NANO as TEMPLATE
-from selfplay.rows import BASE
+from selfplay.evaluation import solve_held_out, solving_row, teaching_rows
+from selfplay.rows import TeachingRow
 from selfplay.tasks import held_out_tasks
-
-MAX_TOKENS = 192
-Measured = list[tuple[float, float]]
-"""For each task its solve rate and the share of answers that think first."""
+from selfplay.training import open_run
 
 
-def engine_of(base: str, folders: dict[str, Path]) -> HFEngine:
-    """Return an engine that holds these members, also those that never learned."""
-    loaded = load_base_model(base, torch.device("cpu"))
-    adapters = [load_adapter(folder) for folder in folders.values()]
-    config = adapters[0].config
-    stack = stack_adapters(
-        loaded.model, [*folders], r=config.r, lora_alpha=config.lora_alpha, seed=0
-    )
-    for place, adapter in enumerate(adapters):
-        import_adapter(stack, place, adapter)
-    return HFEngine(stack, loaded.tokenizer, max_rows=512, merge_rows=1)
+@contextmanager
+def copied(home: Path, **evaluation: Any) -> Iterator[Run]:
+    """Open a copy of a run that measures in another way."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_run(shutil.copytree(home, Path(folder) / "run")) as run,
+    ):
+        run.config = replace(run.config, eval=replace(run.config.eval, **evaluation))
+        yield run
 
 
-def measured(
-    engine: HFEngine,
-    member: str | None,
-    tasks: list[Task],
-    samples: int,
-    temperature: float,
-    sandbox: Sandbox,
-) -> Measured:
-    asked = [task for task in tasks for _ in range(samples)]
-    completions = engine.generate(
-        [
-            Request(TEMPLATE.solve_prompt(t), member, MAX_TOKENS, temperature, 7_000_003 + i)
-            for i, t in enumerate(asked)
-        ]
-    )
-    answers = [
-        TEMPLATE.parse_answer(t, c.text) if c.finish_reason == "stop" else None
-        for t, c in zip(asked, completions, strict=True)
-    ]
-    grades = sandbox.grade_many([(t, a) for t, a in zip(asked, answers, strict=True) if a])
-    scores = [float(next(grades).score >= 1.0) if a else 0.0 for a in answers]
-    thinks = [float(not c.text.startswith("<|answer|>")) for c in completions]
-    starts = range(0, len(asked), samples)
-    return [(fmean(scores[i : i + samples]), fmean(thinks[i : i + samples])) for i in starts]
+def students(home: Path, tasks: int, samples: int, temperature: float) -> list[Row]:
+    """Return a row for the base and each living student."""
+    with copied(home, samples=samples, temperature=temperature) as run:
+        run.held_out = held_out_tasks(NANO, tasks)
+        kinds = [held_out.task.kind for held_out in run.held_out]
+        names = [None, *(m for m in run.population.members if not m.startswith("t"))]
+        solved = solve_held_out(run, names)
+    base = solving_row(kinds, solved[0], [None] * len(kinds)).rates
+    rows = []
+    for name, attempts in zip(names, solved, strict=True):
+        found = solving_row(kinds, attempts, base)
+        texts = [a.text for tries in attempts for a in tries]
+        row = {"run": home.name, "member": name or "base", "T": temperature}
+        row |= {"solved": found.solve_rate, "gain": found.difference}
+        row |= {"standard error": found.standard_error, "pass@k": found.pass_at_k}
+        rows.append(row | {"thinks": fmean(not text.startswith("<|answer|>") for text in texts)})
+    return rows
 
 
-def line(temperature: float, name: str, mine: Measured, base: Measured) -> Row:
-    """Return rate, paired difference, pass@k and the share that thinks."""
-    gains = [a - b for (a, _), (b, _) in zip(mine, base, strict=True)]
-    return {
-        "T": temperature,
-        "member": name,
-        "solved": fmean(rate for rate, _ in mine),
-        "gain": fmean(gains),
-        "standard error": stdev(gains) / sqrt(len(gains)),
-        "pass@k": fmean(rate > 0 for rate, _ in mine),
-        "thinks": fmean(think for _, think in mine),
-    }
+def teachers(home: Path, proposals: int) -> list[TeachingRow]:
+    """Return the base's row and then the teachers', all with the same seeds."""
+    with copied(home, proposals=proposals) as run:
+        own = [m for m in run.population.members if m.startswith("t")]
+        return list(teaching_rows(run, [None, *own]))
+
+
+def compared(name: str, what: str, found: list[list[TeachingRow]]) -> Row:
+    """Return the difference between teachers and base with its error."""
+    before = [x for base, *_ in found for x in getattr(base, what)]
+    after = [x for _, *own in found for row in own for x in getattr(row, what)]
+    gain = fmean(after) - fmean(before)
+    error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
+    row = {"run": name, "of": what, "base": fmean(before), "teachers": fmean(after)}
+    return row | {"difference": gain, "standard error": error, "ratio": gain / error}
 
 
 def main() -> None:
-    options = parser(__doc__, base="nano", tasks=600, samples=8)
+    options = parser(__doc__, tasks=600, samples=8, proposals=60)
     options.add_argument("runs", nargs="+", type=Path)
     given = options.parse_args()
-    torch.set_num_threads(1)
-    tasks = [h.task for h in held_out_tasks(NANO, given.tasks)]
-    folders = {
-        f"{home.name} {row.member}": home / "members" / row.member
-        for home in given.runs
-        for row in read_run(home).latest_evals()
-        if row.rate and row.role != BASE
-    }
-    engine = engine_of(given.base, folders)
-    rows = []
-    with Sandbox(workers=2) as sandbox:
-        for temperature in (1.0, 0.6):
-            base: Measured = []
-            for member in (None, *folders):
-                mine = measured(engine, member, tasks, given.samples, temperature, sandbox)
-                base = base or mine
-                rows.append(line(temperature, member or "base", mine, base))
-    show(rows)
+    sizes = given.tasks, given.samples
+    show([row for t in (1.0, 0.6) for home in given.runs for row in students(home, *sizes, t)])
+    found = {home.name: [teachers(home, given.proposals)] for home in given.runs}
+    found["all"] = [rows for some in found.values() for rows in some]
+    show([compared(n, what, some) for n, some in found.items() for what in ("rates", "rewards")])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any
 from benchmarking import Row, family, parser, show
 from sandbox_contestants import CONTESTANTS
 
-from code_verifier import Limits, LiteralError, Sandbox, parse_arguments
+from code_verifier import Limits, LiteralError, Proposal, Sandbox, parse_arguments
 
 HERE = Path(__file__).resolve().parent
 PEERS = ("evalplus", "evalplus-serial", "evalplus-lean")
@@ -65,12 +65,8 @@ class Contestant:
 def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (program, input) of every row, AZR's rows as they are."""
     for row in map(json.loads, path.read_text().splitlines()):
-        program = row.get("program")
-        if program is None:
-            lines = [line for line in row.get("imports", []) if line not in row["snippet"]]
-            program = "\n".join([*lines, row["snippet"]])
         for given in row.get("inputs", [row.get("input")]):
-            yield program, given
+            yield Proposal.from_row(row).program, given
 
 
 def positional(given: str) -> bool:

@@ -65,16 +65,6 @@ def test_a_solver_sees_neither_the_answer_nor_hidden_examples():
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: t.kind)
-@pytest.mark.parametrize("thought", ["", "First <b>, then c.\n"])
-def test_what_the_template_writes_it_reads_back(task, thought):
-    gold = {"code_o": task.output, "code_i": task.input, "code_f": task.program}[task.kind]
-    assert AZR.parse_answer(task, AZR.answer_text(task, thought)) == gold
-    reference = Task("code_o", task.program, "99", "100")
-    found = proposal(AZR.proposal_text(task, thought), task.kind, [reference])
-    assert found == Proposal(task.kind, task.program, task.input, task.inputs, task.message)
-
-
-@pytest.mark.parametrize("task", TASKS, ids=lambda t: t.kind)
 def test_no_solver_is_answered_by_its_own_prompt(task):
     request = AZR.solve_prompt(task)
     for echo in (request, f"{request}</think>{request}", answer(request)):
@@ -137,14 +127,11 @@ def test_the_built_in_model_has_no_chat_template():
     [
         answer(block("output", "4")),
         answer(f"It is {block('output', '  4 ')} for sure."),
-        answer(f"It is\n{block('output', '  4 ')}\nfor sure."),
-        answer(block("output", "4"), thought=""),
         answer(block("output", "4")).replace("\n", "\r\n"),
         # the last answer counts, and so does the last fence of its name in it
         answer(block("output", "3") + "\nno:\n" + block("output", "4")),
         answer(block("output", "3")) + answer(block("output", "4"), ""),
         answer(block("output", "4") + "\nbecause\n" + block("python", PROGRAM)),
-        f"a </think> b <answer>no fence</answer><answer>{block('output', '4')}</answer>",
         f"t</think><answer>a <answer>{block('output', '4')}</answer>",
         answer(block("output", "4")) + "<answer>",
         # the thought is not closed, closed late, closed twice, or says <answer> itself
@@ -160,23 +147,18 @@ def test_the_built_in_model_has_no_chat_template():
         f"thought</THINK>\n< Answer >{block('output', '4')}</ answer>",
         # in an answer that is marked, what can only be the answer needs no fence of its name
         answer(block("", "4")),
-        answer(block("text", "4")),
         answer(block("python", "4")),
-        answer("4"),
         answer("\n 4 \n"),
         # decorated values
         answer(block("output", "Output: 4")),
-        answer(block("output", "# output:\n4")),
         # fences as Markdown has them, and as models write them
         answer("~~~output\n4\n~~~"),
         answer("````output\n4\n````"),
-        answer("  ```output\n  4\n  ```"),
         answer("1. So:\n   ```output\n   4\n   ```\nDone."),
         answer("```output\n4```"),
         answer("```output 4```"),
         f"so b = 4\n{block('Outputs', '4')}",
         answer(f"```\n{block('output', '4')}\n```"),
-        answer(f"~~~\n{block('output', '4')}\n~~~"),
         answer("```python\nx = 1\n" + block("output", "4")),
     ],
 )
@@ -256,11 +238,8 @@ def test_what_is_fenced_comes_back(content, name):
     "text",
     [
         answer(block("python", PROGRAM)),
-        answer(block("py", PROGRAM)),
         answer(block("", PROGRAM)),
         answer(f"\n{PROGRAM}\n"),
-        answer(block("python", OTHER)) + answer(block("python", PROGRAM)),
-        answer(f"```markdown\n{block('python', PROGRAM)}\n```"),
         f"Let me see.\n\n{block('Python3', PROGRAM)}\n\nThis adds one.",
         *(answer(block(name, PROGRAM)) for name in ("PYTHON", "python title=a", "{python}")),
         answer(block("python", block("ipython", PROGRAM))),
@@ -283,12 +262,8 @@ def test_no_program_is_made_up(body):
     [
         answer(PROPOSED),
         answer(f"Here:\n{PROPOSED}\nHave fun."),
-        answer(PROPOSED).replace("\n", "\r\n"),
-        answer(PROPOSED.replace("```", "~~~")),
-        answer(PROPOSED.replace("```python", "```py")),
         answer(PROPOSED.replace("```python", "```")),
         answer(f"```markdown\n{PROPOSED}\n```"),
-        answer(PROPOSED.replace("[1, 2]", "input: [1, 2]")),
         answer(PROPOSED.replace("[1, 2]", "f([1, 2])")),
         answer(PROPOSED + "\n" + block("output", "[2, 1]")),
         answer(block("python", PROGRAM)) + answer(PROPOSED),

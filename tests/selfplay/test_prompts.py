@@ -1,47 +1,43 @@
-"""The template of the nano model: what is in its form comes back, anything else is None."""
+"""What templates write comes back; of the nano model's form, anything else is None."""
 
 import pytest
 
 from code_verifier import Proposal, Task
+from selfplay.prompts import azr, nano
 from selfplay.prompts.nano import NUM_INPUTS
-from selfplay.prompts.template import NANO
+from selfplay.prompts.template import AZR, NANO
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"
 
 
-def task(kind):
+def task(kind, n=NUM_INPUTS):
     if kind != "code_f":
         return Task(kind, PROGRAM, "3", "4", id="k")
-    n = NUM_INPUTS
+    inputs, outputs = (tuple(str(i + add) for i in range(n)) for add in (0, 1))
     return Task(
-        kind,
-        PROGRAM,
-        inputs=tuple(f"{i}" for i in range(n)),
-        outputs=tuple(f"{i + 1}" for i in range(n)),
-        message="add one",
-        visible=n // 2,
-        id="k",
+        kind, PROGRAM, inputs=inputs, outputs=outputs, message="add one", visible=n // 2, id="k"
     )
 
 
+@pytest.mark.parametrize("thought", ["", "b=4;?1;", "First <b>, then c.\n"])
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
-def test_what_the_template_writes_it_reads_back(kind):
-    mine = task(kind)
+@pytest.mark.parametrize(("template", "own"), [(NANO, nano), (AZR, azr)], ids=["nano", "azr"])
+def test_what_a_template_writes_it_reads_back(template, own, kind, thought):
+    mine = task(kind, own.NUM_INPUTS)
     gold = {"code_o": mine.output, "code_i": mine.input, "code_f": mine.program}[kind]
-    assert NANO.parse_answer(mine, NANO.answer_text(mine)) == gold
-    found = NANO.parse_proposal(kind, [mine], NANO.proposal_text(mine, "2 add"))
+    assert template.parse_answer(mine, template.answer_text(mine, thought)) == gold
+    reference = Task("code_o", PROGRAM, "99", "100")
+    found = template.parse_proposal(kind, [reference], template.proposal_text(mine, thought))
     assert found == Proposal(kind, mine.program, mine.input, mine.inputs, mine.message)
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
-def test_nano_proposal_round_trip(kind):
+def test_nano_prompts_show_the_reference_and_plans_are_not_read(kind):
     prompt = NANO.propose_prompt(kind, [task(kind)])
     assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|plan|>"
-    for plan in ("", "2 add if", "?"):
-        text = f"{plan}<|program|>{OTHER}<|input|>[1, 2]"
-        found = NANO.parse_proposal(kind, [task(kind)], text)
-        assert found == Proposal(kind, OTHER, "[1, 2]")
+    found = NANO.parse_proposal(kind, [task(kind)], f"2 add if<|program|>{OTHER}<|input|>[1, 2]")
+    assert found == Proposal(kind, OTHER, "[1, 2]")
 
 
 def test_nano_code_f_proposal_takes_the_references_program():
@@ -60,12 +56,6 @@ def test_nano_solver_sees_neither_the_answer_nor_hidden_examples():
     assert i == f"<|solve_i|>{PROGRAM}<|output|>4<|think|>"
     shown = "".join(f"<|input|>{n}<|output|>{n + 1}" for n in range(NUM_INPUTS // 2))
     assert f == f"<|solve_f|>add one{shown}<|think|>"
-
-
-@pytest.mark.parametrize("answer", ["4", "'a b'", "[1, 2], 3", PROGRAM])
-@pytest.mark.parametrize("thought", ["", "b=4;", "b=4;?1;"])
-def test_nano_answer_round_trip(answer, thought):
-    assert NANO.parse_answer(task("code_o"), f"{thought}<|answer|>{answer}") == answer
 
 
 @pytest.mark.parametrize(
