@@ -1,4 +1,4 @@
-"""CPU seconds, memory and errors of children of LoRA adapters, ours and those of peers.
+"""CPU seconds and memory of children of LoRA adapters, ours and those of populora.
 
     OMP_NUM_THREADS=1 taskset -c 0 python tests/benchmarks/lora_children.py [--ranks 32]
         [--dtypes bfloat16] [--layers 28] [--repeats 3] [--only NAME ...]
@@ -9,9 +9,7 @@ lora_evo then makes a directory from directories: reading, checking, hashing, wr
 populora computes in memory alone. Each contestant is a process of its own with one torch thread;
 CPU seconds are the fewest of the repeats, by turns with the floor. Memory is how far the resident
 memory peaks during the first child above what it was before, imports done (Linux only): anonymous
-memory and touched pages of mapped files. lora_evo does not map files. Without --only, errors come
-after: of the update, on a reduced shape in float32, relative to the exact mean of two parents cut
-to rank r. populora and peft are optional: what is missing is named.
+memory and touched pages of mapped files. lora_evo does not map files. populora is optional.
 """
 
 import argparse
@@ -19,30 +17,16 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarking import Row, alone, best_of, memory, parser, show
-from lora_peers import (
-    KINDS,
-    POPULORA,
-    REDUCED,
-    adapter,
-    cut,
-    dense,
-    missing,
-    peft_updates,
-    population,
-    populora_call,
-    populora_updates,
-    relative,
-    relative_error,
-    write_family,
-)
+from lora_peers import POPULORA, population, populora_call, write_family
 from safetensors.torch import load_file, save_file
 
-from lora_evo import OPERATORS, Adapter, cross, cross_directory, load_adapter, mutate_directory
+from lora_evo import OPERATORS, cross_directory, load_adapter, mutate_directory
 
 WEIGHTS = "adapter_model.safetensors"
 FITNESS = {"xes", "factor_xes"}
@@ -59,14 +43,12 @@ def main() -> None:
     if given.one:
         print(json.dumps(one(Path(given.one[0]), given.one[1], given.repeats)))
         return
-    for name in missing():
-        print(f"{name} is not installed: left out")
+    if find_spec("populora") is None:
+        print("populora is not installed: left out")
     for rank in given.ranks:
         for dtype in given.dtypes:
             print(f"rank {rank}, {dtype}")
             show(speeds(rank, dtype, given))
-    if not given.only:
-        show(errors())
 
 
 def names(chosen: list[str]) -> list[str]:
@@ -74,7 +56,7 @@ def names(chosen: list[str]) -> list[str]:
     mutations = [f"{n}/-" for n in OPERATORS if OPERATORS[n].kind == "mutation"]
     crosses = [n for n in OPERATORS if OPERATORS[n].kind != "mutation"]
     pairs = [f"{n}/{other}" for n in crosses for other in ("independent", "sibling")]
-    peers = [] if "populora" in missing() else [f"populora {name}" for name in POPULORA]
+    peers = [] if find_spec("populora") is None else [f"populora {name}" for name in POPULORA]
     everyone = ["floor", *mutations, *pairs, *peers]
     return [n for n in everyone if not chosen or n == "floor" or any(c in n for c in chosen)]
 
@@ -119,38 +101,6 @@ def contestant(folder: Path, name: str) -> Callable[[], object]:
     extra: dict[str, Any] = {"fitness": [0.7, 0.4]} if operator in FITNESS else {}
     pair = [first, folder / other]
     return lambda: cross_directory(operator, pair, out, seed=1, overwrite=True, **extra)
-
-
-def errors() -> list[Row]:
-    """The mean of two parents: |child - exact| / |exact| for every maker and kind of pair."""
-    rows = []
-    for kind in (*KINDS, "other alpha"):
-        first = adapter(1, 8, torch.float32, REDUCED, layers=2)
-        second = relative(first, kind)
-        if kind == "other alpha":
-            second = adapter(3, 8, torch.float32, REDUCED, layers=2, alpha=64)
-        makers = ("average", "factor_average")
-        found = {name: dense(cross([first, second], name, 1)) for name in makers}
-        if "populora" not in missing():
-            members = population([first, second])
-            populora_call("average", members)()
-            found["populora average"] = populora_updates(members)
-        if "peft" not in missing():
-            for way in ("linear", "dare_linear", "svd"):
-                found[f"peft {way}"] = peft_updates([first, second], way, [0.5, 0.5])
-        exact = exact_mean(first, second)
-        apart = {name: relative_error(updates, exact) for name, updates in found.items()}
-        rows.append({"parents": kind, **apart})
-    return rows
-
-
-def exact_mean(first: Adapter, second: Adapter) -> dict[str, torch.Tensor]:
-    """The best rank-r approximation of the mean update, by a dense SVD in float64."""
-    one_side, other_side = dense(first), dense(second)
-    return {
-        path: cut((update + other_side[path]) / 2, first.slots[path].rank)
-        for path, update in one_side.items()
-    }
 
 
 if __name__ == "__main__":

@@ -1,20 +1,25 @@
-"""How far merged adapters are from the exact merge of the updates: ours, PEFT's, mergekit's.
+"""How far merged adapters are from the exact merge of updates: ours, PEFT's and mergekit's.
 
     python tests/benchmarks/lora_merges.py
 
 Relative Frobenius error to the dense result in double precision: the weighted sum, which is also
 the mean of DARE, and TIES. PEFT merges factors (`linear`, `ties`, `dare_linear`), or updates by a
-dense SVD; mergekit merges whole models, so that its result is no adapter. Both are optional.
+dense SVD, and leaves out what it refuses; mergekit merges whole models, so that its result is no
+adapter. Both are optional.
 """
 
-import importlib.util
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any, TypeAlias
 
 import torch
+from benchmarking import Row, show
 from lora_peers import REDUCED, adapter, cut, dense, peft_updates, relative, relative_error
 
-from lora_evo import merge
+from lora_evo import Adapter, cross, merge
 
+Updates: TypeAlias = dict[str, torch.Tensor]
 DENSITY, WEIGHTS = 0.5, [0.5, 0.5]
 
 
@@ -51,40 +56,52 @@ def by_mergekit(updates: list[torch.Tensor], method: str) -> torch.Tensor:
     return (merged - base).double()
 
 
+def makers(parents: list[Adapter], method: str) -> dict[str, Callable[[], Updates | None]]:
+    """What makes a child of the parents, by its column."""
+    given = {} if method == "sum" else {"density": DENSITY}
+    factors = {"sum": "linear", "ties": "ties", "dare": "dare_linear"}[method]
+    svd = "svd" if method == "sum" else f"{factors}_svd"
+    # PEFT divides TIES by how many agree, so that weights of 1 are the mean there.
+    share = [1.0, 1.0] if method == "ties" else WEIGHTS
+    found: dict[str, Callable[[], Updates | None]] = {
+        "ours": lambda: dense(merge(parents, method, weights=WEIGHTS, **given)),
+        "factors averaged": lambda: (
+            dense(cross(parents, "factor_average", 1)) if method == "sum" else None
+        ),
+    }
+    if find_spec("peft"):
+        found["PEFT factors"] = lambda: peft_updates(parents, factors, share, DENSITY)
+        found["PEFT svd"] = lambda: peft_updates(parents, svd, share, DENSITY)
+    if find_spec("mergekit"):
+        updates = [dense(parent) for parent in parents]
+        found["mergekit, whole"] = lambda: {
+            path: by_mergekit([update[path] for update in updates], method) for path in updates[0]
+        }
+    return found
+
+
 def main() -> None:
     torch.manual_seed(1)
     first = adapter(1, 8, torch.float32, REDUCED, layers=2)
-    others = {
-        "siblings": relative(first, "sibling"),
-        "independent": relative(first, "independent"),
-        "other rank and alpha": adapter(5, 4, torch.float32, REDUCED, layers=2, alpha=32),
-    }
-    print(
-        "| parents | method | best of rank 8 | ours | PEFT factors | PEFT svd | mergekit, whole |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    kinds = ("identical", "flipped", "rotated", "sibling", "independent")
+    others = {kind: relative(first, kind) for kind in kinds}
+    others["other alpha"] = adapter(3, 8, torch.float32, REDUCED, layers=2, alpha=64)
+    others["other rank and alpha"] = adapter(5, 4, torch.float32, REDUCED, layers=2, alpha=32)
+    rows: list[Row] = []
     for name, other in others.items():
-        parents = [first, other]
-        updates = [dense(parent) for parent in parents]
-        for method, factors in (("sum", "linear"), ("ties", "ties"), ("dare", "dare_linear")):
+        updates = [dense(first), dense(other)]
+        for method in ("sum", "ties", "dare"):
             wanted = {p: exact([update[p] for update in updates], method) for p in updates[0]}
-            given = {} if method == "sum" else {"density": DENSITY}
-            found: list[Any] = [{path: cut(value, 8) for path, value in wanted.items()}]
-            found.append(dense(merge(parents, method, weights=WEIGHTS, **given)))
-            if importlib.util.find_spec("peft"):
-                # PEFT divides TIES by how many agree, so that weights of 1 are the mean there.
-                share = [1.0, 1.0] if method == "ties" else WEIGHTS
-                svd = "svd" if method == "sum" else f"{factors}_svd"
-                for kind in (factors, svd):
-                    try:
-                        found.append(peft_updates(parents, kind, share, DENSITY))
-                    except ValueError:
-                        found.append(None)
-            if importlib.util.find_spec("mergekit"):
-                each = {p: by_mergekit([update[p] for update in updates], method) for p in wanted}
-                found.append(each)
-            cells = ["refused" if f is None else f"{relative_error(f, wanted):.2g}" for f in found]
-            print("|", " | ".join([name, method, *cells]), "|")
+            best = {path: cut(value, 8) for path, value in wanted.items()}
+            row: Row = {"parents": name, "method": method}
+            row["best of rank 8"] = relative_error(best, wanted)
+            for column, make in makers([first, other], method).items():
+                row[column] = None
+                with suppress(ValueError):  # what refuses parents of unequal ranks
+                    made = make()
+                    row[column] = made and relative_error(made, wanted)
+            rows.append(row)
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Synthetic adapters, and children of them by populora and PEFT; both peers are optional."""
 
 import importlib
-import importlib.util
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,6 @@ FULL = {
     "mlp.down_proj": (3584, 18944),
 }
 REDUCED = {"self_attn.q_proj": (160, 192), "mlp.down_proj": (192, 320)}
-KINDS = ("identical", "flipped", "rotated", "sibling", "independent")
 
 
 def adapter(
@@ -100,11 +98,6 @@ POPULORA = {
 }
 
 
-def missing() -> list[str]:
-    """Which peers are not installed."""
-    return [name for name in ("populora", "peft") if importlib.util.find_spec(name) is None]
-
-
 def population(parents: list[Adapter]) -> Any:
     """What populora's operators read: factors of all members stacked, A transposed.
 
@@ -138,14 +131,6 @@ def populora_call(name: str, members: Any) -> Callable[[], None]:
     parents = torch.tensor([[0]] if name.startswith("X5") else [[0, 1]])
     fitness = torch.tensor([1.0, 0.5, 0.0])
     return lambda: function(members, parents, places, fitnesses=fitness)
-
-
-def populora_updates(members: Any) -> dict[str, torch.Tensor]:
-    """Dense updates of the child, by populora's key."""
-    return {
-        key: members.weight_up[key][-1].double() @ members.weight_down[key][-1].double().T
-        for key in members.weight_down
-    }
 
 
 def peft_updates(
@@ -198,10 +183,7 @@ def cut(matrix: torch.Tensor, rank: int) -> torch.Tensor:
     return (u[:, :rank] * values[:rank]) @ vt[:rank]
 
 
-def relative_error(found: dict[str, Any], exact: dict[str, torch.Tensor]) -> float:
-    """|found - exact| / |exact| over all modules; `found` may use populora's keys."""
-    gap = sum(
-        float((found.get(path, found.get(path.replace(".", "_"))) - wanted).norm()) ** 2
-        for path, wanted in exact.items()
-    )
+def relative_error(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> float:
+    """|found - exact| / |exact| over all modules."""
+    gap = sum(float((found[path] - wanted).norm()) ** 2 for path, wanted in exact.items())
     return math.sqrt(gap / sum(float(wanted.norm()) ** 2 for wanted in exact.values()))
