@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from small_models import small_model
-from tiny_families import family, tiny_model
+from tiny_families import tiny_model
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from selfplay.learning.output_layer import OutputLayer, chunk_tokens
 
-__all__ = ["family"]
 TOKENS, SIZE, VOCABULARY = 23, 16, 70
 
 
@@ -94,17 +93,6 @@ def test_the_whole_table_is_never_there(tiny, entropy):
     with LargestResult() as largest:
         scored(tiny, layer(tiny, TOKENS), entropy)
     assert largest.entries == TOKENS * VOCABULARY
-
-
-def test_logits_of_every_family_are_the_models_own(family):
-    model = tiny_model(family)
-    output = OutputLayer.of(model, temperature=0.5, chunk=2)
-    ids = torch.arange(3, 24)[None]
-    with torch.no_grad():
-        hidden = model.get_decoder()(input_ids=ids).last_hidden_state[0, :-1]
-        (found,) = output.scores(hidden, ids[0, 1:])
-        table = torch.log_softmax(model(input_ids=ids).logits[0, :-1] / 0.5, -1)
-    assert torch.allclose(found, table.gather(1, ids[0, 1:, None])[:, 0], atol=1e-4)
 
 
 @pytest.mark.parametrize(

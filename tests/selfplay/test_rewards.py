@@ -109,12 +109,9 @@ def test_a_task_whose_witness_got_no_verdict_teaches_no_teacher():
     assert ([p.reward for p in proposals], len(attempts)) == ([0.0], 8)
 
 
-def test_solve_rate_is_the_share_of_attempts_that_solved_the_task():
+def test_every_member_earns_by_its_table():
     assert [p.solve_rate for p in STEP] == [0.5, 0.0, 1.0, 0.0, 0.0]
     assert solved(0, [0.5, 1.0]).solve_rate == 0.5, "partial credit is not solved"
-
-
-def test_every_member_earns_by_its_table():
     proposals, attempts = split(training_samples(STEP, Config()))
     assert [p.reward for p in proposals] == [0.5, 0.0, 0.0, -1.0, -1.0]
     assert {p.member for p in proposals} == {"t0"}
@@ -171,38 +168,20 @@ def test_advantages_of_the_hand_made_step():
     assert frac_reward_zero_std(samples[:5]) == 0.0
 
 
-def faulty(step, places):
-    """The step after failures of the sandbox: at these attempts, or before any."""
-    broken = []
-    for p, tries in zip(step, places, strict=True):
-        if tries == "all":
-            broken.append(replace(p, status="sandbox_error", task=None, attempts=()))
-        else:
-            attempts = [replace(a, infra_error=i in tries) for i, a in enumerate(p.attempts)]
-            broken.append(replace(p, attempts=tuple(attempts)))
-    return broken
-
-
-def test_a_failure_of_the_sandbox_trains_no_one():
-    """Where it failed altogether, the step equals the one without these tasks."""
-    step = [*STEP, solved(5, [0.0, 1.0, 1.0, 0.0]), solved(6, [0.0, 1.0])]
-    broken = faulty(step, ["all", (), (), (), (), "all", (0, 1)])
-    samples = training_samples(broken, Config())
-    assert samples == training_samples(step[1:5], Config())
-    rows = task_rows(broken, samples, 1)
-    assert (rows[6].reward, rows[6].advantage) == (None, None)
-    assert {(a.reward, a.advantage) for a in rows[6].attempts} == {(None, None)}
-
-
 def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
+    """And a task none of whose attempts has one enters nothing."""
     whole, other = solved(0, [1.0, 0.0, 0.0, None]), solved(1, [1.0, 0.0])
-    (broken,) = faulty([whole], [(1,)])
-    fewer = replace(whole, attempts=(whole.attempts[0], *whole.attempts[2:]))
+    (first, second, *rest), (third,) = whole.attempts, solved(2, [1.0]).attempts
+    broken = replace(whole, attempts=(first, replace(second, infra_error=True), *rest))
+    lost = replace(solved(2, []), attempts=(replace(third, infra_error=True),))
+    fewer = replace(whole, attempts=(first, *rest))
     assert broken.solve_rate == fewer.solve_rate == pytest.approx(1 / 3)
-    samples = training_samples([broken, other], Config())
+    samples = training_samples([broken, other, lost], Config())
     assert samples == training_samples([fewer, other], Config())
-    (row, _) = task_rows([broken, other], samples, 1)
+    (row, _, none) = task_rows([broken, other, lost], samples, 1)
     assert all(a.reward is not None for a in row.attempts)
+    assert (none.reward, none.advantage) == (None, None)
+    assert {(a.reward, a.advantage) for a in none.attempts} == {(None, None)}
 
 
 def test_rows_say_what_every_text_earned_and_was_moved_by():
@@ -232,14 +211,6 @@ def test_strata_do_not_touch_each_other():
     for change in ({"member": "s1"}, {"role": "propose"}, {"kind": "code_f"}):
         crowd = [sample(100.0, **change), *own, sample(-100.0, **change)]
         assert teacher_advantages(crowd)[1:-1] == alone
-
-
-def test_token_weighting_is_whitening_of_every_token():
-    rewards, tokens = [1.0, -0.5, -1.0, 1.0], [3, 5, 2, 7]
-    samples = [sample(r, tokens=t) for r, t in zip(rewards, tokens, strict=True)]
-    repeated = np.repeat(rewards, tokens)
-    expected = (np.array(rewards) - repeated.mean()) / repeated.std(ddof=1)
-    assert teacher_advantages(samples, token_weighted=True) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("rewards", [[], [1.0], [0.1 + 0.2, 0.3], [0.7] * 9])

@@ -73,8 +73,7 @@ def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
 def test_train_refuses_a_file_that_is_no_configuration(tmp_path, text):
     path = tmp_path / "my.yaml"
     path.write_text(text)
-    result = command("train", "--preset", path, "--out", tmp_path / "run")
-    refused(result)
+    refused(command("train", "--preset", path, "--out", tmp_path / "run"))
 
 
 def test_an_existing_run_is_not_touched(runs, run):
@@ -171,11 +170,8 @@ def test_metrics_agree_with_the_tasks(runs, run):
     assert 0 < row["tokens"]["trained"] < row["tokens"]["sampled"]
 
 
-def test_report_prints_a_summary_json_and_a_page(run, tmp_path):
+def test_report_prints_a_summary_or_json(run, tmp_path):
     assert "2 teachers and 2 students" in command("report", run).output
     found = json.loads(command("report", run, "--json").stdout)
     assert found[str(run)]["step"] == 1
-    page = tmp_path / "report.html"
-    assert command("report", run, "--html", page).exit_code == 0
-    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
     refused(command("report", tmp_path / "none"), "is not a run")

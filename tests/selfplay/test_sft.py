@@ -1,6 +1,7 @@
 """Warm starts: what is learned from, that it is learned, and that no death changes a byte of it."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -44,8 +45,8 @@ def judge():
         yield sandbox
 
 
-def quiet(text):
-    pass
+def start(runs, data, out, *assignments, say=lambda text: None, **more):
+    return fine_tune(runs.config(*SMALL, *assignments), data, out, say, **(FEW | more))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +60,7 @@ def _checkpoints_often():
 def finished(runs, data, tmp_path_factory):
     out = tmp_path_factory.mktemp("finished") / "warm"
     said = []
-    losses = fine_tune(runs.config(*SMALL), data, out, said.append, **FEW)
+    losses = start(runs, data, out, say=said.append)
     return out, losses, said
 
 
@@ -86,7 +87,7 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     assert found[2][0].program.startswith("import math\n")
     assert found[5][0].visible == 2
     assert "#" not in found[6][0].program
-    only = read_tasks(tmp_path / "t", AZR, ("code_f",), judge, quiet)
+    only = read_tasks(tmp_path / "t", AZR, ("code_f",), judge, said.append)
     assert [task.kind for task, _ in only] == ["code_f"]
 
 
@@ -105,7 +106,7 @@ def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge, text, word
     path = tmp_path / "tasks.jsonl"
     path.write_text(text)
     with pytest.raises(ValueError, match=words) as caught:
-        read_tasks(path, AZR, ("code_o",), judge, quiet)
+        read_tasks(path, AZR, ("code_o",), judge, [].append)
     assert "\n" not in str(caught.value)
 
 
@@ -198,10 +199,6 @@ def deaths(runs, data, finished, tmp_path_factory):
     return made
 
 
-def start(runs, data, out):
-    fine_tune(runs.config(*SMALL), data, out, quiet, **FEW)
-
-
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.95, 1.0])
 def test_killed_and_run_again_gives_the_same_bytes(runs, data, finished, deaths, tmp_path, share):
     k = max(1, round(share * deaths))
@@ -213,9 +210,8 @@ def test_killed_and_run_again_gives_the_same_bytes(runs, data, finished, deaths,
 
 
 def test_a_start_that_fails_leaves_no_folder(runs, data, tmp_path):
-    config = runs.config(*SMALL, "learner.micro_batch_tokens=8")
     with pytest.raises(SelfplayError, match="larger learner"):
-        fine_tune(config, data, tmp_path / "warm", quiet, **FEW)
+        start(runs, data, tmp_path / "warm", "learner.micro_batch_tokens=8")
     assert not list(tmp_path.iterdir())
 
 
@@ -223,27 +219,20 @@ def test_a_finished_one_is_left_alone(runs, data, finished):
     out, losses, _ = finished
     before = folder(out)
     said = []
-    assert fine_tune(runs.config(*SMALL), data, out, said.append, **FEW) == losses
+    assert start(runs, data, out, say=said.append) == losses
     assert said == [f"{out} is finished already"]
     assert folder(out) == before
 
 
-def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, finished, tmp_path):
-    class Stopped(Exception):
-        pass
-
+def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path):
     def stop(text):
         if text.startswith("step 3 of"):
-            raise Stopped
+            raise KeyboardInterrupt
 
-    with pytest.raises(Stopped):
-        fine_tune(runs.config(*SMALL), data, tmp_path / "warm", stop, **FEW)
+    with pytest.raises(KeyboardInterrupt):
+        start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
-        fine_tune(runs.config(*SMALL, "steps=7"), data, tmp_path / "warm", quiet, **FEW)
-    said = []
-    fine_tune(runs.config(*SMALL), data, tmp_path / "warm", said.append, **FEW)
-    assert "resuming after step 2" in said
-    assert folder(tmp_path / "warm") == folder(finished[0])
+        start(runs, data, tmp_path / "warm", "steps=7")
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):
@@ -275,32 +264,27 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("assignment", "words"),
+    ("place", "assignment", "words"),
     [
-        ("learner.r=4", "another rank.* with learner.r=4"),
-        ("learner.target_modules=[q_proj]", "the adapter covers 10 modules, the stack 5"),
+        ("warm", "learner.r=4", "another rank.* with learner.r=4"),
+        (
+            *("warm", "learner.target_modules=[q_proj]"),
+            "the adapter covers 10 modules, the stack 5",
+        ),
+        ("other", "steps=1", "is an adapter of mistral, and base is nano"),
+        ("no", "steps=1", "expected a PEFT adapter"),
     ],
 )
-def test_an_adapter_that_does_not_fit_is_refused(runs, finished, assignment, words):
-    config = runs.config(f"warm_start={finished[0]}", assignment)
+def test_an_adapter_that_does_not_fit_is_refused(
+    runs, finished, tmp_path, place, assignment, words
+):
+    shutil.copytree(finished[0], tmp_path / "warm")
+    other = shutil.copytree(finished[0], tmp_path / "other") / "adapter_config.json"
+    other.write_text(other.read_text().replace('"nano"', '"mistral"'))
+    config = runs.config(f"warm_start={tmp_path / place}", assignment)
     learner, _ = open_learner(config)
     with pytest.raises(ConfigError, match=words):
         warm_start(learner, config)
-
-
-def test_an_adapter_of_another_base_or_none_is_refused(runs, finished, tmp_path):
-    (tmp_path / "other").mkdir()
-    for path in finished[0].iterdir():
-        text = path.read_bytes()
-        (tmp_path / "other" / path.name).write_bytes(text.replace(b'"nano"', b'"mistral"'))
-    learner, _ = open_learner(runs.config())
-    for place, words in (
-        ("other", "is an adapter of mistral, and base is nano"),
-        ("no", "expected a PEFT adapter"),
-    ):
-        config = runs.config(f"warm_start={tmp_path / place}")
-        with pytest.raises(ConfigError, match=words):
-            warm_start(learner, config)
 
 
 def test_the_command(data, tmp_path):

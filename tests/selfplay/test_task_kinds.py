@@ -10,7 +10,7 @@ from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
 from selfplay.prompts.task_kind import CodeO
-from selfplay.prompts.template import template_named, template_of
+from selfplay.prompts.template import template_named
 from selfplay.rollout import Proposed, open_sandbox, validated
 from selfplay.run_record import read_run
 from selfplay.run_report import report
@@ -35,10 +35,8 @@ def task(program, given, answer):
 
 
 def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, example):
-    tasks = [
-        task("def f(a):\n    return 1 / a", "0", "4"),
-        task("def f(a):\n    return a", "0", "0"),
-    ]
+    programs = (("1 / a", "4"), ("a", "0"))
+    tasks = [task(f"def f(a):\n    return {x}", "0", end) for x, end in programs]
     held_out = write_rows(tmp_path / "held-out.jsonl", [t.to_row() for t in tasks])
     config = runs.config(
         *("steps=3", "rollout.kinds=[code_o]", "rollout.train_on=buffer"),
@@ -125,9 +123,7 @@ def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path
     with new_run(config, tmp_path / "run", task_kinds=[kind]) as run:
         assert kind in run.template.in_play
         assert run.buffer.draw(1, 0, shows=kind.shows) == []
-        written = Proposed(
-            0, "p", "t0", "s0", "sum", (), 0, proposal=Proposal("sum", "1 + x 2"[:1])
-        )
+        written = Proposed(0, "p", "t0", "s0", "sum", (), 0, proposal=Proposal("sum", "1"))
         (found,) = validated([written], run.sandbox, run.population.prompts)
         assert (found.status, found.task.output) == ("ok", "1")
         remember(run, [found], 1)
@@ -140,4 +136,3 @@ def test_a_kind_of_ones_own_goes_to_workers(runs, tmp_path, example):
     config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
     train(config, tmp_path / "run", task_kinds=[example.CODE_E], workers=2)
     assert {t.kind for t in read_run(tmp_path / "run").tasks()} == {"code_o", "code_e"}
-    assert template_of(config).in_play

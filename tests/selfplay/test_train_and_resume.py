@@ -200,16 +200,6 @@ def test_a_damaged_checkpoint_says_what_to_do_and_that_works(runs, whole, copy):
     assert runs.outcome(copy) == runs.outcome(whole)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("{", ""), ('"format": 2', '"format": 9'), ('"step": 4', '"step": "4"'), ("}", "\x00")],
-)
-def test_a_damaged_state_says_what_to_do(copy, old, new):
-    path = copy / "checkpoints" / "step-4" / "state.json"
-    path.write_text(path.read_text().replace(old, new))
-    refused(command(*resume(copy)), "state.json is damaged")
-
-
 def test_rows_lost_from_before_the_checkpoint_are_named(copy):
     path = copy / "tasks.jsonl"
     os.truncate(path, path.stat().st_size - 10)

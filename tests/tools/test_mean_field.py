@@ -10,7 +10,6 @@ from collapse.mean_field import (
     REWARDS,
     World,
     expected_reward,
-    held_share,
     picture,
     simulate,
     threshold,
@@ -45,11 +44,6 @@ def test_expected_rewards_are_sums_over_all_outcomes(kind, skill, rival):
     assert found == pytest.approx([wanted])
 
 
-def test_unknown_reward_is_refused():
-    with pytest.raises(ValueError, match="expected one of populora"):
-        expected_reward("greed", np.array([0.5]), np.array([0.5]), 4)
-
-
 @pytest.mark.parametrize(("luck", "attempts"), [(0.125, 4), (0.25, 6), (0.25, 16), (0.5, 4)])
 def test_threshold_is_the_skill_that_pays_as_a_trap_does(luck, attempts):
     rho, pay = threshold(luck, attempts), trap_pay(luck, attempts)
@@ -77,7 +71,6 @@ def test_skill_is_held_at_the_threshold_where_teachers_have_settled():
     rho = threshold(world.luck, world.attempts)
     course = simulate(world, SEEDS)
     assert course.skill == pytest.approx(rho, abs=0.02)
-    assert 1 - course.trap_share == pytest.approx(held_share(world, rho), rel=0.35)
     assert course.best > course.skill + 0.2
 
 
@@ -107,4 +100,4 @@ def test_teachers_that_do_not_learn_stay_even(reward):
 def test_picture_has_a_cell_for_every_world_that_it_shows():
     worlds = [World(members=m, traps=t, steps=5) for m in (1, 2) for t in (0, 1, 3)]
     rows = [{**vars(w), **vars(simulate(w, SEEDS))} for w in worlds]
-    assert picture(rows).count("<rect") == 4
+    assert len(picture(rows).to_dict()["data"]["values"]) == 4

@@ -110,22 +110,6 @@ def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
     assert furthest(both.learner, engine.rollouts(requests)) < 1e-4 < stale / 10
 
 
-def test_a_call_that_fails_is_asked_again_of_a_new_engine(both, tools, monkeypatch, capsys):
-    tools.shake(both.learner, 4)
-    publish(both, 55)
-    requests = of_many_lengths(asked(tools, 1.0, seed=9))
-    before = both.served.rollouts(requests)
-
-    def broken(*given, **named):
-        raise RuntimeError("out of order")
-
-    samples = both.served.stream(requests)
-    begun = dict([next(samples)])
-    monkeypatch.setattr(both.served._served.llm.llm_engine, "step", broken)
-    assert begun | dict(samples) == dict(enumerate(before))
-    assert "vLLM failed to sample (out of order); it is started again" in capsys.readouterr().err
-
-
 def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
     publish(both, 57)
     requests = of_many_lengths(asked(tools, 1.0, seed=11))

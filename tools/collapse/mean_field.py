@@ -35,6 +35,7 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import numpy.typing as npt
 
@@ -92,8 +93,6 @@ def expected_reward(kind: str, skill: Floats, rival: Floats, attempts: int) -> F
         return 4.0 * skill * (1.0 - skill) * (attempts - 1) / attempts
     if kind == "ideal_regret":
         return np.maximum(0.0, rival - skill)
-    if kind != "regret":
-        raise ValueError(f"reward {kind!r}; expected one of {', '.join(REWARDS)}")
     # E max(0, Y - X) = sum over t of P(X < t) P(Y >= t)
     below, rival_below = _below(skill, attempts), _below(rival, attempts)
     total: Floats = (below * (1.0 - rival_below)).sum(axis=-1) / attempts
@@ -128,12 +127,6 @@ def threshold(luck: float, attempts: int) -> float:
         else:
             high = middle
     return low
-
-
-def held_share(world: World, skill: float) -> float:
-    """Return the share of all tasks that keeps every niche at this skill: the rest can be traps."""
-    needed = world.forgetting * (skill - START) / (world.gain * skill * (1.0 - skill))
-    return world.niches * needed
 
 
 def simulate(world: World, seeds: Sequence[int]) -> Course:
@@ -220,38 +213,28 @@ def scan(steps: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def picture(rows: Sequence[dict[str, Any]], measure: str = "trap_share") -> str:
-    """Return an SVG: a row for each reward and population, a column for each trap and rate.
+def picture(rows: Sequence[dict[str, Any]], measure: str = "trap_share") -> alt.LayerChart:
+    """Return a chart: a row for each reward and population, a column for each trap and rate.
 
-    Cells show the measure at 8 niches and 6 attempts, 0 white, 1 dark.
+    Cells show the measure at 8 niches and 6 attempts.
     """
-    kept = [r for r in rows if r["niches"] == 8 and r["attempts"] == 6 and r["traps"] in (0, 1)]
-    down = list(dict.fromkeys((r["reward"], r["members"], r["evolution"]) for r in kept))
-    across = sorted({(r["traps"], r["luck"], r["rate"]) for r in kept})
-    w, h, left, top = 44, 20, 190, 60
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + w * len(across) + 10}" '
-        f'height="{top + h * len(down) + 10}" font-family="sans-serif" font-size="11">',
-        f'<text x="6" y="16" font-size="13">mean field: {measure} at the end</text>',
+    cells = [
+        {
+            "population": f"{r['reward']} {r['members']}T+{r['members']}S"
+            + (" evolves" if r["evolution"] else ""),
+            "world": (f"p={r['luck']:g}" if r["traps"] else "no trap") + f", rate {r['rate']:g}",
+            measure: r[measure],
+        }
+        for r in sorted(rows, key=lambda r: (r["traps"], r["luck"], r["rate"]))
+        if r["niches"] == 8 and r["attempts"] == 6 and r["traps"] in (0, 1)
     ]
-    for i, (traps, luck, rate) in enumerate(across):
-        x = left + w * i
-        head = f"p={luck:g}" if traps else "no trap"
-        lines.append(f'<text x="{x}" y="36">{head}</text><text x="{x}" y="52">{rate:g}</text>')
-    for j, (reward, members, evolution) in enumerate(down):
-        name = f"{reward} {members}T+{members}S" + (" evolves" if evolution else "")
-        lines.append(f'<text x="6" y="{top + h * j + 14}">{name}</text>')
-    for r in kept:
-        i = across.index((r["traps"], r["luck"], r["rate"]))
-        j = down.index((r["reward"], r["members"], r["evolution"]))
-        shade, ink = round(255 - 200 * r[measure]), "#fff" if r[measure] > 0.6 else "#222"
-        x, y = left + w * i, top + h * j
-        lines.append(
-            f'<rect x="{x}" y="{y}" width="{w - 2}" height="{h - 2}" '
-            f'fill="rgb({shade},{shade},255)"/>'
-            f'<text x="{x + 8}" y="{y + 13}" fill="{ink}">{r[measure]:.2f}</text>'
-        )
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    chart = alt.Chart(alt.Data(values=cells), title=f"mean field: {measure} at the end").encode(
+        alt.X("world:N", sort=None), alt.Y("population:N", sort=None)
+    )
+    shades = alt.Color(f"{measure}:Q", scale=alt.Scale(domain=[0, 1], scheme="blues"))
+    numbers = alt.Text(f"{measure}:Q", format=".2f")
+    layers = chart.mark_rect().encode(shades) + chart.mark_text().encode(numbers)
+    return layers.properties(width=alt.Step(40))
 
 
 def main() -> None:
@@ -265,7 +248,7 @@ def main() -> None:
     rows = scan(given.steps, range(given.seeds))
     text = "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
     (given.out / "phases.json").write_text(text)
-    (given.out / "phases.svg").write_text(picture(rows))
+    picture(rows).save(given.out / "phases.svg")
     print(f"{len(rows)} worlds: {given.out / 'phases.json'}, {given.out / 'phases.svg'}")
 
 
