@@ -85,12 +85,6 @@ def test_neither_import_nor_help_brings_what_loads_slowly(package: str) -> None:
     assert python("-c", program) == "set()\n"
 
 
-@pytest.mark.parametrize("package", ["code_verifier", "league"])
-def test_light_packages_never_import_torch(package: str) -> None:
-    for path in modules(package):
-        assert not {name.split(".")[0] for name in imports(path)} & {"torch", "transformers"}
-
-
 def test_versions_are_equal() -> None:
     assert len({importlib.import_module(package).__version__ for package in PACKAGES}) == 1
 

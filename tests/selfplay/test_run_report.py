@@ -10,11 +10,10 @@ from json_lines import read_rows, write_rows
 from pages import Page
 from programs import python
 
-from lora_evo import LoraEvoError
 from selfplay.errors import RunDirectoryError
-from selfplay.pages import clip, duration, figure, visible
+from selfplay.pages import duration, figure
 from selfplay.run_charts import skill
-from selfplay.run_record import conclusion, held_out_gain, read_run, smooth, thin, trend
+from selfplay.run_record import conclusion, held_out_gain, read_run, smooth, trend
 from selfplay.run_report import DRIFT_LIMIT, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
@@ -87,20 +86,8 @@ def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
     assert page.index(said) < page.index("What moved")
 
 
-def test_hostile_text_is_shown_and_never_run(tmp_path):
-    text = page_of(tmp_path, make_run(tmp_path / "hostile", steps=4, hostile=True))
-    page = Page(text)
-    assert page.count("script") == 2
-    assert HOSTILE not in text
-    assert HOSTILE in page.text
-    assert page.count("b") == page.count("i") == 0
-    assert not re.search("[\x00\u202e\ud800]", text)
-    assert "<U+202E>" in page.text
-    assert "<U+D800>" in page.text
-
-
-def test_hostile_names_and_settings_are_escaped(tmp_path):
-    run = make_run(tmp_path / 'r"><script>', steps=4)
+def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
+    run = make_run(tmp_path / 'r"><script>', steps=4, hostile=True)
     rows = read_rows(run / "metrics.jsonl")
     bad = '"></script><script>x\x1b[2J'
     for row in rows:
@@ -111,7 +98,13 @@ def test_hostile_names_and_settings_are_escaped(tmp_path):
     write_rows(run / "metrics.jsonl", rows)
     (run / "config.yaml").write_text(yaml.safe_dump({"mode": bad, "base": bad, "steps": 4}))
     text = page_of(tmp_path, run)
-    assert Page(text).count("script") == 2
+    page = Page(text)
+    assert page.count("script") == 2
+    assert HOSTILE not in text
+    assert HOSTILE in page.text
+    assert page.count("b") == page.count("i") == 0
+    assert not re.search("[\x00\u202e\ud800]", text)
+    assert "<U+202E><U+D800>" in page.text
     assert "</script><script>x" not in text
     assert "\x1b" not in summary(run)
 
@@ -163,16 +156,13 @@ def test_damage_is_named_with_file_and_line(tmp_path, file, line, expected):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_what_is_no_run_is_refused(run, tmp_path):
+def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunDirectoryError, match=r"not a run: it has no config\.yaml"):
         summary(tmp_path / "nowhere")
     new = make_run(tmp_path / "new", steps=2)
     (new / "metrics.jsonl").write_text("")
     with pytest.raises(RunDirectoryError, match="no finished step"):
         summary(new)
-    for place in (tmp_path, tmp_path / "missing" / "page.html"):
-        with pytest.raises(LoraEvoError, match="choose another output"):
-            report([run], place)
 
 
 def test_sparse_runs_give_a_page(tmp_path):
@@ -306,7 +296,6 @@ def test_smoothing_keeps_constants_and_skips_gaps():
     assert all(y == pytest.approx(3.0) for _, y in smooth(points))
     assert len(smooth(points)) == 29
     assert smooth([(1, None)]) == []
-    assert len(thin([(i, 1.0) for i in range(1001)])) <= 400
 
 
 def test_words_and_numbers():
@@ -315,5 +304,3 @@ def test_words_and_numbers():
     ]
     assert figure(0.1234, share=True, signed=True) == "+12.3 %"
     assert [duration(s) for s in (4.26, 250, 7500)] == ["4.3 s", "4 min 10 s", "2 h 5 min"]
-    assert clip("abcdef", 4) == "abcd\n… 2 more characters"
-    assert visible("a\tb\x00\n") == "a\tb<U+0000>\n"

@@ -34,13 +34,9 @@ def make_run(directory, *, steps=40, seed=1, mode="populora", hostile=False, bir
         "evolution": {"evolve_every": every},
     }
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    ratings = {} if solo else {name: [25.0, 8.3] for name in teachers + students}
     rows, tasks, next_id = [], [], {"t": 2, "s": 2}
     for step in range(1, steps + 1):
         row = make_step(rng, step, step / steps, teachers, students)
-        for name, (mu, sigma) in ratings.items():
-            drift = 0.15 if name[0] == "s" else -0.1
-            ratings[name] = [mu + rng.gauss(drift, 0.6), max(1.2, sigma * 0.93)]
         if not solo and step % every == 0 and step < steps:
             side, pool = ("t", teachers) if (step // every) % 2 else ("s", students)
             (removed, parent), child = pool, f"{side}{next_id[side]}"
@@ -50,9 +46,8 @@ def make_run(directory, *, steps=40, seed=1, mode="populora", hostile=False, bir
             birth["parents"] = [parent, removed] if crossover else [parent]
             birth["operator"] = "slot_swap" if crossover else "svd_structured"
             row["evolution"], pool[0] = [birth], child
-            ratings.pop(removed)
-            ratings[child] = [25.0, 6.0]
-        rows.append(row | {"ratings": dict(ratings)})
+        alive = [] if solo else teachers + students
+        rows.append(row | {"ratings": {name: [rng.gauss(25, 2), 6.0] for name in alive}})
         for kind in KINDS:
             for i in range(8):
                 names = teachers[i % len(teachers)], students[i % len(students)]
