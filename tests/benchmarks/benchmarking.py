@@ -49,11 +49,8 @@ def best_of(
     return best
 
 
-def show(rows: Sequence[Row], as_json: bool = False) -> None:
-    """Print the rows as a Markdown table, or as JSON."""
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return
+def show(rows: Sequence[Row]) -> None:
+    """Print the rows as a Markdown table."""
     print("| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|")
     for row in rows:
         print("| " + " | ".join(map(text, row.values())) + " |", flush=True)

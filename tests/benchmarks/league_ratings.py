@@ -3,6 +3,7 @@
     python tests/benchmarks/league_ratings.py [--seconds 0.5] [--tasks 16]
 
 One match rates both of its members. A match of --tasks tasks is that many games to `trueskill`.
+--seconds are for each figure.
 """
 
 import time
@@ -58,10 +59,7 @@ def theirs(matches: int, tasks: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--seconds", type=float, default=0.5, help="for each figure")
-    options.add_argument("--tasks", type=int, default=16, help="tasks of a match")
-    given = options.parse_args()
+    given = parser(__doc__, seconds=0.5, tasks=16).parse_args()
     rows = []
     for tasks in (1, given.tasks):
         speeds = {"trueskill": per_second(theirs(8, tasks), 8, given.seconds)}

@@ -39,8 +39,7 @@ def signal(groups: list[list[torch.Tensor]]) -> float:
 
 
 def main() -> None:
-    options = parser(__doc__, base="nano", proposals=2000)
-    given = options.parse_args()
+    given = parser(__doc__, base="nano", proposals=2000).parse_args()
     own = (f"base={given.base}", f"rollout.proposals={-(-given.proposals // 3)}")
     config = load_preset("nano", *SETTINGS, *own)
     table = []

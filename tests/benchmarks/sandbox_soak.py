@@ -93,8 +93,7 @@ def steady(rows: list[Row]) -> bool:
 
 
 def main() -> int:
-    options = parser(__doc__, programs=100_000, workers=2, every=1000)
-    given = options.parse_args()
+    given = parser(__doc__, programs=100_000, workers=2, every=1000).parse_args()
     rows: list[Row] = []
     with Sandbox(given.workers, Limits(wall_s=10.0, cpu_s=0.2, memory_mb=64)) as sandbox:
         for done in range(0, given.programs, given.every):

@@ -1,6 +1,6 @@
 """Programs per second of the sandbox, of its peers and of a bare fork, on the same programs.
 
-    python tests/benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH] [--json]
+    python tests/benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH]
 
 FILE: JSON Lines with `program` or `snippet` and `input` or `inputs`; by default the 200 pairs of
 sandbox_programs.jsonl. --peer-python: an interpreter that has `evalplus`, which is left out without
@@ -150,7 +150,6 @@ def main() -> int:
     options.add_argument("--tasks", type=Path, default=HERE / "sandbox_programs.jsonl")
     options.add_argument("--peer-python", default=sys.executable)
     options.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    options.add_argument("--json", action="store_true")
     given = options.parse_args()
     tasks = screened(given.tasks, given.programs)
     ready: list[Contestant] = []
@@ -162,7 +161,7 @@ def main() -> int:
             found = stack.enter_context(contestant(name, python, path, given.workers))
             ready += [found] if found else []
         compete(ready, len(tasks), given.rounds)
-    show(report(ready), given.json)
+    show(report(ready))
     return 1 if any(each.wrong for each in ready) else 0
 
 

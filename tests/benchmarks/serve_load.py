@@ -1,6 +1,6 @@
 """Requests a second of `code-verifier serve`, and how long each takes, by the number of clients.
 
-    python tests/benchmarks/serve_load.py [--requests N] [--workers N] [--json]
+    python tests/benchmarks/serve_load.py [--requests N] [--workers N]
 
 Every request is a short script with an input of its own, on a connection of its own, as the usual
 clients send it; an answer to another's input ends the benchmark with exit code 1. Clients are
@@ -33,10 +33,7 @@ def ask(url: str, number: int) -> float:
 
 
 def main() -> None:
-    options = parser(__doc__, requests=600)
-    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    options.add_argument("--json", action="store_true")
-    given = options.parse_args()
+    given = parser(__doc__, requests=600, workers=os.cpu_count() or 1).parse_args()
     command = ["-m", "code_verifier", "serve", "--port", "0", "--workers", str(given.workers)]
     rows = []
     with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as server:
@@ -59,7 +56,7 @@ def main() -> None:
                 )
         finally:
             server.terminate()
-    show(rows, given.json)
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Processor seconds until a package is imported, and until its command has printed its help.
 
-    python tests/benchmarks/start_up.py [--rounds 5] [--json]
+    python tests/benchmarks/start_up.py [--rounds 5]
 
 Each figure is the least of some runs in processes of their own, user and system time together;
 the first row is Python that does nothing.
@@ -27,10 +27,7 @@ def spent(words: list[str]) -> float:
 
 def main() -> None:
     """Measure all packages in turn, print the table."""
-    options = parser(__doc__)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--json", action="store_true")
-    given = options.parse_args()
+    given = parser(__doc__, rounds=5).parse_args()
     runs = {"nothing": ["-c", "pass"]}
     runs |= {f"import {name}": ["-c", f"import {name}"] for name in PACKAGES}
     commands = [name for name in PACKAGES if "." not in name]
@@ -44,7 +41,7 @@ def main() -> None:
         {"what": name, "CPU s": seconds, "beyond Python": seconds - floor}
         for name, seconds in best.items()
     ]
-    show(rows, given.json)
+    show(rows)
 
 
 if __name__ == "__main__":

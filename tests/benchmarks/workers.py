@@ -37,8 +37,7 @@ def seconds(config: Config, workers: int) -> list[float]:
 
 
 def main() -> None:
-    options = parser(__doc__, workers=2, steps=6, rounds=3)
-    given = options.parse_args()
+    given = parser(__doc__, workers=2, steps=6, rounds=3).parse_args()
     config = cut_by_member(replace(load_preset("nano", *SETTINGS), steps=given.steps + 1))
     overheads: list[float] = []
     received: list[int] = []

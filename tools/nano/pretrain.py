@@ -106,13 +106,8 @@ def train_model(
             report(f"step {step + 1}/{config.steps} loss {loss:.3f} {speed:.0f} tokens/s")
         if (step + 1) % save_every == 0 or step + 1 == config.steps:
             _save(out / "checkpoint.pt", model, optimizers, step + 1, config)
-            save_model(model, tokenizer, out / "model")
-
-
-def save_model(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
-    """Write the model directory that transformers, PEFT and vLLM load."""
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+            for part in (model, tokenizer):  # the directory that transformers, PEFT and vLLM load
+                part.save_pretrained(out / "model")
 
 
 def new_model(
