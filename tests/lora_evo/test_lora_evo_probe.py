@@ -10,7 +10,7 @@ from letter_model import letter_tokenizer, save_letter_model
 from lora_evo_command import call
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
-from lora_evo.model import TokenPair, load_base_model
+from lora_evo.model import TokenPair, linear_shapes, load_base_model
 from lora_evo.retained.behaviour import PromptRow, encode_row, probe, read_rows
 
 LETTERS = "Ġabcdefghijklmnopqrstuvwxyz"
@@ -61,10 +61,8 @@ def adapter_on(model, rank, seed, targets):
     )
     noise = torch.Generator().manual_seed(seed)
     slots = {}
-    for path, module in model.named_modules():
-        if config.targets(path) and "." in path:
-            width = getattr(module, "in_features", None) or module.num_embeddings
-            depth = getattr(module, "out_features", None) or module.embedding_dim
+    for path, (width, depth) in linear_shapes(model).items():
+        if config.targets(path):
             a = torch.randn(rank, width, generator=noise) / width**0.5
             b = 0.3 * torch.randn(depth, rank, generator=noise)
             slots[path] = Slot(a, b, config.scale(path))

@@ -100,16 +100,8 @@ def test_directories_give_the_same_and_name_their_faults(make_adapter, tmp_path)
     save_adapter(make_adapter(1, layers=1), tmp_path / "short")
     with pytest.raises(LoraEvoError, match="different modules"):
         retention(tmp_path / "p", tmp_path / "short")
-    save_adapter(make_adapter(1, outputs=8), tmp_path / "narrow")
-    with pytest.raises(LoraEvoError, match="same base model"):
-        retention(tmp_path / "p", tmp_path / "narrow")
-    save_adapter(make_adapter(1, base="other"), tmp_path / "foreign")
     with pytest.raises(LoraEvoError, match=r"the parent has .* 'tiny', the child has 'other'"):
-        retention(tmp_path / "p", tmp_path / "foreign")
-    path = parent.paths[0]
-    parent.slots[path].A[0, 0] = math.nan
-    with pytest.raises(LoraEvoError, match="NaN"):
-        retention(parent, child)
+        retention(tmp_path / "p", make_adapter(1, base="other"))
 
 
 @pytest.fixture

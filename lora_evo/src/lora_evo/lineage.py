@@ -148,12 +148,12 @@ def find_parents(
     return [found[content] for content in lineage.parents if content in found], problems
 
 
-def parents_on_disk(child: PathLike, roots: Sequence[PathLike] | None = None) -> list[Path]:
-    """Return the folders that hold the parents of a child, each once, as `find_parents` does.
+def parents_on_disk(child: PathLike) -> list[Path]:
+    """Return the folders next to a child that hold its parents, each once.
 
     Raises `LoraEvoError` when the child has no lineage or a parent is not found.
     """
-    found, problems = find_parents(child, lineage_of(child), roots)
+    found, problems = find_parents(child, lineage_of(child))
     if problems:
         raise LoraEvoError(f"{child}: {'; '.join(problems)}")
     return list(dict.fromkeys(found))

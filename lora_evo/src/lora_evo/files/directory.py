@@ -217,7 +217,7 @@ def naming(folder: Path) -> Iterator[None]:
     try:
         yield
     except LoraEvoError as error:
-        raise type(error)(f"{folder}: {error}") from error
+        raise LoraEvoError(f"{folder}: {error}") from error
 
 
 def tensor_names(path: str) -> tuple[str, str]:
