@@ -185,6 +185,7 @@ EQUAL = (
     *(([-0.0] * 5000, [0] * 5000), ([2**70] * 5000, [2.0**70] * 5000), ([2**53 + 1] * 5000,)),
     *((["a"] * 5000,), ([("a", "b")] * 5000, [("a", "b")] * 5000), ([("a\0b",)] * 5000,)),
     *(([0.5] * 5000, [Fraction(1, 2)] * 5000), ([[1.0]] * 5000, [[True]] * 5000)),
+    ([1.5, 2], [1.5 + 0j, 2.0], [Fraction(3, 2), Fraction(2)]),
 )
 
 
@@ -194,6 +195,8 @@ def test_values_have_one_digest_where_they_are_equal_and_only_there() -> None:
     assert len(set.union(*digests)) == len(EQUAL)
     for value in (float("nan"), [1, float("nan")], [0.5] * 5000 + [float("nan")], {float("nan")}):
         assert Value.of(value).digest == ""
+    for value in ([object()], [[object()]], {(1,): [object()]}, {(1, frozenset({range(3)}))}):
+        assert Value.of(value).chars == -1
 
 
 def test_texts_of_values_read_back() -> None:
