@@ -196,9 +196,9 @@ MADE_UP = (
 def judged(name: str, data: Path, recipe: str, id: str, responses: Sequence[str]) -> list[bool]:
     benchmark, chosen = load_benchmark(name, Data(data)), RECIPES[recipe]
     question = next(question for question in benchmark.questions if question.id == id)
-    how = Grading(chosen.template(name), 2, limits=chosen.grading.get(name, {}))
     pairs = [(question, Sample(id, n, text)) for n, text in enumerate(responses)]
-    return [bool(verdict.correct) for verdict in benchmark.grade(pairs, how)]
+    verdicts = benchmark.grade(pairs, Grading.of(chosen, name, 2))
+    return [bool(verdict.correct) for verdict in verdicts]
 
 
 def answers(right: str, wrong: str, begun: str = "") -> list[str]:

@@ -135,7 +135,6 @@ def test_arguments_of_mbpp_get_their_python_types() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([DOUBLE, DOUBLE], "repeats the task 'HumanEval/1001'"),
         ([DOUBLE | {"prompt": 3}], "prompt is 3"),
         ([DOUBLE | {"plus_input": [1]}], "list of lists"),
         ([DOUBLE | {"atol": "x"}], "atol"),

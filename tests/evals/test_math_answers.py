@@ -75,7 +75,6 @@ def test_words_letters_and_units_have_kinds() -> None:
         ("gsm8k", [{"answer": "#### 7"}], "row 1: no problem or question"),
         ("gsm8k", [{"question": "?", "answer": "seven"}], "ends in #### 18"),
         ("amc23", [{"problem": "?", "answer": 7.0}], "no id"),
-        ("amc23", [{"id": 3, "problem": "?", "answer": 7}] * 2, "id '3' came before"),
         ("minerva_math", [{"idx": 0, "problem": "?", "solution": "7"}], "boxed"),
         ("olympiadbench", [{"id": 1, "question": "?", "final_answer": []}], "list with one text"),
     ],

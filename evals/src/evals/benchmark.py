@@ -1,5 +1,6 @@
 """What a benchmark is: questions, how they are asked, and a grader of responses."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -113,6 +114,14 @@ class Grading:
     limits: Mapping[str, float | str] = field(default_factory=dict)
     allow_weak: bool = False
 
+    @classmethod
+    def of(
+        cls, recipe: Recipe, benchmark: str, workers: int | None = None, allow_weak: bool = False
+    ) -> "Grading":
+        """Return how samples are graded that a recipe asked for; None workers are all cores."""
+        limits = recipe.grading.get(benchmark, {})
+        return cls(recipe.template(benchmark), workers or os.cpu_count() or 1, limits, allow_weak)
+
 
 Grader: TypeAlias = Callable[[list[tuple[Question, Sample]], Grading], Iterable[Verdict]]
 """Verdicts on samples in their order."""
@@ -135,6 +144,11 @@ class Benchmark:
     content_hash: str
     notes: tuple[str, ...] = ()
     sorted: bool = False
+
+    def __post_init__(self) -> None:
+        counts = Counter(question.id for question in self.questions)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise EvalsError(f"{self.name}: several rows have the id {twice[0]!r}; expected one")
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""

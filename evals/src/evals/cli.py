@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ from evals.recipes import RECIPES
 from evals.records import sample_lines, saved_samples, verdict_lines
 from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
 from evals.run_folder import open_verdicts
-from evals.sources import OFFICIAL
+from evals.sources import OFFICIAL, parse_object
 from evals.tables import align, build_table, to_markdown, to_text
 from lora_evo import EngineStopped, LoraEvoError, check_output, write_text
 
@@ -301,12 +300,7 @@ def grade(
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
     asked = choose_recipe(found, recipe or _recipe_next_to(samples))
-    how = Grading(
-        asked.template(found.name),
-        os.cpu_count() or 1,
-        asked.grading.get(found.name, {}),
-        allow_weak,
-    )
+    how = Grading.of(asked, found.name, allow_weak=allow_weak)
     named = {question.id: question for question in found.questions}
     of_samples = hashlib.blake2b(sample_lines(rows).encode(), digest_size=16).hexdigest()
     job = {**asked.settings(found.name), "benchmark": found.name}
@@ -556,10 +550,10 @@ def _ungraded(count: int) -> int:
 def _recipe_next_to(samples: Path) -> str | None:
     """The recipe that `evals run` wrote next to its samples."""
     try:
-        found = json.loads((samples.parent / "settings.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parse_object((samples.parent / "settings.json").read_bytes(), "")
+    except (OSError, EvalsError):
         return None
-    name = found.get("recipe") if isinstance(found, dict) else None
+    name = found.get("recipe")
     return name if isinstance(name, str) else None
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -96,12 +95,7 @@ def evaluate(
         **({"chat_template_args": dict(chat_template_args)} if chat_template_args else {}),
     }
     progress = progress or (lambda phase, count: None)
-    how = Grading(
-        template,
-        workers or os.cpu_count() or 1,
-        limits=recipe.grading.get(benchmark.name, {}),
-        allow_weak=allow_weak,
-    )
+    how = Grading.of(recipe, benchmark.name, workers, allow_weak)
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:

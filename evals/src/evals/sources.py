@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -126,7 +126,7 @@ OFFICIAL: Mapping[str, Official] = {
 
 
 Row: TypeAlias = dict[str, Any]
-_PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
+PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 _FUNCTIONS = {"humaneval_plus": "get_human_eval_plus", "mbpp_plus": "get_mbpp_plus"}
 
 
@@ -189,7 +189,8 @@ def read_file(path: Path, benchmark: str) -> Source:
     Raises EvalsError for a file that is missing, broken, or has no rows.
     """
     data = read_bytes(path)
-    rows = _parquet(path) if data.startswith(_PARQUET) else parse_rows(data, str(path))
+    packed = data.startswith(PARQUET)
+    rows = list(parquet_rows(path)) if packed else parse_rows(data, str(path))
     if not rows:
         raise EvalsError(f"{path} holds no rows")
     digest = hashlib.sha256(data).hexdigest()
@@ -260,11 +261,14 @@ def _text(data: bytes, place: str) -> str:
         ) from None
 
 
-def _parquet(path: Path) -> list[Row]:
+def parquet_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a file, of which a row group is in memory at a time. Raises EvalsError."""
     parquet = optional("pyarrow.parquet", f"to read parquet ({path})")
     arrow = optional("pyarrow", f"to read parquet ({path})")
     try:
-        return [as_json(row) for row in parquet.ParquetFile(path).read().to_pylist()]
+        with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=1, use_threads=False):
+                yield from map(as_json, batch.to_pylist())
     except arrow.ArrowException as error:
         raise EvalsError(f"{path}: broken parquet ({first_line(error)})") from None
 

@@ -54,13 +54,7 @@ def read_problems(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Fun
 
     benchmark: `humaneval_plus` or `mbpp_plus`.
     """
-    problems: dict[str, FunctionProblem] = {}
-    for number, row in enumerate(rows, 1):
-        problem = _problem(row, benchmark, f"row {number}")
-        if problem.task_id in problems:
-            raise EvalsError(f"row {number} repeats the task {problem.task_id!r}; expected it once")
-        problems[problem.task_id] = problem
-    return list(problems.values())
+    return [_problem(row, benchmark, f"row {number}") for number, row in enumerate(rows, 1)]
 
 
 def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProblem:

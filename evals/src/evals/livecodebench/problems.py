@@ -25,9 +25,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
-from evals.errors import EvalsError, first_line, optional
+from evals.errors import EvalsError, first_line
 from evals.evalplus.grader import reference_cache
-from evals.sources import as_json, parse_object
+from evals.sources import PARQUET, parquet_rows, parse_object
 
 STDIN, FUNCTIONAL = "stdin", "functional"
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
@@ -70,13 +70,7 @@ def read_problems(source: str | Path | Sequence[Mapping[str, Any]]) -> list[Prob
         rows = stored_rows(Path(source))
     else:
         rows = ((row, partial(_hidden, source, n)) for n, row in enumerate(source))
-    problems: dict[str, Problem] = {}
-    for number, (row, private) in enumerate(rows, 1):
-        problem = _problem(row, private, f"row {number}")
-        if problem.question_id in problems:
-            raise EvalsError(f"row {number} repeats the problem {problem.question_id!r}")
-        problems[problem.question_id] = problem
-    return list(problems.values())
+    return [_problem(row, private, f"row {n}") for n, (row, private) in enumerate(rows, 1)]
 
 
 def _hidden(rows: Sequence[Mapping[str, Any]], number: int) -> str:
@@ -182,7 +176,6 @@ def _date(text: str, name: str) -> datetime:
 
 
 HIDDEN = "private_test_cases"
-_PARQUET = b"PAR1"
 _SHARD = re.compile(r"-\d+-of-(\d+)$")
 
 
@@ -259,13 +252,13 @@ def stored_rows(path: Path) -> Iterator[_Stored]:
     for shard in shards(path):
         try:
             with shard.open("rb") as file:
-                packed = file.read(4) == _PARQUET
+                packed = file.read(4) == PARQUET
                 if not packed:
                     file.seek(0)
                     yield from _lines(file, shard)
             if packed:
                 spool = spool or Spool(reference_cache())
-                yield from _parquet(shard, spool)
+                yield from _spooled(parquet_rows(shard), spool)
         except OSError as error:
             where = f" (hidden tests are kept below {reference_cache()})" if spool else ""
             why = error.strerror or first_line(error)
@@ -281,14 +274,7 @@ def _lines(file: BinaryIO, shard: Path) -> Iterator[_Stored]:
         start += len(line)
 
 
-def _parquet(shard: Path, spool: Spool) -> Iterator[_Stored]:
-    parquet = optional("pyarrow.parquet", f"to read parquet ({shard})")
-    arrow = optional("pyarrow", f"to read parquet ({shard})")
-    try:
-        with parquet.ParquetFile(shard, buffer_size=1 << 20, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=1, use_threads=False):
-                for row in map(as_json, batch.to_pylist()):
-                    line = json.dumps({HIDDEN: row.pop(HIDDEN, None)}).encode()
-                    yield row, StoredRow(spool, spool.add(line), len(line))
-    except arrow.ArrowException as error:
-        raise EvalsError(f"{shard}: broken parquet ({first_line(error)})") from None
+def _spooled(rows: Iterable[dict[str, Any]], spool: Spool) -> Iterator[_Stored]:
+    for row in rows:
+        line = json.dumps({HIDDEN: row.pop(HIDDEN, None)}).encode()
+        yield row, StoredRow(spool, spool.add(line), len(line))
