@@ -262,6 +262,7 @@ def test_no_program_is_made_up(body):
     [
         answer(PROPOSED),
         answer(f"Here:\n{PROPOSED}\nHave fun."),
+        answer(PROPOSED).replace("\n", "\r\n"),
         answer(PROPOSED.replace("```python", "```")),
         answer(f"```markdown\n{PROPOSED}\n```"),
         answer(PROPOSED.replace("[1, 2]", "f([1, 2])")),

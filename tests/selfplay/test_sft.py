@@ -267,10 +267,7 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
     ("place", "assignment", "words"),
     [
         ("warm", "learner.r=4", "another rank.* with learner.r=4"),
-        (
-            *("warm", "learner.target_modules=[q_proj]"),
-            "the adapter covers 10 modules, the stack 5",
-        ),
+        ("warm", "learner.target_modules=[q_proj]", "adapter covers 10 modules, the stack 5"),
         ("other", "steps=1", "is an adapter of mistral, and base is nano"),
         ("no", "steps=1", "expected a PEFT adapter"),
     ],

@@ -51,13 +51,16 @@ def test_labels_are_what_the_plain_program_returns(labelled):
 
 
 def test_the_returned_expression_with_its_values_gives_the_output(labelled):
-    """What a solver writes last before its answer is enough to find the answer."""
+    """And the arguments come first: what a solver writes is enough to find the answer."""
     checked = 0
     for row in labelled:
         if "def g(" in row.program.text:
             continue
         for run in row.runs:
             assert repr(eval(run.trace[-1][1:-1], {})) == run.output
+            arguments = ast.literal_eval(f"({run.input},)")
+            first = [state.partition("=")[2] for state in run.trace[: len(arguments)]]
+            assert first == [f"{value!r};" for value in arguments]
             checked += 1
     assert checked > 100
 
