@@ -47,6 +47,13 @@ PLAN = {
         claim(["above level 4"], POPULATIONS, ["azr"]),
     ],
     "expected": {"azr": {"population mean, at the end": 0.02}, "2T+2S": {"traps": 1.0}},
+    "phases": {
+        "title": "A phase diagram",
+        "measure": "population mean, at the end",
+        "columns": ["slow", "fast"],
+        "rows": {"one": [0.02, 0.04], "two": [0.01, 0.03]},
+        "arms": {"azr": ["one", "fast"]},
+    },
     "set": {"steps": 60, "eval.eval_every": 10, "eval.tasks": 60},
     "seeds": [1, 2, 3, 4],
     "arms": {
@@ -233,7 +240,11 @@ def test_text_json_and_page_hold_the_same(home, tmp_path):
     page = (tmp_path / "page.html").read_text()
     parsed = Page(page)
     assert "Is <b>it</b> so?" in parsed.text
+    (cells,) = charts_in(page)["expected: A phase diagram"]["datasets"].values()
+    assert [cell["text"].partition(" ")[0] for cell in cells] == ["2", "4", "1", "3"]
+    assert [bool(cell["found"]) for cell in cells] == [False, True, False, False]
     assert set(charts_in(page)) == {
+        "expected: A phase diagram",
         "expected: Predicted and found",
         *(f"gain: {n}" for n in ("Population mean", "Weakest member", "Controls, population mean")),
     }

@@ -34,6 +34,7 @@ SMALL = {
     "control_seeds": [2],
 }
 CLAIM = {"question": "?", "measures": ["seconds"], "plus": ["one"]}
+PHASES = {"title": "?", "measure": "seconds", "columns": ["a", "b"], "rows": {"r": [1, 2]}}
 
 
 def small(**changes):
@@ -99,6 +100,9 @@ def test_one_seed_of_everything_comes_first():
         ({"arm_seeds": {"tow two": [1]}}, "did you mean two two?"),
         ({"arm_seeds": {"one": [1, 1]}}, "arm_seeds.one is [1, 1]; expected different"),
         ({"expected": {"one": {"seconts": 1}}}, "did you mean seconds?"),
+        ({"phases": PHASES | {"rows": {"r": [1]}}}, "'r' has 1 numbers; expected 2"),
+        ({"phases": PHASES | {"arms": {"one": ["r", "c"]}}}, "'one' is at 'r', 'c'"),
+        ({"phases": PHASES | {"measure": "seconts"}}, "did you mean seconds?"),
     ],
 )
 def test_a_slip_in_a_plan_is_named(changes, words):

@@ -22,7 +22,7 @@ from msgspec import to_builtins
 
 from selfplay.config import Config, set_by_mode
 from selfplay.errors import RunDirectoryError
-from selfplay.experiment import PLAN, Claim, Plan, open_plan, planned_runs
+from selfplay.experiment import PLAN, Claim, Phases, Plan, open_plan, planned_runs
 from selfplay.findings import (
     MEASURES,
     PERCENT,
@@ -191,12 +191,13 @@ class Comparison:
     def expectations(self) -> list[Expectation]:
         """Return the numbers that the plan expects, with those that were found."""
         return [
-            Expectation(arm, MEASURES[name], value, self._found(arm, MEASURES[name]))
+            Expectation(arm, MEASURES[name], value, self.estimate(arm, MEASURES[name]))
             for arm, numbers in self.plan.expected.items()
             for name, value in numbers.items()
         ]
 
-    def _found(self, arm: str, measure: Measure) -> Estimate | None:
+    def estimate(self, arm: str, measure: Measure) -> Estimate | None:
+        """Return a measure of an arm over its seeds."""
         found = combine(self.trials, [(1.0, Group(arm))], measure.of)
         return found.as_share() if found and measure.unit == PERCENT else found
 
@@ -420,6 +421,8 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
     same of traps in worlds that have any; and numbers predicted and found.
     """
     drawn: dict[str, alt.TopLevelMixin] = {}
+    if phases := comparison.plan.phases:
+        drawn[f"expected: {phases.title}"] = _phase_diagram(comparison, phases)
     if expected := comparison.expectations():
         drawn["expected: Predicted and found"] = _predicted_and_found(expected)
     for title, who, control in (
@@ -453,7 +456,9 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
         examples=comparison.examples(),
         reading=READING,
         hints={
-            name: "Line: mean over seeds; band: lowest to highest seed." * name.startswith("gain")
+            name: "Line: mean over seeds; band: lowest to highest seed."
+            if name.startswith("gain")
+            else "Share predicted, and where an arm is: → found." * ("phase" in name)
             for name in drawn
         },
         tables=comparison.tables(),
@@ -472,6 +477,35 @@ def _over_seeds(
         for step, found in sorted(steps.items())
     ]
     return bands(rows, "arm", list(track), unit) if len(rows) > len(track) else None
+
+
+def _phase_diagram(comparison: Comparison, phases: Phases) -> alt.TopLevelMixin:
+    """Return a cell for each row and column: predicted, and where an arm is, what it found."""
+    measure = MEASURES[phases.measure]
+    found: dict[tuple[str, str], list[str]] = {}
+    for arm, place in phases.arms.items():
+        if (estimate := comparison.estimate(arm, measure)) is not None:
+            value = figure(estimate.value * measure.factor)
+            found.setdefault(place, []).append(f"{arm}: {value}")
+    rows = []
+    for row, numbers in phases.rows.items():
+        for column, number in zip(phases.columns, numbers, strict=True):
+            values = [text.rpartition(": ")[2] for text in found.get((row, column), [])]
+            predicted = number * measure.factor
+            text = " → ".join([f"{predicted:.0f}", *([", ".join(values)] if values else [])])
+            arms = "; ".join(found.get((row, column), []))
+            rows.append(
+                {"row": row, "column": column, "value": predicted, "text": text, "found": arms}
+            )
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("column:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, orient="top")),
+        y=alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
+        tooltip=["row:N", "column:N", alt.Tooltip("value:Q", title=measure.title), "found:N"],
+    )
+    colour = alt.Color("value:Q", scale=alt.Scale(scheme="blueorange"), legend=None)
+    cells = base.mark_rect(opacity=0.75).encode(color=colour)
+    texts = base.mark_text().encode(text="text:N")
+    return alt.LayerChart(layer=[cells, texts]).properties(height=alt.Step(26))
 
 
 def _predicted_and_found(expected: Sequence[Expectation]) -> alt.TopLevelMixin:

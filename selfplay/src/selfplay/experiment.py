@@ -58,6 +58,19 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Phases:
+    """A phase diagram of a theory: what it predicts of a measure at each row and column."""
+
+    title: str
+    measure: str
+    """A name from `findings.MEASURES`."""
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[float, ...]]
+    arms: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Row and column of the arms that are in it."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """An experiment: every arm, and every control of every arm, with every seed."""
 
@@ -84,6 +97,7 @@ class Plan:
     """Predictions that a comparison gives a verdict on."""
     expected: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By arm and measure: numbers that a theory predicts, shown beside those that are found."""
+    phases: Phases | None = None
 
     def seeds_of(self, arm: str, control: str | None) -> tuple[Count, ...]:
         """Return the seeds of an arm, or of an arm with a control."""
@@ -196,12 +210,26 @@ def _check(plan: Plan) -> None:
     compared += [*plan.arm_seeds, *plan.expected]
     measures = [m for claim in plan.findings for m in claim.measures]
     measures += [m for numbers in plan.expected.values() for m in numbers]
+    if phases := plan.phases:
+        compared += phases.arms
+        measures.append(phases.measure)
+        for name, numbers in phases.rows.items():
+            if len(numbers) != len(phases.columns):
+                raise ConfigError(
+                    f"phases.rows: {name!r} has {len(numbers)} numbers; "
+                    f"expected {len(phases.columns)}, one a column"
+                )
+        for arm, (row, column) in phases.arms.items():
+            if row not in phases.rows or column not in phases.columns:
+                raise ConfigError(
+                    f"phases.arms: {arm!r} is at {row!r}, {column!r}; expected a row and a column"
+                )
     for found, known in (
         *((arm, arms) for arm in compared),
         *((measure, list(MEASURES)) for measure in measures),
     ):
         if found not in known:
-            where = "contrasts, findings, arm_seeds or expected"
+            where = "contrasts, findings, arm_seeds, expected or phases"
             raise ConfigError(f"{where}: {found!r}; {one_of(found, known)}")
     for arm in arms:
         for control in (None, *plan.controls):

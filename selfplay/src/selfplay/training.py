@@ -1,12 +1,13 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from league import League
+from lora_evo import Operator
 from selfplay.checkpoint import (
     newest_checkpoint,
     refuse_damage,
@@ -25,10 +26,12 @@ from selfplay.directory import (
     removed_unless_checkpointed,
 )
 from selfplay.evaluation import evaluate_members
-from selfplay.extensions import Extensions, Given, Own
+from selfplay.extensions import Callback, Extensions, Given, Own
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
+from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template, template_of
+from selfplay.rewards import StudentReward, TeacherReward
 from selfplay.rollout import open_sandbox
 from selfplay.rows import BASE, EvalRow, append_rows, read_rows
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
@@ -45,13 +48,29 @@ def train(
     out: str | PathLike[str],
     *,
     progress: Progress | None = None,
-    **own: Unpack[Own],
+    teacher_reward: TeacherReward | None = None,
+    student_reward: StudentReward | None = None,
+    operators: Sequence[Operator] = (),
+    task_kinds: Sequence[TaskKind] = (),
+    callbacks: Sequence[Callback] = (),
+    workers: int | None = None,
+    ray: str | None = None,
 ) -> None:
     """Start a run in a new directory and carry it through.
 
-    progress: what shows it; nothing by default. Whatever else `new_run` takes.
+    progress: what shows it; nothing by default. The rest is as in `new_run`.
     """
-    with new_run(config, out, **own) as run:
+    with new_run(
+        config,
+        out,
+        teacher_reward=teacher_reward,
+        student_reward=student_reward,
+        operators=operators,
+        task_kinds=task_kinds,
+        callbacks=callbacks,
+        workers=workers,
+        ray=ray,
+    ) as run:
         _train_until_done(run, progress or Progress(quiet=True))
 
 
