@@ -224,7 +224,7 @@ def rate_series(
 
     ratings: by name, of all that occur. pairs: a teacher and a student for each of n matches.
     score, weight: shape [n], as in `rate_columns`. frozen: whose rating stays as it is. Matches
-    that change nobody in common are rated at once, so the ratings of each name change in order.
+    that change no name in common are rated at once, so the ratings of each name change in order.
     """
     layers: list[list[int]] = []
     depth: dict[str, int] = {}

@@ -444,6 +444,10 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
             shares.setdefault(str(trial.group), {}).setdefault(step, []).append(100 * share)
     if chart := _over_seeds(shares, "% of accepted tasks"):
         drawn["gain: Traps"] = chart
+    band = "Line: mean over seeds; band: lowest to highest seed."
+    hints = {name: band if name.startswith("gain") else "" for name in drawn}
+    if phases:
+        hints[f"expected: {phases.title}"] = "Predicted, and → found where an arm of the plan is."
     write_page(
         page,
         "compare.html",
@@ -455,12 +459,7 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
         findings=comparison.verdicts(),
         examples=comparison.examples(),
         reading=READING,
-        hints={
-            name: "Line: mean over seeds; band: lowest to highest seed."
-            if name.startswith("gain")
-            else "Share predicted, and where an arm is: → found." * ("phase" in name)
-            for name in drawn
-        },
+        hints=hints,
         tables=comparison.tables(),
         meanings=[(section, meaning) for section, (meaning, _) in SECTIONS.items()],
     )
@@ -481,53 +480,45 @@ def _over_seeds(
 
 def _phase_diagram(comparison: Comparison, phases: Phases) -> alt.TopLevelMixin:
     """Return a cell for each row and column: predicted, and where an arm is, what it found."""
-    measure = MEASURES[phases.measure]
-    found: dict[tuple[str, str], list[str]] = {}
-    for arm, place in phases.arms.items():
-        if (estimate := comparison.estimate(arm, measure)) is not None:
-            value = figure(estimate.value * measure.factor)
-            found.setdefault(place, []).append(f"{arm}: {value}")
-    rows = []
+    measure, rows = MEASURES[phases.measure], []
+    arm_at = {place: arm for arm, place in phases.arms.items()}
     for row, numbers in phases.rows.items():
         for column, number in zip(phases.columns, numbers, strict=True):
-            values = [text.rpartition(": ")[2] for text in found.get((row, column), [])]
-            predicted = number * measure.factor
-            text = " → ".join([f"{predicted:.0f}", *([", ".join(values)] if values else [])])
-            arms = "; ".join(found.get((row, column), []))
-            rows.append(
-                {"row": row, "column": column, "value": predicted, "text": text, "found": arms}
-            )
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("column:N", sort=None, title=None, axis=alt.Axis(labelAngle=0, orient="top")),
-        y=alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
-        tooltip=["row:N", "column:N", alt.Tooltip("value:Q", title=measure.title), "found:N"],
+            arm = arm_at.get((row, column), "")
+            found = comparison.estimate(arm, measure) if arm else None
+            value = number * measure.factor
+            text = f"{value:.0f}" + (f" → {found.value * measure.factor:.0f}" if found else "")
+            rows.append(_heat_cell(row, column, value, text) | {"arm": arm})
+    return _heat_map(rows, alt.Scale(scheme="blueorange")).encode(
+        tooltip=["row:N", "column:N", "arm:N"]
     )
-    colour = alt.Color("value:Q", scale=alt.Scale(scheme="blueorange"), legend=None)
-    cells = base.mark_rect(opacity=0.75).encode(color=colour)
-    texts = base.mark_text().encode(text="text:N")
-    return alt.LayerChart(layer=[cells, texts]).properties(height=alt.Step(26))
 
 
 def _predicted_and_found(expected: Sequence[Expectation]) -> alt.TopLevelMixin:
-    """Return a cell for each arm and measure, predicted beside found: the darker, the larger."""
+    """Return a cell for each arm and measure, predicted and found."""
     rows = []
     for e in expected:
         numbers = {"predicted": e.predicted} | ({"found": e.found.value} if e.found else {})
-        for name, value in numbers.items():
-            what = f"{e.measure.title}, {name}"
-            rows.append({"arm": e.arm, "what": what, "value": value * e.measure.factor})
+        for name, number in numbers.items():
+            value = number * e.measure.factor
+            rows.append(_heat_cell(e.arm, f"{e.measure.title}, {name}", value, f"{value:.0f}"))
+    return _heat_map(rows, alt.Scale(scheme="blueorange", domainMid=0))
+
+
+def _heat_cell(row: str, column: str, value: float, text: str) -> dict[str, str | float]:
+    return {"row": row, "column": column, "value": value, "text": text}
+
+
+def _heat_map(rows: Sequence[Mapping[str, str | float]], scale: alt.Scale) -> alt.LayerChart:
+    """Return cells with their texts, the darker the farther from the middle of the scale."""
+    above = alt.Axis(labelAngle=0, labelLimit=260, orient="top")
     base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X(
-            "what:N",
-            sort=None,
-            title=None,
-            axis=alt.Axis(labelAngle=0, labelLimit=260, orient="top"),
-        ),
-        y=alt.Y("arm:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
+        x=alt.X("column:N", sort=None, title=None, axis=above),
+        y=alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
     )
-    colour = alt.Color("value:Q", scale=alt.Scale(scheme="blueorange", domainMid=0), legend=None)
+    colour = alt.Color("value:Q", scale=scale, legend=None)
     cells = base.mark_rect(opacity=0.75).encode(color=colour)
-    texts = base.mark_text().encode(text=alt.Text("value:Q", format=".0f"))
+    texts = base.mark_text().encode(text="text:N")
     return alt.LayerChart(layer=[cells, texts]).properties(height=alt.Step(26))
 
 
