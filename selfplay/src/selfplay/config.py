@@ -66,8 +66,9 @@ class RolloutConfig:
     """Share of references drawn from the tasks that the run started from: they hold back drift."""
     max_rows: AtLeastOne = 128
     """Rows decoded together; changes speed and memory."""
-    merge_rows: Count = 64
-    """Rows from which on a member samples through merged weights; 0 for never."""
+    merge_rows: Count = 0
+    """Rows from which on a member samples through merged weights; 0 for never. Faster for a small
+    model: members decode at the same time, each with weights and `max_rows` rows of its own."""
     by_member: bool = False
     """Keep members' rows in batches of their own, as runs with --workers do: slower with few rows a
     member, and no bit of a sample depends on the others."""

@@ -223,7 +223,7 @@ def sampler_parts(
 ) -> tuple[float, float, float]:
     """Return weights and cache of the sampler, and what of both stays during an update.
 
-    Weights are a second copy of the base (vLLM), or one member merged into it (hf).
+    Weights are a second copy of the base (vLLM), or what members are merged into (hf).
     """
     dtype = BYTES[config.dtype]
     if config.engine == "vllm":
@@ -240,17 +240,20 @@ def sampler_parts(
     merged = sum(i * o for name, i, o in model.linears if name in targets) * dtype
     positions = max(n * rows.longest for rows, (n, _) in zip(step.parts, batches, strict=True))
     growing = _GROWING * model.cache * dtype * positions
-    return float(merged * any(alone for _, alone in batches)), growing, 0.0
+    return float(merged * max(copies for _, copies in batches)), growing, 0.0
 
 
-def decoded_together(config: Config, step: Workload, rows: Rows) -> tuple[int, bool]:
-    """Return how many rows the engine decodes together, and whether they are merged members'.
+def decoded_together(config: Config, step: Workload, rows: Rows) -> tuple[int, int]:
+    """Return how many rows the engine decodes together, and in how many merged copies of the base.
 
-    By hf, half of the members take part in a role; one with many rows samples alone, merged.
+    By hf, half of the members take part in a role; with many rows they, and the base, have a copy
+    and a batch each.
     """
-    mine = rows.count // max(1, step.members // 2)
-    alone = config.engine == "hf" and 0 < config.rollout.merge_rows <= mine
-    return max(1, min(config.rollout.max_rows, mine if alone else rows.count)), alone
+    half, r = max(1, step.members // 2), config.rollout
+    mine = rows.count // half
+    if config.engine == "hf" and 0 < r.merge_rows <= mine:
+        return half * min(r.max_rows, mine), half + 1
+    return max(1, min(r.max_rows, rows.count)), 0
 
 
 def step_seconds(
@@ -275,13 +278,15 @@ def step_seconds(
     _, cache, _ = sampler_parts(model, config, step, machine)
 
     def sampling(rows: Rows, count: int) -> float:
-        length, (batch, _) = rows.limit * share, decoded_together(config, step, rows)
+        length, (batch, copies) = rows.limit * share, decoded_together(config, step, rows)
         waves = math.ceil(count / batch)
         if vllm:  # a place is filled as soon as its row has ended
             held = int(cache / (model.cache * dtype * (rows.prompt + length)))
             batch, waves = max(1, min(batch, held)), 1
         batch = min(batch, max(1, count))
-        entries = model.parameters + batch * (rows.prompt + length / 2) * model.cache
+        entries = (
+            model.parameters * max(1, copies) + batch * (rows.prompt + length / 2) * model.cache
+        )
         together = dtype * entries / reads + batch * pair / flops
         prompts = pair * rows.prompt * count / rows.samples / flops
         waiting = waves * (rows.limit - length) * dtype * model.parameters / reads
@@ -353,7 +358,7 @@ def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends 
     }
     learner = replace(config.learner, optimizer_offload=offload)
     work = learner_parts(model, learner, dtype, step)
-    engine = "vLLM: weights and adapters" if config.engine == "vllm" else "merged member"
+    engine = "vLLM: weights and adapters" if config.engine == "vllm" else "merged members"
     learning = sum(held.values()) + sum(work.values()) + kept
     sampling = sum(held.values()) + work["optimiser"] + weights + cache
     graphs = _GRAPHS * (apart and not config.vllm.enforce_eager)

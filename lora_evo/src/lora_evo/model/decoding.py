@@ -44,6 +44,28 @@ class KVCache:
         """Positions that the buffers hold."""
         return int(self.keys[0].shape[2])
 
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.keys[0])
+
+    def extended(self) -> int:
+        """Make room for one more position; return the length with it."""
+        length = self.length + 1
+        if length > self.capacity:
+            self.reserve(2 * length)
+        return length
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Put one position of a layer [rows, key-value heads, head dim] behind the others.
+
+        Returns the keys and values with it; the length stays until all layers have theirs.
+        """
+        at = self.length
+        self.keys[layer][:, :, at] = k
+        self.values[layer][:, :, at] = v
+        return self.keys[layer][:, :, : at + 1], self.values[layer][:, :, : at + 1]
+
     def reserve(self, capacity: int) -> None:
         """Make room for `capacity` positions."""
         if capacity > self.capacity:
@@ -55,6 +77,19 @@ class KVCache:
         room = max(capacity or 0, self.capacity)
         self.keys = [self._copy(k, rows, room) for k in self.keys]
         self.values = [self._copy(v, rows, room) for v in self.values]
+
+    def shrink(self, rows: Tensor) -> None:
+        """Keep these different rows, fewer than there are; most are where they were.
+
+        Those that move are copied into the places of others; the buffers stay.
+        """
+        places = torch.arange(len(rows), device=rows.device)
+        moved = rows != places
+        gaps, came = places[moved], rows[moved]
+        for buffer in (*self.keys, *self.values):
+            buffer.index_copy_(0, gaps, buffer.index_select(0, came))
+        self.keys = [k[: len(rows)] for k in self.keys]
+        self.values = [v[: len(rows)] for v in self.values]
 
     def join(self, real: Tensor, other: "KVCache", other_real: Tensor, room: int) -> Tensor:
         """Append the rows of another cache, all of them ending at the same position.
@@ -132,9 +167,7 @@ class Decoder:
         ids and positions [rows]; mask [rows, capacity] is added to the attention scores (0 or
         -inf), or None where no row has padding.
         """
-        length = cache.length + 1
-        if length > cache.capacity:
-            cache.reserve(2 * length)
+        length = cache.extended()
         seen = None if mask is None else mask[:, None, None, :length]
         logits = self._forward(ids[:, None], positions[:, None], seen, cache)
         cache.length = length
@@ -193,7 +226,7 @@ class Decoder:
         cos, sin = self.inner.rotary_emb(x, positions)
         rotation = (cos[:, :, None], sin[:, :, None])
         for i, layer in enumerate(self.inner.layers):
-            attention, h = layer.self_attn, _norm(layer.input_layernorm, x)
+            attention, h = layer.self_attn, rms_norm(layer.input_layernorm, x)
             q, k, v = (
                 p(h).view(*ids.shape, -1, attention.head_dim)
                 for p in (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -202,8 +235,8 @@ class Decoder:
                 q, k = attention.q_norm(q), attention.k_norm(k)
             y = attend(i, _rotate(q, rotation), _rotate(k, rotation), v, attention.scaling)
             x = x + attention.o_proj(y)
-            x = x + layer.mlp(_norm(layer.post_attention_layernorm, x))
-        return _norm(self.inner.norm, x)
+            x = x + layer.mlp(rms_norm(layer.post_attention_layernorm, x))
+        return rms_norm(self.inner.norm, x)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float, **how: Any) -> Tensor:
         """Attention of [rows, heads, T, head dim]; returns [rows, T, heads * head dim]."""
@@ -223,6 +256,10 @@ class GeneralCache:
     def select(self, rows: Tensor, capacity: int | None = None) -> None:
         """Keep these rows, in this order; a row may occur more than once."""
         self.cache.batch_select_indices(rows)
+
+    def shrink(self, rows: Tensor) -> None:
+        """Keep these rows."""
+        self.select(rows)
 
 
 class GeneralDecoder:
@@ -259,7 +296,8 @@ class GeneralDecoder:
         return logits
 
 
-def _norm(module: Any, x: Tensor) -> Tensor:
+def rms_norm(module: Any, x: Tensor) -> Tensor:
+    """Return what a norm of the Llama family makes of x."""
     return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
 
 

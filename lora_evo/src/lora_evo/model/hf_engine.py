@@ -3,13 +3,13 @@
 The same layers train and generate, so that the learner's and the sampler's log-probabilities differ
 by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
 together; equal prompts of one adapter are read once, and so is a long text that all prompts of a
-batch begin with. An adapter with many rows is merged into the dense weights while it samples, which
-spares two products per layer and token; the others share batches.
+batch begin with. Adapters with many rows decode in lockstep, each merged into weights of its own
+(`lockstep`); the others share batches.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,7 @@ from lora_evo.model.engine import (
     stop_width,
     stream,
 )
+from lora_evo.model.lockstep import Lockstep
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, import_adapter
 
 Cache: TypeAlias = KVCache | GeneralCache
@@ -111,22 +112,24 @@ class SampleTable:
     def _columns(self) -> list[Tensor]:
         return [getattr(self, each.name) for each in fields(self)[1:]]
 
-    def draw(self, logits: Tensor, ends: Tensor) -> Tensor:
-        """Draw the next token of every row from logits [rows, vocabulary]; return them [rows].
+    @property
+    def place(self) -> Tensor:
+        """Number of each row's next token [rows, 1]; of a finished row, its last at most."""
+        return self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
 
-        ends: tokens that end a completion. Finished rows are drawn too, to no effect.
-        """
-        at = self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
-        if any(r.top_k or r.top_p < 1 for _, r in self.requests):
-            logits = keep_likely(logits, self.temperatures, self.top_p, self.top_k)
-        tokens, logprobs = choose(logits, self.uniforms.gather(1, at)[:, 0], self.temperatures)
-        self.tokens.scatter_(1, at, tokens[:, None])
-        self.logprobs.scatter_(1, at, logprobs[:, None])
+    def dice(self) -> tuple[Tensor, ...]:
+        """Return what the next token of every row is drawn by, as `choose` takes it."""
+        uniforms = self.uniforms.gather(1, self.place)[:, 0]
+        return uniforms, self.temperatures, self.top_p, self.top_k
+
+    def record(self, tokens: Tensor, logprobs: Tensor, ends: Tensor) -> None:
+        """Append a token to every row, to no effect where it is finished; ends: tokens that end."""
+        self.tokens.scatter_(1, self.place, tokens[:, None])
+        self.logprobs.scatter_(1, self.place, logprobs[:, None])
         self.drawn += 1
         ended = torch.isin(tokens, ends)
         self.stopped |= self.is_open & ended
         self.lengths += self.drawn * (self.is_open & (ended | (self.limits <= self.drawn)))
-        return tokens
 
     def finished(self) -> Iterator[tuple[int, Rollout]]:
         """Yield the finished samples with their numbers."""
@@ -144,6 +147,24 @@ class SampleTable:
                         "stop" if stopped else "length",
                     ),
                 )
+
+
+@dataclass(eq=False)
+class Batch:
+    """Rows that are decoded with one cache, and the requests that wait for one of them."""
+
+    waiting: list[int]
+    member: int
+    """Of the first request; where members decode in lockstep, of all."""
+    table: SampleTable = field(init=False)
+    tokens: Tensor = field(init=False)
+    """The last of every row."""
+    cache: Any = field(init=False)
+    mask: Tensor | None = field(init=False)
+    rows: int = 0
+    open_rows: int = 0
+    enough: int = 0
+    """With so many open rows or fewer, finished ones are dropped and others take their place."""
 
 
 def row_uniforms(seeds: Sequence[int], count: int) -> npt.NDArray[np.float64]:
@@ -196,8 +217,9 @@ class HFEngine(Engine):
     """Samples on a model with stacked adapters, which belongs to the caller.
 
     tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together;
-    merge_rows: rows of one adapter from which on it is merged to sample them, 0 for never;
-    by_member: rows of different adapters never share a batch, so that company changes no bit.
+    merge_rows: rows of one adapter from which on it is merged to sample them, 0 for never; all that
+    are merged decode at once, `max_rows` each; by_member: rows of different adapters never share a
+    batch, so that company changes no bit.
     """
 
     shares_parameters = True
@@ -238,67 +260,106 @@ class HFEngine(Engine):
         raise LoraEvoError(f"{name!r} has a place in the stack, which can only be replaced")
 
     def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
-        """Yield (number of the request, its sample), adapter by adapter where rows are many."""
+        """Yield (number of the request, its sample) as rows finish, first where they are many."""
         by_member: dict[int, list[int]] = defaultdict(list)
         for i, request in enumerate(requests):
             check_request(request)
             by_member[self._place(request)].append(i)
+        together: list[list[int]] = []
+        alone: list[tuple[list[int], bool]] = []
         shared: list[int] = []
         for member, mine in sorted(by_member.items()):
             parts = [mine]
             if self.by_member and member == BASE:  # in the batches that workers share out
                 order, size = self._in_order(requests, mine), self.max_rows
                 parts = [order[i : i + size] for i in range(0, len(order), size)]
-            if 0 < self.merge_rows <= len(mine):
-                for part in parts:
-                    with self.adapters.merged(member):
-                        found = self._sample_all(requests, part)
-                    yield from found.items()
+            if isinstance(self._decoder, Decoder) and 0 < self.merge_rows <= len(mine):
+                together.append(parts[0])
+                alone += [(part, True) for part in parts[1:]]
             elif self.by_member:
-                for part in parts:
-                    yield from self._sample_all(requests, part).items()
+                alone += [(part, False) for part in parts]
             else:
                 shared += mine
-        yield from self._sample_all(requests, shared).items()
+        rounds = [(together, True), *(([part], merged) for part, merged in alone)]
+        for parts, merged in (*rounds, ([shared], False)):
+            if any(parts):
+                yield from self._sample(requests, parts, merged)
 
     @torch.inference_mode()
-    def _sample_all(
-        self, requests: Sequence[TokenRequest], chosen: Sequence[int]
-    ) -> dict[int, Rollout]:
-        """Sample the chosen requests; where rows finish, others take their place."""
-        waiting = self._in_order(requests, chosen)
-        steps = max((requests[i].max_tokens for i in chosen), default=0)
+    def _sample(
+        self, requests: Sequence[TokenRequest], parts: Sequence[Sequence[int]], merged: bool
+    ) -> Iterator[tuple[int, Rollout]]:
+        """Sample each part in a batch of its own; where rows finish, others take their place.
+
+        merged: each part has one member, and they decode in lockstep; else there is one part.
+        """
+        ordered = [self._in_order(requests, part) for part in parts]
+        running = [Batch(order, self._place(requests[order[0]])) for order in ordered]
+        steps = max(requests[i].max_tokens for part in parts for i in part)
+        lockstep = Lockstep(self._decoder, [b.member for b in running]) if merged else None
+        while running:
+            for batch in running:
+                if batch.open_rows <= batch.enough:
+                    yield from batch.table.finished() if batch.rows else ()
+                    self._refill(requests, batch, steps)
+            running = [batch for batch in running if batch.rows]
+            shared = [] if lockstep else [r for batch in running for _, r in batch.table.requests]
+            with self.adapters.route([self._place(request) for request in shared]):
+                while running and all(batch.open_rows > batch.enough for batch in running):
+                    self._step(running, lockstep)
+
+    def _step(self, batches: Sequence[Batch], lockstep: Lockstep | None) -> None:
+        """Decode one more token of every row."""
+        places = [batch.table.prompt_lengths + batch.table.drawn - 1 for batch in batches]
+        if lockstep is None:
+            (batch,), (at,) = batches, places
+            logits = self._decoder.step(batch.tokens, at, batch.mask, batch.cache)
+        else:
+            logits = lockstep.step(
+                torch.cat([batch.tokens for batch in batches]),
+                torch.cat(places),
+                [(batch.member, batch.cache, batch.mask) for batch in batches],
+            )
+        found = self._draw([batch.table for batch in batches], logits)
+        for batch, tokens in zip(batches, found, strict=True):
+            batch.tokens = tokens
+            batch.open_rows = int(batch.table.is_open.sum())
+
+    def _refill(self, requests: Sequence[TokenRequest], batch: Batch, steps: int) -> None:
+        """Drop finished rows, and give their room to requests that wait."""
         refills = isinstance(self._decoder, Decoder)
-        results: dict[int, Rollout] = {}
-        while waiting:
-            table, tokens, cache, mask = self._begin(requests, waiting, self.max_rows, steps)
-            while table.requests:
-                with self.adapters.route([self._place(r) for _, r in table.requests]):
-                    enough = int(_COMPACT_BELOW * len(table.requests))
-                    if waiting and refills:
-                        enough = self.max_rows - max(1, self.max_rows // _REFILLS)
-                    while int(table.is_open.sum()) > enough:
-                        at = table.prompt_lengths + table.drawn - 1
-                        logits = self._decoder.step(tokens, at, mask, cache)
-                        tokens = self._draw(table, logits)
-                results |= table.finished()
-                keep = table.is_open.nonzero()[:, 0]
-                if len(keep) < len(table.requests):
-                    cache.select(keep)
-                    table, tokens = table.select(keep), tokens[keep]
-                    mask = None if mask is None else mask[keep]
-                room = self.max_rows - len(keep)
-                if waiting and refills and room and len(keep):
-                    real = table.tokens.new_ones(len(keep), cache.length, dtype=torch.bool)
-                    real = real if mask is None else mask[:, : cache.length] == 0
-                    new, first, other, fresh = self._begin(requests, waiting, room, steps)
-                    also = real.new_ones(len(first), other.length)
-                    also = also if fresh is None else fresh[:, : other.length] == 0
-                    table, tokens = table.join(new), torch.cat((tokens, first))
-                    ahead = min(table.room, _FIRST_ROOM)
-                    joined = cache.join(real, other, also, ahead)
-                    mask = _mask(joined, table.room, self._dtype)
-        return results
+        if batch.open_rows:
+            keep = _without_gaps(batch.table.is_open)
+            batch.cache.shrink(keep)
+            batch.table, batch.tokens = batch.table.select(keep), batch.tokens[keep]
+            batch.mask = None if batch.mask is None else batch.mask[keep]
+            room = self.max_rows - len(keep)
+            if batch.waiting and refills and room:
+                self._join(batch, *self._begin(requests, batch.waiting, room, steps))
+        elif batch.waiting:
+            begun = self._begin(requests, batch.waiting, self.max_rows, steps)
+            batch.table, batch.tokens, batch.cache, batch.mask = begun
+        else:
+            batch.rows = 0
+            return
+        batch.rows = len(batch.table.requests)
+        batch.open_rows = int(batch.table.is_open.sum())
+        batch.enough = int(_COMPACT_BELOW * batch.rows)
+        if batch.waiting and refills:
+            batch.enough = self.max_rows - max(1, self.max_rows // _REFILLS)
+
+    def _join(
+        self, batch: Batch, new: SampleTable, tokens: Tensor, other: Any, mask: Tensor | None
+    ) -> None:
+        """Append rows that have begun to a batch."""
+        real = batch.table.tokens.new_ones(batch.open_rows, batch.cache.length, dtype=torch.bool)
+        real = real if batch.mask is None else batch.mask[:, : batch.cache.length] == 0
+        also = real.new_ones(len(tokens), other.length)
+        also = also if mask is None else mask[:, : other.length] == 0
+        batch.table, batch.tokens = batch.table.join(new), torch.cat((batch.tokens, tokens))
+        ahead = min(batch.table.room, _FIRST_ROOM)
+        joined = batch.cache.join(real, other, also, ahead)
+        batch.mask = _mask(joined, batch.table.room, self._dtype)
 
     def _in_order(self, requests: Sequence[TokenRequest], chosen: Sequence[int]) -> list[int]:
         """Put those of similar prompt length together."""
@@ -316,12 +377,24 @@ class HFEngine(Engine):
         logits, cache, real = self._prefill([requests[i] for i in chunk])
         table = SampleTable.of([(i, requests[i]) for i in chunk], steps, logits.device)
         mask = _mask(real, table.room, logits.dtype)
-        return table, self._draw(table, logits), cache, mask
+        (tokens,) = self._draw([table], logits)
+        return table, tokens, cache, mask
 
-    def _draw(self, table: SampleTable, logits: Tensor) -> Tensor:
-        tokens = table.draw(logits, torch.tensor(self.end_tokens, device=logits.device))
-        self._apply_stops(table)
-        return tokens
+    def _draw(self, tables: Sequence[SampleTable], logits: Tensor) -> tuple[Tensor, ...]:
+        """Draw the next token of every row from logits [rows, vocabulary]; return them by table."""
+        dice = [torch.cat(column) for column in zip(*(t.dice() for t in tables), strict=True)]
+        uniforms, temperatures, top_p, top_k = dice
+        if any(r.top_k or r.top_p < 1 for table in tables for _, r in table.requests):
+            logits = keep_likely(logits, temperatures, top_p, top_k)
+        counts = [len(table.requests) for table in tables]
+        drawn, logprobs = (
+            torch.split(column, counts) for column in choose(logits, uniforms, temperatures)
+        )
+        ends = torch.tensor(self.end_tokens, device=logits.device)
+        for table, tokens, found in zip(tables, drawn, logprobs, strict=True):
+            table.record(tokens, found, ends)
+            self._apply_stops(table)
+        return drawn
 
     def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor]:
         """Read each different (member, prompt) once and spread the result over the requests.
@@ -355,9 +428,10 @@ class HFEngine(Engine):
 
     def _apply_stops(self, table: SampleTable) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
-        for row, (_, request) in enumerate(table.requests):
-            drawn = int(table.drawn[row]) if request.stop else -1
-            if int(table.lengths[row]) in (0, drawn) and request.stop:
+        stopping = [(row, r) for row, (_, r) in enumerate(table.requests) if r.stop]
+        for row, request in stopping:
+            drawn = int(table.drawn[row])
+            if int(table.lengths[row]) in (0, drawn):
                 start = max(0, drawn - stop_width(request.stop))
                 text = self.decode(table.tokens[row, start:drawn].tolist())
                 if any(s in text for s in request.stop):
@@ -375,6 +449,15 @@ def _mask(real: Tensor, room: int, dtype: torch.dtype) -> Tensor | None:
     mask = torch.zeros(real.shape[0], real.shape[1] + room, dtype=dtype, device=real.device)
     mask[:, : real.shape[1]].masked_fill_(~real, float("-inf"))
     return mask
+
+
+def _without_gaps(kept: Tensor) -> Tensor:
+    """Return the rows that are kept, the last of them in the places of those that are not."""
+    rows = kept.nonzero()[:, 0]
+    n = len(rows)
+    places = torch.arange(n, device=rows.device)
+    places[~kept[:n]] = rows[rows >= n]
+    return places
 
 
 def _shared_length(members: Sequence[int], prompts: Sequence[tuple[int, ...]]) -> int:

@@ -47,6 +47,8 @@ class Row:
     """Weight of each of its tokens."""
     group: int = 0
     """Part of the batch, for the gradient noise."""
+    part: int = 0
+    """Number of its role and group, from 1, where their gradients are kept apart."""
     old: Tensor | None = None
     """Log-probabilities before the update's first step."""
 
@@ -131,7 +133,7 @@ def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterato
         mine = (row for row in rows if row.member in share)
         for row in sorted(mine, key=lambda r: (-r.length, r.member)):
             if batch and (len(batch) + 1) * batch[0].length > tokens:
-                yield sorted(batch, key=lambda r: r.member)
+                yield sorted(batch, key=lambda r: (r.member, r.part))
                 batch = []
             batch.append(row)
-        yield sorted(batch, key=lambda r: r.member)
+        yield sorted(batch, key=lambda r: (r.member, r.part))

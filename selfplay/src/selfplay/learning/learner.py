@@ -176,6 +176,7 @@ class Learner:
             except torch.OutOfMemoryError:
                 pass  # outside of this block the failed pass's tensors are free
             self.optimizer.zero_grad()
+            self.adapters.drop_gradients()
             torch.cuda.empty_cache()
             self._save_memory()
             sums |= deepcopy(before)
@@ -203,28 +204,29 @@ class Learner:
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
     ) -> dict[tuple[int, str], Groups]:
         """Leave the loss's gradient on the parameters; return it by group as well."""
+        if not self.config.noise_groups:
+            self._accumulate(rows, sums)
+            return {}
         cut: dict[tuple[str, int], list[Row]] = defaultdict(list)
         for row in rows:
             cut[row.sample.role, row.group].append(row)
-        groups = sorted(cut) if self.config.noise_groups else []
-        if not groups:
-            self._accumulate(rows, sums)
-            return {}
+        groups, offload = sorted(cut), self.config.optimizer_offload
+        for part, group in enumerate(groups, start=1):
+            for row in cut[group]:
+                row.part = part
         found: dict[tuple[int, str], Groups] = defaultdict(dict)
         totals: dict[int, list[Tensor]] = {}
-        for role, group in groups:
-            chosen = cut[role, group]
+        # With gradients in main memory there is room for those of one group at a time.
+        for chosen in [cut[group] for group in groups] if offload else [rows]:
             self._accumulate(chosen, sums)
-            for member in sorted({row.member for row in chosen}):
-                own = list(self.adapters.parameters_of(member).values())
-                gradient = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-                offload = self.config.optimizer_offload
-                found[member, role][group] = [g.cpu() for g in gradient] if offload else gradient
+            for member, part in sorted({(row.member, row.part) for row in chosen}):
+                gradient = self.adapters.take_gradient(member, part)
+                role, number = groups[part - 1]
+                found[member, role][number] = [g.cpu() for g in gradient] if offload else gradient
                 if member in totals:
                     torch._foreach_add_(totals[member], gradient)
                 else:
                     totals[member] = [g.clone() for g in gradient]
-            self.optimizer.zero_grad()
         for member, total in totals.items():
             parameters = self.adapters.parameters_of(member).values()
             for p, whole in zip(parameters, total, strict=True):

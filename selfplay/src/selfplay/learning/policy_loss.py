@@ -154,7 +154,7 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
 class PaddedRows:
     """Rows as tensors, padded on the right, and where their completions are.
 
-    Rows of one member with equal prompts share the tokens of the prompt.
+    Rows of one owner with equal prompts share the tokens of the prompt.
     """
 
     ids: Tensor
@@ -173,18 +173,24 @@ class PaddedRows:
     """Completion tokens of each row."""
 
     @classmethod
-    def of(cls, rows: Sequence[TrainingSample], pad: int, device: torch.device) -> "PaddedRows":
+    def of(
+        cls,
+        rows: Sequence[TrainingSample],
+        owners: Sequence[int],
+        pad: int,
+        device: torch.device,
+    ) -> "PaddedRows":
         """Lay rows out; pad may be any valid id, since no loss ever sees it."""
         T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
         ids, table = torch.full((len(rows), T), pad), torch.zeros(len(rows), T, dtype=torch.long)
         first: list[int] = []
-        begun: dict[tuple[str, tuple[int, ...]], int] = {}
+        begun: dict[tuple[int, tuple[int, ...]], int] = {}
         places: list[int] = []
         targets: list[int] = []
         for i, row in enumerate(rows):
             prompt, whole = len(row.prompt_ids), row.prompt_ids + row.completion_ids[:-1]
             new = len(first)
-            start = begun.setdefault((row.member, row.prompt_ids), new)
+            start = begun.setdefault((owners[i], row.prompt_ids), new)
             own = range(i * T, i * T + len(whole))
             first += own if start == new else own[prompt:]
             ids[i, : len(whole)] = torch.tensor(whole)
@@ -232,14 +238,15 @@ class ForwardPass:
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
         device = next(self.model.parameters()).device
-        padded = PaddedRows.of([row.sample for row in batch], self._pad, device)
+        owners = [self.adapters.owner(row.member, row.part) for row in batch]
+        padded = PaddedRows.of([row.sample for row in batch], owners, self._pad, device)
         rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
         reference = None
         if self.config.beta > 0.0:
             with torch.no_grad():
                 hidden = self._hidden(padded, [BASE] * len(batch))
                 (reference,) = self.output.scores(hidden, padded.targets)
-        hidden = self._hidden(padded, [row.member for row in batch])
+        hidden = self._hidden(padded, owners)
         logprobs, *entropy = self.output.scores(
             hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
         )
@@ -265,16 +272,16 @@ class ForwardPass:
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()
 
-    def _hidden(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
+    def _hidden(self, padded: PaddedRows, owners: Sequence[int]) -> Tensor:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""
         # Causal attention and padding on the right: real tokens never see the padding.
         saves = padded.ids.shape[1] >= self.recomputed_from
         if self._reader is not None and not saves:
-            with self.adapters.route([members[row] for row in padded.owners]):
+            with self.adapters.route([owners[row] for row in padded.owners]):
                 hidden = self._reader.read(padded.ids, padded.first, padded.table)
             return hidden.index_select(0, padded.table.flatten()[padded.places])
         decoder = self.model.get_decoder()
         layers = decoder.layers if saves else []
-        with self.adapters.route(members), checkpointed(layers, self.adapters):
+        with self.adapters.route(owners), checkpointed(layers, self.adapters):
             found: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
         return found.reshape(-1, found.shape[-1])[padded.places]
