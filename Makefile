@@ -27,7 +27,7 @@ help:
 	@echo "make test-integrations  the tests with TRL, verl, verifiers ... themselves: 3 GB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
-	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: two hours"
+	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: an hour or two"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
 

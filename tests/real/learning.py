@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--base", type=Path, help="the small model, if it is made already")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=24)
+    parser.add_argument("--updates", type=int, default=12)
     parser.add_argument("--every", type=int, default=8, help="updates between two measurements")
     parser.add_argument("--threads", type=int, default=1, help="of one process")
     parser.add_argument("--jobs", type=int, default=2, help="processes at the same time")
