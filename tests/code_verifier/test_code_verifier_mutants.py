@@ -23,6 +23,14 @@ CORPUS = Path(__file__).parent / "corpus"
 MUTANTS = tomllib.loads((CORPUS / "mutants.toml").read_text())["mutant"]
 
 
+def noticing(mutant: dict[str, str]) -> Path:
+    return Path(__file__).with_name(f"test_code_verifier_{mutant['tests']}.py")
+
+
+def test_the_tests_that_shall_notice_exist() -> None:
+    assert [mutant for mutant in MUTANTS if not noticing(mutant).is_file()] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m['file']}: {m['text'][:30]}")
 def test_a_broken_wall_is_noticed(mutant: dict[str, str], tmp_path: Path) -> None:
@@ -32,7 +40,7 @@ def test_a_broken_wall_is_noticed(mutant: dict[str, str], tmp_path: Path) -> Non
     source = (package / name).read_text()
     assert text in source, f"{name} has changed: {text!r} is gone"
     (package / name).write_text(source.replace(text, other))
-    file = Path(__file__).with_name(f"test_code_verifier_{mutant['tests']}.py")
+    file = noticing(mutant)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(file)],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
