@@ -459,12 +459,19 @@ def test_what_could_see_an_address_is_left_alone(one: Sandbox, row: dict[str, An
     assert not row["blind"] or one.check(row["program"], "4").ok
 
 
+DIGITS = "def f(x):\n    n = 7 ** 200_000\n    return len(str(10 ** x)), n % 1000"
+CACHED = "import re\ndef f(x):\n    return re.compile('a', x).flags"  # 2.0 is an error, uncached
+MEETING = [(DIGITS, "1999"), (DIGITS, "2000"), (CACHED, "2"), (CACHED, "2.0")]
+
+
 def attackers(rng: random.Random, inputs: list[str]) -> list[Pair]:
-    """The programs made against the rules between harmless ones, in an order of its own."""
+    """The programs made against the rules between harmless ones, in an order of its own; at the
+    end, two at a time, what only a certain neighbour can harm."""
     pairs = [(text, given) for text in ATTACKS.values() for given in inputs]
+    pairs += [(row["program"], given) for row in ROWS for given in row.get("inputs", inputs)]
     pairs += [(text, "4") for text in [row["program"] for row in ADDRESSES if row["blind"]] * 20]
     rng.shuffle(pairs)
-    return pairs
+    return pairs + 2 * MEETING
 
 
 def generated(seeds: range) -> list[Pair]:
@@ -473,8 +480,8 @@ def generated(seeds: range) -> list[Pair]:
     return [(text, rng.choice(["1", "'b'", "[2]", "1.5", "{3, 4}"])) for text in texts]
 
 
-def test_no_program_made_against_the_rules_harms_a_neighbour(one: Sandbox) -> None:
-    assert_alone_as_beside(one, attackers(random.Random(1), ["1"]), check=False)
+def test_no_program_made_against_the_rules_harms_a_neighbour(short: Sandbox) -> None:
+    assert_alone_as_beside(short, attackers(random.Random(1), ["1"]), check=False)
 
 
 def test_generated_programs_end_alone_as_beside_others(one: Sandbox) -> None:
@@ -493,8 +500,8 @@ def is_python(text: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", range(3))
-def test_attackers_in_other_orders(one: Sandbox, turn: int) -> None:
-    assert_alone_as_beside(one, attackers(random.Random(turn), INPUTS), check=turn == 2)
+def test_attackers_in_other_orders(short: Sandbox, turn: int) -> None:
+    assert_alone_as_beside(short, attackers(random.Random(turn), INPUTS), check=turn == 2)
 
 
 @pytest.mark.slow
@@ -564,6 +571,7 @@ def test_no_two_meet_in_both_executions(count: int) -> None:
         groups = seat(list(range(count)), count, side, index)
         assert sorted(place for group in groups for place in group) == list(range(count))
         assert max(map(len, groups)) <= side
+        assert all(group == sorted(group, reverse=index == 1) for group in groups)
         met.update(pair for group in groups for pair in combinations(sorted(group), 2))
     assert met
     assert max(met.values()) == 1
