@@ -201,6 +201,17 @@ def test_a_call_that_fails_once_is_a_new_start_and_the_same_samples(engine, mach
     assert line.endswith(f"({call} failed); it is started again")
 
 
+def test_a_stream_that_cannot_be_ended_is_a_new_start_for_the_next(engine, machine):
+    samples = engine.stream(ASKED)
+    next(samples)
+    machine.failing.update(abort_request=1, sleep=1, shutdown=1)  # it is dead
+    samples.close()
+    machine.calls.clear()
+    assert [r.logprobs for r in a_step(engine)] == EXPECTED
+    assert machine.calls.count("LLM") == 1
+    assert machine.failing.total() == 0
+
+
 def test_an_engine_that_stays_asleep_is_started_again(engine, machine, monkeypatch, capsys):
     monkeypatch.setattr(engine._served.llm, "wake_up", lambda tags: False)
     assert [r.logprobs for r in a_step(engine)] == EXPECTED

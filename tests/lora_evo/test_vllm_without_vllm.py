@@ -204,6 +204,17 @@ def test_a_stop_text_over_many_tokens_is_found_at_its_last():
     assert stopped_at((1, 2), ("abc",), letters) is None
 
 
+def test_a_stop_text_at_the_end_is_found_with_two_decodings():
+    decoded = []
+
+    def decode(ids):
+        decoded.append(len(ids))
+        return letters(ids)
+
+    assert stopped_at((1,) * 500 + (2,), ("ab",), decode) == 501
+    assert decoded == [501, 500]
+
+
 def test_a_stop_text_within_broken_characters_is_found_with_few_decodings():
     text = "é" * 700 + "</answer>" + "é" * 300
     calls = []

@@ -34,6 +34,7 @@ def test_the_presets_are_the_documented_ones():
         config = read_config(read_preset(name))
         assert (config.teachers, config.students) == members
         assert (config.learner.r, config.learner.learning_rate) == (32, 1e-5)
+        assert (config.rollout.max_rows, config.vllm.gpu_memory_utilization) == (256, 0.6)
     azr = read_config(read_preset("7b-azr"))
     assert (azr.rollout.proposals, azr.rollout.num_generations) == (64, 8)
     assert (azr.rollout.max_prompt_length, azr.longest_completion) == (6144, 8096)

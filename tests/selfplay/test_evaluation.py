@@ -10,11 +10,12 @@ from msgspec import UNSET
 from code_verifier import Task
 from selfplay.config import NANO, load_preset
 from selfplay.errors import ConfigError
-from selfplay.evaluation import solving_row
+from selfplay.evaluation import solving_row, teaching_rows
 from selfplay.rollout import Attempt
 from selfplay.run_report import summary
 from selfplay.settings import preset_names
 from selfplay.tasks import TaskBuffer, held_out_tasks
+from selfplay.training import new_run
 
 
 def test_tasks_are_spread_evenly_and_stay_the_same():
@@ -128,6 +129,16 @@ def test_without_held_out_tasks_teachers_are_measured(runs, tmp_path):
     assert not any("solving" in row for row in rows)
     assert {row["member"] for row in rows if "teaching" in row} == {"base", "t0", "t1"}
     assert "solved by the base" in summary(home)
+
+
+def test_references_of_measured_teachers_are_the_runs_seeds(runs, tmp_path, monkeypatch):
+    with new_run(runs.config("eval.proposals=16"), tmp_path / "run") as run:
+        asked, propose = [], run.population.propose
+        monkeypatch.setattr(run.population, "propose", lambda d: asked.extend(d) or propose(d))
+        teaching_rows(run, [None])
+        shown = {task.program for draft in asked for task in draft.references}
+        assert len(shown) > 1
+        assert shown <= {task.program for task in run.seeds}
 
 
 def solving(*tasks):

@@ -129,6 +129,14 @@ def test_a_range_has_both_ends_and_what_a_reckoning_by_hand_gave():
     assert plan.peak < plan.most < 1.15 * plan.peak
 
 
+def test_eager_vllm_needs_no_room_for_cuda_graphs():
+    graphs, eager = (
+        planned("7b-4t4s", gpu("H100"), f"vllm.enforce_eager={flag}").most
+        for flag in ("false", "true")
+    )
+    assert graphs - eager == pytest.approx(1.5e9)
+
+
 def test_moments_in_main_memory_are_counted_there_and_come_and_go():
     off, on = (
         planned("7b-8t8s", gpu("H100"), f"learner.optimizer_offload={flag}")

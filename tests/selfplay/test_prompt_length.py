@@ -132,3 +132,22 @@ def test_an_answer_counts_once_it_is_closed_whatever_follows(
     assert asked.stop == (("</answer>", "\nUser:") if template == "azr" else ())
     read = prompts.read_attempt(attempt(task), replace(NOT_SAMPLED, finish_reason=why), text)
     assert (read.answer, read.text) == (answer, text)
+
+
+@pytest.mark.parametrize(
+    ("why", "after", "kept"),
+    [
+        ("stop", "</answer>", True),
+        ("length", "</answer>\nUser: And then?", True),
+        ("length", "", False),
+    ],
+)
+def test_a_proposal_counts_once_its_answer_is_closed(runs, tokenizer, why, after, kept):
+    prompts = Prompts(runs.config(), template_named("azr", "nano"), tokenizer, None)
+    asked = draft("code_o")
+    (request,) = prompts.of_proposals([asked])
+    assert request.stop == ("</answer>", "\nUser:")
+    text = f"mine</think>\n<answer>```python\n{ECHO}\n```\n\n```input\n[1]\n```"
+    completion = replace(NOT_SAMPLED, finish_reason=why)
+    read = prompts.read_proposal(asked, completion, f"{text}{after}")
+    assert (read.proposal is not None) == kept

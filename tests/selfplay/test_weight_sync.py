@@ -1,11 +1,18 @@
 """Members in an engine of their own: the same run, byte by byte, and a check that can fail."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from selfplay import population
 from selfplay.errors import SelfplayError
+from selfplay.population import all_founders
+from selfplay.prompts.template import template_of
+from selfplay.rollout import Attempt
+from selfplay.tasks import IDENTITY
 from selfplay.training import new_run
+from selfplay.workers import worker as workers
 from separate_engine import open_separate
 
 SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "eval.tasks=2")
@@ -53,3 +60,28 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
             stack.layers["model.layers.0.self_attn.q_proj"].lora_B[1].add_(0.5)
         with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: log-prob"):
             run.population.sync(1)
+
+
+def test_a_workers_own_engine_has_what_the_worker_loads_and_what_it_changes(runs, monkeypatch):
+    ray = pytest.importorskip("ray")
+    here = SimpleNamespace(get_node_id=lambda: "n1")
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: here)
+    monkeypatch.setattr(workers, "open_learner", lambda config, _: open_separate(config))
+    config = runs.config(*SMALL)
+    trained, fresh = workers.Worker(), workers.Worker()
+    for worker in (trained, fresh):
+        worker.open(config, template_of(config), all_founders(config))
+    learner = trained._population.learner
+    with torch.no_grad():
+        for layer in learner.adapters.layers.values():
+            layer.lora_B[2].normal_()
+    trained.do("sync", 3)
+    fresh.load(3, *(workers.pack_state(learner.member_state(m)) for m in learner.members))
+    attempts = [Attempt(i, m, IDENTITY, i, 1.0) for i, m in enumerate(("s0", "s1", None))]
+    one, other = (
+        [a.rollout.logprobs for a in worker._population.solve(attempts)]
+        for worker in (trained, fresh)
+    )
+    assert one == other
+    published = [worker._population.engine.put for worker in (trained, fresh)]
+    assert published == [["t0@v3", "t1@v3", "s0@v3", "s1@v3"]] * 2

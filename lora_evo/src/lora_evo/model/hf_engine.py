@@ -428,10 +428,11 @@ class HFEngine(Engine):
 
     def _apply_stops(self, table: SampleTable) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
-        stopping = [(row, r) for row, (_, r) in enumerate(table.requests) if r.stop]
-        for row, request in stopping:
-            drawn = int(table.drawn[row])
-            if int(table.lengths[row]) in (0, drawn):
+        counts = zip(table.drawn.tolist(), table.lengths.tolist(), strict=True)
+        for row, ((_, request), (drawn, length)) in enumerate(
+            zip(table.requests, counts, strict=True)
+        ):
+            if request.stop and length in (0, drawn):
                 start = max(0, drawn - stop_width(request.stop))
                 text = self.decode(table.tokens[row, start:drawn].tolist())
                 if any(s in text for s in request.stop):

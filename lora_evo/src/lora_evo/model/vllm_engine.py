@@ -347,6 +347,8 @@ def stopped_at(
 
     if not complete(len(ids)):
         return None
+    if not complete(len(ids) - 1):  # as a rule: vLLM ends there by itself
+        return len(ids)
     return bisect_left(range(len(ids)), True, key=complete)
 
 
