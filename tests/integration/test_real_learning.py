@@ -25,6 +25,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
     tokenizer = load_tokenizer("nano")
     size = {"vocab_size": len(tokenizer), "hidden_size": 16, "num_hidden_layers": 1}
+    size["max_position_embeddings"] = 2048  # a prompt of a character a token is long
     small_model("llama", head_dim=8, **size).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
