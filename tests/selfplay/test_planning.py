@@ -336,3 +336,13 @@ def test_large_blocks_are_on_pages_once_a_base_is_loaded():
         "print({torch.empty(3 << 20, dtype=torch.uint8).data_ptr() % 4096 for _ in range(9)})"
     )
     assert python("-c", code) == "{0}\n"
+
+
+def test_tensor_parallelism_spreads_vllms_weights_over_the_cards():
+    one, two = (
+        planned("7b-4t4s", gpu("H100"), f"vllm.tensor_parallel_size={cards}").memory
+        for cards in (1, 2)
+    )
+    name = "vLLM: weights and adapters"
+    assert two[name] == one[name] / 2
+    assert sum(two.values()) == pytest.approx(sum(one.values()))  # the share is the cache's

@@ -223,15 +223,17 @@ def sampler_parts(
 ) -> tuple[float, float, float]:
     """Return weights and cache of the sampler, and what of both stays during an update.
 
-    Weights are a second copy of the base (vLLM), or what members are merged into (hf).
+    Weights are a second copy of the base (vLLM, spread over tensor_parallel_size cards), or what
+    members are merged into (hf).
     """
     dtype = BYTES[config.dtype]
     if config.engine == "vllm":
         adapters = (step.members + 1) * model.adapter_parameters(config.learner)
-        weights = float((model.parameters + adapters) * dtype)
+        cards = config.vllm.tensor_parallel_size
+        weights = (model.parameters + adapters) * dtype / cards
         share = config.vllm.gpu_memory_utilization * machine.memory
         free = max(share - weights, 0.0) if machine.is_gpu else 2.0**30
-        longest = model.cache * dtype * max(rows.longest for rows in step.parts)
+        longest = model.cache * dtype * max(rows.longest for rows in step.parts) / cards
         cache = max(float(config.vllm.kv_cache_memory_bytes or free), longest)
         sleeps = machine.is_gpu and config.vllm.sleep
         return weights, cache, weights + (0.0 if sleeps else cache)
