@@ -119,6 +119,26 @@ def test_a_plan_that_is_nowhere_is_an_error(tmp_path):
         open_plan(str(tmp_path / "plan.yaml"))
 
 
+def test_other_seeds_are_those_of_all_arms_and_predictions_stay():
+    plan = open_plan("collapse", ["seeds=[6, 7]"])
+    assert {run.seed for run in planned_runs(plan)} == {6, 7}
+    assert len(planned_runs(plan)) == 2 * len(plan.arms)
+    assert plan.expected == open_plan("collapse").expected
+    assert plan.phases is not None
+
+
+def test_other_settings_leave_a_theorys_predictions_out_and_claims_in():
+    plan = open_plan("collapse", ["world.trap=0.125"])
+    assert (plan.expected, plan.phases) == ({}, None)
+    assert plan.findings == open_plan("collapse").findings
+    assert [run.config.world.trap for run in planned_runs(plan)][6] == 0.0  # an arm's own
+
+
+def test_a_setting_that_all_arms_have_of_their_own_is_refused():
+    with pytest.raises(ConfigError, match="--set teachers: all arms of collapse set it; change"):
+        open_plan("collapse", ["teachers=8"])
+
+
 def test_assignments_reach_every_run():
     plan = open_plan("nano-smoke", ["steps=7", "learner.r=4"])
     assert {(r.config.steps, r.config.learner.r) for r in planned_runs(plan)} == {(7, 4)}

@@ -38,6 +38,8 @@ POLL_S, GRACE_S = 0.5, 20.0
 NICENESS = 10
 _PLANS = files("selfplay") / "plans"
 _NAME = re.compile(r"\w[\w+. -]*")
+_SIZES = ("teachers", "students")
+"""What an arm with a mode of its own sets with it."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,11 @@ def plan_names() -> list[str]:
 
 
 def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
-    """Read a plan from a file or by the name of a shipped one; `a.b=c` go on top for all arms."""
+    """Read a plan from a file or by the name of a shipped one; `a.b=c` go on top for all arms.
+
+    `seeds=[...]` are those of every arm and control. What a theory predicts for other settings is
+    left out. Raises ConfigError, also for a key that all arms set themselves.
+    """
     if place in plan_names():
         data = yaml.safe_load((_PLANS / f"{place}.yaml").read_text())
     elif Path(place).is_file():
@@ -161,10 +167,17 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
     else:
         expected = one_of(place, plan_names())
         raise ConfigError(f"{place} is neither a file nor a shipped plan; {expected}")
+    plan = read_plan(data, place)
     for assignment in assignments:
         key, _, value = assignment.partition("=")
+        if key == "seeds":
+            data |= {"seeds": yaml.safe_load(value), "arm_seeds": {}, "control_seeds": []}
+            continue
+        if all(key in own or (key in _SIZES and "mode" in own) for own in plan.arms.values()):
+            raise ConfigError(f"--set {key}: all arms of {place} set it; change it in a copy")
         data["set"] = {**(data.get("set") or {}), key: yaml.safe_load(value)}
-    return read_plan(data, place)
+        data |= {"expected": {}, "phases": None}
+    return read_plan(data, place) if assignments else plan
 
 
 def read_plan(data: object, place: str) -> Plan:
