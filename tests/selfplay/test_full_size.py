@@ -1,4 +1,4 @@
-"""Presets at their full sizes without a GPU: tensors that have shapes and types, and no values.
+"""Presets of real models at full size without a GPU: tensors with shapes and types, no values.
 
 What an update of the learner holds is compared with the plan, and its operations are counted.
 """
@@ -201,3 +201,23 @@ def test_checkpointing_keeps_one_layer_at_a_time_at_full_size():
             taken.append(peak(config, shape, names, samples))
         growth[saving] = taken[1] - taken[0]
     assert growth[True] < 0.5 * growth[False]
+
+
+@pytest.mark.parametrize(("rows", "smaller"), [(6, True), (1, False)])
+def test_what_does_not_fit_at_full_size_is_done_again_with_less(rows, smaller):
+    """In smaller micro-batches; where a row is alone, with its layers checkpointed."""
+    config, shape = full_size("7b-4t4s", 2)
+    names, budget = longest_rows(config)[0], config.learner.micro_batch_tokens
+    prompt = limit = budget // rows // 2
+    samples = [
+        TrainingSample(names[i], (1,) * prompt, (2,) * limit, (-1.0,) * limit, advantage=1.0)
+        for i in range(rows)
+    ]
+    free = peak(config, shape, names, samples)
+    with learning(config, shape, names) as (learner, meter):
+        meter.limit = meter.live + 0.75 * (free - meter.live)
+        with pytest.warns(UserWarning, match="out of memory in an update"):
+            learner.update(samples)
+        assert meter.ran_out
+        assert (learner.micro_batch_tokens < budget) == smaller
+        assert (learner.forward_pass.recomputed_from == prompt + limit - 1) != smaller
