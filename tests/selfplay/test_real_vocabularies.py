@@ -9,7 +9,7 @@ from small_models import small_model
 
 from selfplay.config import load_preset
 from selfplay.tasks import WEIGHTS
-from selfplay.training import resume
+from selfplay.training import resume, train
 from selfplay_command import train_until
 
 SHAPES = [
@@ -31,17 +31,22 @@ SETTINGS = (
 )
 
 
-@pytest.mark.parametrize(("family", "vocabulary", "tied"), SHAPES)
-def test_it_learns_resumes_and_samples_what_the_learner_computes(
-    runs, tmp_path, family, vocabulary, tied
-):
-    base, home = tmp_path / "base", tmp_path / "run"
+def narrow(base, family, vocabulary, *, tied):
+    """Write a tiny base with this vocabulary; return where."""
     model = small_model(
         family, vocab_size=vocabulary, max_position_embeddings=16384, tie_word_embeddings=tied
     )
     model.to(torch.bfloat16).save_pretrained(base)
     for file in WEIGHTS.glob("*token*"):
         shutil.copy(file, base)
+    return base
+
+
+@pytest.mark.parametrize(("family", "vocabulary", "tied"), SHAPES)
+def test_it_learns_resumes_and_samples_what_the_learner_computes(
+    runs, tmp_path, family, vocabulary, tied
+):
+    base, home = narrow(tmp_path / "base", family, vocabulary, tied=tied), tmp_path / "run"
     config = load_preset("7b-4t4s", f"base={base}", *SETTINGS)
     assert (config.dtype, config.template) == ("bfloat16", "azr")
     train_until(2, config, home)
@@ -53,3 +58,21 @@ def test_it_learns_resumes_and_samples_what_the_learner_computes(
         assert teacher["stepped"]
         assert teacher["logp_difference_max"] < 1e-3
         assert teacher["entropy"] == pytest.approx(math.log(vocabulary), rel=0.1)
+
+
+def test_an_agent_attempts_earlier_tasks_and_a_resumed_run_is_the_whole_one(runs, tmp_path):
+    """The single agent of Absolute Zero has attempts, though its proposals are no tasks."""
+    base = narrow(tmp_path / "base", "qwen3", 151936, tied=False)
+    settings = [s for s in SETTINGS if not s.startswith(("teachers", "students"))]
+    config = load_preset(
+        "7b-azr", f"base={base}", "learner.gradient_checkpointing=false", *settings
+    )
+    train_until(2, config, tmp_path / "parts")
+    resume(tmp_path / "parts")
+    train(config, tmp_path / "whole")
+    for row in runs.rows(tmp_path / "whole" / "metrics.jsonl"):
+        (agent,) = row["members"].values()
+        assert agent["stepped"]
+        assert agent["student_reward"] == -1.0
+        assert row["tokens"]["trained"] > 2 * 24, "proposals are not all"
+    assert runs.outcome(tmp_path / "parts") == runs.outcome(tmp_path / "whole")
