@@ -106,6 +106,27 @@ def test_weights_that_do_not_arrive_are_found(monkeypatch):
     assert "ok      probabilities" in result.stdout
 
 
+def test_an_engine_that_wakes_as_another_is_found(monkeypatch):
+    look = doctoring._sleep
+
+    def with_lost_weights(trial):
+        engine = trial.population.engine
+        layers = engine.adapters.layers.values()
+
+        def restore():
+            with torch.no_grad():
+                for layer in layers:
+                    layer.lora_B[0].normal_()
+
+        monkeypatch.setattr(engine, "restore", restore)
+        return look(trial)
+
+    monkeypatch.setattr(doctoring, "_sleep", with_lost_weights)
+    result = doctor()
+    assert result.exit_code == 1
+    assert "FAILED  sleep and wake: awake again in" in result.stdout
+
+
 def test_a_learner_that_does_not_survive_a_memory_error_is_found(monkeypatch):
     monkeypatch.setattr(Learner, "_backward_that_fits", Learner.backward)
     result = doctor()
