@@ -1,6 +1,7 @@
 """What the sandbox failed at counts nowhere."""
 
 from random import Random
+from threading import Event
 from types import SimpleNamespace
 
 from full_disk import on_full_disk
@@ -9,7 +10,7 @@ from code_verifier import Grade, Status, Task, Verdict
 from league import League
 from selfplay.recording import metrics_row
 from selfplay.rewards import training_samples
-from selfplay.rollout import Attempt, Proposed
+from selfplay.rollout import Attempt, Proposed, graded
 from selfplay.step import match, propose, record_outcomes, solve, verify
 from selfplay.training import new_run
 
@@ -128,3 +129,22 @@ assert [row.n for row in read_rows(path, Row)] == list(range(300))
 assert failed == 1
 """
     on_full_disk(tmp_path / "disk", 24, program)
+
+
+def test_the_first_attempt_is_graded_before_the_last_is_written():
+    first = Event()
+
+    def grade(task, answer, sandbox):
+        first.set()
+        return Grade(1.0, "right")
+
+    def written():
+        for i in range(3):
+            yield Attempt(i, "s0", TASK, 0, 1.0, answer="1")
+        assert first.wait(60), "nothing was graded meanwhile"
+        yield Attempt(3, "s0", TASK, 0, 1.0)
+
+    template = SimpleNamespace(kind=lambda name: SimpleNamespace(grade=grade))
+    found = graded(written(), SimpleNamespace(workers=1), SimpleNamespace(template=template))
+    assert [a.number for a in found] == [0, 1, 2, 3]
+    assert [a.score for a in found] == [1.0, 1.0, 1.0, 0.0]
