@@ -98,14 +98,20 @@ def test_a_merged_member_samples_what_the_stacked_one_does(tiny, stack, tokenize
         assert torch.equal(adapters.model(input_ids=ids).logits, base(input_ids=ids).logits)
 
 
-@pytest.mark.parametrize("merge_rows", [0, 8])
-def test_by_member_company_changes_no_bit(tiny, stack, tokenizer, merge_rows):
+@pytest.mark.parametrize(("max_rows", "merge_rows"), [(5, 0), (5, 8), (20, 5)])
+def test_by_member_company_changes_no_bit(tiny, stack, tokenizer, max_rows, merge_rows):
     asked = requests(tiny, 36)
-    engine = HFEngine(stack[1], tokenizer, max_rows=5, merge_rows=merge_rows, by_member=True)
+    engine = HFEngine(stack[1], tokenizer, max_rows=max_rows, merge_rows=merge_rows, by_member=True)
     together = engine.rollouts(asked)
     for member in (None, *tiny.members):
         mine = [i for i, request in enumerate(asked) if request.adapter == member]
         assert engine.rollouts([asked[i] for i in mine]) == [together[i] for i in mine]
+    base = [i for i, request in enumerate(asked) if request.adapter is None]
+    base.sort(key=lambda i: (len(asked[i].prompt_ids), asked[i].prompt_ids))
+    assert len(base) > engine.base_rows, "the base is asked in several pieces"
+    for start in range(0, len(base), engine.base_rows):
+        piece = base[start : start + engine.base_rows]
+        assert engine.rollouts([asked[i] for i in piece]) == [together[i] for i in piece]
 
 
 def test_samples_come_as_they_are_made(tiny, stack, tokenizer):

@@ -85,7 +85,9 @@ def pools(monkeypatch):
 @pytest.fixture(scope="module")
 def alone(runs, tmp_path_factory):
     """The small run in one process, cut by member, and its outcome."""
-    config = cut_by_member(runs.config("teachers=3", "steps=3", "rollout.kinds=[code_o]"))
+    # Few rows to a batch, so that workers share out several pieces of the base's work.
+    few = ("steps=3", "rollout.kinds=[code_o]", "rollout.max_rows=8")
+    config = cut_by_member(runs.config("teachers=3", *few))
     home = tmp_path_factory.mktemp("alone") / "run"
     train(config, home)
     return config, runs.outcome(home)

@@ -250,6 +250,11 @@ class HFEngine(Engine):
         """Names of the members, and the version that was last put in their place."""
         return {name: self._versions.get(name, 0) for name in self.adapters.members}
 
+    @property
+    def base_rows(self) -> int:
+        """So few that workers can share them out evenly."""
+        return max(1, self.max_rows // 4)
+
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
         """Copy an adapter into the member's place; the stack has the same places for ever."""
         import_adapter(self.adapters, self.adapters.index(name), adapter)
@@ -266,24 +271,23 @@ class HFEngine(Engine):
             check_request(request)
             by_member[self._place(request)].append(i)
         together: list[list[int]] = []
-        alone: list[tuple[list[int], bool]] = []
+        alone: list[list[int]] = []
         shared: list[int] = []
         for member, mine in sorted(by_member.items()):
             parts = [mine]
             if self.by_member and member == BASE:  # in the batches that workers share out
-                order, size = self._in_order(requests, mine), self.max_rows
+                order, size = self._in_order(requests, mine), self.base_rows
                 parts = [order[i : i + size] for i in range(0, len(order), size)]
-            if isinstance(self._decoder, Decoder) and 0 < self.merge_rows <= len(mine):
-                together.append(parts[0])
-                alone += [(part, True) for part in parts[1:]]
-            elif self.by_member:
-                alone += [(part, False) for part in parts]
-            else:
-                shared += mine
-        rounds = [(together, True), *(([part], merged) for part, merged in alone)]
-        for parts, merged in (*rounds, ([shared], False)):
+            for part in parts:
+                if isinstance(self._decoder, Decoder) and 0 < self.merge_rows <= len(part):
+                    together.append(part)
+                elif self.by_member:
+                    alone.append(part)
+                else:
+                    shared += part
+        for parts in (together, *([part] for part in (*alone, shared))):
             if any(parts):
-                yield from self._sample(requests, parts, merged)
+                yield from self._sample(requests, parts, parts is together)
 
     @torch.inference_mode()
     def _sample(

@@ -128,17 +128,19 @@ class WorkerPool:
     def scatter(self, owners: Sequence[int | None], ask: Ask) -> Iterator[tuple[list[int], Any]]:
         """Ask every worker for its pieces of work; yield pieces and answer as they come.
 
-        owners: the place that each piece belongs to; None where any worker may do it, a question
-        of its own to one that has least to do.
+        owners: the place that each piece belongs to; None where any worker may do it, which is
+        asked of whoever has nothing else to do, one by one.
         """
         left = list(range(len(owners)))
         for _ in range(_DEATHS_IN_A_ROW):
-            asked = {
-                ask(share, pieces): (share, pieces)
-                for share, pieces in self._questions(left, owners)
-            }
+            free: Iterator[list[int]] = iter([[p] for p in left if owners[p] is None])
+            own = {s.name: [p for p in left if owners[p] in s.places] for s in self.shares}
+            asked: dict[Any, tuple[Share, list[int]]] = {}
             dead: dict[str, str] = {}
             left = []
+            for share in self.shares:
+                if pieces := own[share.name] or next(free, []):
+                    asked[ask(share, pieces)] = (share, pieces)
             while asked:
                 (ref,), _ = self._ray.wait(list(asked), num_returns=1)
                 share, pieces = asked.pop(ref)
@@ -148,7 +150,10 @@ class WorkerPool:
                     dead[share.name] = first_line(error)
                     left += pieces
                 else:
+                    if more := next(free, []):
+                        asked[ask(share, more)] = (share, more)
                     yield pieces, answer
+            left += [piece for (piece,) in free]
             if not dead:
                 return
             self._recover(dead)
@@ -260,24 +265,6 @@ class WorkerPool:
                 raise failed
         self._kept |= found
 
-    def _questions(
-        self, pieces: Sequence[int], owners: Sequence[int | None]
-    ) -> list[tuple[Share, list[int]]]:
-        mine: dict[str, list[int]] = {share.name: [] for share in self.shares}
-        home = {place: mine[share.name] for share in self.shares for place in share.places}
-        for piece in pieces:
-            owner = owners[piece]
-            if owner is not None:
-                home[owner].append(piece)
-        questions = [(share, mine[share.name]) for share in self.shares if mine[share.name]]
-        load = {name: len(own) for name, own in mine.items()}
-        for piece in pieces:
-            if owners[piece] is None:
-                least = min(self.shares, key=lambda share: load[share.name])
-                load[least.name] += 1
-                questions.append((least, [piece]))
-        return questions
-
     def _recover(self, dead: dict[str, str]) -> None:
         """Replace dead workers where there is room; else spread their members over the living."""
         lost = [share for share in self.shares if share.name in dead]
@@ -361,7 +348,7 @@ class RemotePopulation:
         """Ask workers; what the base is asked goes in batches, cut as one process cuts them."""
         pieces = [[i] for i, member in enumerate(members) if member is not None]
         base = [i for i, member in enumerate(members) if member is None]
-        batches = base_batches(requests([asked[i] for i in base]), self._pool.about.max_rows)
+        batches = base_batches(requests([asked[i] for i in base]), self._pool.about.base_rows)
         pieces += [[base[k] for k in batch] for batch in batches]
 
         def of(chosen: Sequence[int]) -> bytes:
@@ -414,8 +401,8 @@ class RemotePopulation:
         return answer
 
 
-def base_batches(requests: Sequence[TokenRequest], max_rows: int) -> list[list[int]]:
+def base_batches(requests: Sequence[TokenRequest], size: int) -> list[list[int]]:
     """Cut the base's requests, by index, as an engine in a single process would."""
     prompts = [request.prompt_ids for request in requests]
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))
-    return [order[start : start + max_rows] for start in range(0, len(order), max_rows)]
+    return [order[start : start + size] for start in range(0, len(order), size)]

@@ -54,7 +54,7 @@ class About:
     tokenizer: Any
     context: int | None
     """Tokens that the engine reads."""
-    max_rows: int
+    base_rows: int
     shares_parameters: bool
 
 
@@ -105,7 +105,7 @@ class Worker:
             fingerprint(self._population.learner.model),
             engine.tokenizer,
             engine.context,
-            engine.max_rows,
+            engine.base_rows,
             engine.shares_parameters,
         )
 
