@@ -1,5 +1,6 @@
 """Ordinary modules and scripts under the jail's walls: what comes back, and what cannot be done."""
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -186,6 +187,7 @@ EQUAL = (
     *((["a"] * 5000,), ([("a", "b")] * 5000, [("a", "b")] * 5000), ([("a\0b",)] * 5000,)),
     *(([0.5] * 5000, [Fraction(1, 2)] * 5000), ([[1.0]] * 5000, [[True]] * 5000)),
     ([1.5, 2], [1.5 + 0j, 2.0], [Fraction(3, 2), Fraction(2)]),
+    *(([1.0, 2**53 + 1], [True, 2**53 + 1]), ([1.0, 2**53],), ([1, math.inf], [1.0, math.inf])),
 )
 
 

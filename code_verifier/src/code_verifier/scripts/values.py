@@ -203,10 +203,10 @@ def _normal(value: Any) -> Any:
         kinds = set(map(type, value))
         if kinds <= _NORMAL or (kinds <= _ROWS and _inner_types(value) <= _NORMAL):
             return value
-        if form := _doubles(value):
+        if form := _numbers(value):
             return form
         items = kind([_normal(item) for item in value])
-        return _doubles(items) or items
+        return _numbers(items) or items
     if kind is set or kind is frozenset:
         return {"set": sorted([_bytes(item) for item in value])}
     if kind is dict:
@@ -230,22 +230,27 @@ def _bytes(value: Any) -> bytes:
     return marshal.dumps(_normal(value), 2)
 
 
-def _doubles(numbers: Any) -> dict[str, bytes] | None:
-    """A form of a list or tuple of numbers that each equal a float, not all whole; or None."""
-    if not set(map(type, numbers)) <= _REAL:
+def _numbers(items: Any) -> Any:
+    """The form of a list or tuple of numbers: whole ones as integers, others that each equal a
+    float as doubles; None of what is neither."""
+    if not set(map(type, items)) <= _REAL:
         return None
     try:
-        doubles = array("d", numbers)
+        whole = type(items)(map(int, items))
+        if whole == items:
+            return whole
+    except (OverflowError, ValueError):
+        pass  # an infinity or a NaN
+    try:
+        doubles = array("d", items)
     except OverflowError:
         return None
-    if not all(map(eq, doubles, numbers)):  # too many digits, or a NaN
-        return None
-    if all(map(float.is_integer, doubles)):
+    if not all(map(eq, doubles, items)):  # too many digits, or a NaN
         return None
     form = doubles.tobytes()
     if _MINUS_ZERO in form:
         form = array("d", [number + 0.0 for number in doubles]).tobytes()
-    return {_name_of(type(numbers)): form}
+    return {_name_of(type(items)): form}
 
 
 def _is_of_library(kind: type) -> bool:
