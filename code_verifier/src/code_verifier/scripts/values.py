@@ -163,6 +163,8 @@ def _plain(value: Any, depth: int, long: bool = False) -> Any:
 
 def _are_floats(plain: Any) -> bool:
     parts = plain if type(plain) in _SEQUENCES else [plain]
+    if not parts or type(parts[0]) not in (float, _Number):
+        return False
     kinds = set(map(type, parts))
     if _Number in kinds:
         kinds = {type(part.equal if type(part) is _Number else part) for part in parts}
@@ -201,8 +203,13 @@ def _normal(value: Any) -> Any:
         return value
     if kind in _SEQUENCES:
         kinds = set(map(type, value))
-        if kinds <= _NORMAL or (kinds <= _ROWS and _inner_types(value) <= _NORMAL):
+        if kinds <= _NORMAL:
             return value
+        if kinds <= _ROWS:
+            if len(kinds) == 1 and (form := _joined(value)):
+                return form
+            if _inner_types(value) <= _NORMAL:
+                return value
         if form := _numbers(value):
             return form
         items = kind([_normal(item) for item in value])
@@ -228,6 +235,17 @@ def _normal(value: Any) -> Any:
 
 def _bytes(value: Any) -> bytes:
     return marshal.dumps(_normal(value), 2)
+
+
+def _joined(rows: Any) -> dict[str, list[str]] | None:
+    """A short form of lists or tuples of texts; None where one is empty or a text has a NUL."""
+    try:
+        texts = list(map("\0".join, rows))
+    except TypeError:
+        return None
+    if not all(rows) or "\0".join(texts).count("\0") != sum(map(len, rows)) - 1:
+        return None
+    return {f"{_name_of(type(rows))} of {_name_of(type(rows[0]))}": texts}
 
 
 def _numbers(items: Any) -> Any:
