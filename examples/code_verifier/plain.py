@@ -1,4 +1,4 @@
-"""`check` and `grade` in five lines: `pip install populab-code-verifier`, then run this file."""
+"""`check` and `grade` in five lines: install code_verifier (README.md), then run this file."""
 
 from code_verifier import Sandbox, Task
 

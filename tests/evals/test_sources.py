@@ -219,8 +219,8 @@ def test_rows_with_the_columns_of_the_hub_load(
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(CARDS[name]) + "\n")
     assert math.load(name, Data(file)).questions == (question,)
-    datasets = pytest.importorskip("datasets")
-    datasets.Dataset.from_list([CARDS[name]]).to_parquet(str(file))
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist([CARDS[name]]), file)
     assert math.load(name, Data(file)).questions == (question,)
 
 
@@ -253,11 +253,10 @@ def test_parquet_needs_pyarrow_and_gives_the_same_rows(
         without.setitem(sys.modules, "pyarrow.parquet", None)
         with pytest.raises(EvalsError, match="to read parquet"):
             read_file(broken, "gsm8k")
-    datasets = pytest.importorskip("datasets")
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     with pytest.raises(EvalsError, match="broken parquet"):
         read_file(broken, "gsm8k")
     path = tmp_path / "rows.parquet"
-    datasets.Dataset.from_list([{**row, "day": datetime(2024, 8, 1)} for row in ROWS]).to_parquet(
-        str(path)
-    )
+    rows = [{**row, "day": datetime(2024, 8, 1)} for row in ROWS]
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
     assert read_file(path, "gsm8k").rows == [{**row, "day": "2024-08-01T00:00:00"} for row in ROWS]

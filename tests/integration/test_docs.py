@@ -133,6 +133,16 @@ def test_no_link_is_broken_where_a_package_index_shows_the_page() -> None:
         assert all(link.startswith("https://") for link in links), f"{page.parent.name}: {links}"
 
 
+def test_nothing_is_installed_by_a_name_that_no_index_has() -> None:
+    """`README.md` alone says how to install, so that publishing changes one place."""
+    named = subprocess.run(
+        ["git", "grep", "-nE", r"(pip|uv) (install|add)\b.*populab"], cwd=ROOT, capture_output=True
+    )
+    assert [row for row in named.stdout.splitlines() if b"test_docs.py" not in row] == []
+    pages = {page for page in PAGES if re.search(r"pip install [^`\n]*\./", page.read_text())}
+    assert pages == {ROOT / "README.md"}
+
+
 def test_the_reference_has_every_door() -> None:
     page = (ROOT / "docs" / "reference.md").read_text()
     assert set(re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)) == DOORS | {"selfplay.config"}

@@ -1,12 +1,14 @@
 """The tasks of a run, in every form, loaded by `datasets`, trained on by TRL and read by verl."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from programs import python
 
+from league import read_league
 from selfplay import load_preset, train
 
 datasets = pytest.importorskip("datasets")
@@ -89,6 +91,17 @@ def test_datasets_loads_it(form: str, files: dict[str, Path], tmp_path: Path) ->
     )
     assert COLUMNS[form] <= set(rows.column_names)
     assert len(rows) == len(files[form].read_text().splitlines()) > 1
+
+
+def test_polars_takes_every_table_of_a_league(files: dict[str, Path]) -> None:
+    polars = pytest.importorskip("polars")
+    record = read_league(files["ours"].parent / "run" / "league")
+    tables = {field.name: getattr(record, field.name) for field in fields(record)}
+    assert {"matches", "ratings"} <= tables.keys()
+    for table in tables.values():
+        frame = polars.DataFrame(table)
+        assert frame.columns == list(table)
+        assert len(frame) == len(next(iter(table.values())))
 
 
 def test_trl_trains_on_it(files: dict[str, Path]) -> None:

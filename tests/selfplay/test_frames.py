@@ -4,7 +4,6 @@ from pathlib import Path
 
 import nbformat
 import pandas
-import polars
 from json_lines import read_rows
 from nbclient import NotebookClient
 
@@ -45,7 +44,7 @@ def test_a_run_shows_itself_in_one_line_and_as_a_table(whole):
     assert all(f"<td>{life.name}</td>" in page for life in run.lives())
 
 
-def test_leagues_and_results_are_taken_by_both_libraries(whole, tmp_path):
+def test_leagues_and_results_are_taken_by_pandas(whole, tmp_path):
     engine = open_engine("hf", "nano")
     evals.evaluate(engine, nano_code_o(evals.Data()), limit=2, out=tmp_path)
     engine.close()
@@ -53,10 +52,9 @@ def test_leagues_and_results_are_taken_by_both_libraries(whole, tmp_path):
         assert len(repr(found)) < 100
         for name in found.__dataclass_fields__:
             table = getattr(found, name)
-            for library in (pandas, polars):
-                frame = library.DataFrame(table)
-                assert list(frame.columns) == list(table)
-                assert len(frame) == len(next(iter(table.values())))
+            frame = pandas.DataFrame(table)
+            assert list(frame.columns) == list(table)
+            assert len(frame) == len(next(iter(table.values())))
 
 
 def test_the_notebook_runs(whole):
