@@ -31,7 +31,7 @@ def runs(tmp_path_factory, make_adapter, model_folder: Path) -> Path:
     return home
 
 
-def found(home: Path, *specs: str) -> dict[str, tuple[str, str | None] | None]:
+def groups_of(home: Path, *specs: str) -> dict[str, tuple[str, str | None] | None]:
     """Names with role and run, of specs that have HOME for the folder of runs."""
     members = find_members([spec.replace("HOME", str(home)) for spec in specs])
     assert members.folders.keys() == members.groups.keys()
@@ -72,9 +72,9 @@ def test_a_spec_names_adapters_and_their_groups(
 ) -> None:
     if specs == ["HOME/x:students"]:  # a folder with a colon needs a name that can be a folder's
         with pytest.raises(LoraEvoError, match="cannot be an adapter's name"):
-            found(runs, *specs)
+            groups_of(runs, *specs)
         specs, wanted = ["x=HOME/x:students"], {"x": None}
-    assert found(runs, *specs) == wanted
+    assert groups_of(runs, *specs) == wanted
 
 
 def test_a_folder_is_found_and_the_base_is_the_first_runs(runs: Path, model_folder: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_table_has_a_mean_of_each_group() -> None:
     results |= {name: {"gsm8k": wrong} for name in ("t0", "t1")}
     groups = {name: Group({"s": "student", "t": "teacher"}[name[0]]) for name in results}
     table = build_table(results, groups=groups)
-    found = {row.label: row.scores["gsm8k"].value for row in table.rows if row.kind == "mean"}
-    assert found == {"mean of 2 students": 1.0, "mean of 2 teachers": 0.5}
+    scores = {row.label: row.scores["gsm8k"].value for row in table.rows if row.kind == "mean"}
+    assert scores == {"mean of 2 students": 1.0, "mean of 2 teachers": 0.5}
     assert [set(line) for line in str(table).splitlines()].count({"-"}) == 1
     assert "mean of 4 adapters" in str(build_table(results))

@@ -59,7 +59,7 @@ def page_text(shown: SideBySide) -> str:
     settings = [run.result.settings for run in shown.runs]
     kinds = {_kind(run.result.adapter == BASE, run.result.group) for run in shown.runs}
     text = environment.get_template("scores.html").render(
-        models=sorted({str(found["model"]) for found in settings if found.get("model")}),
+        models=sorted({str(one["model"]) for one in settings if one.get("model")}),
         adapters=len({name for name, run in named if run.result.adapter != BASE}),
         colours={kind: word for kind, (word, _) in _COLOURS.items() if kind in kinds},
         table=shown.table and _table(shown.table),
@@ -99,19 +99,19 @@ def differences(pairs: Sequence[Pair]) -> dict[str, alt.LayerChart]:
     """Chart what adapters have above the one that they are compared with, by benchmark."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for pair in pairs:
-        found = pair.comparison
-        numbers = {"value": found.difference, "low": found.low, "high": found.high}
+        result = pair.comparison
+        numbers = {"value": result.difference, "low": result.low, "high": result.high}
         rows.setdefault(pair.benchmark, []).append(
             {
                 "adapter": pair.adapter,
                 "kind": _kind(pair.adapter.startswith(BASE), pair.group),
                 "mean": False,
                 **{name: 100 * number for name, number in numbers.items()},
-                "tasks": found.problems,
+                "tasks": result.problems,
             }
         )
     title = f"points above {pairs[0].against}" if pairs else ""
-    return {name: intervals(found, title, [0.0]) for name, found in rows.items()}
+    return {name: intervals(lines, title, [0.0]) for name, lines in rows.items()}
 
 
 def intervals(
@@ -281,8 +281,8 @@ def _answers(runs: Named) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def _rate(found: Score) -> str:
-    return "-" if found.rate is None else f"{100 * found.rate:.0f}"
+def _rate(score: Score) -> str:
+    return "-" if score.rate is None else f"{100 * score.rate:.0f}"
 
 
 def _word(verdict: Verdict) -> str:

@@ -114,10 +114,10 @@ def _pairs(
         raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
     other = verdicts[against]
     return [
-        Pair(name, against, benchmark, compare(found, other[benchmark], k), groups[name])
+        Pair(name, against, benchmark, compare(answers, other[benchmark], k), groups[name])
         for name, results in verdicts.items()
         if name != against
-        for benchmark, found in results.items()
+        for benchmark, answers in results.items()
         if benchmark in other
     ]
 
@@ -127,9 +127,9 @@ PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on"
 
 def pair_cells(pair: Pair) -> list[str]:
     """Return the cells below `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
-    found = pair.comparison
+    result = pair.comparison
     return [
-        f"{100 * found.difference:+.1f}",
-        f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
-        *map(str, (found.wins, found.losses, found.ties)),
+        f"{100 * result.difference:+.1f}",
+        f"{100 * result.low:+.1f} to {100 * result.high:+.1f}",
+        *map(str, (result.wins, result.losses, result.ties)),
     ]

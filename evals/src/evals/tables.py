@@ -130,12 +130,12 @@ def build_table(
     for group, members in by_group.items():
         rows += [row(name, "member", group) for name in members]
         if len(members) > 1:
-            found = {column: population(columns[column], members) for column in order}
+            kinds = {column: population(columns[column], members) for column in order}
             for kind, label in _summaries(group, len(members), len(named_runs) > 1):
                 cells = {
-                    column: cell(column, kinds[kind][0], members, kinds[kind][1])
-                    for column, kinds in found.items()
-                    if kinds
+                    column: cell(column, summary[kind][0], members, summary[kind][1])
+                    for column, summary in kinds.items()
+                    if summary
                 }
                 rows.append(Row(_one_line(label), kind, cells, group))
     notes = _notes(columns, rows, missing)
