@@ -1,6 +1,7 @@
 """The published benchmarks, on small data in their schemas: loading, asking, judging, regrading."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -292,7 +293,11 @@ def test_another_package_adds_a_benchmark(tmp_path: Path, monkeypatch) -> None:
     try:
         (result,) = evaluate(TableEngine({"3 + 3 =": " 6"}), "sums")
         assert (result.overall.solved, result.overall.tasks) == (1, 20)
-        assert '"name": "sums"' in run("list", "--json").stdout
+        rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)}
+        assert (rows["sums"]["tasks"], rows["sums"]["description"]) == ([20], "sums")
+        assert rows["broken"]["tasks"] == []
+        assert "cannot be loaded" in rows["broken"]["description"]
+        assert re.search(r"^sums +20 +more_sums +sums$", run("list").stdout, re.MULTILINE)
         with pytest.raises(EvalsError, match="cannot be loaded"):
             load_benchmark("broken")
         with pytest.raises(EvalsError, match=r"gave int; expected an evals\.Benchmark"):

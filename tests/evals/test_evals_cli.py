@@ -5,12 +5,15 @@ import re
 import shutil
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from mortal import changes_until_death
 from transformers import AutoModelForCausalLM
 
+from evals.cli import main
 from evals.recipes import CODE, CRUXEVAL, MATH
 from lora_evo import EngineStopped
 
@@ -98,12 +101,17 @@ def test_report_shows_finished_runs(finished, tmp_path: Path) -> None:
     out, _, _ = finished
     table = run("report", out)
     assert table.exit_code == 0
-    assert "population mean of 2" in table.stdout
+    assert "mean of 2 adapters" in table.stdout
     found = json.loads(run("report", out, out / "one", "--against", "base", "--json").stdout)
     assert len(found["results"]) == 6
     assert [row["label"] for row in found["table"]["rows"]][:2] == ["base", "one"]
     assert len(found["comparisons"]) == 4
     assert "| --- |" in run("report", out, "--format", "markdown").stdout
+    assert [row["label"] for row in found["table"]["rows"]][3:] == [
+        "mean of 2 adapters",
+        "weakest adapter",
+        "best adapter",
+    ]
     compared = run("report", out, "--against", "one").stdout.splitlines()
     assert compared[-1].split()[:3] == ["second", "one", "gsm8k"]
     fails(2, "did you mean 'one'", "report", out, "--against", "on")
@@ -210,7 +218,7 @@ def test_wrong_use_is_one_line_and_exit_code_two(
     fails(2, "add --temperature", *start, "--top-k", 2, "--out", out)
     fails(2, "--top-p", *start, "--top-p", 0, "--out", out)
     fails(2, "no base model is named", "run", *data, "--out", out)
-    twice = ("--adapter", adapter_folders["one"]) * 2
+    twice = ("--adapter", adapter_folders["one"], "--adapter", f"one={adapter_folders['two']}")
     fails(2, "two adapters are called 'one'", *start, *twice, "--out", out)
     fails(2, "absent.jsonl", "grade", "gsm8k", tmp_path / "absent.jsonl", *data[2:4], "--out", out)
     assert not list(out.rglob("result.json"))
@@ -276,6 +284,32 @@ def test_the_living_members_of_a_run_are_evaluated_on_their_own_base(
     assert done.exit_code == 0, done.output
     names = [row["adapter"] for row in json.loads(done.stdout)["results"]]
     assert names == ["s2", "s2", "s10", "s10", "t0", "t0"]
-    fails(2, "two adapters are called 't0'", *asked, "--adapter", home / "members" / "t0")
     make_adapter(home / "members" / "s3", 9, base="other/model")
     fails(2, "name different base models", *asked)
+
+
+def test_every_help_is_whole_and_no_choice_or_default_is_left_out() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands")[2]
+    assert shown
+    assert "..." not in shown
+    for name, command in main.commands.items():
+        assert f"\n  {name} " in shown
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert (parameter.help or "").endswith((".", ")")), (name, parameter.name)
+
+
+def test_the_shell_completes_commands_benchmarks_and_folders() -> None:
+    def completed(*words: str) -> str:
+        asked = {"_EVALS_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(("evals", *words))}
+        return (
+            CliRunner()
+            .invoke(main, prog_name="evals", env=asked | {"COMP_CWORD": str(len(words))})
+            .output
+        )
+
+    assert "report" in completed("re")
+    assert "gsm8k,mbpp_plus" in completed("run", "--benchmark", "gsm8k,mb")
+    assert completed("run", "--adapter", "runs/").startswith("dir")
+    assert completed("run", "--model", "x").startswith("dir")
+    assert completed("run", "--data", "x").startswith("file")

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from evals_commands import run
+from evals_commands import fails, run
 from pages import Page
 from sums import TableEngine, sums
 
-from evals import EvalsError, evaluate
+from evals import EvalsError, Group, evaluate
 from evals.report import page_text, questions, questions_solved
 from evals.results import read_runs
+from evals.side_by_side import side_by_side
 from lora_evo.model import Completion
 
 NAME = "</script><script>alert(1)</script><b>"
@@ -41,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> None:
-    text = page_text(read_runs([home]))
+    text = page_text(side_by_side(read_runs([home])))
     page = Page(text)
     tags = [tag for tag, _ in page.tags]
     assert tags.count("script") == 3
@@ -55,7 +56,7 @@ def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> N
     assert policy.startswith("default-src 'none';")
     verdicts = {a["data-verdicts"] for t, a in page.tags if t == "details"}
     assert any("differ" in found for found in verdicts)
-    assert page_text(read_runs([home])) == text
+    assert page_text(side_by_side(read_runs([home]))) == text
 
 
 def test_charts_hold_every_question_of_every_run(home: Path) -> None:
@@ -65,19 +66,58 @@ def test_charts_hold_every_question_of_every_run(home: Path) -> None:
         replace(v, correct=[True, False, None][i % 3]) for i, v in enumerate(runs[1].verdicts)
     ]
     shown = [runs[0], replace(runs[1], verdicts=tuple(judged)), runs[0]]
-    rows = questions_solved(shown).data.values
+    named = list(zip(("base", NAME, "base (2)"), shown, strict=True))
+    rows = questions_solved(named).data.values
     assert len(rows) == 36
     assert {row["adapter"] for row in rows} == {"base", NAME, "base (2)"}
     assert [row["solved"] for row in rows[12:18]] == [1.0, 0.0, None, 1.0, 0.0, None]
-    some, left_out = questions(runs, 4000)
+    some, left_out = questions(named[:2], 4000)
     assert len(some) + left_out == 12
     assert left_out
 
 
-def test_the_command_writes_it(home: Path, tmp_path: Path) -> None:
-    done = run("report", home, "--html", tmp_path / "page.html")
+def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_path: Path) -> None:
+    groups = {"s0": Group("student", "mine"), "t0": Group("teacher", "mine"), "lone": None}
+    asked = {"n": 2, "temperature": 1.0, "limit": 6, "groups": groups, "out": tmp_path / "out"}
+    evaluate(Words({}), sums(), [None, *groups], **asked)
+    path = tmp_path / "page.html"
+    done = run("report", tmp_path / "out", "--html", path, "--against", "s0", "--k", 2)
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    text = path.read_text()
+    page = Page(text)
+    words = " ".join(page.text.split())
+    assert text.startswith("<!DOCTYPE html>")
+    assert "3 adapters of this model on 1 benchmark: how many tasks each solves, how they" in words
+    assert "Compared with s0, task by task" in words
+    assert (
+        "pass@2: chance that one of 2 samples is right, mean over tasks; in brackets: 95 %" in words
+    )
+    assert "base grey, student blue, teacher orange, adapter green" in words
+    pairs = json.loads(run("report", tmp_path / "out", "--against", "s0", "--json").stdout)
+    assert {pair["adapter"] for pair in pairs["comparisons"]} == {"base", "lone", "t0"}
+    charts = json.loads(text.split('id="charts">')[1].partition("</script>")[0])
+    charts = {name: charts[name] for name in ("score: sums", "difference: sums", "solved: sums")}
+    assert {chart["width"] for chart in charts.values()} == {"container"}
+    axes = [str(chart) for chart in charts.values()]
+    titles = ("pass@2, % of tasks", "points above s0", "the 6 questions, in the order of the ben")
+    assert all(title in axis for title, axis in zip(titles, axes, strict=True))
+    named = [attrs["title"] for tag, attrs in page.tags if tag == "span" and "title" in attrs]
+    assert named[:4] == ["base", "lone", "s0", "t0"]
+    assert page.count("i") == len(named) == 6 * 4
+    assert page.count("span", "mark") >= 2 * 6 * 4
+    assert all(word in page.text for word in ("✓ right", "✗ wrong", "∅ ill-formed", "? not graded"))
+    unknown = tmp_path / "unknown.html"
+    fails(2, "no results of 's7'", "report", tmp_path / "out", "--html", unknown, "--against", "s7")
+    assert not unknown.exists()
+
+
+def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home: Path) -> None:
+    text = page_text(side_by_side(read_runs([home])))
+    assert "Compared with" not in text
+    assert "selfplay" not in Page(text).text
+    lost = [replace(run, result=replace(run.result, overall=replace(run.result.overall, rate=None)))
+            for run in read_runs([home])]  # fmt: skip
+    assert "Scores" not in Page(page_text(side_by_side(lost))).text
 
 
 def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) -> None:

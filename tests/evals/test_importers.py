@@ -75,7 +75,10 @@ def test_lm_eval_logs_find_questions_by_id_or_place(tmp_path: Path) -> None:
         ([logged(1, "a"), logged(1, "b", filter="f")], "has other responses than before"),
         ([logged("1", "a")], "doc_id is a text"),
         ([logged(9, "a")], "document 9; sums has 4 questions"),
-        ([logged(1, "a", resps=[[[-1.5, False]], [[-2.0, True]]])], "is no generation"),
+        (
+            [logged(1, "a", resps=[[[-1.5, False]], [[-2.0, True]]])],
+            "expected a task that generates text",
+        ),
         ([{"question": "q", "answer": "a"}], "found fields question, answer; expected"),
         ([[]], "holds no samples"),
     ],

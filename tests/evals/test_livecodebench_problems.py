@@ -107,7 +107,7 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
     if names:
         benchmark = load_benchmark("livecodebench", Data(folder))
         assert benchmark.content_hash.startswith("sha256 of 3 files: ")
-        assert benchmark.notes[0].startswith("12 rows, which is no official number")
+        assert benchmark.notes[0].startswith("12 rows, which is not an official number")
 
 
 def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def test_text_is_aligned_and_notes_say_what_is_missing() -> None:
     assert float(low) < 60 < float(high)
     assert set(lines[4]) == {"-"}
     assert "† the code average is without mbpp_plus, livecodebench" in lines
-    assert any("resample problems" in line for line in lines)
+    assert "intervals of groups resample problems, not members" in lines
+    assert lines[-1].startswith("avg@n: share of right samples, mean over tasks; in brackets: 95 %")
 
 
 def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
@@ -188,7 +189,7 @@ def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
     row = next(row for row in found.rows if row.label == "s_0")
     assert {name for name, cell in row.scores.items() if cell.partial} == {"gsm8k", "math", "total"}
     marked = {row.label for row in found.rows if row.scores["gsm8k"].partial}
-    assert marked == {"s_0", "population mean of 2", "weakest member", "best member"}
+    assert marked == {"s_0", "mean of 2 adapters", "weakest adapter", "best adapter"}
     assert found.notes[0] == "* part of the benchmark (--limit)"
     assert "80.0*" in to_text(found)
     assert "80.0\\*" in to_markdown(found)

@@ -7,6 +7,7 @@ from evals.catalog import benchmark_names, load_benchmark
 from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
 from evals.math.reward import math_reward, math_score
+from evals.members import Group, Members, find_members
 from evals.metrics import Comparison, Estimate, compare, estimate
 from evals.recipes import RECIPES, Recipe, Template, plain
 from evals.results import Result, Results, Score, read_results
@@ -20,6 +21,8 @@ __all__ = [
     "Estimate",
     "EvalsError",
     "Grading",
+    "Group",
+    "Members",
     "Question",
     "Recipe",
     "Result",
@@ -35,6 +38,7 @@ __all__ = [
     "compare",
     "estimate",
     "evaluate",
+    "find_members",
     "load_benchmark",
     "math_reward",
     "math_score",

@@ -29,7 +29,11 @@ _LOADERS: dict[str, Callable[[str, Data], Benchmark]] = {
 
 
 def benchmark_names() -> tuple[str, ...]:
-    """Return every name that `load_benchmark` takes."""
+    """Return every name that `load_benchmark` takes.
+
+    >>> benchmark_names()[:3]
+    ('humaneval_plus', 'mbpp_plus', 'livecodebench')
+    """
     return tuple(dict.fromkeys((*DESCRIPTIONS, *added_benchmarks())))
 
 
@@ -38,6 +42,9 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
     """Load the benchmark called `name`, by default from where it is published.
 
     Raises EvalsError for a name that is not known and for data that cannot be had or used.
+
+        >>> gsm8k = load_benchmark("gsm8k", Data("test.jsonl"))
+        >>> gsm8k.questions[0].fields["problem"]
     """
     if name in _LOADERS:
         return _LOADERS[name](name, data)

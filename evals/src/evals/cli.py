@@ -3,7 +3,6 @@
 import hashlib
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -19,16 +18,17 @@ from code_verifier import CodeVerifierError, Sandbox, SandboxUnavailable
 from evals import __version__
 from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
-from evals.errors import EvalsError, did_you_mean
+from evals.errors import EvalsError, did_you_mean, first_line
 from evals.evaluation import BASE, choose_recipe, choose_sampling, device, evaluate, versions
 from evals.formats import evalplus_samples, lm_eval_results
-from evals.metrics import Verdicts, compare
+from evals.members import find_members
 from evals.recipes import RECIPES
 from evals.records import sample_lines, saved_samples, verdict_lines
-from evals.results import FinishedRun, base_rate, by_question, read_runs, score, score_levels
+from evals.results import base_rate, read_runs, score, score_levels
 from evals.run_folder import open_verdicts
+from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells, side_by_side
 from evals.sources import OFFICIAL, parse_object
-from evals.tables import align, build_table, to_markdown, to_text
+from evals.tables import align, to_markdown, to_text
 from lora_evo import EngineStopped, LoraEvoError, check_output, write_text
 
 _P = ParamSpec("_P")
@@ -104,34 +104,54 @@ def _template_args(
     return found
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def _complete_folders(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _complete_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 _data = click.option(
     "--data",
     "files",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="Data of a benchmark, instead of where it is published; for livecodebench also a folder "
-    "of shards, or a release on the hub, release_v1 to release_v6. May repeat.",
+    help="File with a benchmark's questions, in place of the published ones; for livecodebench "
+    "also a folder of shards, or a release on the hub (release_v1 to release_v6). May repeat.",
+    shell_complete=_complete_files,
 )
 _recipe = click.option(
-    "--recipe", type=click.Choice(list(RECIPES)), help="How questions are asked; see `evals list`."
+    "--recipe",
+    type=click.Choice(list(RECIPES)),
+    help="How questions are asked: prompts, sampling and lengths, as `evals list` describes them; "
+    "default: the benchmark's own.",
 )
 _allow_weak = click.option(
-    "--allow-weak", is_flag=True, help="Grade even where the sandbox has no system-call filter."
+    "--allow-weak", is_flag=True, help="Grade even where the sandbox lacks its system-call filter."
 )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="evals")
 def main() -> None:
-    """Run benchmarks on saved LoRA adapters."""
+    """Run code and math benchmarks on a language model and its saved LoRA adapters."""
 
 
 @main.command("list")
 @_json
 @clean_exit
 def list_benchmarks(as_json: bool) -> int:
-    """List the benchmarks, where their data comes from, and the recipes that ask them."""
+    """List the benchmarks, and the recipes that ask them.
+
+    Tasks are the official sizes; data is where questions come from unless --data names a file: the
+    Hugging Face hub, evalplus, or the package that brings them.
+    """
     rows = [_described(name) for name in benchmark_names()]
     if as_json:
         click.echo(json.dumps(rows))
@@ -147,78 +167,104 @@ def list_benchmarks(as_json: bool) -> int:
 
 
 @main.command()
-@click.option("--model", help="Base model: a folder, a hub name, or nano.")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="Base model of the adapters: a folder, a name on the Hugging Face hub, or nano, the small "
+    "model that selfplay brings; default: the one that a selfplay run names.",
+    shell_complete=_complete_folders,
+)
 @click.option(
     "--adapter",
     "adapters",
     multiple=True,
-    metavar="[NAME=]DIR",
-    help="PEFT adapter of that model, or the directory of a selfplay run: all its living members. "
-    "May repeat.",
+    metavar="[NAME=]DIR[:WHICH]",
+    help="Folder of a PEFT adapter, or of a selfplay run for its living members. RUN:students, "
+    "RUN:teachers, RUN:s3 and RUN:s0,t1 choose some of them. NAME renames an adapter, and with a "
+    "run it begins the names of its members. May repeat.",
+    shell_complete=_complete_folders,
 )
 @click.option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
-@click.option("--any-base", is_flag=True, help="Accept adapters that name another base model.")
+@click.option(
+    "--any-base", is_flag=True, help="Accept adapters whose files name another base model."
+)
 @click.option(
     "--engine",
     type=click.Choice(["hf", "vllm"]),
     default="hf",
     show_default=True,
-    help="What generates: transformers, or vLLM.",
+    help="What generates responses: transformers (hf) or vLLM.",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     default="auto",
     show_default=True,
-    help="Number type of the model; auto: as it is stored.",
+    help="Number type of the model's weights; auto: the one that they are stored in.",
 )
 @click.option(
     "--max-rows",
     type=click.IntRange(min=1),
     default=64,
     show_default=True,
-    help="Sequences in one batch; fewer need less memory.",
+    help="Responses generated at a time; fewer need less memory.",
 )
 @click.option(
     "--benchmark",
     "benchmarks",
     type=BenchmarkNames(),
     required=True,
-    help="What to ask; see `evals list`.",
+    help="Benchmarks to run, by the names that `evals list` shows.",
 )
 @_data
 @_recipe
-@click.option("--n", type=click.IntRange(min=1), help="Samples of each task; default: 1.")
 @click.option(
-    "--temperature", type=click.FloatRange(min=0.0), help="Of sampling; default: 0, greedy."
+    "--n",
+    type=click.IntRange(min=1),
+    help="Samples per task; default: the recipe's (1; cruxeval 10).",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0.0),
+    help="Sampling temperature; 0 always takes the likeliest token; default: the recipe's (0; "
+    "cruxeval 0.2).",
 )
 @click.option(
     "--top-p",
     type=click.FloatRange(min=0.0, min_open=True, max=1.0),
     default=1.0,
-    help="Sample among the likeliest tokens with this probability; default: 1, all.",
+    help="Sample among the likeliest tokens, which together have this probability; default: 1, all "
+    "tokens.",
 )
 @click.option(
     "--top-k",
     type=click.IntRange(min=0),
     default=0,
-    help="Sample among so many likeliest tokens, before --top-p; default: 0, all.",
+    metavar="K",
+    help="Sample among the K likeliest tokens, chosen before --top-p; default: 0, all tokens.",
 )
 @click.option(
-    "--max-tokens", type=click.IntRange(min=1), help="Of a response; default: the recipe's."
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    help="Longest response, in tokens; default: the recipe's.",
 )
 @click.option(
     "--chat-template-args",
     multiple=True,
     metavar="NAME=VALUE",
     callback=_template_args,
-    help="For the model's chat template, such as enable_thinking=false. May repeat.",
+    help="Argument of the model's chat template, such as enable_thinking=false. May repeat.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only so many tasks.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Ask only the first N tasks; of benchmarks sorted by level, the first of every level.",
 )
-@click.option("--out", type=_PATH, required=True, help="Folder for samples and results.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of sampling."
+)
+@click.option("--out", type=_PATH, required=True, help="Folder for responses and results.")
 @_allow_weak
 @_json
 @clean_exit
@@ -236,7 +282,10 @@ def run(
     as_json: bool,
     **asked: Any,
 ) -> int:
-    """Evaluate adapters on benchmarks; the same command resumes where a run stopped."""
+    """Run benchmarks on a model and its adapters.
+
+    The same command resumes where a run stopped.
+    """
     check_output(out, folder=True)
     if engine == "vllm":
         from lora_evo.model import require_vllm
@@ -246,13 +295,12 @@ def run(
     sampling = asked["recipe"], asked["n"], asked["temperature"]
     cut = asked["top_p"] < 1 or asked["top_k"] > 0
     counts = [choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in found]
-    # torch comes in here, not for `evals list`.
-    from lora_evo.model import find_adapters, open_engine, sharing
-
-    named, shared = find_adapters(adapters)
-    model = model or shared
+    members = find_members(adapters)
+    named, model = members.folders, model or members.base
     if model is None:
         raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
+    from lora_evo.model import open_engine, sharing  # brings torch, as not all commands need
+
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
     for group in sharing(everyone, named):
         folders = {name: named[name] for name in group if name is not None}
@@ -263,16 +311,24 @@ def run(
             for benchmark, count in zip(found, counts, strict=True):
                 total = count * len(benchmark.part(asked["limit"])) * len(group)
                 with _progress(benchmark.name, total) as progress:
-                    evaluate(opened, benchmark, group, **asked, out=out, progress=progress)
+                    evaluate(
+                        opened,
+                        benchmark,
+                        group,
+                        **asked,
+                        groups=members.groups,
+                        out=out,
+                        progress=progress,
+                    )
         del opened  # before the next one is loaded
     places = [out / (name or BASE) / each.name for name in everyone for each in found]
-    return _show(read_runs(places), as_json)
+    return _show(side_by_side(read_runs(places)), as_json)
 
 
 @main.command()
 @click.argument("benchmark", type=BenchmarkNames())
 @click.argument("samples", type=_PATH)
-@click.option("--out", type=_PATH, required=True, help="JSON Lines file for the verdicts.")
+@click.option("--out", type=_PATH, required=True, help="JSON Lines file to write the verdicts to.")
 @_data
 @_recipe
 @_allow_weak
@@ -287,10 +343,12 @@ def grade(
     allow_weak: bool,
     as_json: bool,
 ) -> int:
-    """Grade saved samples: our own, evalplus' or lm-eval's.
+    """Grade saved responses, also those of evalplus and lm-eval.
 
-    Without --recipe, samples answer what the settings.json next to them says. The same command
-    resumes where it was stopped.
+    BENCHMARK is one of `evals list`; SAMPLES is a JSON Lines file with a response a row: "id" and
+    "response", or evalplus' "task_id" and "solution" or "completion", or lm-eval's --log_samples.
+    Without --recipe, responses are taken as answers to the recipe that the settings.json next to
+    them names, or else to the benchmark's own. The same command resumes where it was stopped.
     """
     if len(benchmark) > 1:
         raise EvalsError(f"found benchmarks {', '.join(benchmark)}; expected one")
@@ -337,18 +395,29 @@ def grade(
 
 @main.command()
 @click.argument("folders", type=_PATH, nargs=-1, required=True)
-@click.option("--html", "page", type=_PATH, help="Write one page with charts and samples.")
+@click.option(
+    "--html", "page", type=_PATH, help="Also write a page with charts and every response."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice([*_WRITERS, *_FORMATS]),
     default="text",
     show_default=True,
-    help="Of the table; or one adapter's results as lm-eval's results JSON, or one benchmark's "
-    "samples as evalplus' samples.jsonl.",
+    help="Output format: a table as text or markdown, one adapter's results as lm-eval's results "
+    "JSON, or one benchmark's samples as evalplus' samples.jsonl.",
 )
-@click.option("--k", type=click.IntRange(min=1), help="pass@k instead of the mean over samples.")
-@click.option("--against", help="Also compare every adapter with this one, problem by problem.")
+@click.option(
+    "--k",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Show pass@k, the chance that one of K samples is right, not the mean over samples.",
+)
+@click.option(
+    "--against",
+    metavar="NAME",
+    help="Also compare every adapter with this one, such as base, task by task.",
+)
 @_json
 @clean_exit
 def report(
@@ -359,9 +428,10 @@ def report(
     against: str | None,
     as_json: bool,
 ) -> int:
-    """Show all finished results in or below folders: a table here, and a page with samples.
+    """Show finished results as a table or an HTML page.
 
-    What cannot be read is named and left out; the exit code is then 1.
+    FOLDERS hold results, or have them below, such as the --out of `evals run`. What cannot be read
+    is named and left out; the exit code is then 1.
     """
     if page is not None:
         check_output(page)
@@ -369,22 +439,27 @@ def report(
     runs = read_runs(folders, left_out.append)
     for reason in left_out:
         _fail(f"{reason}; left out", 1)
+    shown = side_by_side(runs, k, against)
     if page is not None:
         from evals.report import page_text  # slow to import
 
-        write_text(page, page_text(runs))
+        write_text(page, page_text(shown))
         click.echo(f"report: {page}", err=True)
     if form in _FORMATS:
         click.echo(_FORMATS[form](runs))
         return 1 if left_out else 0
-    return max(_show(runs, as_json, form, k, against), 1 if left_out else 0)
+    return max(_show(shown, as_json, form), 1 if left_out else 0)
 
 
 @main.command()
 @_json
 @clean_exit
 def doctor(as_json: bool) -> int:
-    """Say what is installed, which device and sandbox there are, and what is wrong."""
+    """Check the installation, the device and the sandbox.
+
+    Shows versions, what models run on, and which layers of the sandbox are active; the exit code is
+    1 where something is wrong.
+    """
     problems: list[str] = []
     layers: dict[str, bool] = {}
     try:
@@ -402,7 +477,7 @@ def doctor(as_json: bool) -> int:
     for rival in sorted(set(packages_distributions().get("evals", ())) - _OURS):
         problems.append(
             f"{rival} also installs a package called evals, and one overwrites the other; "
-            f"type: pip uninstall {rival}, and install populab-evals again"
+            f"type: {sys.executable} -m pip uninstall {rival}, then install evals again"
         )
     if as_json:
         found = {"versions": versions(), "device": device(), "layers": layers}
@@ -420,14 +495,23 @@ def doctor(as_json: bool) -> int:
 
 def _described(name: str) -> dict[str, Any]:
     """tasks: the sizes that are official, smallest first. data: where it is, unless `--data`."""
-    known = OFFICIAL.get(name)
-    added = added_benchmarks().get(name)
+    if (known := OFFICIAL.get(name)) is not None:
+        tasks, description = sorted(known.counts), DESCRIPTIONS[name]
+        data = "hub" if known.hub else "evalplus"
+        recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
+    else:
+        tasks, data, recipes = [], added_benchmarks()[name].module, []
+        try:
+            benchmark = load_benchmark(name)
+            tasks, description = [len(benchmark.questions)], benchmark.description
+        except Exception as error:  # of another package, which may raise anything
+            description = f"cannot be loaded: {first_line(error)}"
     return {
         "name": name,
-        "description": DESCRIPTIONS.get(name, ""),
-        "tasks": sorted(known.counts) if known else [],
-        "data": ("hub" if known.hub else "evalplus") if known else added and added.module,
-        "recipes": [recipe.name for recipe in RECIPES.values() if name in recipe.templates],
+        "description": description,
+        "tasks": tasks,
+        "data": data,
+        "recipes": recipes,
     }
 
 
@@ -457,91 +541,25 @@ def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
     return found
 
 
-def _show(
-    runs: Sequence[FinishedRun],
-    as_json: bool,
-    form: str = "text",
-    k: int | None = None,
-    against: str | None = None,
-) -> int:
-    """Print finished runs; the exit code says if every sample has a verdict."""
-    verdicts, partial = _members(runs)
-    pairs = _compared(verdicts, against, k) if against is not None else []
-    table = None
-    if any(run.result.overall.rate is not None for run in runs):
-        base = BASE if BASE in verdicts else None
-        table = build_table(verdicts, base=base, partial=partial, k=k)
+def _show(shown: SideBySide, as_json: bool, form: str = "text") -> int:
+    """Print finished runs; the exit code says whether every sample has a verdict."""
     if as_json:
-        results = [asdict(run.result) for run in runs]
-        shown = table and asdict(table)
-        click.echo(json.dumps({"results": results, "table": shown, "comparisons": pairs}))
+        click.echo(json.dumps(shown.as_json()))
     else:
-        if table is not None:
-            click.echo(_WRITERS[form](table))
-        if pairs:
-            click.echo("\n" + _pair_lines(pairs))
-    return _ungraded(sum(run.result.overall.ungraded for run in runs))
+        if shown.table is not None:
+            click.echo(_WRITERS[form](shown.table))
+        if shown.pairs:
+            click.echo("\n" + _pair_lines(shown.pairs))
+    return _ungraded(sum(run.result.overall.ungraded for run in shown.runs))
 
 
-def _members(
-    runs: Sequence[FinishedRun],
-) -> tuple[dict[str, dict[str, Verdicts]], set[tuple[str, str]]]:
-    """Row -> benchmark -> question -> verdicts; and which (row, benchmark) are partial.
-
-    A row is an adapter; of two results of one adapter on one benchmark, the folder is named, too.
-    """
-    times = Counter((run.result.adapter, run.result.benchmark) for run in runs)
-    rows: dict[str, dict[str, Verdicts]] = {}
-    partial = set()
-    for run in runs:
-        row, benchmark = run.result.adapter, run.result.benchmark
-        if times[row, benchmark] > 1:
-            row += f" ({run.folder.parents[1].name})"
-        own = rows.setdefault(row, {})
-        if benchmark in own:
-            raise EvalsError(
-                f"{row} on {benchmark} was found twice, last in {run.folder}; "
-                "name folders with one result each"
-            )
-        own[benchmark] = by_question(run.verdicts)
-        if run.result.partial:
-            partial.add((row, benchmark))
-    return rows, partial
-
-
-def _compared(
-    verdicts: dict[str, dict[str, Verdicts]], against: str, k: int | None
-) -> list[dict[str, Any]]:
-    """A row for each other adapter, and each benchmark that both were asked."""
-    if against not in verdicts:
-        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
-    other = verdicts[against]
-    return [
-        {"adapter": name, "against": against, "benchmark": benchmark}
-        | asdict(compare(found, other[benchmark], k))
-        for name, own in verdicts.items()
-        if name != against
-        for benchmark, found in own.items()
-        if benchmark in other
-    ]
-
-
-def _pair_lines(pairs: Sequence[dict[str, Any]]) -> str:
-    head = ["adapter", "minus", "benchmark", "difference", "95 %", "wins", "losses"]
-    rows = [
-        [
-            *(pair[name] for name in ("adapter", "against", "benchmark")),
-            f"{pair['difference']:+.3f}",
-            f"{pair['low']:+.3f} to {pair['high']:+.3f}",
-            *(str(pair[name]) for name in ("wins", "losses")),
-        ]
-        for pair in pairs
-    ]
-    return align(head, rows, left=3)
+def _pair_lines(pairs: Sequence[Pair]) -> str:
+    rows = [[pair.adapter, pair.against, pair.benchmark, *pair_cells(pair)] for pair in pairs]
+    return align(("adapter", "minus", "benchmark", *PAIR_COLUMNS), rows, left=3)
 
 
 def _ungraded(count: int) -> int:
-    """The exit code of a command with so many samples that could not be graded."""
+    """The exit code of a command in which the sandbox failed on `count` samples."""
     if count:
         click.echo(f"error: the sandbox failed on {count} samples; they are not counted", err=True)
     return 1 if count else 0

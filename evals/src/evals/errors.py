@@ -1,6 +1,7 @@
 """The exceptions of the package, one root that is a ValueError; and what errors say alike."""
 
 import importlib
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -28,7 +29,7 @@ def first_line(error: BaseException) -> str:
 
 
 def optional(name: str, purpose: str) -> Any:
-    """Import a library of the extra `benchmarks`.
+    """Import a library that the extra `benchmarks` brings.
 
     Raises EvalsError, with what to type, where it is missing or broken.
     """
@@ -39,5 +40,5 @@ def optional(name: str, purpose: str) -> Any:
         state = "is not installed" if missing else f"cannot be imported ({error})"
         raise EvalsError(
             f"{name} {state}, and it is needed {purpose}; "
-            "type: pip install 'populab-evals[benchmarks]'"
+            f"type: {sys.executable} -m pip install {name.partition('.')[0]}"
         ) from None

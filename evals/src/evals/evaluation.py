@@ -5,7 +5,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from evals import __version__
 from evals.benchmark import Benchmark, Grading, Question, Sample, Verdict
 from evals.catalog import load_benchmark
 from evals.errors import EvalsError, did_you_mean
+from evals.members import Group
 from evals.recipes import RECIPES, Recipe, render
 from evals.results import Result, Settings, base_rate, score, score_levels
 from evals.run_folder import RunFolder, open_run_folder
@@ -52,6 +53,7 @@ def evaluate(
     limit: int | None = None,
     seed: int = 0,
     chat_template_args: Mapping[str, Any] | None = None,
+    groups: Mapping[str, Group | None] | None = None,
     out: Path | str | None = None,
     workers: int | None = None,
     allow_weak: bool = False,
@@ -61,13 +63,22 @@ def evaluate(
 
     Adapters share batches and seeds, so that they are paired. recipe, n (samples a question),
     temperature, max_tokens: None is the benchmark's own. top_p, top_k: as of `Request`. limit: ask
-    only so many questions. chat_template_args: for chat templates, such as {"enable_thinking":
-    False}. out: folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that
-    stopped resumes there. workers: programs graded at a time; None is one for each processor.
-    allow_weak: grade without a system-call filter, where there is none. progress: called with
-    "ask" or "grade" and the number of samples that are newly done.
+    only the first ones. chat_template_args: for chat templates, such as {"enable_thinking": False}.
+    groups: roles and runs of adapters, as `find_members` gives them, kept with the results. out:
+    folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped resumes
+    there. workers: programs graded at a time; None is one for each processor. allow_weak: grade
+    where the sandbox has no system-call filter, too. progress: called with "ask" or "grade" and the
+    number of samples that are newly done.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
+
+        >>> from lora_evo.model import open_engine
+        >>> members = find_members(["runs/mine:students"])
+        >>> engine = open_engine("hf", members.base, members.folders)
+        >>> results = evaluate(
+        ...     engine, "gsm8k", list(members.folders), groups=members.groups, out="scores"
+        ... )
+        >>> print(results[0].overall.rate, results[0].overall.interval)
     """
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
@@ -123,7 +134,7 @@ def evaluate(
             known = {(sample.id, sample.sample): sample for sample in kept}
             parts.append(_Part(adapter, settings, requests, folder, known))
         _ask(engine, parts, progress)
-        return [_grade(benchmark, questions, part, how, progress) for part in parts]
+        return [_grade(benchmark, questions, part, how, progress, groups or {}) for part in parts]
 
 
 def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
@@ -214,12 +225,17 @@ def _grade(
     part: _Part,
     how: Grading,
     progress: Callable[[str, int], None],
+    groups: Mapping[str, Group | None],
 ) -> Result:
     named = {question.id: question for question in questions}
     ordered = [part.known[key] for key in part.requests]
     earlier = part.folder.finished(versions()) if part.folder else None
     if earlier is not None:
         progress("grade", len(ordered))
+        group = groups.get(earlier.adapter, earlier.group)
+        if part.folder is not None and group != earlier.group:
+            earlier = replace(earlier, group=group)
+            part.folder.write_result(earlier)
         return earlier
     verdicts: list[Verdict] = []
     for verdict in benchmark.grade([(named[s.id], s) for s in ordered], how):
@@ -234,6 +250,7 @@ def _grade(
         base_rate=base_rate(verdicts),
         settings=part.settings,
         versions=versions(),
+        group=groups.get(part.adapter or BASE),
     )
     if part.folder is not None:
         part.folder.finish(ordered, verdicts, result)

@@ -140,9 +140,15 @@ def percentiles(replicates: Floats) -> tuple[float, float]:
 
 
 def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> Estimate:
-    """Return avg@n of one member on one benchmark, or pass@k.
+    """Return avg@n of one member on one benchmark, or pass@k, with its interval.
 
     Raises EvalsError when nothing was graded, or for a k that `problem_scores` refuses.
+
+        >>> found = estimate({"q1": [True, True], "q2": [True, False], "q3": [False, None]})
+        >>> found.value, found.problems, found.ungraded
+        (0.5, 3, 1)
+        >>> estimate({"q1": [True, True], "q2": [True, False]}, k=2).value
+        1.0
     """
     found = score_members({"": verdicts}, benchmark, k).estimate("")
     assert found is not None
@@ -154,6 +160,11 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Comparis
 
     Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
     problem was graded for both, or for a k that `problem_scores` refuses.
+
+        >>> base, member = {"q1": [True], "q2": [False]}, {"q1": [True], "q2": [True]}
+        >>> found = compare(member, base)
+        >>> found.difference, found.wins, found.losses, found.ties
+        (0.5, 1, 0, 1)
     """
     import numpy as np
 
@@ -249,7 +260,7 @@ def aggregates(columns: Mapping[str, Column]) -> dict[str, Column]:
 
 
 def population(column: Column, members: Collection[str]) -> dict[str, tuple[Estimate, str | None]]:
-    """Return `mean`, `weakest` and `best` of the named members, the last two with whose it is.
+    """Return `mean`, `weakest` and `best` of members, the last two with the member's name.
 
     Intervals resample problems, not members; the weakest and the best are chosen again in every
     replicate. Empty when none of the members was graded.

@@ -177,7 +177,9 @@ def _log(
         requests = row["resps"]
         texts = requests[0] if isinstance(requests, list) and len(requests) == 1 else None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise EvalsError(f"{here}: resps holds no generated text; this task is no generation")
+            raise EvalsError(
+                f"{here}: resps holds no generated text; expected a task that generates text"
+            )
         problem = _question(row, here, benchmark, named)
         for at, text in enumerate(texts):
             sample = found.setdefault((problem, at), Sample(problem, at, text))

@@ -1,8 +1,7 @@
-"""The page of results: scores with intervals, questions solved, and samples to browse."""
+"""The page of results: a table, charts of scores and differences, and samples to browse."""
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import altair as alt
 import vl_convert
@@ -10,28 +9,46 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evals.benchmark import Verdict
+from evals.evaluation import BASE
+from evals.members import Group
 from evals.metrics import problem_scores
-from evals.results import FinishedRun, Result, Score, by_question
+from evals.results import FinishedRun, Score, by_question
+from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells
+from evals.tables import TITLES, Table, heading, ruled, score_cells
 
 MOST_BYTES = 4_000_000
 """Bytes of all questions with their samples on a page, at most."""
 MOST_TEXT = 4_000
 """Characters shown of a prompt or a response."""
-_WIDTH = 900
-_NAMES = alt.Axis(labelLimit=160, domain=False, ticks=False)
+_COLOURS = {
+    BASE: ("grey", "#8a94a0"),
+    "student": ("blue", "#3b82d6"),
+    "teacher": ("orange", "#d1682a"),
+    "agent": ("violet", "#a05fc4"),
+    "adapter": ("green", "#259a72"),
+}
+"""By role; each can be seen on white and on the dark page."""
+_Chart = TypeVar("_Chart", alt.Chart, alt.LayerChart)
+_NAMES = alt.Axis(labelLimit=130, domain=False, ticks=False)
+Named: TypeAlias = Sequence[tuple[str, FinishedRun]]
+"""Runs, with what the page calls the adapter of each."""
 
 
-def page_text(runs: Sequence[FinishedRun]) -> str:
-    """Return the page of these runs, one file that works offline; equal runs give equal bytes."""
-    groups: dict[str, list[FinishedRun]] = {}
-    for run in runs:
-        groups.setdefault(run.result.benchmark, []).append(run)
-    charts: dict[str, alt.TopLevelMixin] = {"scores": scores(runs)}
+def page_text(shown: SideBySide) -> str:
+    """Return the page of finished runs, one file that works offline; equal runs, equal bytes."""
+    named = list(zip(shown.names, shown.runs, strict=True))
+    groups: dict[str, list[tuple[str, FinishedRun]]] = {}
+    for name, run in named:
+        groups.setdefault(run.result.benchmark, []).append((name, run))
+    charts: dict[str, alt.LayerChart | alt.Chart] = {}
+    if shown.table is not None:
+        charts |= {f"score: {title}": chart for title, chart in scores(shown.table).items()}
+    charts |= {f"difference: {name}": chart for name, chart in differences(shown.pairs).items()}
     benchmarks = []
-    for number, (name, group) in enumerate(groups.items(), 1):
-        charts[f"solved-{number}"] = questions_solved(group)
-        shown, left_out = questions(group, MOST_BYTES // len(groups))
-        benchmarks.append({"name": name, "number": number, "asked": shown, "left_out": left_out})
+    for name, group in groups.items():
+        charts[f"solved: {name}"] = questions_solved(group)
+        kept, left_out = questions(group, MOST_BYTES // len(groups))
+        benchmarks.append({"name": name, "asked": kept, "left_out": left_out})
     environment = Environment(
         loader=PackageLoader("evals"),
         autoescape=True,
@@ -39,12 +56,17 @@ def page_text(runs: Sequence[FinishedRun]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    head, *rows = _rows([run.result for group in groups.values() for run in group])
+    settings = [run.result.settings for run in shown.runs]
+    kinds = {_kind(run.result.adapter == BASE, run.result.group) for run in shown.runs}
     text = environment.get_template("scores.html").render(
-        models=len({run.result.adapter for run in runs}),
-        head=head,
-        rows=rows,
-        partial=any(run.result.partial for run in runs),
+        models=sorted({str(one["model"]) for one in settings if one.get("model")}),
+        adapters=len({name for name, run in named if run.result.adapter != BASE}),
+        colours={kind: word for kind, (word, _) in _COLOURS.items() if kind in kinds},
+        table=shown.table and _table(shown.table),
+        pairs=[[pair.adapter, pair.benchmark, *pair_cells(pair)] for pair in shown.pairs],
+        pair_columns=PAIR_COLUMNS,
+        against=shown.pairs[0].against if shown.pairs else "",
+        answers=_answers(named),
         benchmarks=benchmarks,
         charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},
         library=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
@@ -52,77 +74,132 @@ def page_text(runs: Sequence[FinishedRun]) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def scores(runs: Sequence[FinishedRun]) -> alt.LayerChart:
-    """Chart the rate of every adapter on every benchmark, with its 95 % interval."""
-    named = _adapters(runs)
-    rows = [
-        {
-            "benchmark": run.result.benchmark,
-            "adapter": adapter,
-            "solved": run.result.overall.rate,
-            "low": run.result.overall.interval and run.result.overall.interval[0],
-            "high": run.result.overall.interval and run.result.overall.interval[1],
-            "tasks": run.result.overall.tasks,
-        }
-        for adapter, run in zip(named, runs, strict=True)
-    ]
-    adapters = list(dict.fromkeys(named))
-    pick = alt.selection_point(name="pick", fields=["adapter"], bind="legend")
-    tips = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("solved", "low", "high")]
-    share = alt.Axis(format="%", tickCount=6, labelOverlap=True)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        y=alt.Y("benchmark:N", sort=None, title=None, axis=alt.Axis(labelLimit=160)),
-        yOffset=alt.YOffset("adapter:N", sort=adapters),
-        color=alt.Color("adapter:N", sort=adapters, legend=alt.Legend(title=None)),
-        opacity=alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.1)),
-        tooltip=["benchmark:N", "adapter:N", *tips, "tasks:Q"],
+def scores(table: Table) -> dict[str, alt.LayerChart]:
+    """Chart every column of a table: adapters and means, each with its 95 % interval."""
+    charts = {}
+    for column in table.columns:
+        rows = [
+            {
+                "adapter": row.label,
+                "kind": _kind(row.kind == "base", row.group),
+                "mean": row.kind == "mean",
+                **{name: 100 * getattr(cell, name) for name in ("value", "low", "high")},
+                "tasks": cell.problems,
+            }
+            for row in table.rows
+            if row.kind not in ("weakest", "best") and (cell := row.scores.get(column)) is not None
+        ]
+        base = [row["value"] for row in rows if row["kind"] == BASE]
+        title = "right answers, %" if table.measure == "avg@n" else f"{table.measure}, % of tasks"
+        charts[TITLES.get(column, column)] = intervals(rows, title, base)
+    return charts
+
+
+def differences(pairs: Sequence[Pair]) -> dict[str, alt.LayerChart]:
+    """Chart what adapters have above the one that they are compared with, by benchmark."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for pair in pairs:
+        result = pair.comparison
+        numbers = {"value": result.difference, "low": result.low, "high": result.high}
+        rows.setdefault(pair.benchmark, []).append(
+            {
+                "adapter": pair.adapter,
+                "kind": _kind(pair.adapter.startswith(BASE), pair.group),
+                "mean": False,
+                **{name: 100 * number for name, number in numbers.items()},
+                "tasks": result.problems,
+            }
+        )
+    title = f"points above {pairs[0].against}" if pairs else ""
+    return {name: intervals(lines, title, [0.0]) for name, lines in rows.items()}
+
+
+def intervals(
+    rows: Sequence[Mapping[str, Any]], title: str, references: Sequence[float]
+) -> alt.LayerChart:
+    """Chart rows with `adapter`, `kind`, `mean`, `value`, `low`, `high`, `tasks`, one a line.
+
+    title: of the axis. references: values with a broken line through all rows.
+    """
+    ends = [row[name] for row in rows for name in ("low", "high")] + list(references)
+    low, high = min(ends), max(ends)
+    gap = 0.06 * (high - low) or 5.0
+    scale = alt.Scale(domain=[low - gap, high + gap], nice=False)
+    axis = alt.Axis(format="~f", tickCount=5, labelOverlap=True)
+    colours = [colour for _, colour in _COLOURS.values()]
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(
+        y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
+        color=alt.Color(
+            "kind:N", legend=None, scale=alt.Scale(domain=list(_COLOURS), range=colours)
+        ),
+        tooltip=[
+            "adapter:N",
+            *(alt.Tooltip(f"{name}:Q", format=".1f") for name in ("value", "low", "high")),
+            "tasks:Q",
+        ],
     )
-    low, rate = (alt.X(f"{name}:Q", title=None, axis=share) for name in ("low", "solved"))
-    bar = base.mark_bar(height=3, cornerRadius=2).encode(x=low, x2="high:Q").add_params(pick)
-    dot = base.mark_point(filled=True, size=55).encode(x=rate)
-    height = alt.Step(12, **{"for": "offset"})
-    return alt.LayerChart(layer=[bar, dot]).properties(width=_WIDTH, height=height)
+    start, middle = (alt.X(f"{f}:Q", title=title, axis=axis, scale=scale) for f in ("low", "value"))
+    shape = alt.when("datum.mean").then(alt.value("diamond")).otherwise(alt.value("circle"))
+    size = alt.when("datum.mean").then(alt.value(130)).otherwise(alt.value(60))
+    lines = alt.Chart(alt.InlineData(values=[{"at": at} for at in references]))
+    return _whole(
+        alt.LayerChart(
+            layer=[
+                lines.mark_rule(strokeDash=[4, 4], color=_COLOURS[BASE][1]).encode(
+                    x=alt.X("at:Q", scale=scale)
+                ),
+                base.mark_bar(height=3, cornerRadius=2).encode(x=start, x2="high:Q"),
+                base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
+            ]
+        ).properties(height=alt.Step(20))
+    )
 
 
-def questions_solved(runs: Sequence[FinishedRun]) -> alt.Chart:
+def questions_solved(runs: Named) -> alt.Chart:
     """Chart every question of one benchmark for every adapter, the stronger the more are right.
 
     runs: of the same benchmark. A question that was not graded is red.
     """
-    ids = list(dict.fromkeys(verdict.id for run in runs for verdict in run.verdicts))
+    ids = list(dict.fromkeys(verdict.id for _, run in runs for verdict in run.verdicts))
     rows = [
         {"adapter": name, "from": at, "to": at + 0.9, "question": question, "solved": rate}
-        for name, run in zip(_adapters(runs), runs, strict=True)
+        for name, run in runs
         for rates in [problem_scores(by_question(run.verdicts))]
         for at, question in enumerate(ids)
         for rate in [rates.get(question)]
     ]
     strength = alt.Scale(domain=[0, 1], range=[0.12, 1])
+    order = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
     chart: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_rect()
         .encode(
-            x=alt.X("from:Q", axis=None, scale=alt.Scale(domain=[0, len(ids)], nice=False)),
+            x=alt.X(
+                "from:Q",
+                title=f"the {len(ids)} questions, in the order of the benchmark",
+                axis=order,
+                scale=alt.Scale(domain=[0, len(ids)], nice=False),
+            ),
             x2="to:Q",
             y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
             color=alt.condition(
-                "datum.solved === null", alt.value("#c0473a"), alt.value("#2f6fde")
+                "datum.solved === null", alt.value("#c0473a"), alt.value(_COLOURS["student"][1])
             ),
             opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
             tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
         )
-        .properties(width=_WIDTH, height=alt.Step(22))
+        .properties(height=alt.Step(22))
     )
-    return chart
+    return _whole(chart)
 
 
-def questions(runs: Sequence[FinishedRun], budget: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the questions of one benchmark that fit into so many bytes, and how many do not.
+def questions(runs: Named, budget: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the questions of one benchmark that fit into `budget` bytes, and how many do not.
 
     Those on which adapters differ come in first; all stay in the order of the benchmark.
     """
     asked: dict[str, dict[str, Any]] = {}
-    for name, run in zip(_adapters(runs), runs, strict=True):
+    for name, run in runs:
         for verdict in run.verdicts:
             prompt = _cut(run.prompts.get(verdict.id, ""))
             empty = {"id": verdict.id, "level": verdict.level, "prompt": prompt, "answers": []}
@@ -138,6 +215,10 @@ def questions(runs: Sequence[FinishedRun], budget: int) -> tuple[list[dict[str, 
                 }
             )
     for question in asked.values():
+        marks: dict[str, list[str]] = {}
+        for answer in question["answers"]:
+            marks.setdefault(answer["adapter"], []).append(answer["verdict"])
+        question["marks"] = marks
         words = {answer["verdict"] for answer in question["answers"]}
         question["verdicts"] = sorted(words | ({"differ"} if len(words) > 1 else set()))
     kept = set()
@@ -150,51 +231,64 @@ def questions(runs: Sequence[FinishedRun], budget: int) -> tuple[list[dict[str, 
     return [asked[name] for name in asked if name in kept], len(asked) - len(kept)
 
 
-def _rows(results: Sequence[Result]) -> list[list[str]]:
-    """A heading and one row a result: rate, interval, rate per level, shares of ill form.
+def _kind(base: bool, group: Group | None) -> str:
+    return BASE if base else group.role if group else "adapter"
 
-    `*` marks a result on part of the benchmark.
-    """
-    levels = sorted({level for result in results for level in result.levels})
-    head = ["adapter", "benchmark", "tasks", "rate", "95 %"]
-    head += [f"level {level}" for level in levels] + ["ill-formed", "truncated"]
-    rows = [head]
-    for result in results:
-        overall = result.overall
+
+def _whole(chart: _Chart) -> _Chart:
+    """A chart as wide as its place."""
+    whole: _Chart = chart.properties(
+        width="container", autosize={"type": "fit-x", "contains": "padding"}
+    )
+    return whole
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """The table as cells of (score, interval), whose the weakest and best are, and its notes."""
+    rules = ruled(table)
+    rows = []
+    for number, row in enumerate(table.rows):
+        _, *texts = score_cells(table, row)
+        members = [getattr(row.scores.get(column), "member", None) for column in table.columns]
+        cells = [
+            (text.partition(" ")[0], text.partition(" ")[2].replace("-", "–"), member or "")
+            for text, member in zip(texts, members, strict=True)
+        ]
+        rows.append(
+            {"label": row.label, "kind": row.kind, "ruled": number in rules, "cells": cells}
+        )
+    return {"head": heading(table), "rows": rows, "notes": table.notes}
+
+
+def _answers(runs: Named) -> tuple[list[str], list[list[str]]]:
+    """A heading and one row a run: counts, rates of levels, shares of what went wrong."""
+    head = ["adapter", "benchmark", "tasks", "right answers", "by level, %"]
+    head += ["ill-formed, %", "cut off, %"]
+    rows = []
+    for name, run in runs:
+        overall = run.result.overall
         rows.append(
             [
-                result.adapter,
-                result.benchmark + ("*" if result.partial else ""),
+                name,
+                run.result.benchmark + ("*" if run.result.partial else ""),
                 str(overall.tasks),
-                _rate(overall),
-                "{:.3f}-{:.3f}".format(*overall.interval) if overall.interval else "-",
-                *(_rate(result.levels.get(level)) for level in levels),
-                f"{overall.ill_formed:.3f}",
-                f"{overall.truncated:.3f}",
+                f"{overall.solved:,} of {overall.samples:,}",
+                ", ".join(f"{level}: {_rate(of)}" for level, of in run.result.levels.items()),
+                f"{100 * overall.ill_formed:.1f}",
+                f"{100 * overall.truncated:.1f}",
             ]
         )
-    return rows
+    return head, rows
 
 
-def _rate(found: Score | None) -> str:
-    return "-" if found is None or found.rate is None else f"{found.rate:.3f}"
+def _rate(score: Score) -> str:
+    return "-" if score.rate is None else f"{100 * score.rate:.0f}"
 
 
 def _word(verdict: Verdict) -> str:
     if not verdict.well_formed and not verdict.correct:
         return "ill-formed"
     return {True: "right", False: "wrong", None: "not graded"}[verdict.correct]
-
-
-def _adapters(runs: Sequence[FinishedRun]) -> list[str]:
-    """A name for each run; runs of one adapter and benchmark are numbered from the second on."""
-    seen: Counter[tuple[str, str]] = Counter()
-    names = []
-    for run in runs:
-        key = run.result.adapter, run.result.benchmark
-        seen[key] += 1
-        names.append(key[0] if seen[key] == 1 else f"{key[0]} ({seen[key]})")
-    return names
 
 
 def _cut(text: str) -> str:

@@ -4,12 +4,13 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from evals.benchmark import PASS, Sample, Verdict
 from evals.errors import EvalsError
+from evals.members import Group, role_of
 from evals.metrics import Verdicts, estimate
 from evals.records import read_prompts, read_samples, read_verdicts
 
@@ -41,7 +42,8 @@ class Result:
     """What `result.json` holds. adapter is `base` for the base model alone.
 
     partial: not all questions of the benchmark were asked. base_rate: share that passes the base
-    tests, of HumanEval+ and MBPP+. versions: of the packages that ran.
+    tests, of HumanEval+ and MBPP+. versions: of the packages that ran. group: the role and the run
+    of a member of a selfplay run.
     """
 
     adapter: str
@@ -52,6 +54,7 @@ class Result:
     settings: Settings
     versions: Mapping[str, str]
     base_rate: float | None = None
+    group: Group | None = None
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,17 @@ def read_runs(
 
 
 def read_result(path: Path) -> Result:
-    """Read a `result.json`. Raises EvalsError, naming the file, when it is not one."""
+    """Read a `result.json`. Raises EvalsError, naming the file, when it is not one.
+
+    One without a `group` takes the role that runs give by the adapter's name, such as s0.
+    """
     try:
         row = json.loads(path.read_bytes())
         levels = {int(level): _score(found) for level, found in row["levels"].items()}
-        return Result(**row | {"overall": _score(row["overall"]), "levels": levels})
+        role = role_of(row["adapter"])
+        group = row.get("group", role and {"role": role})
+        row |= {"overall": _score(row["overall"]), "levels": levels}
+        return Result(**row | {"group": group and Group(**group)})
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise EvalsError(
             f"{path} is damaged, or not a result of `evals run` ({error!r})"
@@ -107,7 +116,7 @@ def read_result(path: Path) -> Result:
 
 
 def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
-    """Count a group of verdicts on samples of a benchmark."""
+    """Count verdicts on samples of a benchmark."""
     samples = len(verdicts)
     graded = [item for item in verdicts if item.correct is not None]
     found = estimate(by_question(graded), benchmark) if graded else None
@@ -163,7 +172,8 @@ def _score(row: Any) -> Score:
 
 Columns: TypeAlias = dict[str, list[Any]]
 """A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
-_RESULT = ("adapter", "benchmark", "partial", "tasks", "samples", "solved", "rate", "low", "high")
+_COUNTS = ("partial", "tasks", "samples", "solved", "rate", "low", "high")
+_RESULT = ("adapter", "role", "run", "benchmark", *_COUNTS)
 _VERDICT = ("adapter", "benchmark", "id", "sample", "level", "correct", "reason", "extracted")
 
 
@@ -188,6 +198,10 @@ def read_results(*folders: str | os.PathLike[str]) -> Results:
     """Read all finished runs in or below the folders, such as the `--out` of `evals run`.
 
     Raises EvalsError for a folder without any, and for one whose files are damaged.
+
+        >>> import pandas
+        >>> table = pandas.DataFrame(read_results("scores").results)
+        >>> table.groupby(["role", "benchmark"]).rate.mean()
     """
     runs = read_runs([Path(folder) for folder in folders])
     return Results(
@@ -219,6 +233,7 @@ def _result(run: FinishedRun) -> dict[str, Any]:
     low, high = overall.pop("interval") or (None, None)
     return {
         "adapter": result.adapter,
+        **(asdict(result.group) if result.group else {}),
         "benchmark": result.benchmark,
         "partial": result.partial,
         **overall,

@@ -49,6 +49,10 @@ class RunFolder:
         """Write samples in their final order, verdicts, and, last, the result."""
         write_text(self._folder / "samples.jsonl", sample_lines(samples))
         write_text(self._folder / "verdicts.jsonl", verdict_lines(verdicts))
+        self.write_result(result)
+
+    def write_result(self, result: Result) -> None:
+        """Write the result alone, of samples and verdicts that are there."""
         write_text(self._folder / RESULT_FILE, json.dumps(asdict(result), indent=2) + "\n")
 
 

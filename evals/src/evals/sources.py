@@ -33,10 +33,11 @@ class HubAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class Official:
-    """counts: rows -> what has so many. hub: None where the hub's rows lack the test inputs.
+    """counts: official row counts and the release each belongs to.
 
-    cache: file name in evalplus' cache. releases: of the hub that a caller may choose from.
-    digest: what `fingerprint` gives for the published rows, "" where that is not known.
+    hub: None where the hub's rows lack the test inputs. cache: file name in evalplus' cache.
+    releases: of the hub that a caller may choose from. digest: what `fingerprint` gives for the
+    published rows, "" where that is not known.
     """
 
     counts: Mapping[int, str]
@@ -343,7 +344,7 @@ def remarks(benchmark: str, count: int) -> str:
     if count in counts:
         return f"{count} rows: {counts[count]}"
     expected = ", ".join(f"{rows} ({what})" for rows, what in counts.items())
-    return f"{count} rows, which is no official number: {expected}"
+    return f"{count} rows, which is not an official number: {expected}"
 
 
 def fingerprint(rows: Iterable[object]) -> str:
@@ -356,9 +357,9 @@ def fingerprint(rows: Iterable[object]) -> str:
 
 
 def compared(benchmark: str, count: int, found: str) -> tuple[str, ...]:
-    """Return a note on whether so many rows as were published are the published ones.
+    """Return a note on whether `count` rows with the fingerprint `found` are the published ones.
 
-    found: their fingerprint. There is no note where the published one is not known.
+    There is none where another number was published, or the published fingerprint is not known.
     """
     known = OFFICIAL[benchmark]
     if not known.digest or count != next(iter(known.counts)):

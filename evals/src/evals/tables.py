@@ -4,9 +4,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from evals.errors import EvalsError
+from evals.members import Group
 from evals.metrics import Column, Estimate, Verdicts, aggregates, population, score_members
 from evals.recipes import CODE, MATH
 
@@ -28,11 +30,6 @@ TITLES = {
     "total": "total avg",
 }
 _PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
-_LABELS: dict[Kind, str] = {
-    "mean": "population mean of",
-    "weakest": "weakest member",
-    "best": "best member",
-}
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
@@ -50,11 +47,15 @@ class Cell(Estimate):
 
 @dataclass(frozen=True)
 class Row:
-    """One line; `scores` by column, without the columns that have nothing to show."""
+    """One line; `scores` by column, without the columns that have nothing to show.
+
+    group: of a member of a selfplay run, and of the mean, weakest and best of such members.
+    """
 
     label: str
     kind: Kind
     scores: Mapping[str, Cell]
+    group: Group | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +74,7 @@ class Table:
         return to_text(self)
 
     def _repr_html_(self) -> str:
-        lines = [(_heading(self), "th"), *((_cells(self, row), "td") for row in self.rows)]
+        lines = [(heading(self), "th"), *((score_cells(self, row), "td") for row in self.rows)]
         rows = "".join(
             f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
             for cells, tag in lines
@@ -85,17 +86,29 @@ class Table:
 def build_table(
     results: Mapping[str, Mapping[str, Verdicts]],
     *,
-    base: str | None = None,
+    base: str | Collection[str] | None = None,
     partial: Collection[tuple[str, str]] = (),
     k: int | None = None,
+    groups: Mapping[str, Group | None] | None = None,
 ) -> Table:
-    """Build the table of members (name -> benchmark -> verdicts).
+    """Build the table of adapters (name -> benchmark -> verdicts), group by group.
 
-    base: a name in `results` that is no member of the population. partial: pairs (name, benchmark)
-    that were run with a limit. Population rows appear from two members on. Raises EvalsError when
-    nothing was graded, or for a k that is too large.
+    base: names in `results` of the base model, which is in no group. partial: pairs (name,
+    benchmark) that were run with a limit. groups: role and run of adapters; those without are a
+    group, too. Mean, weakest and best follow the members of each group of two or more. Raises
+    EvalsError when nothing was graded, or for a k that is too large.
+
+        >>> base, member = {"1": [True], "2": [False]}, {"1": [True], "2": [True]}
+        >>> table = build_table({"base": {"gsm8k": base}, "s0": {"gsm8k": member}}, base="base")
+        >>> [f"{row.label}: {row.scores['gsm8k'].value:.0%}" for row in table.rows]
+        ['base: 50%', 's0: 100%']
     """
-    members = [name for name in results if name != base]
+    bases = {base} if isinstance(base, str) else set(base or ())
+    by_group: dict[Group | None, list[str]] = {}
+    for name in results:
+        if name not in bases:
+            by_group.setdefault((groups or {}).get(name), []).append(name)
+    named_runs = {group.run for group in by_group if group is not None}
     columns, ungraded = _columns(results, k)
     named = [name for name in TITLES if name in columns]
     order = [name for name in columns if name not in TITLES] + named
@@ -108,45 +121,63 @@ def build_table(
             **vars(score), partial=limited, incomplete=bool(missing.get(column)), member=who
         )
 
-    rows = []
-    for name in ([base] if base is not None else []) + members:
+    def row(name: str, kind: Kind, group: Group | None = None) -> Row:
         scores = {column: columns[column].estimate(name) for column in order}
-        own = {c: cell(c, score, [name]) for c, score in scores.items() if score is not None}
-        rows.append(Row(_one_line(name), "base" if name == base else "member", own))
-    if len(members) > 1:
-        groups = {column: population(columns[column], members) for column in order}
-        for kind, label in _LABELS.items():
-            cells = {
-                column: cell(column, group[kind][0], members, group[kind][1])
-                for column, group in groups.items()
-                if group
-            }
-            label = f"{label} {len(members)}" if kind == "mean" else label
-            rows.append(Row(label, kind, cells))
+        cells = {c: cell(c, score, [name]) for c, score in scores.items() if score is not None}
+        return Row(_one_line(name), kind, cells, group)
+
+    rows = [row(name, "base") for name in results if name in bases]
+    for group, members in by_group.items():
+        rows += [row(name, "member", group) for name in members]
+        if len(members) > 1:
+            kinds = {column: population(columns[column], members) for column in order}
+            for kind, label in _summaries(group, len(members), len(named_runs) > 1):
+                cells = {
+                    column: cell(column, summary[kind][0], members, summary[kind][1])
+                    for column, summary in kinds.items()
+                    if summary
+                }
+                rows.append(Row(_one_line(label), kind, cells, group))
     notes = _notes(columns, rows, missing)
     if ungraded:
         notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
     measure = "avg@n" if k is None else f"pass@{k}"
+    share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
+    notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % bootstrap interval")
     return Table(tuple(order), tuple(rows), measure, tuple(notes))
 
 
 def to_text(table: Table) -> str:
-    """Return aligned columns with intervals; a rule above the population."""
-    lines = [_cells(table, row) for row in table.rows]
-    written = align(_heading(table), lines, left=1).split("\n")
-    for number, row in enumerate(table.rows, 1):
-        if row.kind == "mean":
-            written.insert(number, "-" * max(map(len, written)))
+    """Return aligned columns with intervals; a rule above each group, or above the only mean."""
+    lines = [score_cells(table, row) for row in table.rows]
+    written = align(heading(table), lines, left=1).split("\n")
+    rule = "-" * max(map(len, written))
+    for number in sorted(ruled(table), reverse=True):
+        written.insert(number + 1, rule)
     return "\n".join((*written, *table.notes))
 
 
 def to_markdown(table: Table) -> str:
     """Return a pipe table with intervals, the notes below it as a list; all names escaped."""
-    lines = [_heading(table), ["---"] + ["---:"] * len(table.columns)]
-    lines += [[_escape(cell) for cell in _cells(table, row)] for row in table.rows]
+    lines = [heading(table), ["---"] + ["---:"] * len(table.columns)]
+    lines += [[_escape(cell) for cell in score_cells(table, row)] for row in table.rows]
     notes = [f"- {_escape(note)}" for note in table.notes]
     rows = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join((*rows, *([""] if notes else []), *notes))
+
+
+def ruled(table: Table) -> set[int]:
+    """Return the numbers, from 0, of the rows that begin a group, or the mean of the only one."""
+    several = len({row.group for row in table.rows if row.kind == "member"}) > 1
+    return {
+        number
+        for number, (before, row) in enumerate(pairwise(table.rows), 1)
+        if (
+            row.kind == "member" and (before.kind == "base" or before.group != row.group)
+            if several
+            else row.kind == "mean"
+        )
+    }
 
 
 def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> str:
@@ -198,18 +229,29 @@ def _notes(
     if any(cell.low == cell.high for cell in cells):
         notes.append("an interval without width: all problems went the same way")
     if any(row.kind == "weakest" for row in rows):
-        notes.append(
-            "weakest and best are chosen column by column; population intervals resample problems"
-        )
+        notes.append("weakest and best are chosen column by column")
+        notes.append("intervals of groups resample problems, not members")
     return notes
 
 
-def _heading(table: Table) -> list[str]:
+def _summaries(group: Group | None, count: int, several: bool) -> list[tuple[Kind, str]]:
+    """Kinds and labels of the rows below a group of `count`; several: runs are told apart."""
+    role = "adapter" if group is None else group.role
+    of = f" of {group.run}" if group is not None and several and group.run else ""
+    return [
+        ("mean", f"mean of {count} {role}s{of}"),
+        ("weakest", f"weakest {role}{of}"),
+        ("best", f"best {role}{of}"),
+    ]
+
+
+def heading(table: Table) -> list[str]:
+    """Return the measure, and the title of each column."""
     return [f"{table.measure}, %", *(TITLES.get(column, column) for column in table.columns)]
 
 
-def _cells(table: Table, row: Row) -> list[str]:
-    """The label, and each score such as "66.7* (48.3-81.2)"; `-` for none."""
+def score_cells(table: Table, row: Row) -> list[str]:
+    """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none."""
     texts = [row.label]
     for column in table.columns:
         cell = row.scores.get(column)

@@ -1,7 +1,7 @@
 """HumanEval+ and MBPP+ as benchmarks: functions to write, graded by evalplus' rules.
 
 A program is a fenced block of an answer, or the longest stretch of lines that parses. `sanitize`
-is evalplus' `sanitize` but for its faults: it keeps functions without a return statement, async
+is evalplus' `sanitize` without its faults: it keeps functions without a return statement, async
 and decorated ones, `if`, `try` and loop statements that bind or change a name in use, calls on a
 module or on data in use (such as `sys.setrecursionlimit`), and the last definition of a name as
 well as the first. It drops what runs when the module does without serving the entry point: prints,
@@ -155,7 +155,7 @@ def fenced_blocks(text: str) -> list[str]:
 
 
 def parse(text: str) -> ast.Module | None:
-    """Return the syntax tree, or None where there is none."""
+    """Return the syntax tree; None for text that does not parse."""
     try:
         tree = parse_program(text).tree
     except ProgramError:

@@ -1,7 +1,7 @@
 """The right answer of a row, in one form, and the marked final answer of a response.
 
-Of a response neither a turn that the model made up after its own is read, nor what comes before
-the last `</think>`. In the rest, in this order: the last `<answer>` tag, the last box (adjacent
+Ignored: turns that the model made up, and everything before the last `</think>`. Read, in this
+order: the last `<answer>` tag, the last box (adjacent
 boxes joined by "and" or a comma make one answer), `#### x`, a final-answer phrase, and the text
 itself when it is one line of few words. Prose that marks no answer has none. A last box that never
 closes is ill-formed; no earlier box stands in for it. A box or phrase inside an answer tag counts
@@ -59,7 +59,7 @@ _ASKS_UNIT = re.compile(
     r"(?!\s*\}?\s*(?:\^|/(?!\s*(?:\\(?:text|mathrm)\s*\{)?[~\s]*mole?\b)))",
     re.IGNORECASE,
 )
-"""Units of which another size may stand in an answer."""
+"""Units that an answer may give in another size, such as m for cm."""
 
 
 def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bool = False) -> Gold:
@@ -137,7 +137,7 @@ _WORD = re.compile(r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|pi|and)\
 
 @dataclass(frozen=True)
 class Extraction:
-    """text: the answer, None where there is none. rule: how it was found, or what is wrong."""
+    """text: the answer, None where it is missing. rule: how it was found, or what is wrong."""
 
     text: str | None
     rule: str
@@ -233,7 +233,7 @@ def _hashes(tail: str) -> Extraction | None:
 
 
 def _phrase(tail: str) -> Extraction | None:
-    """What follows the last final-answer phrase, but for "the answer is correct"."""
+    """What follows the last final-answer phrase, except in "the answer is correct"."""
     for match in list(_PHRASE.finditer(tail))[:-17:-1]:
         rest = tail[match.end() :].lstrip(" \t:*\n`")
         if "would" in match[0] and re.match(r"[^.\n]{0,80}\bif\b", rest):

@@ -25,7 +25,7 @@ _ANSWERS = {
     "gsm8k": ("answer", "a solution that ends in #### 18"),
     "olympiadbench": ("final_answer", "a list with one text"),
 }
-"""Name -> the columns of which the first there has the right answer, and what it looks like."""
+"""Name -> columns, the first present having the right answer, and what that looks like."""
 _PLAIN = ("answer", "a text or a number")
 _NUMBERED = ("gsm8k", "minerva_math")
 """Benchmarks without ids on the hub: a row is known by its number."""

@@ -1,6 +1,6 @@
 """Read tokens into the tree of a formula.
 
-Letters are variables, but for e and i, which are the numbers; juxtaposition multiplies; a whole
+Letters are variables, except e and i, which are the numbers; juxtaposition multiplies; a whole
 number before a numeric fraction is a mixed number; a derivative dx/dt is the variable x'.
 """
 

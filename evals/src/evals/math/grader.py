@@ -300,7 +300,7 @@ def _named_value(relation: Relation) -> Form | None:
 
 
 def _point(form: Several | Relation) -> Ordered | None:
-    """The point (2, 4) that (x, y) = (2, 4) says, and x=2, y=4, but for a minimum and a maximum."""
+    """The point (2, 4) of (x, y) = (2, 4), and of x=2, y=4 that are no minimum and maximum."""
     if isinstance(form, Relation):
         first, last = form.sides[0], form.sides[-1]
         both = isinstance(first, Ordered) and isinstance(last, Ordered) and form.signs[-1] == "="

@@ -19,6 +19,9 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
     dataset has holds the right answer: a number, LaTeX, or a solution that marks it by a box or by
     `####`. A row without one gives None, TRL's word for a reward that does not apply. Raises
     EvalsError when the dataset has none of the columns.
+
+        >>> math_reward([r"It is \\boxed{1/2}.", r"\\boxed{2}"], answer=["0.5", "3"])
+        [1.0, 0.0]
     """
     golds = next((columns[name] for name in _COLUMNS if name in columns), None)
     if golds is None:
@@ -32,8 +35,13 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
 def math_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Any = None
 ) -> float:
-    """Return the reward of one completion with the arguments of verl's `compute_score`: 1.0 for
-    the right final answer, else 0.0."""
+    """Return the reward of one completion with the arguments of verl's `compute_score`.
+
+    It is 1.0 for the right final answer, else 0.0.
+
+        >>> math_score("gsm8k", "so the answer is #### 1,200", "1200")
+        1.0
+    """
     return float(grader.grade(_gold(str(ground_truth)), solution_str).correct)
 
 

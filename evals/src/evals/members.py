@@ -1,0 +1,168 @@
+"""The adapters that a command names, and the roles that they have in selfplay runs.
+
+A run keeps its members in `members/`, named by role and number: t0 is a teacher, s0 a student, a0
+the agent of a run that has one agent. Teachers write tasks and students solve them, so scores are
+averaged within a role.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evals.errors import EvalsError
+
+_ROLES = {"t": "teacher", "s": "student", "a": "agent"}
+_MEMBER = re.compile(r"[tsa]\d+", re.ASCII)
+_CONFIGS = "members/*/adapter_config.json"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.@-]+")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members whose scores are averaged: those of one role in one run.
+
+    role: teacher, student or agent. run: the run's name; None where it is not known.
+    """
+
+    role: str
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class Members:
+    """Adapters by name: their folders, and their groups, None for an adapter of no run.
+
+    base: the base model that the first run names; None where no run is named.
+    """
+
+    folders: dict[str, Path]
+    groups: dict[str, Group | None]
+    base: str | None
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """`[NAME=]FOLDER[:CHOICE]`, taken apart; `name` is empty and `choice` None where not given."""
+
+    name: str
+    folder: Path
+    choice: str | None
+
+    @property
+    def is_run(self) -> bool:
+        return (self.folder / "members").is_dir()
+
+
+def role_of(name: str) -> str | None:
+    """Return the role of a run's member by its name; None for a name that runs do not give."""
+    return _ROLES[name[0]] if _MEMBER.fullmatch(name) else None
+
+
+def find_members(specs: Sequence[str]) -> Members:
+    """Find the adapters that specs name, in the form of `evals run --adapter`.
+
+    specs: `DIR` or `NAME=DIR`, the folder of a PEFT adapter; `RUN`, the directory of a selfplay
+    run, for its living members, or with a choice of them: `RUN:students`, `RUN:teachers`,
+    `RUN:agent`, `RUN:s3`, `RUN:s0,t1`. `NAME=RUN` calls the members NAME-s0 and so on, and
+    `NAME=RUN:s3` calls that member NAME. Members of a second run begin with its folder's name. A
+    folder that exists with a colon in its name is that folder. An adapter that is named twice is
+    in a group once.
+
+    Raises EvalsError or LoraEvoError for a folder that is neither an adapter nor a run, a choice
+    that the run does not hold, and two adapters of one name.
+
+        >>> members = find_members(["runs/mine:students"])
+        >>> members.groups["s0"]
+        Group(role='student', run='mine')
+    """
+    from lora_evo.model import find_adapters  # brings torch, which `evals list` does without
+
+    base: str | None = None
+    runs: dict[str, Path] = {}  # by the name that groups have
+    folders: dict[str, Path] = {}
+    groups: dict[str, Group | None] = {}
+    for spec in map(_split, specs):
+        if spec.is_run:
+            living, shared = find_adapters([str(spec.folder)])
+            base = base or shared
+            chosen = _choose(spec, living)
+        elif spec.choice is None:
+            chosen, _ = find_adapters([f"{spec.name}={spec.folder}".removeprefix("=")])
+        else:
+            raise EvalsError(
+                f"{spec.folder} is not a selfplay run, which alone has members to choose; "
+                f"leave out {':' + spec.choice!r}"
+            )
+        renamed = spec.name if spec.is_run and spec.choice not in chosen else ""
+        for member, folder in chosen.items():
+            name, group = member, None
+            place = folder.absolute() if spec.is_run else folder.resolve()
+            role = role_of(place.name) if place.parent.name == "members" else None
+            if role is not None:
+                run = place.parent.parent.resolve()
+                label = _label(renamed, run, runs)
+                group = Group(role, label)
+                if spec.is_run and run != next(iter(runs.values())):
+                    name = f"{_NOT_IN_NAMES.sub('-', label).strip('.@-') or 'run'}-{member}"
+            if spec.is_run and spec.name:
+                name = f"{renamed}-{member}" if renamed else spec.name
+            if name in folders and folders[name].resolve() == folder.resolve():
+                continue
+            counted = folder.resolve() in (other.resolve() for other in folders.values())
+            groups[name] = None if counted else group
+            find_adapters([f"{n}={f}" for n, f in (*folders.items(), (name, folder))])
+            folders[name] = folder
+    return Members(folders, groups, base)
+
+
+def _split(text: str) -> _Spec:
+    """Take a spec apart by the folders that exist. Raises EvalsError where none does."""
+    name, equals, rest = text.partition("=")
+    for called, whole in [("", text), *([(name, rest)] if equals else [])]:
+        colons = [at for at, letter in enumerate(whole) if letter == ":"]
+        for at in (len(whole), *reversed(colons)):
+            if at and Path(whole[:at]).is_dir():
+                choice = whole[at + 1 :] if at < len(whole) else None
+                return _Spec(called, Path(whole[:at]), choice)
+    raise EvalsError(
+        f"there is no adapter folder {text}; expected the folder of a PEFT adapter, or of a "
+        "selfplay run: RUN, RUN:students, RUN:s0"
+    )
+
+
+def _choose(spec: _Spec, living: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the members of a run that its spec chooses: living ones by role, any by its name."""
+    if spec.choice is None:
+        return dict(living)
+    every = {path.parent.name: path.parent for path in spec.folder.glob(_CONFIGS)}
+    chosen: dict[str, Path] = {}
+    for word in (part.strip() for part in spec.choice.split(",")):
+        roles = word, word.removesuffix("s")
+        some = {name: folder for name, folder in living.items() if role_of(name) in roles}
+        if word in every:
+            some = {word: every[word]}
+        if not some:
+            raise EvalsError(f"{spec.folder} has no {word!r}; it holds {_inventory(living)}")
+        chosen |= some
+    return chosen
+
+
+def _inventory(members: Iterable[str]) -> str:
+    """Return what a run holds, such as `students s0, s1 and teachers t0, t1`."""
+    by_role: dict[str, list[str]] = {}
+    for name in members:
+        by_role.setdefault(role_of(name) or "member", []).append(name)
+    parts = [
+        f"{role}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        for role, names in by_role.items()
+    ]
+    return " and ".join(parts)
+
+
+def _label(name: str, run: Path, runs: dict[str, Path]) -> str:
+    """Return what groups call a run: as the user does, else as its folder, that no other has."""
+    labels = (name, run.name, "/".join(run.parts[-2:]), str(run))
+    label = next(label for label in labels if label and runs.get(label, run) == run)
+    runs[label] = run
+    return label

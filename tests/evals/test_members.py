@@ -1,0 +1,226 @@
+"""Which adapters a spec names, the roles that they have, and the means that are taken of them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from evals_commands import fails, run
+from json_lines import write_rows
+from sums import GOLD, TableEngine, sums
+
+from evals import EvalsError, Group, build_table, evaluate, find_members, read_results
+from evals.results import read_runs
+from evals.side_by_side import side_by_side
+from lora_evo import LoraEvoError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, make_adapter, model_folder: Path) -> Path:
+    """A folder of runs: `mine` (s1 replaced by s2), `azr`, `a:b`; and an adapter of no run."""
+    home = tmp_path_factory.mktemp("runs")
+    named = {"mine": ("s0", "s1", "s2", "t0", "t1"), "azr": ("a0",), "a:b": ("s0", "t0")}
+    for run_name, members in named.items():
+        for seed, member in enumerate(members):
+            make_adapter(home / run_name / "members" / member, seed, base=str(model_folder))
+    (home / "mine" / "league").mkdir()
+    replaced = {"event": "member_replaced", "member": "s1", "child": "s2"}
+    (home / "mine" / "league" / "events.jsonl").write_text(json.dumps(replaced) + "\n")
+    make_adapter(home / "plain", 9, base=str(model_folder))
+    make_adapter(home / "x:students", 10, base=str(model_folder))
+    return home
+
+
+def groups_of(home: Path, *specs: str) -> dict[str, tuple[str, str | None] | None]:
+    """Names with role and run, of specs that have HOME for the folder of runs."""
+    members = find_members([spec.replace("HOME", str(home)) for spec in specs])
+    assert members.folders.keys() == members.groups.keys()
+    return {n: None if g is None else (g.role, g.run) for n, g in members.groups.items()}
+
+
+STUDENT, TEACHER = ("student", "mine"), ("teacher", "mine")
+
+
+@pytest.mark.parametrize(
+    ("specs", "wanted"),
+    [
+        (["HOME/mine"], {"s0": STUDENT, "s2": STUDENT, "t0": TEACHER, "t1": TEACHER}),
+        (["HOME/mine:students"], {"s0": STUDENT, "s2": STUDENT}),
+        (["HOME/mine:teacher"], {"t0": TEACHER, "t1": TEACHER}),
+        (["HOME/mine:s2"], {"s2": STUDENT}),
+        (["HOME/mine:s1"], {"s1": STUDENT}),
+        (["HOME/mine:t1, s0"], {"t1": TEACHER, "s0": STUDENT}),
+        (["HOME/mine:teachers,s0"], {"t0": TEACHER, "t1": TEACHER, "s0": STUDENT}),
+        (["HOME/mine:s0", "HOME/mine:students"], {"s0": STUDENT, "s2": STUDENT}),
+        (["HOME/azr"], {"a0": ("agent", "azr")}),
+        (["HOME/azr:agent"], {"a0": ("agent", "azr")}),
+        (["HOME/a:b:students"], {"s0": ("student", "a:b")}),
+        (["HOME/a:b"], {"s0": ("student", "a:b"), "t0": ("teacher", "a:b")}),
+        (["HOME/x:students"], {"x:students": None}),
+        (["HOME/plain", "HOME/mine:s0"], {"plain": None, "s0": STUDENT}),
+        (["best=HOME/mine:s0"], {"best": STUDENT}),
+        (["pop=HOME/mine:students"], {"pop-s0": ("student", "pop"), "pop-s2": ("student", "pop")}),
+        (["HOME/mine:s0", "HOME/a:b:students"], {"s0": STUDENT, "a-b-s0": ("student", "a:b")}),
+        (["HOME/a:b:t0", "HOME/mine:t0"], {"t0": ("teacher", "a:b"), "mine-t0": TEACHER}),
+        (["HOME/mine/members/s0"], {"s0": STUDENT}),
+        (["it=HOME/mine/members/t0"], {"it": TEACHER}),
+        (["HOME/mine:s0", "again=HOME/mine/members/s0"], {"s0": STUDENT, "again": None}),
+    ],
+)
+def test_a_spec_names_adapters_and_their_groups(
+    runs: Path, specs: list[str], wanted: dict[str, tuple[str, str] | None]
+) -> None:
+    if specs == ["HOME/x:students"]:  # a folder with a colon needs a name that can be a folder's
+        with pytest.raises(LoraEvoError, match="cannot be an adapter's name"):
+            groups_of(runs, *specs)
+        specs, wanted = ["x=HOME/x:students"], {"x": None}
+    assert groups_of(runs, *specs) == wanted
+
+
+def test_a_folder_is_found_and_the_base_is_the_first_runs(runs: Path, model_folder: Path) -> None:
+    members = find_members([str(runs / "plain"), f"best={runs / 'mine'}:s2"])
+    assert members.base == str(model_folder)
+    assert members.folders["best"].samefile(runs / "mine" / "members" / "s2")
+    assert find_members([str(runs / "plain")]).base is None
+    assert find_members([]).folders == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("HOME/mine:s9", "mine has no 's9'; it holds students s0, s2 and teachers t0, t1"),
+        ("HOME/mine:students,agent", "has no 'agent'; it holds students s0, s2 and"),
+        ("HOME/mine:", "has no ''; it holds"),
+        ("HOME/mine:s0:t0", "has no 's0:t0'; it holds"),
+        ("HOME/mine:../../plain", "has no '../../plain'; it holds"),
+        ("HOME/azr:students", "azr has no 'students'; it holds agent a0"),
+        ("HOME/plain:students", "plain is not a selfplay run"),
+        ("HOME/nowhere:students", "no adapter folder"),
+        ("NAME=HOME/nowhere", "no adapter folder"),
+        ("a b=HOME/mine:students", "'a b-s0' cannot be an adapter's name"),
+    ],
+)
+def test_a_wrong_spec_is_one_line_that_says_what_there_is(
+    runs: Path, spec: str, message: str
+) -> None:
+    with pytest.raises((EvalsError, LoraEvoError)) as caught:
+        find_members([spec.replace("HOME", str(runs))])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_runs_in_folders_of_one_name_are_told_apart(
+    runs: Path, tmp_path: Path, make_adapter
+) -> None:
+    for place in "pq":
+        shutil.copytree(runs / "mine", tmp_path / place / "out")
+    groups = find_members([str(tmp_path / place / "out") for place in "pq"]).groups
+    assert [name for name in groups if name.endswith("s0")] == ["s0", "q-out-s0"]
+    assert {group.run for group in groups.values() if group} == {"out", "q/out"}
+
+
+def labels(text: str) -> list[str]:
+    return [line.split("  ")[0] for line in text.splitlines()]
+
+
+def test_a_run_is_averaged_by_role_and_older_results_too(
+    runs: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    rows = [{"question": f"{a} + {a}?", "answer": f"#### {2 * a}"} for a in range(1, 4)]
+    data = write_rows(tmp_path / "gsm8k", rows)
+    out, page = tmp_path / "out", tmp_path / "page.html"
+    asked = ("--benchmark", "gsm8k", "--data", data, "--recipe", "azr", "--max-tokens", 4)
+    start = ("run", "--adapter", runs / "mine", *asked, "--base", "--out", out)
+    done = run(*start)
+    assert done.exit_code == 0, done.output
+    by_role = [
+        *("base", "s0", "s2", "mean of 2 students", "weakest student", "best student"),
+        *("t0", "t1", "mean of 2 teachers", "weakest teacher", "best teacher"),
+    ]
+    shown = [label for label in labels(done.stdout) if set(label) != {"-"}]
+    assert shown[1:12] == by_role
+    results = {path: json.loads(path.read_text()) for path in out.rglob("result.json")}
+    groups = {row["adapter"]: row["group"] for row in results.values()}
+    assert groups["s0"] == {"role": "student", "run": "mine"}
+    assert groups["base"] is None
+    assert read_results(out).results["role"] == [None, *["student"] * 2, *["teacher"] * 2]
+    table = json.loads(run("report", out, "--json").stdout)["table"]["rows"]
+    means = {row["label"]: row["group"] for row in table if row["kind"] == "mean"}
+    assert means["mean of 2 students"] == {"role": "student", "run": "mine"}
+    for path, row in results.items():  # as results were written before they had a group
+        path.write_text(json.dumps({k: v for k, v in row.items() if k != "group"}))
+    assert run("report", out, "--html", page).exit_code == 0
+    assert by_role == [label for label in labels(run("report", out).stdout) if label in by_role]
+    assert "<td>mean of 2 students</td>" in page.read_text()
+    assert run(*start).exit_code == 0
+    again = {path: {"group": None} | json.loads(path.read_text()) for path in results}
+    assert again == results
+    wrong = ("run", "--adapter", f"{runs / 'mine'}:s7", *asked, "--out", tmp_path / "other")
+    fails(2, "has no 's7'; it holds students s0, s2 and teachers t0, t1", *wrong)
+    assert not (tmp_path / "other").exists()
+    more = (*start[:3], "--adapter", f"{runs / 'azr'}", "--adapter", runs / "plain", *start[3:])
+    done = run(*more)
+    assert done.exit_code == 0, done.output
+    assert [label for label in labels(done.stdout) if label.startswith("mean")] == [
+        "mean of 2 students of mine",
+        "mean of 2 teachers of mine",
+    ]
+    assert {"azr-a0", "plain"} <= set(labels(done.stdout))
+
+
+def evaluated(out: Path, groups: dict[str, Group | None], base: bool = False) -> None:
+    adapters = [*([None] if base else []), *groups]
+    evaluate(TableEngine(GOLD), sums(), adapters, groups=groups, limit=4, out=out)
+
+
+def means(*folders: Path) -> list[str]:
+    table = side_by_side(read_runs(folders)).table
+    assert table is not None
+    return [row.label for row in table.rows if row.kind == "mean"]
+
+
+def test_results_of_two_folders_are_not_averaged_together(tmp_path: Path) -> None:
+    students = {f"s{i}": Group("student", "mine") for i in range(2)}
+    evaluated(tmp_path / "p", students, base=True)
+    evaluated(tmp_path / "q", students | {"s2": Group("student", "mine")}, base=True)
+    assert means(tmp_path / "p") == ["mean of 2 students"]
+    assert means(tmp_path / "p", tmp_path / "q") == [
+        "mean of 2 students of mine (p)",
+        "mean of 3 students of mine (q)",
+    ]
+    table = side_by_side(read_runs([tmp_path])).table
+    assert table is not None
+    assert [row.label for row in table.rows if row.kind == "base"] == ["base (p)", "base (q)"]
+    one, two = ({f"s{i}": Group("student", home)} for i, home in enumerate(("one", "two")))
+    evaluated(tmp_path / "r", one | two | {"s7": None, "plain": None})
+    assert means(tmp_path / "r") == ["mean of 2 adapters"]
+
+
+def test_results_with_and_without_a_run_are_one_group(tmp_path: Path) -> None:
+    evaluated(tmp_path, {"s0": Group("student"), "s1": Group("student", "mine")})
+    assert means(tmp_path) == ["mean of 2 students"]
+
+
+def test_a_resumed_evaluation_takes_the_groups_that_it_is_told(tmp_path: Path) -> None:
+    def kept() -> dict[str, object]:
+        return json.loads((tmp_path / "s0" / "sums" / "result.json").read_text())
+
+    evaluated(tmp_path, {"s0": Group("student", "mine")})
+    group = kept()["group"]
+    evaluate(TableEngine({}), sums(), ["s0"], limit=4, out=tmp_path)
+    assert kept()["group"] == group
+    evaluated(tmp_path, {"s0": None})
+    assert kept()["group"] is None
+    assert read_results(tmp_path).results["role"] == [None]
+
+
+def test_a_table_has_a_mean_of_each_group() -> None:
+    right, wrong = {"p": [True], "q": [True]}, {"p": [True], "q": [False]}
+    results = {name: {"gsm8k": right} for name in ("s0", "s1")}
+    results |= {name: {"gsm8k": wrong} for name in ("t0", "t1")}
+    groups = {name: Group({"s": "student", "t": "teacher"}[name[0]]) for name in results}
+    table = build_table(results, groups=groups)
+    scores = {row.label: row.scores["gsm8k"].value for row in table.rows if row.kind == "mean"}
+    assert scores == {"mean of 2 students": 1.0, "mean of 2 teachers": 0.5}
+    assert [set(line) for line in str(table).splitlines()].count({"-"}) == 1
+    assert "mean of 4 adapters" in str(build_table(results))
