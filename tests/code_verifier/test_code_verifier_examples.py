@@ -7,7 +7,16 @@ import pytest
 import code_verifier
 
 WITH_EXAMPLES = (
-    *("Sandbox", "Task", "canonical", "compute_score", "grade", "measure", "parse_literal"),
+    *(
+        "Sandbox",
+        "ScriptRunner",
+        "Task",
+        "canonical",
+        "compute_score",
+        "grade",
+        "measure",
+        "parse_literal",
+    ),
     *("strip_comments", "tests_reward", "trl_reward"),
 )
 

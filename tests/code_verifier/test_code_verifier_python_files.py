@@ -74,6 +74,28 @@ def test_the_summary_and_the_page_are_of_all_files() -> None:
     assert page.text.index("src/a.py") < page.text.index("src/b.py")
 
 
+def test_the_page_fits_any_window_and_says_what_it_is() -> None:
+    write(one=PROGRAM)
+    result = metrics("one.py", "--out", "rows.jsonl", "--html", "page.html")
+    assert result.stdout.startswith("1 program, 1 structure, 0 not measurable\n")
+    text = Path("page.html").read_text()
+    assert "How large and how complex the programs are" in Page(text).text
+    assert "prefers-color-scheme: dark" in text
+    charts = json.loads(text.partition('id="charts">')[2].partition("</script>")[0])
+    assert list(charts) == list(MEANINGS)
+    for name, chart in charts.items():
+        titles = [chart["encoding"][axis]["title"] for axis in "xy"]
+        assert (chart["width"], titles) == ("container", [MEANINGS[name][0], "programs"])
+
+
+def test_a_reader_that_goes_away_has_its_page() -> None:
+    write(one=PROGRAM)
+    command = f"{sys.executable} -m code_verifier metrics one.py --out rows.jsonl --html page.html"
+    done = subprocess.run(["sh", "-c", f"{command} | true"], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert Path("page.html").exists()
+
+
 def test_each_file_counts_once_however_often_it_is_named() -> None:
     write(src__a="x = 1")
     assert list(measured("src", "./src/a.py", "src", Path("src").resolve())) == ["src/a.py"]

@@ -26,9 +26,9 @@ from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavail
 from code_verifier.jsonl import Row, check_output, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
-from code_verifier.metrics_page import require_charts, save_page
+from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
-from code_verifier.python_files import is_python, python_files, read_program
+from code_verifier.python_files import files_of, is_python, read_program
 from code_verifier.sandbox import Sandbox, ordered_map
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
 
@@ -252,7 +252,7 @@ _METRICS_HELP += "\n  structure        equal for programs that differ in names a
 @click.option("--html", type=_path, help="Write a page of charts to this file; it works offline.")
 @_exit_code
 def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) -> int:
-    sources = _sources(paths)
+    sources = files_of(paths)
     if html is not None:
         check_output(html, sources)
         if html.resolve() == out.resolve():
@@ -284,25 +284,10 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
             raise CodeVerifierError(f"{error}{hint}") from None
 
     total = sum(1 for _ in _written(chain.from_iterable(map(results, sources)), sources, out))
-    _print_summary([found for _, found in measured], total - len(measured), as_json, out)
     if html is not None:
         save_page(measured, total - len(measured), html)
+    _print_summary([found for _, found in measured], total - len(measured), as_json, out)
     return 0
-
-
-def _sources(paths: Iterable[Path]) -> list[Path]:
-    """The files that paths name, a folder the Python files in it; each once. Raises
-    CodeVerifierError where there are none, OSError."""
-    sources: dict[str, Path] = {}
-    for path in paths:
-        files = list(python_files(path)) if path.is_dir() else [path]
-        if not files:
-            raise CodeVerifierError(f"{path} holds no Python file (.py), nor do folders below it")
-        if str(path) != "-":
-            path.stat()  # to find out here whether it exists
-        for file in files:
-            sources.setdefault(os.path.abspath(file), file)
-    return list(sources.values())
 
 
 @main.command()
@@ -454,7 +439,8 @@ def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out
         head = {"programs": len(metrics), "unparsed": unparsed, "structures": structures}
         _report(json.dumps({**head, "metrics": table}), out)
         return
-    _report(f"{len(metrics)} programs, {structures} structures, {unparsed} not measurable", out)
+    counts = f"{counted(len(metrics), 'program')}, {counted(structures, 'structure')}"
+    _report(f"{counts}, {unparsed} not measurable", out)
     rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
     _print_table([("", *row) for row in list(table.values())[:1]] + rows, out)
 

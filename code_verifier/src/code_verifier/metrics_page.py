@@ -95,12 +95,13 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
             f'<figure><h3>{name}</h3><p class="hint">{meaning}</p>'
             f'<div data-chart="{name}"></div></figure>\n'
         )
-    count, structures = len(measured), len({metrics.structure for _, metrics in measured})
-    title = f"Structure of {count} program{'s' * (count != 1)}"
+    programs = counted(len(measured), "program")
+    structures = counted(len({metrics.structure for _, metrics in measured}), "structure")
+    title = f"Structure of {programs}"
     lead = (
         "How large and how complex the programs are that code-verifier metrics has read. Each "
         "chart counts programs (upwards) by one measure (across); its last bar also holds the "
-        f"largest 1 %. {count} programs, {structures} structures: programs that differ "
+        f"largest 1 %. {programs}, {structures}: programs that differ "
         "in names and layout only have one structure."
     )
     if failed:
@@ -139,15 +140,29 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
         alt.Chart(alt.InlineData(values=bars), width="container", height=130, autosize=_FIT)
         .mark_bar()
         .encode(
-            x=alt.X("from:Q", title=unit, bin="binned", axis=alt.Axis(tickCount=5)).scale(
-                zero=False
-            ),
+            x=alt.X(
+                "from:Q", title=unit, bin="binned", axis=alt.Axis(tickCount=_ticks(bars, "to"))
+            ).scale(zero=False),
             x2="to:Q",
-            y=alt.Y("programs:Q", title="programs", axis=alt.Axis(tickMinStep=1, tickCount=4)),
+            y=alt.Y(
+                "programs:Q", title="programs", axis=alt.Axis(tickCount=_ticks(bars, "programs"))
+            ),
             tooltip=["from:Q", "to:Q", "programs:Q"],
         )
     )
     return {k: v for k, v in chart.to_dict().items() if k not in ("$schema", "config")}
+
+
+def _ticks(bars: Sequence[dict[str, Any]], name: str) -> int:
+    """How many ticks an axis up to the largest number of that name has: whole ones, and few."""
+    least = min(bar["from"] for bar in bars) if name == "to" else 0
+    most = max(float(bar[name]) for bar in bars)
+    return min(5, math.ceil(most - least))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it is not 1."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _largest(measured: Sequence[tuple[str, Metrics]]) -> str:

@@ -5,10 +5,10 @@ import os
 import stat
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from code_verifier.errors import ProgramError
+from code_verifier.errors import CodeVerifierError, ProgramError
 from code_verifier.syntax import MAX_PROGRAM
 
 _MOST_BYTES = 4 * MAX_PROGRAM
@@ -18,6 +18,21 @@ _MOST_BYTES = 4 * MAX_PROGRAM
 def is_python(path: Path) -> bool:
     """Whether a file is a Python file by its name."""
     return path.suffix.lower() in (".py", ".pyw")
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """The files that paths name, a folder the Python files in it; each once. Raises
+    CodeVerifierError where there are none, OSError."""
+    sources: dict[str, Path] = {}
+    for path in paths:
+        files = list(python_files(path)) if path.is_dir() else [path]
+        if not files:
+            raise CodeVerifierError(f"{path} holds no Python file (.py), nor do folders below it")
+        if str(path) != "-":
+            path.stat()  # to find out here whether it exists
+        for file in files:
+            sources.setdefault(os.path.abspath(file), file)
+    return list(sources.values())
 
 
 def python_files(folder: Path) -> Iterator[Path]:

@@ -22,16 +22,16 @@ class Task:
     r"""A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown.
     Raises CodeVerifierError for pairs or `visible` that do not fit.
 
+        >>> task = Task("code_i", "def f(x):\n    return x * x", output="9")
+        >>> grade(task, "-3").score
+        1.0
+
     - kind: what is asked for: `code_o` an output, `code_i` an input, `code_f` a program.
     - input: the text between the parentheses of the call (code_o; one right answer of code_i).
     - output: a literal (code_o, code_i).
     - inputs: one text a call (code_f).
     - message: what the proposer says about the program (code_f).
     - visible: leading pairs that are shown and not judged (code_f).
-
-        >>> task = Task("code_i", "def f(x):\n    return x * x", output="9")
-        >>> grade(task, "-3").score
-        1.0
     """
 
     kind: str

@@ -22,6 +22,9 @@ class Outcome:
     A batch without a valid task is legal; a match with no tasks at all is kept and not rated.
     Raises LeagueError when the numbers contradict each other.
 
+        >>> Outcome(tasks=8, valid=6, attempts=24, solved=6, unsolved=2).student_score
+        0.4375
+
     - tasks: proposed by the teacher.
     - valid: of these, accepted by the verifier.
     - attempts: the student's rollouts on valid tasks.
@@ -29,9 +32,6 @@ class Outcome:
     - unsolved: valid tasks that no rollout solved.
     - infra_errors: further tasks, in none of the other numbers, lost to infrastructure (a crashed
       verifier); they are kept and shown, and never rated.
-
-        >>> Outcome(tasks=8, valid=6, attempts=24, solved=6, unsolved=2).student_score
-        0.4375
     """
 
     tasks: int
