@@ -97,6 +97,7 @@ def test_metrics_and_their_page(tmp_path: Path) -> None:
     assert "ast_depth" in call("metrics", rows, "--out", tmp_path / "out").stdout
     text = page.read_text()
     assert "3 programs, 2 structures" in text
+    assert "1 more could not be measured" in text
     assert 'src="http' not in text
 
 
@@ -105,8 +106,44 @@ def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
     result = call("metrics", rows, "--out", out, "--html", tmp_path / "page")
     assert (result.exit_code, out.exists()) == (2, False)
-    assert "pip install 'populab-code-verifier[report]'" in result.stderr
+    hint = f"type: {sys.executable} -m pip install altair vl-convert-python"
+    assert result.stderr == f"error: charts need vl_convert; {hint}\n"
     assert call("metrics", rows, "--out", out).exit_code == 0
+
+
+def test_every_command_has_a_whole_sentence_in_the_list() -> None:
+    shown = call("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(shown) == len(main.commands)
+    assert all(line.endswith(".") and not line.endswith("..") for line in shown)
+    for name in main.commands:
+        assert all(len(line) <= 80 for line in call(name, "--help").stdout.splitlines())
+
+
+def test_the_help_says_what_kinds_and_limits_are() -> None:
+    shown = " ".join(call("grade", "--help").stdout.split())
+    for words in ("predict the output", "find an input", "write the program"):
+        assert words in shown
+    assert "of real time and also of processor time" in shown
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    def completed(**variables: str) -> str:
+        program = "from code_verifier.cli import main; main(prog_name='code-verifier')"
+        command = [sys.executable, "-c", program]
+        return subprocess.run(
+            command, env=os.environ | variables, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "complete" in completed(_CODE_VERIFIER_COMPLETE="bash_source")
+    words = {"COMP_WORDS": "code-verifier met", "COMP_CWORD": "1"}
+    assert "plain,metrics" in completed(_CODE_VERIFIER_COMPLETE="bash_complete", **words)
+
+
+def test_a_mistyped_kind_is_recognised(tmp_path: Path) -> None:
+    rows = write(tmp_path / "in", {"id": 1, "kind": "codeo", "output": "4", "answer": "4"})
+    result = call("grade", rows, "--out", tmp_path / "out")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "expected one of code_o, code_i, code_f; did you mean code_o?" in result.stderr
 
 
 def test_empty_files(tmp_path: Path) -> None:
@@ -239,7 +276,7 @@ def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> Non
         ("in", "/sys/out", "/sys/out.part: "),
         ("in", "/dev/full", "/dev/full: No space left on device"),
         ("none", "out", "No such file"),
-        ("folder", "out", "is a folder"),
+        ("folder", "out", "holds no Python file (.py)"),
     ],
 )
 def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str) -> None:

@@ -116,7 +116,7 @@ def test_charts_without_the_extra_name_what_to_install(monkeypatch):
     import league
 
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
-    with pytest.raises(LeagueError, match=r"pip install 'populab-league\[report\]'"):
+    with pytest.raises(LeagueError, match="-m pip install altair vl-convert-python"):
         _ = league.league_chart
 
 

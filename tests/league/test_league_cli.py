@@ -90,6 +90,43 @@ def test_wrong_usage_is_exit_code_2(arguments):
         assert result.stderr.startswith("error: ")
 
 
+def test_a_path_that_is_no_league_is_told_from_one(directory, tmp_path):
+    League(tmp_path / "run" / "league", ["t"], ["s"]).close()
+    (tmp_path / "file").touch()
+    for name, words in {
+        "nope": f"there is no folder {tmp_path}/nope; expected the folder of a league",
+        "file": f"{tmp_path}/file is no league: it is a file",
+        ".": f"{tmp_path} is no league: it holds no league.json",
+        "run": f"{tmp_path}/run is a run, not a league; did you mean {tmp_path}/run/league?",
+        "run/leage": "; did you mean league?",
+    }.items():
+        for command in ("board", "matrix", "report", "replay", "calibrate"):
+            result = run(command, str(tmp_path / name))
+            assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+            assert words in result.stderr
+            assert "give teachers" not in result.stderr
+
+
+def test_every_command_has_a_whole_sentence_in_the_list():
+    shown = run("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(shown) == len(main.commands)
+    assert all(line.endswith(".") and not line.endswith("..") for line in shown)
+    for name in main.commands:
+        assert all(len(line) <= 80 for line in run(name, "--help").stdout.splitlines())
+
+
+def test_a_shell_completes_commands_and_options():
+    def completed(words):
+        index = str(len(words.split()) - (not words.endswith(" ")))
+        variables = {"COMP_WORDS": words, "COMP_CWORD": index}
+        return python("-c", program, _LEAGUE_COMPLETE="bash_complete", **variables)
+
+    program = "from league.cli import main; main(prog_name='league')"
+    assert "complete" in python("-c", program, _LEAGUE_COMPLETE="bash_source")
+    assert "plain,board" in completed("league bo")
+    assert "plain,--rows" in completed("league board --r")
+
+
 def test_module_and_version_without_torch_or_altair():
     program = (
         "import sys; import league.cli; "

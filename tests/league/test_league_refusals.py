@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from league import ConflictingResult, League, LeagueError, Outcome, Pair, Rating, UnknownMember
+from league import (
+    ConflictingResult,
+    League,
+    LeagueConfig,
+    LeagueError,
+    Outcome,
+    Pair,
+    Rating,
+    UnknownMember,
+)
 
 FINE = Outcome(8, 8, 32, 16, 1)
 
@@ -39,6 +48,8 @@ def selecting(**fitness):
 
 
 REFUSED = [
+    (lambda _: LeagueConfig(matcher="sample"), "sampled, thompson, uniform; did you mean sampled?"),
+    (lambda _: LeagueConfig(fitness="lower-bound"), "did you mean lower_bound?"),
     (replacing(child="a/b"), "cannot be a member's name"),
     (replacing(child="s0"), "has been used"),
     (replacing(parents=[]), "expected a list"),
@@ -53,6 +64,7 @@ REFUSED = [
     (freezing(name="t1"), "has been used"),
     (freezing(rating=Rating(math.nan, 1.0)), "finite"),
     (freezing(rating=Rating(25.0, 0.0)), "sigma > 0"),
+    (lambda x: x.rating("bas"), "did you mean base?"),
     (lambda x: x.members("judge"), "expected 'teacher' or 'student'"),
     (lambda x: x.select("judge", 1), "expected 'teacher' or 'student'"),
     (lambda x: x.select("teacher", 3), "from 0 to 2"),

@@ -29,6 +29,9 @@ def canonical(value: object, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
 
     Raises LiteralError with status `not_literal` (another type, a float that is not finite,
     nesting deeper than `max_depth`, a cycle) or `too_long`.
+
+        >>> canonical({"b": {3, 1}, "a": 1.0})
+        "{'a': 1.0, 'b': {1, 3}}"
     """
     budget = [max_chars]
     text = _write(value, max_depth, budget)

@@ -4,7 +4,6 @@ Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or 
 130 interrupted. An error is one line on standard error that begins with "error:".
 """
 
-import importlib.util
 import json
 import os
 import platform
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial, reduce, wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -25,8 +25,10 @@ from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
 from code_verifier.jsonl import Row, check_output, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
-from code_verifier.metrics import Metrics, measure, save_page, summarise
+from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
+from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
+from code_verifier.python_files import files_of, is_python, read_program
 from code_verifier.sandbox import Sandbox, ordered_map
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
 
@@ -45,16 +47,20 @@ _COSTS = {
     "empty_root": "a program that escapes could see files; needs root or user namespaces",
 }
 """The layers of protection, and what the absence of each means."""
+_ROWS = (".jsonl", ".json", ".gz")
+"""How the names of files of rows end, as a rule."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="code-verifier")
 def main() -> None:
-    """Run untrusted Python programs, grade answers, and measure structure.
+    """Run untrusted Python programs, grade answers to code tasks, and measure code.
 
     Files are JSON Lines, one object a line; `-` is standard input or output, and gzip is read as
-    it is. Exit codes: 0 done, 1 the work found a problem or was stopped, 2 wrong usage or
-    unusable input, 130 interrupted. Finished results are always kept.
+    it is. Finished results are always kept.
+
+    Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable
+    input; 130 interrupted.
     """
 
 
@@ -101,43 +107,71 @@ def _option(name: str, kind: Any, default: Any, help: str) -> Callable[[_Command
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
 _path = click.Path(path_type=Path)
-_file_options = _options(
-    click.argument("rows", type=_path, metavar="ROWS"),
-    click.option("--out", type=_path, required=True, help="File to write, - for stdout."),
+_out_options = _options(
+    click.option(
+        "--out",
+        type=_path,
+        required=True,
+        help="Write the results to this file, a row each; - prints them.",
+    ),
     _json_option,
 )
+_file_options = _options(click.argument("rows", type=_path, metavar="ROWS"), _out_options)
 _workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 1024),
     default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
     show_default="one per processor",
-    help="Programs that run at a time.",
+    help="How many programs run at the same time.",
 )
 _sandbox_options = _options(
     _workers_option,
-    _option("--wall-s", click.FloatRange(1e-3, 86_400.0), 2.0, "Time limit of an execution, s."),
-    _option("--memory-mb", click.IntRange(1, 2**20), 256, "Memory limit of an execution, MiB."),
-    click.option("--allow-weak", is_flag=True, help="Run even without a system-call filter."),
+    _option(
+        "--wall-s",
+        click.FloatRange(1e-3, 86_400.0),
+        2.0,
+        "Most seconds that one execution may take, of real time and also of processor time.",
+    ),
+    _option(
+        "--memory-mb",
+        click.IntRange(1, 2**20),
+        256,
+        "Most memory that one execution may take, in MiB.",
+    ),
+    click.option(
+        "--allow-weak",
+        is_flag=True,
+        help="Run programs even where the kernel offers no filter of system calls. Unsafe.",
+    ),
 )
 
 
 @main.command()
 @_file_options
 @_sandbox_options
-@_option("--runs", click.IntRange(2, len(HASH_SEEDS)), 2, "Executions that must agree.")
+@_option(
+    "--runs",
+    click.IntRange(2, len(HASH_SEEDS)),
+    2,
+    "How often each program is executed, at least; all outputs must be equal.",
+)
 @_exit_code
 def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **given: Any) -> int:
-    """Check that programs are valid and deterministic.
+    """Check that programs run and give the same output every time.
 
-    ROWS holds {"id"?, "program", "input"} or Absolute Zero's {"snippet", "input", "imports"};
-    `inputs`, a list, may stand for `input`. Written are, in the same order, {"id", "status",
-    "output", "reason", "wall_ms", "runs"}; a row without an id gets its line number.
+    ROWS is a JSON Lines file with {"id"?, "program", "input"} on a line (? may be missing),
+    or Absolute Zero's {"snippet", "input", "imports"}; "inputs", a list, may stand for "input".
+    A program defines a function f; "input" is the text between the parentheses of its call, such
+    as "3, [1, 2]".
+
+    OUT gets a row for each, in the same order: {"id", "status", "output", "reason", "wall_ms",
+    "runs"}; the status is ok, or says what is wrong. A row without an id gets its line number.
     """
     with _sandbox(workers, runs=runs, **given) as sandbox:
         results = _run(rows, partial(_checked, sandbox), workers)
-        statuses = [str(row["status"]) for row in _written(results, rows, out)]
+        statuses = [str(row["status"]) for row in _written(results, [rows], out)]
     _print_counts(Counter(statuses), "status", as_json, out)
     return 1 if Status.SANDBOX_ERROR in statuses else 0
 
@@ -145,8 +179,17 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **given
 @main.command()
 @_file_options
 @_sandbox_options
-@click.option("--python-equality", is_flag=True, help="Compare with ==: 1, 1.0 and True are equal.")
-@_option("--tolerance", click.FloatRange(0.0, 1.0), 0.0, "Tolerance of floats.")
+@click.option(
+    "--python-equality",
+    is_flag=True,
+    help="Compare values as Python's == does: 1, 1.0 and True are equal.",
+)
+@_option(
+    "--tolerance",
+    click.FloatRange(0.0, 1.0),
+    0.0,
+    "How far two floats may be apart and count as equal, relative and absolute.",
+)
 @_exit_code
 def grade(
     rows: Path,
@@ -157,18 +200,27 @@ def grade(
     tolerance: float,
     **given: Any,
 ) -> int:
-    """Grade answers to tasks of the three kinds.
+    """Grade answers to tasks about programs: 1 is right, 0 is wrong.
 
-    ROWS holds {"id", "kind", "answer"} and, for code_o, "output"; for code_i, "program" and
-    "output"; for code_f, "inputs", "outputs" and "visible"?, the number of leading pairs that
-    are not judged. Written are, in the same order, {"id", "score", "reason", "status",
-    "passed"?, "total"?}. An answer that the sandbox failed to judge has the status sandbox_error
-    and the score null, is counted as ungraded, and the exit code is 1.
+    ROWS is a JSON Lines file with {"id", "kind", "answer"} on a line. The kinds are:
+
+    \b
+      code_o  predict the output: the answer is a literal, the row has the
+              right "output"
+      code_i  find an input: the answer is one for which the "program" of
+              the row gives its "output"
+      code_f  write the program: the answer is one that turns the "inputs"
+              of the row into its "outputs"; the first "visible" pairs were
+              shown, and are not judged
+
+    OUT gets a row for each, in the same order: {"id", "score", "reason", "status", "passed"?,
+    "total"?} (? may be missing). An answer that the sandbox failed to judge has the status
+    sandbox_error and the score null, is counted as ungraded, and the exit code is 1.
     """
     comparison = Comparison(not python_equality, tolerance)
     with _sandbox(workers, comparison=comparison, **given) as sandbox:
         results = _run(rows, partial(_graded, sandbox), workers)
-        scores = [row["score"] for row in _written(results, rows, out)]
+        scores = [row["score"] for row in _written(results, [rows], out)]
     ungraded = scores.count(None)
     counts = Counter(str(score) for score in scores if score is not None)
     _print_counts(counts, "score", as_json, out, ungraded=ungraded)
@@ -180,44 +232,73 @@ def grade(
     return 1 if ungraded else 0
 
 
-@main.command()
-@_file_options
-@click.option("--html", type=_path, help="Page of charts to write; works offline.")
+_METRICS_HELP = """Measure the size and complexity of Python programs.
+
+PATHS are Python files (.py), folders (all Python files below; hidden folders, __pycache__ and
+virtual environments are left out), or JSON Lines files with {"id"?, "program"} (? may be
+missing) or Absolute Zero's {"snippet", "imports"} on a line. Nothing is executed.
+
+OUT gets a row for each program: "id", the path of a Python file, and "error" where the program
+cannot be measured, else:
+
+\b
+""" + "\n".join(f"  {name:15}  {meaning}" for name, (_, meaning) in MEANINGS.items())
+_METRICS_HELP += "\n  structure        equal for programs that differ in names and layout only"
+
+
+@main.command(help=_METRICS_HELP)
+@click.argument("paths", type=_path, nargs=-1, required=True, metavar="PATHS...")
+@_out_options
+@click.option("--html", type=_path, help="Write a page of charts to this file; it works offline.")
 @_exit_code
-def metrics(rows: Path, out: Path, as_json: bool, html: Path | None) -> int:
-    """Measure the structure of programs; rows that do not parse get an "error" instead of numbers.
-
-    ROWS holds {"id"?, "program"} or Absolute Zero's {"snippet", "imports"}.
-    """
+def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) -> int:
+    sources = files_of(paths)
     if html is not None:
-        check_output(html)
-        _require_charts()
-    measured: list[Metrics] = []
+        check_output(html, sources)
+        if html.resolve() == out.resolve():
+            raise CodeVerifierError(f"--out and --html are both {out}; expected two files")
+        require_charts()
+    measured: list[tuple[str, Metrics]] = []
 
-    def one(line: int, row: Row) -> Row:
-        name = {"id": id_of(row, line)}
+    def result(name: str | int | float | None, read: Callable[[], str]) -> Row:
         try:
-            measured.append(measure(program_of(row)))
+            found = measure(read())
         except ProgramError as error:
-            return name | {"error": str(error)}
-        return name | asdict(measured[-1])
+            return {"id": name, "error": str(error)}
+        measured.append((str(name), found))
+        return {"id": name} | asdict(found)
 
-    total = sum(1 for _ in _written(_run(rows, one), rows, out))
-    _print_summary(measured, total - len(measured), as_json, out)
+    def results(path: Path) -> Iterator[Row]:
+        if is_python(path) or path.is_dir():  # a folder that could not be listed
+            yield result(str(path), partial(read_program, path))
+            return
+
+        def one(line: int, row: Row) -> Row:
+            place = f"{path}:{line}" if len(sources) > 1 else line
+            return result(id_of(row, place), partial(program_of, row))
+
+        try:
+            yield from _run(path, one)
+        except CodeVerifierError as error:
+            hint = "" if path.suffix in _ROWS else "; the name of a Python file must end in .py"
+            raise CodeVerifierError(f"{error}{hint}") from None
+
+    total = sum(1 for _ in _written(chain.from_iterable(map(results, sources)), sources, out))
     if html is not None:
-        save_page(measured, html)
+        save_page(measured, total - len(measured), html)
+    _print_summary([found for _, found in measured], total - len(measured), as_json, out)
     return 0
 
 
 @main.command()
-@_option("--port", click.IntRange(0, 65535), 8080, "Port of 127.0.0.1, 0 for any that is free.")
+@_option("--port", click.IntRange(0, 65535), 8080, "Port on 127.0.0.1; 0 takes a free one.")
 @_workers_option
 @_exit_code
 def serve(port: int, workers: int) -> int:
-    """Run programs for clients of SandboxFusion, by POST /run_code, until interrupted.
+    """Run programs for clients of SandboxFusion, until interrupted.
 
-    Only this machine is served. A request that finds 512 others gets 503; one that the sandbox
-    failed at has the status SandboxError.
+    Clients POST them to /run_code; only this machine is served. At most 512 requests wait or
+    run; further ones get 503. A request that the sandbox failed at has the status SandboxError.
     """
     from code_verifier.serve import QUEUE, Server
 
@@ -233,7 +314,11 @@ def serve(port: int, workers: int) -> int:
 @_json_option
 @_exit_code
 def doctor(as_json: bool) -> int:
-    """Say which layers of protection are active here, and what the missing ones cost."""
+    """Show which layers of protection are active on this machine.
+
+    For each layer: whether it is active, whether programs are refused without it, and what its
+    absence costs.
+    """
     active, error = _try_sandbox()
     layers = [
         {"name": name, "active": name in active, "required": name in REQUIRED_LAYERS, "cost": cost}
@@ -287,10 +372,10 @@ def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterat
     return ordered_map(result, items, workers) if workers else map(result, items)
 
 
-def _written(results: Iterable[Row], rows: Path, out: Path) -> Iterator[Row]:
+def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:
     """Write every row at once, and pass it on; on a terminal, say how many are done."""
     shown = sys.stderr.isatty()
-    with open_results(out, rows) as write:
+    with open_results(out, sources) as write:
         for number, row in enumerate(results, 1):
             write(row)
             if shown:
@@ -354,7 +439,8 @@ def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out
         head = {"programs": len(metrics), "unparsed": unparsed, "structures": structures}
         _report(json.dumps({**head, "metrics": table}), out)
         return
-    _report(f"{len(metrics)} programs, {structures} structures, {unparsed} not measurable", out)
+    counts = f"{counted(len(metrics), 'program')}, {counted(structures, 'structure')}"
+    _report(f"{counts}, {unparsed} not measurable", out)
     rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
     _print_table([("", *row) for row in list(table.values())[:1]] + rows, out)
 
@@ -370,12 +456,3 @@ def _print_table(rows: Sequence[Sequence[str]], out: Path) -> None:
 def _report(text: str, out: Path) -> None:
     """Print a line of the summary, to standard error where the rows have standard output."""
     click.echo(text, err=str(out) == "-")
-
-
-def _require_charts() -> None:
-    """Raise CodeVerifierError where no page can be made, before any work is done."""
-    for name in ("altair", "vl_convert"):
-        if importlib.util.find_spec(name) is None:
-            raise CodeVerifierError(
-                f"charts need {name}; type: pip install 'populab-code-verifier[report]'"
-            )

@@ -12,8 +12,8 @@ import os
 import shlex
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -99,8 +99,8 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
 
 
 @contextmanager
-def open_results(path: Path, source: Path) -> Iterator[Callable[[Row], None]]:
-    """Open the results of reading `source`, and yield the function that writes one row, whole.
+def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row], None]]:
+    """Open the results of reading `sources`, and yield the function that writes one row, whole.
 
     `-` is standard output; a device is written directly. Raises CodeVerifierError, OSError.
     """
@@ -109,9 +109,8 @@ def open_results(path: Path, source: Path) -> Iterator[Callable[[Row], None]]:
             yield lambda row: _write(cast(BinaryIO, file), row, path)
         return
     part = path.with_name(f"{path.name}.part")
-    check_output(path)
-    if source.exists() and any(p.exists() and os.path.samefile(p, source) for p in (path, part)):
-        raise CodeVerifierError(f"{path} is the input itself; give --out another name")
+    check_output(path, sources)
+    check_output(part, sources)
     with part.open("wb", 0) as file:
 
         def write(row: Row) -> None:
@@ -133,12 +132,17 @@ def open_results(path: Path, source: Path) -> Iterator[Callable[[Row], None]]:
         _finish(file, part, path)
 
 
-def check_output(path: Path) -> None:
-    """Raise CodeVerifierError when no file can be written at `path`, before the work begins."""
+def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
+    """Raise CodeVerifierError when no file can be written at `path`, before the work begins, or
+    when it would take the place of one of `sources`."""
     if path.is_dir() or not path.parent.is_dir():
         what = f"there is no folder {path.parent}; type: mkdir -p {shlex.quote(str(path.parent))}"
         what = "it is a folder; name a file" if path.is_dir() else what
         raise CodeVerifierError(f"cannot write {path}: {what}")
+    for source in sources if path.exists() else ():
+        with suppress(OSError):  # a source that is gone cannot be overwritten
+            if path.samefile(source):
+                raise CodeVerifierError(f"{path} is the input itself; name another file to write")
 
 
 def _write(file: BinaryIO, row: Row, path: Path) -> None:

@@ -38,7 +38,11 @@ def canonical_arguments(
 
 def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
     """The value of one literal. Expressions, calls but `set()`, and names but `Ellipsis` are
-    refused. Raises LiteralError."""
+    refused. Raises LiteralError.
+
+        >>> parse_literal("{'a': (1, 2.5)}")
+        {'a': (1, 2.5)}
+    """
     quick = _integers(_at_most(max_chars, text))
     if quick is not None:
         return quick

@@ -7,12 +7,10 @@ time that grows with the square of the lines of a statement, and refuse some val
 
 import ast
 import hashlib
-import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from radon.metrics import h_visit_ast
@@ -40,7 +38,7 @@ class Metrics:
 
     - ast_depth: nodes on the longest path from the module to a leaf.
     - ast_nodes: nodes, as `ast.walk` gives them.
-    - cyclomatic: McCabe's number, summed over radon's blocks.
+    - cyclomatic: McCabe's number of the whole text, as radon's `total_complexity` (below).
     - loc: lines that hold code, neither blank, comment nor docstring.
     - variables: distinct names bound by assignment, as parameters, by `except ... as` or in a
       pattern.
@@ -50,6 +48,14 @@ class Metrics:
     - functions: `def` statements.
     - imports: distinct modules imported.
     - structure: the program's `fingerprint`.
+
+    `cyclomatic` equals `radon.visitors.ComplexityVisitor.from_code(text).total_complexity`, which
+    radon's maintainability index uses too. In terms of the blocks that `radon cc` lists, it is 1
+    for the module, plus the decisions outside of all blocks, plus C - 1 for each function with
+    complexity C, plus for each class the decisions in its body and C for each of its methods. The
+    row of a class in `radon cc` summarises its methods, so it is not added to them. Of a program
+    that is one function it is the C of that function. As radon, it leaves out functions and
+    classes inside functions, and classes inside classes.
     """
 
     ast_depth: int
@@ -65,15 +71,33 @@ class Metrics:
     structure: str
 
 
-NUMBERS = tuple(field.name for field in fields(Metrics) if field.name != "structure")
+MEANINGS = {
+    "ast_depth": ("levels", "levels of the syntax tree"),
+    "ast_nodes": ("nodes", "nodes of the syntax tree"),
+    "cyclomatic": ("ways", "ways through the program: 1 + its decisions (as radon)"),
+    "loc": ("lines", "lines of code, without blanks, comments, docstrings"),
+    "variables": ("names", "different names that the program binds"),
+    "halstead_volume": ("bits", "size by operators and operands, in bits (Halstead)"),
+    "halstead_effort": ("effort", "effort to write it: volume x difficulty (Halstead)"),
+    "max_nesting": ("levels", "most compound statements inside each other"),
+    "functions": ("functions", "def statements"),
+    "imports": ("modules", "different modules that it imports"),
+}
+"""The unit and the meaning of every number of Metrics, in short."""
+NUMBERS = tuple(MEANINGS)
 """The fields of Metrics that are numbers."""
 _Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a tree by their types."""
 
 
 def measure(program: str | ParsedProgram) -> Metrics:
-    """Metrics of a program. Raises ProgramError when it does not parse or is too long or too deeply
-    nested to be parsed."""
+    r"""Metrics of a program, which is not executed. Raises ProgramError when it does not parse or
+    is too long or too deeply nested to be parsed.
+
+        >>> found = measure("def f(x):\n    return x if x > 0 else -x")
+        >>> found.cyclomatic, found.loc, found.variables
+        (2, 2, 1)
+    """
     parsed = parse_program(program)
     depth = nesting = 0
     nodes: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
@@ -85,7 +109,7 @@ def measure(program: str | ParsedProgram) -> Metrics:
         depth = max(depth, level)
         inside += kind in _NESTING
         nesting = max(nesting, inside)
-        # `elif` is an If in the else branch of an If, and no deeper to the reader.
+        # `elif` is an If in the else branch of an If, and counts as the same level.
         branch = node.orelse if isinstance(node, ast.If) and len(node.orelse) == 1 else ()
         for child in ast.iter_child_nodes(node):
             chained = child.__class__ is ast.If and child in branch
@@ -119,18 +143,17 @@ def _bound(nodes: _Nodes) -> set[str]:
 def _complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
     """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left.
 
-    The cyclomatic number, summed over radon's blocks (functions, classes and methods; McCabe 1976);
+    The cyclomatic number of the module with its functions and classes (McCabe 1976; see `Metrics`);
     the volume V = N log2 n in bits, with the length N and the vocabulary n, and the effort E = D V,
     with the difficulty D = n1 N2 / (2 n2) (Halstead 1977).
     """
     try:
         with deep_recursion(_FRAMES * depth):
-            blocks = ComplexityVisitor.from_ast(tree).blocks
+            cyclomatic = ComplexityVisitor.from_ast(tree).total_complexity
             total = h_visit_ast(tree).total
     except RecursionError:
         raise ProgramError("the program is nested too deeply to be measured") from None
-    cyclomatic = sum(int(block.complexity) for block in blocks)
-    return cyclomatic, float(total.volume), float(total.effort)
+    return int(cyclomatic), float(total.volume), float(total.effort)
 
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -259,7 +282,7 @@ def _is_signed_number(item: Any) -> bool:
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float) -> float:
     """The quantile of sorted values, interpolated linearly (type 7 of Hyndman and Fan 1996)."""
     place = share * (len(values) - 1)
     low = int(place)
@@ -273,44 +296,5 @@ def summarise(metrics: Sequence[Metrics]) -> dict[str, dict[str, float]]:
     for name in NUMBERS if metrics else ():
         values = sorted(float(getattr(item, name)) for item in metrics)
         table[name] = {"mean": sum(values) / len(values)}
-        table[name] |= {f"p{round(100 * q)}": _quantile(values, q) for q in _QUANTILES}
+        table[name] |= {f"p{round(100 * q)}": quantile(values, q) for q in _QUANTILES}
     return table
-
-
-_BINS = 30
-_TAIL = 0.99
-
-
-def save_page(metrics: Sequence[Metrics], page: Path) -> None:
-    """Write an HTML page with a histogram of every number, whose last bar holds what lies beyond
-    99 %; it works offline. Needs the extra `report`. Counting is done here, so that the page stays
-    small however many programs there are."""
-    import altair as alt
-
-    bars: list[dict[str, Any]] = []
-    for name in NUMBERS if metrics else ():
-        values = sorted(float(getattr(item, name)) for item in metrics)
-        low, high = values[0], _quantile(values, _TAIL)
-        width = (high - low) / _BINS
-        if isinstance(getattr(metrics[0], name), int):  # as many numbers in every bar
-            width = max(1.0, math.ceil(width))
-        counts = Counter(int((min(v, high) - low) / width) if width else 0 for v in values)
-        for place, count in counts.items():
-            start = low + place * width
-            bar = {"from": start, "to": start + (width or 1.0), "programs": count}
-            bars.append({"metric": name, **bar})
-    chart = (
-        alt.Chart(alt.InlineData(values=bars))
-        .mark_bar()
-        .encode(
-            x=alt.X("from:Q", title=None, bin="binned", scale=alt.Scale(zero=False)),
-            x2="to:Q",
-            y=alt.Y("programs:Q", title="programs"),
-            tooltip=["from:Q", "to:Q", "programs:Q"],
-        )
-        .properties(width=260, height=120)
-        .facet(alt.Facet("metric:N", title=None, sort=list(NUMBERS)), columns=3)
-        .resolve_scale(x="independent", y="independent")
-    )
-    title = f"{len(metrics)} programs, {len({item.structure for item in metrics})} structures"
-    chart.properties(title=title).save(page, format="html", inline=True)

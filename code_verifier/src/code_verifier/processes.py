@@ -327,7 +327,7 @@ class Pool:
     def _take(self, kind: Kind, fresh: bool) -> Process:
         surplus = None
         with self._lock:
-            if kind[0] > 1 and not fresh:  # seldom asked for: another is seldom worth its start
+            if kind[0] > 1 and not fresh:  # rare: waiting a moment beats starting another process
                 self._returned.wait_for(lambda: not self._lent[kind], _PATIENCE_S)
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)

@@ -156,6 +156,10 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Re
     A fault of the sandbox gives None, TRL's word for a reward that does not apply. A completion
     without any reward is left out of its group's baseline and has the advantage 0. Raises
     CodeVerifierError when a dataset row is no task.
+
+        >>> reward = trl_reward()  # GRPOTrainer(..., reward_funcs=reward)
+        >>> reward(["<answer>7</answer>", "It is 8."], kind=["code_o"] * 2, output=["7"] * 2)
+        [1.0, 0.0]
     """
     return Reward("task_reward", Task.from_row, parse, sandbox)
 
@@ -166,6 +170,11 @@ def tests_reward(parse: Parse = find_answer) -> Reward:  # noqa: PT028  (no test
 
     The tests are those of MBPP's columns, of an entry point with inputs and outputs, or of standard
     input and output. Raises CodeVerifierError when a dataset row has none of these.
+
+        >>> reward = tests_reward()  # GRPOTrainer(..., reward_funcs=reward)
+        >>> answer = "<answer>def double(x): return 2 * x</answer>"
+        >>> reward([answer], test_list=[["assert double(2) == 4"]])
+        [1.0]
     """
     return Reward("tests_reward", read_tests, parse)
 
@@ -177,6 +186,9 @@ def compute_score(
 
     ground_truth: a row, or its JSON. A fault of the sandbox raises SandboxUnavailable, since verl
     takes no None for a reward; a row that has neither a task nor tests raises CodeVerifierError.
+
+        >>> compute_score("mine", "<answer>7</answer>", {"kind": "code_o", "output": "7"})
+        1.0
     """
     row = _plain(ground_truth)
     if isinstance(row, str):

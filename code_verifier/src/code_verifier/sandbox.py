@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 
 
 class Sandbox:
-    """Runs programs, each execution in a fresh confined process.
+    r"""Runs programs, each execution in a fresh confined process.
 
     workers: executions at a time. limits: what one execution may use. runs: executions of one
     `check`, each under a hash seed and clocks of its own; a program that can reach a
@@ -55,6 +55,10 @@ class Sandbox:
 
     May be shared by threads and survives a fork of the caller. Close it, or use `with`.
     Raises SandboxUnavailable when processes cannot be confined.
+
+        >>> with Sandbox(workers=1) as sandbox:
+        ...     sandbox.run("def f(x):\n    return sorted(x)", "[3, 1, 2]").output
+        '[1, 2, 3]'
     """
 
     def __init__(
@@ -101,7 +105,14 @@ class Sandbox:
         return next(self.iter_run(program, [input]))
 
     def check(self, program: str, input: str) -> Verdict:
-        """The acceptance rule: policy, then equal canonical output of all executions."""
+        r"""The acceptance rule: policy, then equal canonical output of all executions.
+
+        >>> with Sandbox(workers=1) as sandbox:
+        ...     sandbox.check("def f(x):\n    return x + 1", "4").output
+        ...     sandbox.check("def f(x):\n    return list(set(x))", "'abc'").status
+        '5'
+        'nondeterministic'
+        """
         return next(self.iter_check(program, [input]))
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
@@ -114,15 +125,21 @@ class Sandbox:
         return list(self.iter_check(program, inputs))
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-        """`run_inputs`, verdict by verdict: what is not asked for may not be executed."""
+        """`run_inputs`, lazily: an input is executed only when its verdict is requested."""
         return self._executor.verdicts(program, inputs, check=False)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-        """`check_inputs`, verdict by verdict: what is not asked for may not be executed."""
+        """`check_inputs`, lazily: an input is executed only when its verdict is requested."""
         return self._executor.verdicts(program, inputs, check=True)
 
     def validate(self, proposal: Proposal) -> Verdict:
-        """The acceptance rule for a proposed task of any kind."""
+        r"""The acceptance rule for a proposed task of any kind.
+
+        >>> with Sandbox(workers=1) as sandbox:
+        ...     proposal = Proposal("code_o", "def f(x):\n    return x + 1", input="4")
+        ...     sandbox.validate(proposal).task.output
+        '5'
+        """
         return validate_proposal(proposal, self.iter_check, self.limits)
 
     def grade(self, task: Task, answer: str) -> Grade:
@@ -181,13 +198,21 @@ async def _in_thread(function: Callable[..., _Result], *arguments: Any) -> _Resu
 
 
 def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
-    """Judge an answer in `sandbox`, or in the `shared_sandbox`."""
+    r"""Judge an answer to a task. sandbox: where programs run; if None, in one that all callers
+    share, opened at the first use.
+
+        >>> grade(Task("code_o", "", output="[1, 2]"), "[1,2]").score
+        1.0
+        >>> grade(Task("code_i", "def f(x):\n    return x * x", output="9"), "2").score
+        0.0
+    """
     return (sandbox or shared_sandbox()).grade(task, answer)
 
 
 @cache
 def shared_sandbox() -> Sandbox:
-    """The sandbox of those that give none, opened at the first use: a worker per processor."""
+    """The sandbox used when a caller passes none, opened at the first use: a worker per
+    processor."""
     return Sandbox(workers=os.cpu_count() or 1)
 
 
@@ -260,7 +285,7 @@ class Executor:
 
     def verdicts(self, text: str, inputs: Sequence[str], check: bool) -> Iterator[Verdict]:
         """The verdict of every input, when asked for: policy, then equal outputs of all
-        executions. Raises CodeVerifierError for what is no text."""
+        executions. Raises CodeVerifierError when an argument is not a str."""
         _require_texts(text, inputs)
         program, arguments = self.examine(text, inputs)
         if isinstance(program, Verdict):
@@ -418,8 +443,8 @@ class Executor:
 
 @lru_cache(maxsize=512)  # all executions of a program give one text, as a rule
 def _forged(text: str) -> str:
-    """Why a result is none; a child may have been taken over: its text is data until it proves
-    canonical."""
+    """Why a child's result cannot be trusted, or an empty text; a child may have been taken over:
+    its text is data until it proves canonical."""
     try:
         same = canonical(parse_literal(text, len(text)), len(text)) == text
     except LiteralError as error:
@@ -495,7 +520,7 @@ def _require_texts(program: object, inputs: Iterable[object]) -> None:
 
 def _windows(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     """All pairs in order, in equal parts; or, where their number is unknown, in parts that grow,
-    half as many as were read before. What is no text raises at its place."""
+    half as many as were read before. An argument that is not a str raises at its place."""
     least, most = _WINDOW
     size = least
     if isinstance(pairs, Sized):

@@ -46,8 +46,8 @@ def parse_expression(text: str) -> ast.expr:
 
 @contextmanager
 def deep_recursion(frames: int) -> Iterator[None]:
-    """Have a recursion limit that leaves room for so many frames more, where they are many. The
-    limit is one for all threads, and the parser minds it: neither works in the other's time."""
+    """Raise the recursion limit by `frames` when that is more than a few. The limit is one for all
+    threads, and the parser minds it: neither works in the other's time."""
     if frames <= _SPARE_FRAMES:
         yield
         return
@@ -120,8 +120,12 @@ def docstring_of(node: Documented) -> ast.Expr | None:
 
 
 def strip_comments(program: str | ParsedProgram) -> str:
-    """The program without comments and docstrings, in the layout of `ast.unparse`. Raises
-    ProgramError when the program does not parse."""
+    r"""The program without comments and docstrings, in the layout of `ast.unparse`. Raises
+    ProgramError when the program does not parse.
+
+        >>> strip_comments("def f(x):  # adds one\n    return x+1")
+        'def f(x):\n    return x + 1'
+    """
     root = copy.copy(parse_program(program).tree)  # statements of its own, the same expressions
     stack: list[ast.AST] = [root]
     while stack:

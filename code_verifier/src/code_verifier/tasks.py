@@ -19,8 +19,12 @@ KINDS: Final = ("code_o", "code_i", "code_f")
 
 @dataclass(frozen=True)
 class Task:
-    """A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown. Raises
-    CodeVerifierError for pairs or `visible` that do not fit.
+    r"""A validated task. `inputs[i]` gives `outputs[i]`; the first `visible` pairs are shown.
+    Raises CodeVerifierError for pairs or `visible` that do not fit.
+
+        >>> task = Task("code_i", "def f(x):\n    return x * x", output="9")
+        >>> grade(task, "-3").score
+        1.0
 
     - kind: what is asked for: `code_o` an output, `code_i` an input, `code_f` a program.
     - input: the text between the parentheses of the call (code_o; one right answer of code_i).
@@ -158,10 +162,14 @@ class Proposal:
 
 
 def check_kind(kind: str) -> None:
-    """Raise CodeVerifierError for a kind that is none of KINDS."""
+    """Raise CodeVerifierError for a kind that is not one of KINDS."""
     if kind not in KINDS:
+        from difflib import get_close_matches  # only who mistypes pays for it
+
+        close = get_close_matches(str(kind)[:60], KINDS, 1)
         raise CodeVerifierError(
             f"unknown kind {str(kind)[:60]!r}; expected one of {', '.join(KINDS)}"
+            + (f"; did you mean {close[0]}?" if close else "")
         )
 
 
@@ -195,7 +203,7 @@ class Grade:
     - passed: hidden examples that came out right (code_f only).
     - total: hidden examples (code_f only).
     - status: `ok` when the answer was compared, else why it could not be: `sandbox_error` for a
-      fault of ours, any other status for a fault of the answer.
+      fault of the sandbox, any other status for a fault of the answer.
     """
 
     score: float
@@ -293,9 +301,9 @@ def program_of(row: Mapping[str, Any], required: bool = True) -> str:
     return "\n".join([*missing, snippet])
 
 
-def id_of(row: Mapping[str, Any], line: int | None = None) -> str | int | float | None:
-    """Return the row's `id`, or its line number. An id is a text, a finite number or null."""
-    found: Any = row.get("id", line)
+def id_of(row: Mapping[str, Any], place: str | int | None = None) -> str | int | float | None:
+    """Return the row's `id`, or its place. An id is a text, a finite number or null."""
+    found: Any = row.get("id", place)
     finite = not isinstance(found, float) or math.isfinite(found)
     if not finite or not isinstance(found, str | int | float | None):
         raise CodeVerifierError(f"field 'id' is {str(found)[:60]}; expected a text or a number")

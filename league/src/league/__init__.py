@@ -14,6 +14,7 @@ from league.errors import (
     LeagueLocked,
     UnknownMember,
     UnreadableLeague,
+    charts_missing,
 )
 from league.game_theory import Payoff, alpha_rank, diversity, nash
 from league.league import League
@@ -72,7 +73,5 @@ def __getattr__(name: str) -> Any:
 
         from league.charts import league_chart
     except ModuleNotFoundError as error:
-        raise LeagueError(
-            f"charts need {error.name}; install it with: pip install 'populab-league[report]'"
-        ) from error
+        raise charts_missing(error) from error
     return league_chart

@@ -27,7 +27,7 @@ Columns: TypeAlias = dict[str, list[Any]]
 """A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
 
 SAMPLES = 200
-"""At most about so many points in time are kept of a long history."""
+"""Points in time that are kept of a long history, at most about."""
 
 _MEMBERS = (
     *("name", "role", "slot", "born", "ended", "parents", "weights"),
@@ -59,7 +59,12 @@ class LeagueTables:
 
 
 def read_league(directory: str | os.PathLike[str]) -> LeagueTables:
-    """Return the history of a league, also while it is written. Raises LeagueError if damaged."""
+    """Return the history of a league, also while it is written. Raises LeagueError if damaged.
+
+    >>> League("run/history", ["t"], ["s"]).close()
+    >>> read_league("run/history").members["name"]  # or pandas.DataFrame(....members)
+    ['t', 's']
+    """
     with League(directory, read_only=True) as league:
         return tables(league)
 

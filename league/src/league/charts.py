@@ -3,8 +3,8 @@
 `league_chart(league).save("league.html", inline=True)` writes a page that works offline.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -17,103 +17,176 @@ _DRAWN = 8
 _ROWS = 40
 _NUMBERS_UP_TO = 14
 _WIDTH = 460
+_SKILL = "skill (TrueSkill rating)"
+_SHORT = (
+    "length(datum.label) > 18 ? slice(datum.label, 0, 8) + '…' + slice(datum.label, -9) "
+    ": datum.label"
+)
+"""A member's name, of a long one its beginning and its end."""
+_NAMES = alt.Axis(labelExpr=_SHORT, labelLimit=130)
+
+
+class Panel(NamedTuple):
+    """A chart with its title and how to read it; `wide` takes a row of its own."""
+
+    title: str
+    hint: str
+    chart: alt.Chart | alt.LayerChart
+    wide: bool = False
 
 
 def league_chart(league: League) -> alt.VConcatChart:
     """Return all charts of an open league; matrix and game theory take the best 32 of a side."""
-    state, payoff = league.state, league.payoff(top=LIMIT)
-    anchors = sum(member.anchor for member in state.members.values())
-    title = alt.TitleParams(
-        f"League of {' and '.join(f'{len(names)} {role}s' for role, names in state.slots.items())}",
-        subtitle=f"{len(state.rounds)} rounds, {len(state.outcomes)} matches, "
-        f"{len(state.replacements)} replacements, {anchors} anchors",
-        anchor="start",
+    rows: list[list[alt.Chart | alt.LayerChart]] = [[]]
+    for title, _, chart, wide in panels(league):
+        titled = chart.properties(title=title, width=_WIDTH)
+        if wide or len(rows[-1]) == 2:
+            rows.append([])
+        rows[-1].append(titled)
+        if wide:
+            rows.append([])
+    resolve = alt.Resolve(scale={"color": "independent"})
+    heading = alt.TitleParams(league_title(league), subtitle=league_size(league), anchor="start")
+    return alt.VConcatChart(
+        vconcat=[alt.HConcatChart(hconcat=row, resolve=resolve) for row in rows if row],
+        title=heading,
     )
-    matrix: list[alt.LayerChart] = [payoff_chart(payoff)]
-    if any(outcome.counted for outcome in state.outcomes.values()):
-        matrix.append(calibration_chart(calibration(league.directory)))
-    rows = [
-        _row(*(skills_chart(league, role) for role in state.slots)),
-        _row(*(ratings_chart(league, role) for role in state.slots)),
-        _row(*matrix),
-    ]
-    for found, name in (
-        (nash(payoff, fill=True), "Nash equilibrium: weight"),
-        (alpha_rank(payoff, fill=True), "alpha-rank: share of time"),
+
+
+def league_title(league: League) -> str:
+    """Return what the league is, such as `League of 4 teachers and 4 students`."""
+    sides = ((len(names), role) for role, names in league.state.slots.items())
+    return "League of " + " and ".join(f"{n} {role}{'s' * (n != 1)}" for n, role in sides)
+
+
+def league_size(league: League) -> str:
+    """Return how much has happened in the league."""
+    state = league.state
+    anchors = sum(member.anchor for member in state.members.values())
+    return (
+        f"{len(state.rounds)} rounds, {len(state.outcomes)} matches, "
+        f"{len(state.replacements)} replacements, {anchors} anchors"
+    )
+
+
+def panels(league: League) -> list[Panel]:
+    """Return the charts of an open league in the order of a page; skills alone until a match has
+    been rated."""
+    state, payoff = league.state, league.payoff(top=LIMIT)
+    shown = [skills_panel(league, role) for role in state.slots]
+    if not any(outcome.counted for outcome in state.outcomes.values()):
+        return shown
+    shown += [ratings_panel(league, role) for role in state.slots]
+    shown += [payoff_panel(payoff), calibration_panel(calibration(league.directory))]
+    for found, name, hint in (
+        (nash(payoff, fill=True), "Nash equilibrium: weight", "The mixture hardest to exploit."),
+        (
+            alpha_rank(payoff, fill=True),
+            "alpha-rank: share of time",
+            "How long each would be on top if mutants took over whenever they do better.",
+        ),
     ):
-        sides = (("teachers", found.teachers), ("students", found.students))
-        rows.append(_row(*(shares_chart(shares, f"{name} of {side}") for side, shares in sides)))
-    return alt.VConcatChart(vconcat=rows, title=title)
+        for side, shares in (("teachers", found.teachers), ("students", found.students)):
+            shown.append(Panel(f"{name} of {side}", hint, shares_chart(shares)))
+    return shown
 
 
-def skills_chart(league: League, role: str) -> alt.LayerChart:
+def skills_panel(league: League, role: str) -> Panel:
     """Return the skill of each living member with its 95 % interval, best first."""
-    board = league.leaderboard(role)[:_ROWS]
-    base = _chart({"member": row.member} | _interval(row.mu, row.sigma) for row in board)
-    base = base.encode(y=alt.Y("member:N", sort=[row.member for row in board], title=None))
-    scale, title = alt.Scale(zero=False), "skill with 95 % interval"
+    board = league.leaderboard(role)
+    base = _chart({"member": row.member} | _interval(row.mu, row.sigma) for row in board[:_ROWS])
+    base = base.encode(
+        y=alt.Y("member:N", sort=[row.member for row in board], title=None, axis=_NAMES)
+    )
+    scale = alt.Scale(zero=False)
     bar = base.mark_bar(height=5, opacity=0.4).encode(
-        x=alt.X("low:Q", scale=scale, title=title), x2="high:Q"
+        x=alt.X("low:Q", scale=scale, title=_SKILL, axis=alt.Axis(tickCount=5)), x2="high:Q"
     )
     dot = base.mark_point(filled=True, opacity=1).encode(
-        x=alt.X("mu:Q", scale=scale, title=title), tooltip=_tips("member:N", "mu:Q", "low:Q")
+        x=alt.X("mu:Q", scale=scale, title=_SKILL),
+        tooltip=_tips("member:N", "mu:Q", "low:Q", "high:Q"),
     )
-    return alt.LayerChart(layer=[bar, dot]).properties(
-        width=_WIDTH, height=alt.Step(18), title=f"Skills of the {role}s"
-    )
+    chart = alt.LayerChart(layer=[bar, dot]).properties(height=alt.Step(18))
+    hint = "Best first. Dot: the rating μ; bar: where the skill lies with 95 % probability."
+    return Panel(f"Skills of the {role}s{_best(_ROWS, board)}", hint, chart)
 
 
-def ratings_chart(league: League, role: str) -> alt.LayerChart:
+def ratings_panel(league: League, role: str) -> Panel:
     """Return mu of the best living members of a role over rounds, each in its 95 % band."""
     board = league.leaderboard(role)
     kept = [row.member for row in board[:_DRAWN]]
     table = tables(league).ratings
     columns = (table[name] for name in ("round", "member", "mu", "sigma"))
+    legend = alt.Legend(
+        orient="bottom",
+        columns=max(1, 36 // (4 + max(map(len, kept)))),
+        labelLimit=230,
+        symbolOpacity=1,
+    )
     base = _chart(
         {"round": number, "member": member} | _interval(mu, sigma)
         for number, member, mu, sigma in zip(*columns, strict=True)
         if member in kept
-    ).encode(x=alt.X("round:Q", title="rounds"), color=alt.Color("member:N", sort=kept, title=None))
+    ).encode(
+        x=alt.X("round:Q", title="rounds played", axis=alt.Axis(tickMinStep=1, tickCount=6)),
+        color=alt.Color("member:N", sort=kept, title=None, legend=legend),
+    )
     scale = alt.Scale(zero=False)
-    line = base.mark_line().encode(
+    line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
         y=alt.Y("mu:Q", scale=scale), tooltip=_tips("member:N", "round:Q", "mu:Q")
     )
     band = base.mark_area(opacity=0.1).encode(
-        y=alt.Y("low:Q", scale=scale, title="mu"), y2="high:Q"
+        y=alt.Y("low:Q", scale=scale, title=_SKILL), y2="high:Q"
     )
-    more = f", the best {_DRAWN}" if len(board) > _DRAWN else ""
-    return alt.LayerChart(layer=[band, line]).properties(
-        width=_WIDTH, height=220, title=f"Ratings of the {role}s over rounds{more}"
-    )
+    chart = alt.LayerChart(layer=[band, line]).properties(height=220)
+    hint = "With 95 % bands. Only differences count: if both sides improve alike, no line moves."
+    return Panel(f"Ratings of the {role}s over rounds{_best(_DRAWN, board)}", hint, chart)
 
 
-def payoff_chart(payoff: Payoff) -> alt.LayerChart:
+def payoff_panel(payoff: Payoff) -> Panel:
     """Return who solves whose tasks; cells of pairs that have never met are left empty."""
+    count = len(payoff.students)
+    upright = sum(map(len, payoff.students)) > 36
     base = _chart(
         {"teacher": t, "student": s, "solved": payoff.observed[i][j], "tasks": payoff.tasks[i][j]}
         for i, t in enumerate(payoff.teachers)
         for j, s in enumerate(payoff.students)
         if payoff.observed[i][j] is not None
     ).encode(
-        x=alt.X("student:N", sort=list(payoff.students), axis=alt.Axis(orient="top")),
-        y=alt.Y("teacher:N", sort=list(payoff.teachers)),
+        x=alt.X("student:N", sort=list(payoff.students), title="student").axis(
+            orient="top", labelAngle=-90 if upright else 0, labelExpr=_SHORT, labelLimit=130
+        ),
+        y=alt.Y("teacher:N", sort=list(payoff.teachers), title="teacher", axis=_NAMES),
         tooltip=_tips("teacher:N", "student:N", "solved:Q", "tasks:Q"),
     )
-    numbered = max(len(payoff.teachers), len(payoff.students)) <= _NUMBERS_UP_TO
     scale = alt.Scale(domain=[0, 1], scheme="blueorange", reverse=True)
-    layers = [base.mark_rect().encode(color=alt.Color("solved:Q", scale=scale))]
-    if numbered:
-        layers.append(base.mark_text().encode(text=alt.Text("solved:Q", format=".0%")))
-    cell = alt.Step(44 if numbered else 20)
-    return alt.LayerChart(layer=layers).properties(
-        width=cell, height=cell, title="Share of rollouts that solved the teacher's tasks"
+    legend = alt.Legend(orient="bottom", format="%", titleLimit=400)
+    color = alt.Color("solved:Q", scale=scale, title="solved share of attempts", legend=legend)
+    layers = [base.mark_rect(stroke="gray", strokeOpacity=0.5).encode(color=color)]
+    if max(count, len(payoff.teachers)) <= _NUMBERS_UP_TO:
+        size = alt.ExprRef(f"min(12, width / {2 * count})")
+        pale = "abs(datum.solved - 0.5) < 0.3"
+        ink = alt.when(pale).then(alt.value("#1c2128")).otherwise(alt.value("#ffffff"))
+        text = alt.Text("percent:N")
+        layers.append(
+            base.transform_calculate(percent="round(100 * datum.solved)")
+            .mark_text(fontSize=size)
+            .encode(text=text, color=ink)
+        )
+    chart = alt.LayerChart(layer=layers).properties(height=alt.Step(26))
+    hint = (
+        "Right attempts of each student (column) at each teacher's valid tasks (row), in %. Empty "
+        "where the two have never met."
     )
+    return Panel("Who solves whose tasks", hint, chart, wide=True)
 
 
-def calibration_chart(found: Calibration) -> alt.LayerChart:
+def calibration_panel(found: Calibration) -> Panel:
     """Return the observed against the predicted share of the tasks, by fifths of the matches."""
+    axis = alt.Axis(format="%", tickCount=5)
     unit = alt.Scale(domain=[0, 1])
-    x, y = alt.X("predicted:Q", scale=unit), alt.Y("observed:Q", scale=unit)
+    x = alt.X("predicted:Q", scale=unit, axis=axis, title="predicted share of tasks solved")
+    y = alt.Y("observed:Q", scale=unit, axis=axis, title="observed share")
     diagonal = _chart({"predicted": at, "observed": at} for at in (0, 1))
     dots = _chart(
         {"predicted": predicted, "observed": observed, "matches": matches}
@@ -125,26 +198,29 @@ def calibration_chart(found: Calibration) -> alt.LayerChart:
             x=x, y=y, tooltip=_tips("predicted:Q", "observed:Q", "matches:Q")
         ),
     ]
-    return alt.LayerChart(layer=layers).properties(
-        width=240, height=240, title="Predicted and observed share of tasks"
+    hint = (
+        "Each dot is a fifth of the matches, predicted from what was recorded before them. On the "
+        "dashed line predictions come true."
+    )
+    return Panel(
+        "Do predictions come true?", hint, alt.LayerChart(layer=layers).properties(height=240), True
     )
 
 
-def shares_chart(shares: Mapping[str, float], title: str) -> alt.Chart:
+def shares_chart(shares: Mapping[str, float]) -> alt.Chart:
     """Return shares by member as bars, the largest first."""
     ranked = sorted(shares.items(), key=lambda item: -item[1])[:_DRAWN]
     base = _chart({"member": name, "share": share} for name, share in ranked)
     bars: alt.Chart = base.mark_bar().encode(
         x=alt.X("share:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("member:N", sort=None, title=None),
+        y=alt.Y("member:N", sort=None, title=None, axis=_NAMES),
         tooltip=_tips("member:N", "share:Q"),
     )
-    return bars.properties(width=_WIDTH, height=alt.Step(18), title=title)
+    return bars.properties(height=alt.Step(18))
 
 
-def _row(*charts: alt.Chart | alt.LayerChart) -> alt.HConcatChart:
-    resolve = alt.Resolve(scale={"color": "independent"})
-    return alt.HConcatChart(hconcat=list(charts), resolve=resolve)
+def _best(most: int, board: Sequence[object]) -> str:
+    return f", the best {most} of {len(board)}" if len(board) > most else ""
 
 
 def _interval(mu: float, sigma: float) -> dict[str, float]:

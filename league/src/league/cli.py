@@ -4,7 +4,6 @@ Errors are one line and an exit code: 1 the work found a problem or was stopped,
 busy league; 2 wrong usage; 130 interrupted.
 """
 
-import io
 import json
 import shlex
 import sys
@@ -19,18 +18,29 @@ import click
 from league import __version__
 from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
 from league.config import LeagueConfig
-from league.errors import LeagueError, LeagueLocked, UnreadableLeague
+from league.errors import (
+    LeagueError,
+    LeagueLocked,
+    UnreadableLeague,
+    charts_missing,
+    suggestion,
+)
 from league.game_theory import LIMIT, alpha_rank, diversity, nash
 from league.league import League
 from league.simulation import Simulation, simulate
 from league.state import State
-from league.store import EVENTS, replayed, write_atomically
+from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed
 from league.table import rate, read_rows
 
 Cell = str | int | float | None
+_LEAD = (
+    "Who is best in a league in which teachers set tasks and students solve them. Every match is a "
+    "batch of tasks; from its result both sides get a TrueSkill rating."
+)
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
+_FILES = (SETTINGS, EVENTS, SNAPSHOT, LOCK)
 
 
 class Group(click.Group):
@@ -53,24 +63,41 @@ class Group(click.Group):
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="league")
 def main() -> None:
-    """Ratings, matchmaking and replacement for populations that play each other."""
+    """Look at a league: ratings of populations that play each other.
+
+    DIRECTORY is the folder of a league, which holds a league.json; a training run of selfplay
+    keeps its league in RUN/league. Reading is safe while the league is being written.
+
+    Exit codes: 0 done; 1 the work found a problem, such as a damaged league; 2 wrong usage;
+    130 interrupted.
+    """
 
 
 @main.command("simulate")
-@click.option("--worlds", default=8, show_default=True, help="Repetitions with other skills.")
-@click.option("--drift", type=float, help="True change of a skill per round  [default: tau]")
+@click.option(
+    "--worlds", default=8, show_default=True, help="Number of leagues, each with other skills."
+)
+@click.option(
+    "--drift",
+    type=float,
+    help="Drift of the simulated skills: standard deviation per round.  [default: tau]",
+)
 @click.option(
     "--tau",
     default=LeagueConfig.tau,
     show_default="0.083",
-    help="Change of a skill per match in the model.",
+    help="Drift the ratings assume, per match.",
 )
-@click.option("--seed", default=0, show_default=True, help="Random seed.")
+@click.option("--seed", default=0, show_default=True, help="Random seed of the simulation.")
 @json_option
 def simulate_command(
     worlds: int, drift: float | None, tau: float, seed: int, as_json: bool
 ) -> None:
-    """Rate 4 + 4 simulated members of known skill, without and with a teacher of broken tasks."""
+    """Test the ratings on simulated members of known skill.
+
+    Four teachers and four students play 60 rounds, once with sound tasks and once with a teacher
+    whose tasks are broken; the table says how well the ratings find the skills.
+    """
     config = LeagueConfig(seed=seed, tau=tau)
     world = Simulation(worlds=worlds, drift=drift, config=config)
     broken = simulate(replace(world, broken=True))
@@ -92,11 +119,16 @@ def simulate_command(
     "--rows",
     "table",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Rate this CSV or JSON Lines file of results instead of a league.",
+    help="Rate the results in this CSV or JSON Lines (.jsonl) file instead of a league. Columns: "
+    "teacher and student, or member and opponent; and outcome (0 to 1), or solved and attempts.",
 )
 @json_option
 def board_command(directory: Path | None, table: Path | None, as_json: bool) -> None:
-    """Print the leaderboard of the league in DIRECTORY, or of a table of results."""
+    """Print who is best in a league, or in a table of results.
+
+    mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower is mu - 3 sigma;
+    ranks are the places where its skill lies with 95 % probability.
+    """
     if directory is None and table is not None:
         rated = rate(read_rows(table))
         if as_json:
@@ -122,9 +154,10 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
 @directory_argument
 @json_option
 def matrix_command(directory: Path, as_json: bool) -> None:
-    """Print the solve rate of teachers' tasks by students; a dot where two have never met.
+    """Print how often each student solves each teacher's tasks.
 
-    With --json also the share of tasks won, that share as expected, and how many tasks.
+    Shares of attempts, from 0 to 1; '·' for pairs that never played. --json also gives the share
+    of tasks won, that share as expected, and how many tasks.
     """
     payoff = _opened(directory).payoff()
     if as_json:
@@ -139,19 +172,28 @@ def matrix_command(directory: Path, as_json: bool) -> None:
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the charts to this file, a page that works offline.",
+    help="Also write a page of charts to this file; it works offline.",
 )
 @json_option
 def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
-    """Print boards, calibration, Nash equilibrium, alpha-rank and diversity of a league.
+    """Print all about a league, or draw it as a page of charts.
 
-    The last three are of the best 32 members a side.
+    That is the leaderboards, how well results were predicted (calibration), and the league as a
+    game of its best 32 members a side: Nash equilibrium, alpha-rank and diversity.
     """
-    if html is not None and not html.parent.is_dir():
-        raise LeagueError(
-            f"{html} cannot be written: there is no folder {html.parent}; choose another file, or "
-            f"type: mkdir -p {shlex.quote(str(html.parent))}"
-        )
+    if html is not None:
+        if not html.parent.is_dir():
+            raise LeagueError(
+                f"{html} cannot be written: there is no folder {html.parent}; choose another file, "
+                f"or type: mkdir -p {shlex.quote(str(html.parent))}"
+            )
+        if html.name in _FILES and html.parent.resolve() == directory.resolve():
+            raise LeagueError(f"{html} is a file of the league itself; choose another file")
+        try:
+            from league.charts import league_size, league_title, panels  # slow, and an extra
+            from league.page import write_page
+        except ModuleNotFoundError as error:
+            raise charts_missing(error) from error
     league = _opened(directory)
     state, payoff = league.state, league.payoff(top=LIMIT)
     rated = any(outcome.counted for outcome in state.outcomes.values())
@@ -159,11 +201,8 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
     game, evolution = nash(payoff, fill=True), alpha_rank(payoff, fill=True)
     different = diversity(payoff, fill=True)
     if html is not None:
-        from league import league_chart  # slow to import, and an extra
-
-        page = io.StringIO()
-        league_chart(league).save(page, format="html", inline=True)
-        write_atomically(html, page.getvalue().encode())
+        lead = f"{_LEAD} Until now: {league_size(league)}."
+        write_page(html, league_title(league), lead, panels(league))
     counts = _counts(state) | {"anchors": sum(m.anchor for m in state.members.values())}
     if as_json:
         found = {
@@ -200,7 +239,10 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
 @directory_argument
 @json_option
 def replay_command(directory: Path, as_json: bool) -> None:
-    """Rebuild the state from the event log alone; exit code 1 if the snapshot differs."""
+    """Rebuild a league from its log and compare.
+
+    The exit code is 1 if the snapshot differs from what follows from the log.
+    """
     league = _opened(directory)
     rebuilt = replayed(league.config, directory / EVENTS, league.byte_length)
     equal = rebuilt.to_dict() == league.state.to_dict()
@@ -220,11 +262,15 @@ def replay_command(directory: Path, as_json: bool) -> None:
     "taus",
     type=float,
     multiple=True,
-    help="A tau to try; may be repeated  [default: " + ", ".join(f"{t:.3g}" for t in TAUS) + "]",
+    help="A tau to try; may be repeated.  [default: " + ", ".join(f"{t:.3g}" for t in TAUS) + "]",
 )
 @json_option
 def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
-    """Find the tau that would have predicted the matches of a league best."""
+    """Find the tau that would have predicted the matches best.
+
+    tau is how much the ratings let a skill change per match; it must match how fast members learn.
+    """
+    _check_league(directory)
     found = calibrate(directory, taus or TAUS)
     if as_json:
         _print_json(asdict(found))
@@ -297,10 +343,31 @@ def _leading(shares: dict[str, float]) -> str:
 
 
 def _opened(directory: Path) -> League:
+    _check_league(directory)
     league = League(directory, read_only=True)
     for warning in league.warnings:
         click.echo(f"warning: {warning}", err=True)
     return league
+
+
+def _check_league(directory: Path) -> None:
+    """Raise LeagueError where no league is, which says what to name instead."""
+    if (directory / SETTINGS).exists():
+        return
+    if (directory / "league" / SETTINGS).exists():
+        raise LeagueError(
+            f"{directory} is a run, not a league; did you mean {directory / 'league'}?"
+        )
+    problem = f"there is no folder {directory}"
+    if directory.exists():
+        problem = f"{directory} is no league: " + (
+            f"it holds no {SETTINGS}" if directory.is_dir() else "it is a file"
+        )
+    beside = (path.parent for path in directory.parent.glob(f"*/{SETTINGS}"))
+    near = suggestion(directory.name, (path.name for path in beside))
+    raise LeagueError(
+        f"{problem}; expected the folder of a league, such as RUN/league of a training run{near}"
+    )
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], digits: int = 2) -> str:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import asdict, dataclass
 
-from league.errors import LeagueError, check_number, check_whole
+from league.errors import LeagueError, check_number, check_whole, suggestion
 from league.ratings import RatingModel
 
 MATCHERS = ("sampled", "thompson", "uniform")
@@ -57,17 +57,17 @@ class LeagueConfig:
     history_decay: float = 0.5
     """How much of that past survives each new match of the pair."""
     coverage_every: int = 0
-    """Every so many whole rounds is a coverage round, 0 for none; with the larger side of n
-    members, n of them hold every pair."""
+    """A coverage round every N whole rounds, 0 for none; with the larger side of n members, n of
+    them hold every pair."""
     anchor_share: float = 0.0
     """The share of all matches that is played against frozen anchors, from 0 to 0.9."""
     fitness: str = "lower_bound"
     """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
     or `reward` (mean reward per task)."""
     grace_matches: int = 5
-    """A child plays so many matches before it can be selected."""
+    """Matches that a child must play before it can be replaced."""
     child_sigma: float = 0.3 * RatingModel.sigma
-    """The unknown jump of a genetic operator, in rating units."""
+    """Extra uncertainty of a newborn child's skill, in rating units."""
     snapshot_every: int = 64
     """The least number of events between two snapshots."""
 
@@ -76,7 +76,8 @@ class LeagueConfig:
             check_whole(name, getattr(self, name), least)
         for name, known in (("matcher", MATCHERS), ("fitness", FITNESSES)):
             if (value := getattr(self, name)) not in known:
-                raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+                hint = suggestion(str(value), known)
+                raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}{hint}")
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         for power in self.pfsp:

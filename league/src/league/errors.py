@@ -1,6 +1,9 @@
 """Errors of a league, each with a class of its own under one root, and checks of numbers."""
 
 import math
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class LeagueError(ValueError):
@@ -21,6 +24,19 @@ class UnreadableLeague(LeagueError):
 
 class LeagueLocked(LeagueError):
     """Another process has this league open for writing."""
+
+
+def charts_missing(error: ModuleNotFoundError) -> LeagueError:
+    """Return the error of charts that lack a package, with what to type."""
+    return LeagueError(
+        f"charts need {error.name}; type: {sys.executable} -m pip install altair vl-convert-python"
+    )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a question for the end of a message, or "" where no known name is close."""
+    close = get_close_matches(name, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def check_whole(name: str, value: object, least: int = 0) -> None:

@@ -50,6 +50,14 @@ class League:
 
     Roles are "teacher" and "student", or "member" in one population. Raises LeagueError on anything
     refused, with files and state as they were.
+
+        >>> with League("run/league", teachers=["t0", "t1"], students=["s0", "s1"]) as league:
+        ...     for pair in league.pair(round=0):
+        ...         league.record(pair, Outcome(8, valid=8, attempts=64, solved=16, unsolved=2))
+        ...     weakest = league.select("student", 1)[0]
+        ...     league.replace(weakest, child="s2", parents=["s0"], operator="mutate")
+        >>> League("run/league", read_only=True).members("teacher")
+        ['t0', 't1']
     """
 
     def __init__(

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from league.config import LeagueConfig
-from league.errors import LeagueError, UnknownMember, check_whole
+from league.errors import LeagueError, UnknownMember, check_whole, suggestion
 from league.ratings import Rating
 
 TEACHER = "teacher"
 STUDENT = "student"
 ROLES = (TEACHER, STUDENT)
 MEMBER = "member"
-"""The role of everybody in a league of one population, where members play each other."""
+"""The role of all in a league of one population, where members play each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,9 @@ class Outcome:
 
     A batch without a valid task is legal; a match with no tasks at all is kept and not rated.
     Raises LeagueError when the numbers contradict each other.
+
+        >>> Outcome(tasks=8, valid=6, attempts=24, solved=6, unsolved=2).student_score
+        0.4375
 
     - tasks: proposed by the teacher.
     - valid: of these, accepted by the verifier.
@@ -101,7 +104,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """All matches of one teacher with one student; plain sums but for the past."""
+    """All matches of one teacher with one student: totals, and a fading history."""
 
     tasks: int = 0
     attempts: int = 0
@@ -266,7 +269,8 @@ class State:
         if name not in self.members:
             alive = [name for names in self.slots.values() for name in names]
             shown = ", ".join(alive[:20]) + (" and more" if len(alive) > 20 else "")
-            raise UnknownMember(f"no member is named {name!r}; alive are {shown}")
+            hint = suggestion(str(name), self.members)
+            raise UnknownMember(f"no member is named {name!r}; alive are {shown}{hint}")
         return self.members[name]
 
     def meeting(self, teacher: str, student: str) -> Meeting:

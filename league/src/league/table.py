@@ -54,6 +54,10 @@ def rate(
     sigma, beta, tau, evidence or max_weight.
 
     Raises LeagueError with the number of a row that makes no sense.
+
+        >>> rows = [{"member": "a", "opponent": "b", "outcome": 1}] * 3
+        >>> [(row.member, round(row.mu, 1)) for row in rate(rows)]
+        [('a', 32.0), ('b', 18.0)]
     """
     config = config or LeagueConfig()
     matches = [_match(row, number) for number, row in enumerate(rows, 1)]
@@ -119,4 +123,7 @@ def _names(row: Mapping[str, Any]) -> tuple[str, str]:
             if names[0] == names[1]:
                 raise ValueError(f"{names[0]} plays itself")
             return names
-    raise ValueError("expected the columns teacher and student, or member and opponent")
+    columns = ", ".join(str(name) for name in list(row)[:8]) or "nothing"
+    raise ValueError(
+        f"expected the columns teacher and student, or member and opponent; found {columns}"
+    )

@@ -61,7 +61,7 @@ def confine(jail_dir: str, memory: int) -> dict[str, bool]:
 
 
 def reset_signals() -> None:
-    """Undo what the caller ignores or blocks; an interrupt of the caller is not for us."""
+    """Undo what the caller ignores or blocks. Ctrl-C in the caller must not reach this process."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(number, signal.SIG_DFL)

@@ -53,7 +53,7 @@ NONE, SOME, ALL = range(3)
 def may_import(name: str) -> bool:
     """Whether programs may import the module of this dotted name."""
     if name.partition(".")[0] == "urllib":
-        return name in ("urllib", "urllib.parse")  # the others reach out
+        return name in ("urllib", "urllib.parse")  # urllib.request opens connections
     return name.partition(".")[0] in ALLOWED
 
 

@@ -88,10 +88,14 @@ class ScriptRun:
 
 
 class ScriptRunner(AbstractContextManager["ScriptRunner"]):
-    """Fork servers for ordinary programs; a context manager, and safe to use by many threads.
+    r"""Fork servers for ordinary programs; a context manager, and safe to use by many threads.
 
     slots: a program runs while it holds one of these; runners may share them. Raises
     SandboxUnavailable where the kernel's filter cannot be had, unless `allow_weak`.
+
+        >>> with ScriptRunner() as runner:
+        ...     runner.run("print(int(input()) * 2)", "21\n", cpu_s=1.0).output
+        b'42\n'
     """
 
     def __init__(

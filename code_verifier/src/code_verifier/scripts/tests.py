@@ -77,7 +77,7 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     imports = "\n".join(text_list(row, "test_imports"))
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
     if asserts := text_list(row, "test_list") or text_list(row, "assert_case"):
-        _bound(setup)  # which raises, as does the next, for what is no Python
+        _bound(setup)  # which raises, as does the next, when it is not Python
         for text in asserts:
             _assertion(text)
         return Suite(asserts, setup=setup)

@@ -1,0 +1,251 @@
+"""`code-verifier metrics` on Python files and folders, and on what is not quite one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from json_lines import read_rows
+from pages import Page
+
+from code_verifier import measure
+from code_verifier.cli import main
+from code_verifier.metrics import MEANINGS, NUMBERS, Metrics
+from code_verifier.python_files import read_program
+
+PROGRAM = "class A:\n    def m(self):\n        return 1 if self else 2\n\n\nprint(A() or 3)\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def metrics(*args: object) -> Result:
+    result = CliRunner().invoke(main, ["metrics", *map(str, args)])
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def write(**files: str | bytes) -> None:
+    """Write files whose names have `__` for a slash; what has no ending is a Python file."""
+    for name, content in files.items():
+        path = Path(name.replace("__", "/"))
+        path = path if path.suffix else path.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def measured(*paths: object) -> dict[str, Any]:
+    """The rows of paths by their ids."""
+    result = metrics(*paths, "--out", "rows.jsonl")
+    assert result.exit_code == 0, result.output
+    return {row["id"]: row for row in read_rows(Path("rows.jsonl"))}
+
+
+def test_a_row_a_file_in_the_order_of_names() -> None:
+    write(src__b=PROGRAM, src__a="x = 1", src__deep__c="def f(): pass", alone="y = 2")
+    Path("src/notes.txt").write_text("not Python")
+    Path("tasks.jsonl").write_text('{"program": "z = 3"}\n{"id": "t", "program": "z = 4"}\n')
+    rows = measured("src", "alone.py", "tasks.jsonl")
+    names = ["src/a.py", "src/b.py", "src/deep/c.py", "alone.py", "tasks.jsonl:1", "t"]
+    assert list(rows) == names
+    expected = measure(PROGRAM)
+    assert (rows["src/b.py"]["cyclomatic"], expected.cyclomatic) == (4, 4)
+    assert rows["src/b.py"]["structure"] == expected.structure
+    assert list(measured("alone.py")) == ["alone.py"]
+    assert list(measured("tasks.jsonl")) == [1, "t"]
+
+
+def test_the_summary_and_the_page_are_of_all_files() -> None:
+    write(src__a=PROGRAM, src__b="x = 1", src__bad="def f(")
+    result = metrics("src", "--out", "rows.jsonl", "--html", "page.html", "--json")
+    summary = json.loads(result.stdout)
+    assert (summary["programs"], summary["unparsed"], summary["structures"]) == (2, 1, 2)
+    assert summary["metrics"]["cyclomatic"]["p100"] == 4
+    page = Page(Path("page.html").read_text())
+    assert page.count("figure") == len(NUMBERS)
+    assert page.text.index("src/a.py") < page.text.index("src/b.py")
+
+
+def test_the_page_fits_any_window_and_says_what_it_is() -> None:
+    write(one=PROGRAM)
+    result = metrics("one.py", "--out", "rows.jsonl", "--html", "page.html")
+    assert result.stdout.startswith("1 program, 1 structure, 0 not measurable\n")
+    text = Path("page.html").read_text()
+    assert "How large and how complex the programs are" in Page(text).text
+    assert "prefers-color-scheme: dark" in text
+    charts = json.loads(text.partition('id="charts">')[2].partition("</script>")[0])
+    assert list(charts) == list(MEANINGS)
+    for name, chart in charts.items():
+        titles = [chart["encoding"][axis]["title"] for axis in "xy"]
+        assert (chart["width"], titles) == ("container", [MEANINGS[name][0], "programs"])
+
+
+def test_a_reader_that_goes_away_has_its_page() -> None:
+    write(one=PROGRAM)
+    command = f"{sys.executable} -m code_verifier metrics one.py --out rows.jsonl --html page.html"
+    done = subprocess.run(["sh", "-c", f"{command} | true"], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert Path("page.html").exists()
+
+
+def test_each_file_counts_once_however_often_it_is_named() -> None:
+    write(src__a="x = 1")
+    assert list(measured("src", "./src/a.py", "src", Path("src").resolve())) == ["src/a.py"]
+
+
+def test_folders_of_others_are_left_out() -> None:
+    write(a="x = 1")
+    for folder in (".git", ".hidden/deep", "__pycache__", "env/lib", "sub/.tox"):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "b.py").write_text("x = 2")
+    Path("env/pyvenv.cfg").touch()
+    Path("sub/up").symlink_to("..")
+    Path("name.py").mkdir()
+    Path("name.py/inside.py").write_text("x = 3")
+    assert list(measured(".")) == ["a.py", "name.py/inside.py"]
+    assert list(measured(".git", "env/lib")) == [".git/b.py", "env/lib/b.py"]
+
+
+DECODED = {
+    "byte order mark": (b"\xef\xbb\xbfx = 1\n", "x = 1\n"),
+    "cookie": ("# -*- coding: latin-1 -*-\nx = 'é'\n".encode("latin-1"), "'é'"),
+    "cookie on line 2": ("#!/bin/sh\n# coding: cp1252\nx = '€'\n".encode("cp1252"), "'€'"),
+    "codec that warns": (b"# coding: unicode_escape\nx = '\\q'\n", "x"),
+    "carriage returns": (b"x = 1\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
+    "empty": (b"", ""),
+}
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_files_are_decoded_as_python_does(name: str) -> None:
+    data, expected = DECODED[name]
+    write(a=data)
+    assert expected in read_program(Path("a.py"))
+    assert set(measured("a.py")["a.py"]) == {"id", "structure", *NUMBERS}
+
+
+REASONS: dict[bytes, str] = {
+    b"def f(:\n": "the program is not Python: invalid syntax (line 1)",
+    b"x = 1\x00\n": "null bytes",
+    b"x = 1\n" * 500_000: "the program has 3000000 characters; expected at most 1048576",
+    b"x = 1\n" * 750_000: "more than 4194304 bytes; expected at most 1048576 characters",
+    b"x = 1\ny = 2\nz = '\xe9'\n": "the file is not utf-8 (it holds the byte 0xe9)",
+    b"x = '\xe9'\n": "it is not UTF-8 and names no other encoding",
+    "x = 1\n".encode("utf-16"): "it is not UTF-8 and names no other encoding",
+    b"# coding: nothing\n": "unknown encoding: nothing",
+    b"# coding: rot13\nk = 1\n": "'rot13' is not a text encoding",
+    b"# coding: undefined\nx = 1\n": "undefined encoding",
+    b"\xef\xbb\xbf# coding: latin-1\nx = 1\n": "encoding problem",
+    b"# coding: ascii\nx = 1\ny = 2\nz = '\xe9'\n": "the file is not ascii",
+    b"x = " + b"-" * 20_000 + b"1\n": "nested too deeply",
+}
+
+
+@pytest.mark.parametrize("data", REASONS, ids=list(REASONS.values()))
+def test_a_file_that_is_not_a_program_is_a_row_with_the_reason(data: bytes) -> None:
+    write(src__bad=data, src__good="x = 1")
+    rows = measured("src")
+    assert set(rows["src/bad.py"]) == {"id", "error"}
+    assert REASONS[data] in rows["src/bad.py"]["error"]
+    assert "\n" not in rows["src/bad.py"]["error"]
+    assert rows["src/good.py"]["loc"] == 1
+
+
+def test_what_cannot_be_read_is_a_row_with_the_reason() -> None:
+    write(src__good="x = 1")
+    Path("src/loop.py").symlink_to("loop.py")
+    Path("src/broken.py").symlink_to("nowhere.py")
+    Path("src/endless.py").symlink_to("/dev/zero")
+    os.mkfifo("src/pipe.py")
+    errors = {name: row.get("error") for name, row in measured("src").items()}
+    assert errors == {
+        "src/broken.py": "cannot be read: No such file or directory",
+        "src/endless.py": "cannot be read: it is not a regular file",
+        "src/good.py": None,
+        "src/loop.py": "cannot be read: Too many levels of symbolic links",
+        "src/pipe.py": "cannot be read: it is not a regular file",
+    }
+    assert measured("src/pipe.py")["src/pipe.py"]["error"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root reads all")
+def test_what_may_not_be_read_is_a_row_with_the_reason() -> None:
+    write(src__good="x = 1", src__closed="x = 2", src__folder__a="x = 3")
+    Path("src/closed.py").chmod(0)
+    Path("src/folder").chmod(0)
+    # Root without root's right to read all.
+    drop = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--securebits=+noroot")
+    command = [*drop] if os.geteuid() == 0 else []
+    command += [sys.executable, "-m", "code_verifier", "metrics", "src", "--out", "-"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        Path("src/folder").chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    errors = {row["id"]: row.get("error") for row in rows}
+    refused = "cannot be read: Permission denied"
+    assert errors == {"src/closed.py": refused, "src/good.py": None, "src/folder": refused}
+
+
+def test_a_name_that_is_not_text() -> None:
+    name = os.fsdecode(b"caf\xe9.py")
+    Path(name).write_text(PROGRAM)
+    result = metrics(".", "--out", "rows.jsonl", "--html", "page.html")
+    assert result.exit_code == 0, result.output
+    assert [row["id"] for row in read_rows(Path("rows.jsonl"))] == [name]
+    assert "caf" in Path("page.html").read_text()
+
+
+def test_names_are_escaped_on_the_page() -> None:
+    Path("rows.in").write_text(json.dumps({"id": "</script><b>", "program": PROGRAM}))
+    assert metrics("rows.in", "--out", "rows.jsonl", "--html", "page.html").exit_code == 0
+    assert "</script><b>" not in Path("page.html").read_text()
+    assert "</script><b>" in Page(Path("page.html").read_text()).text
+
+
+def test_nothing_is_executed_or_imported() -> None:
+    write(a="open('executed', 'w')\nraise SystemExit(3)", conftest="import a")
+    assert set(measured(".")) == {"a.py", "conftest.py"}
+    assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nope.py", "--out", "o"], "nope.py: No such file or directory"),
+        (["a.py", "nope", "--out", "o"], "nope: No such file or directory"),
+        (["empty", "--out", "o"], "empty holds no Python file (.py), nor do folders below it"),
+        (["a.py", "--out", "a.py"], "a.py is the input itself; name another file to write"),
+        ([".", "--out", "a.py"], "a.py is the input itself; name another file to write"),
+        (["tool", ".", "--out", "a.py"], "a.py is the input itself; name another file to write"),
+        ([".", "--out", "o", "--html", "a.py"], "a.py is the input itself"),
+        ([".", "--out", "o", "--html", "./o"], "--out and --html are both o; expected two files"),
+        (["tool", "--out", "o"], "the name of a Python file must end in .py"),
+    ],
+)
+def test_wrong_usage_is_one_line(args: list[str], message: str) -> None:
+    write(a="x = 1", tool__x="")
+    shutil.rmtree("tool")
+    Path("tool").write_text("#!/usr/bin/env python3\nprint(1)\n")
+    Path("empty").mkdir()
+    result = metrics(*args)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert Path("a.py").read_text() == "x = 1"
+    assert not Path("o").exists()
+
+
+def test_the_help_names_every_metric() -> None:
+    assert set(MEANINGS) | {"structure"} == set(Metrics.__slots__)
+    shown = metrics("--help").stdout
+    assert all(f"  {name} " in shown for name in Metrics.__slots__)

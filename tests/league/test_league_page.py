@@ -1,0 +1,103 @@
+"""The page of a league fits any window, says what it is, and shows what has happened."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+from pages import Page
+
+from league import League, LeagueConfig, LeagueError, Outcome
+from league.cli import main
+
+pytest.importorskip("altair")
+vl_convert = pytest.importorskip("vl_convert")
+
+
+def league_of(path, teachers, students, rounds=2):
+    with League(path, teachers, students, LeagueConfig(seed=1)) as league:
+        for number in range(rounds):
+            for pair in league.pair(number):
+                league.record(pair, Outcome(8, 8, 64, 16 + number, 2))
+    return path
+
+
+def page_of(league, page):
+    done = CliRunner().invoke(main, ["report", str(league), "--html", str(page)])
+    assert done.exit_code == 0, done.output
+    return page.read_text()
+
+
+def charts_of(text):
+    """The specifications of the charts of a page."""
+    return json.loads(re.search(r'id="charts">(.*?)</script>', text, re.S)[1])
+
+
+LONG = [f"with-a-rather-long-name-{i}" for i in range(14)]
+
+
+@pytest.mark.parametrize(
+    ("teachers", "students"), [(["t0", "t1"], ["s0", "s1"]), (LONG, [f"s{i}" for i in range(14)])]
+)
+def test_every_chart_fits_its_window(teachers, students, tmp_path):
+    text = page_of(league_of(tmp_path / "l", teachers, students), tmp_path / "page.html")
+    charts = charts_of(text)
+    assert Page(text).count("figure") == len(charts) == 10
+    for chart in charts:
+        assert chart["width"] == "container"
+        for width in (330, 520):  # of a panel in a window of 390 and of 1280
+            image = vl_convert.vegalite_to_svg(chart | {"width": width})
+            assert float(re.search(r'width="([\d.]+)"', image)[1]) <= width
+            assert image.count("</text>") > 3
+
+
+def test_it_says_what_it_is_and_follows_the_readers_colours(tmp_path):
+    text = page_of(league_of(tmp_path / "l", ["t0", "t1"], ["s0"], 3), tmp_path / "page.html")
+    page = Page(text)
+    assert "League of 2 teachers and 1 student" in page.text
+    assert "Who is best in a league in which teachers set tasks" in page.text
+    assert "3 rounds, 6 matches, 0 replacements, 0 anchors" in page.text
+    assert "prefers-color-scheme: dark" in text
+    assert 'src="http' not in text
+    titles = [c for c in json.dumps(charts_of(text)).split('"') if "TrueSkill rating" in c]
+    assert titles
+
+
+def test_a_new_league_shows_skills_alone(tmp_path):
+    League(tmp_path / "l", ["t"], ["s"]).close()
+    text = page_of(tmp_path / "l", tmp_path / "page.html")
+    assert len(charts_of(text)) == 2
+    assert "League of 1 teacher and 1 student" in text
+
+
+def test_a_page_takes_the_place_of_no_file_of_the_league(tmp_path):
+    league_of(tmp_path / "l", ["t"], ["s"])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "l").iterdir()}
+    for name in before:
+        done = CliRunner().invoke(
+            main, ["report", str(tmp_path / "l"), "--html", str(tmp_path / "l" / name)]
+        )
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+        assert "is a file of the league itself" in done.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "l").iterdir()} == before
+
+
+def test_the_chart_for_notebooks_has_every_panel(tmp_path):
+    from league import league_chart
+
+    path = league_of(tmp_path / "l", ["t0", "t1"], ["s0", "s1"])
+    with League(path, read_only=True) as league:
+        rows = league_chart(league).to_dict()["vconcat"]
+    assert [len(row["hconcat"]) for row in rows] == [2, 2, 1, 1, 2, 2]
+    assert {chart["width"] for row in rows for chart in row["hconcat"]} == {460}
+
+
+def test_a_page_without_its_packages_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "altair", None)
+    for name in ("league.charts", "league.page"):
+        monkeypatch.delitem(__import__("sys").modules, name, raising=False)
+    done = CliRunner().invoke(main, ["report", "nowhere", "--html", str(tmp_path / "p.html")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "charts need altair; type: " in done.stderr
+    with pytest.raises(LeagueError, match="-m pip install altair vl-convert-python"):
+        _ = __import__("league").league_chart
