@@ -80,7 +80,8 @@ def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
     assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", said)
     text = summary(whole)
     assert text.splitlines()[0] == said
-    assert re.search(r"s\d +[\d.]+ % +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
+    assert re.search(r"frozen base +[\d.]+ % +([\d.]+ % +){3}[\d.]+\n", text)
+    assert re.search(r"s\d +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
     page = Page(page_of(tmp_path, whole)).text
     assert page.index("Evaluation against the frozen base") < page.index(said)
     assert page.index(said) < page.index("What moved")
@@ -200,7 +201,7 @@ def test_the_page_opens_with_gains_generations_and_a_task_that_the_base_fails(wh
     assert f"{len(read.births)}members born, up to generation 1" in page.text
     assert {task.id for task in read.tasks() if task.base_attempts}
     drawn = report_charts([read])
-    for title in ("eval: Held-out gain of the students", "payoff: Teachers against students"):
+    for title in ("eval: Held-out gain of the students", "population: Teachers against students"):
         assert drawn[title][0].to_dict()["datasets"]
     child, parent = read.births[0][1].child, read.births[0][1].parents[0]
     assert skill(read)[parent][0] == 0
