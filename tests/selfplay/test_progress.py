@@ -71,6 +71,9 @@ def test_no_line_is_wider_than_the_terminal_and_none_breaks_a_word(runs, clock):
         for m in members
     ]
     with progress.showing(runs.config("steps=1", "students=8"), HOME):
+        assert " steps · " not in said.getvalue()  # the base model loads
+        progress.phase("eval")
+        assert " steps · eval" in said.getvalue()
         progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
     plain, written = shown(clock, terminal=False)
     with plain.showing(runs.config("steps=1", "students=8"), HOME):

@@ -58,12 +58,13 @@ class Progress:
         self._work = (0, 0)
         """What the phase has done of what it has to do."""
         self._last_line = clock()
+        self._live: Live | None = None
 
     @contextmanager
     def showing(
         self, config: Config, directory: Path, done: int = 0, earlier: Iterable[StepRow] = ()
     ) -> Iterator[None]:
-        """Say what run this is, and on a terminal show a bar until the block ends.
+        """Say what run this is, and on a terminal from its first phase on show a bar.
 
         done: steps that it has. earlier: their rows, whose seconds tell how long others take.
         """
@@ -73,14 +74,21 @@ class Progress:
         self._estimate()
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
-        if self._console.quiet or not self._console.is_terminal:
+        if self._console.is_terminal and not self._console.quiet:
+            self._live = Live(get_renderable=self.bar, console=self._console, transient=True)
+        try:
             yield
-            return
-        with Live(get_renderable=self.bar, console=self._console, transient=True):
-            yield
+        finally:
+            if self._live is not None:
+                self._live.stop()
 
     def phase(self, phase: str) -> None:
-        """Say which phase of the next step begins."""
+        """Say which phase of the next step begins; the first one brings the bar.
+
+        Before it, what loads the base model writes to the terminal itself.
+        """
+        if self._live is not None:
+            self._live.start()
         now, begun = self._clock(), dict(self._phases)
         if not self._recent and "eval" in begun and self._config is not None:
             guess = max(self._config.teachers, self._config.students)  # the base alone was measured
