@@ -154,6 +154,8 @@ def test_evaluation_and_evolution_count_as_often_as_they_come(runs, clock):
         progress.phase("eval")
         clock.now += 50
         progress.phase("match")  # the base alone took 50 s: two students take about twice as long
+        clock.now += 10
+        progress.phase("solve")
         progress.step(StepRow(step=1, seconds={"solve": 10.0}))
         assert progress.seconds_left() == 9 * 10 + 2 * 100
         progress.step(StepRow(step=2, seconds={"solve": 10.0}))

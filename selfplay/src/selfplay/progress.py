@@ -81,20 +81,22 @@ class Progress:
         finally:
             if self._live is not None:
                 self._live.stop()
+                self._live = None
 
     def phase(self, phase: str) -> None:
         """Say which phase of the next step begins; the first one brings the bar.
 
         Before it, what loads the base model writes to the terminal itself.
         """
-        if self._live is not None:
-            self._live.start()
-        now, begun = self._clock(), dict(self._phases)
-        if not self._recent and "eval" in begun and self._config is not None:
-            guess = max(self._config.teachers, self._config.students)  # the base alone was measured
-            self._seconds["eval"].append(guess * (now - begun["eval"]))
+        now, begun, config = self._clock(), dict(self._phases), self._config
+        if not self._recent and next(reversed(begun), "") == "eval" and config is not None:
+            # The base alone was measured: members take about as long, each of the larger role.
+            size = 1 if config.mode == "azr" else max(config.teachers, config.students)
+            self._seconds["eval"].append(size * (now - begun["eval"]))
         begun.pop(phase, None)
         self._phases, self._work = begun | {phase: now}, (0, 0)
+        if self._live is not None:
+            self._live.start(refresh=True)
 
     def advance(self, done: int, total: int) -> None:
         """Say how many pieces of its work the phase has done."""

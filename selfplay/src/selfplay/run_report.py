@@ -226,7 +226,7 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
         f"eval: {teachers} tasks, solved by the base": (
             base,
             "How often the frozen base solves what is written after examples that never change. "
-            "Below the dashed line: harder than the base's own tasks.",
+            + ("Below the dashed line: harder than the base's own tasks." if one else ""),
         ),
     }
     for section, measures in sections.items():
