@@ -249,7 +249,7 @@ def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
             time.sleep(0.1)
         if how == signal.SIGINT and process.returncode:  # else all were done before the signal
             assert process.returncode == 130
-            assert "resume with `selfplay experiment" in said
+            assert f" experiment {home / 'plan.yaml'} --out {home}`" in said
         process = begin(home)
     assert process.wait() == 0
     process.stderr.close()

@@ -13,7 +13,7 @@ from programs import python
 from selfplay.errors import RunDirectoryError
 from selfplay.pages import duration, figure
 from selfplay.run_charts import skill
-from selfplay.run_record import conclusion, held_out_gain, read_run, smooth, trend
+from selfplay.run_record import conclusion, falls, held_out_gain, read_run, smooth, trend
 from selfplay.run_report import DRIFT_LIMIT, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
@@ -80,10 +80,124 @@ def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
     assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", said)
     text = summary(whole)
     assert text.splitlines()[0] == said
-    assert re.search(r"s\d +[\d.]+ % +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
+    assert re.search(r"frozen base +[\d.]+ % +([\d.]+ % +){2}[\d.]+\n", text)
+    assert re.search(r"s\d +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
     page = Page(page_of(tmp_path, whole)).text
     assert page.index("Evaluation against the frozen base") < page.index(said)
     assert page.index(said) < page.index("What moved")
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A run whose s0 falls, and whose s2 and t2 were measured once."""
+    run = make_run(tmp_path / "measured", steps=40)
+    write_rows(
+        run / "eval.jsonl",
+        [
+            solved(0, "base", 4, tokens=20.0) | taught(0, "base", 0.5, 0.25),
+            *(solved(10, m, n, tokens=30.0) for m, n in (("s0", 8), ("s1", 6))),
+            *(taught(10, m, 0.5, 0.5) for m in ("t1", "t2")),
+            *(solved(20, m, n) for m, n in (("s0", 7), ("s1", 6), ("s2", 5))),
+            taught(20, "t1", 0.25, 0.5),
+        ],
+    )
+    return run
+
+
+def solved(step, member, tasks, **values):
+    """The row of a member that solves so many of ten tasks; the base solves four."""
+    judged = [1] * tasks + [0] * (10 - tasks)
+    rates = {"solve_rate": tasks / 10, "base_solve_rate": 0.4, "difference": tasks / 10 - 0.4}
+    row = rates | {"standard_error": 0.1, "solved": judged, "judged": [1] * 10, **values}
+    row["kinds"] = {"code_o": rates | {"standard_error": 0.1}}
+    role = "base" if member == "base" else "student"
+    return {"step": step, "member": member, "role": role, "solving": row}
+
+
+def taught(step, member, *rates):
+    row = {"valid_share": 1.0, "base_solve_rate": sum(rates) / len(rates), "rates": rates}
+    role = "base" if member == "base" else "teacher"
+    return {"step": step, "member": member, "role": role, "teaching": row}
+
+
+def parts_of(chart):
+    """Return the rows of all layers, and the layers by mark."""
+    plain = chart.to_dict()
+    rows = [row for rows in plain["datasets"].values() for row in rows]
+    return rows, {layer["mark"]["type"]: layer for layer in plain["layer"]}
+
+
+def test_every_line_that_a_legend_names_is_drawn_and_a_lone_measurement_is_marked(measured):
+    drawn = report_charts([read_run(measured)])
+    gains, layers = parts_of(drawn["eval: Held-out gain of the students"][0])
+    named = layers["line"]["encoding"]["color"]["legend"]["values"]
+    assert named == ["s0", "s1", "s2"]
+    assert {row["member"] for row in gains if "member" in row} == set(named)
+    assert [row["step"] for row in gains if row.get("alone")] == [20]
+    assert all(row["dot"] for row in gains if "member" in row)
+    tasks, layers = parts_of(drawn["eval: Teachers' tasks, solved by the base"][0])
+    assert layers["line"]["encoding"]["color"]["legend"]["values"] == ["t1", "t2"]
+    assert [row["member"] for row in tasks if row.get("alone")] == ["t2"]
+    several = report_charts([read_run(measured, "one"), read_run(measured, "two")])
+    _, layers = parts_of(several["moved: Solve rate"][0])
+    assert layers["line"]["encoding"]["color"]["legend"]["values"] == ["one", "two"]
+
+
+def test_both_charts_of_the_evaluation_have_the_base_and_ticks_where_it_was_measured(measured):
+    drawn = report_charts([read_run(measured)])
+    for name, level in (
+        ("eval: Held-out gain of the students", {"middle": 0.0, "title": "frozen base"}),
+        (
+            "eval: Teachers' tasks, solved by the base",
+            {"middle": 37.5, "title": "tasks that the frozen base wrote"},
+        ),
+    ):
+        rows, layers = parts_of(drawn[name][0])
+        assert level in rows
+        assert layers["line"]["encoding"]["x"]["axis"]["values"] == [0, 10, 20]
+
+
+def test_a_legend_s_rows_do_not_change_while_the_chart_is_laid_out(run):
+    _, layers = parts_of(report_charts([read_run(run)])["tasks: Rejected proposals"][0])
+    columns = layers["line"]["encoding"]["color"]["legend"]["columns"]["expr"]
+    assert "containerSize" in columns
+    assert "width" not in columns
+
+
+def test_two_skills_have_two_scales(measured):
+    chart = report_charts([read_run(measured)])["lineage: Family tree"][0].to_dict()
+    assert chart["resolve"] == {"scale": {"color": "independent"}}
+    bars = [
+        layer["encoding"]["color"] for layer in chart["layer"] if layer["mark"]["type"] == "bar"
+    ]
+    legends = {colour["condition"]["legend"]["title"] for colour in bars}
+    assert len(legends) == len({str(colour["condition"]["scale"]) for colour in bars}) == 2
+
+
+def test_a_stranger_is_shown_what_this_is_and_that_members_think(measured, tmp_path):
+    text = Page(page_of(tmp_path, measured)).text
+    opening = text[: text.index("Evaluation against")]
+    for words in ("teachers (t0, t1, …) write", "students (s0, s1, …) solve", "a ± b is a number"):
+        assert words in opening
+    assert "code_i, find an input that gives the output" in opening
+    assert "one agent" not in opening
+    solo = make_run(tmp_path / "solo", steps=4, mode="azr")
+    opening = Page(page_of(tmp_path, solo)).text.partition("Evaluation against")[0]
+    assert "one agent (a0) writes" in opening
+    assert "teachers (t0" not in opening
+    assert re.search(r"frozen base +40.0 % +40.0 % +20.0\n", summary(measured))
+
+
+def test_a_member_that_falls_is_named_with_both_rates(measured, tmp_path):
+    line = "s0 fell by 10.0 points on held-out tasks: 80.0 % after step 10, 70.0 % after step 20"
+    assert falls(read_run(measured)) == [line]
+    assert line in summary(measured)
+    page = Page(page_of(tmp_path, measured))
+    assert page.count("p", "fell") == 1
+    assert line in page.text
+    rows = read_rows(measured / "eval.jsonl")
+    write_rows(measured / "eval.jsonl", [row for row in rows if row["step"] < 20])
+    assert "fell by" not in summary(measured)
 
 
 def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
@@ -200,7 +314,7 @@ def test_the_page_opens_with_gains_generations_and_a_task_that_the_base_fails(wh
     assert f"{len(read.births)}members born, up to generation 1" in page.text
     assert {task.id for task in read.tasks() if task.base_attempts}
     drawn = report_charts([read])
-    for title in ("eval: Held-out gain of the students", "payoff: Teachers against students"):
+    for title in ("eval: Held-out gain of the students", "population: Teachers against students"):
         assert drawn[title][0].to_dict()["datasets"]
     child, parent = read.births[0][1].child, read.births[0][1].parents[0]
     assert skill(read)[parent][0] == 0

@@ -15,10 +15,11 @@ from selfplay import directory as run_directory
 from selfplay import step
 from selfplay.progress import Progress
 from selfplay.run_record import held_out_gain, read_run
+from selfplay.terminal import program
 from selfplay.training import train
 from selfplay_command import command, refused
 
-GO_ON = "continue with `selfplay resume"
+GO_ON = f"continue with `{program()} resume"
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default::ResourceWarning"}
 
 
@@ -76,7 +77,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, whole, tmp_pat
     said, _ = process.communicate()
     assert process.returncode == 130, said
     assert said == (
-        f"error: interrupted; nothing is lost: continue with `selfplay resume {home}`\n"
+        f"error: interrupted; nothing is lost: continue with `{program()} resume {home}`\n"
     )
 
     process = start(4, ENVIRONMENT, *resume(home))
@@ -262,7 +263,7 @@ def test_every_damaged_file_is_named_and_what_can_be_is_mended(runs, whole, copy
     for name in ("tasks.jsonl", "checkpoints/step-4/state.json"):
         with_another_digit(copy / name)
     assert command("verify", copy).stdout.count("is damaged: ") == 3
-    refused(command(*resume(copy)), "state.json is damaged", "1 more: `selfplay")
+    refused(command(*resume(copy)), "state.json is damaged", f"1 more: `{program()} verify")
 
 
 def test_a_run_in_progress_is_not_started_twice(copy):

@@ -24,6 +24,7 @@ from selfplay import directory as files
 from selfplay.errors import RunDirectoryError
 from selfplay.population import Run, role_of
 from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
+from selfplay.terminal import program, quote
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
@@ -91,7 +92,7 @@ def refuse_damage(checkpoint: Path) -> None:
     found = [str(damage) for damage in _damaged(checkpoint) if not damage.mended]
     if found:
         run = checkpoint.parent.parent
-        more = f" ({len(found) - 1} more: `selfplay verify {run}`)" if found[1:] else ""
+        more = f" ({len(found) - 1} more: `{program()} verify {quote(run)}`)" if found[1:] else ""
         raise RunDirectoryError(found[0] + more)
 
 

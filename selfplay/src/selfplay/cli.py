@@ -14,6 +14,7 @@ import msgspec
 from selfplay import __version__
 from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
 from selfplay.settings import preset_names, preset_text, read_preset
+from selfplay.terminal import program, quote, say
 
 if TYPE_CHECKING:  # torch comes with it, and a report does without
     from selfplay.config import Config
@@ -74,7 +75,7 @@ def _configured(
     silence_transformers()
     config, chosen = config_for(base, *assignments, preset=preset, **given)
     if not quiet:
-        click.echo(chosen, err=True)
+        say(chosen, err=True)
     return config
 
 
@@ -153,8 +154,9 @@ def _say_done(home: Path) -> None:
     """End a transcript with the held-out tasks before and after, and how to see the rest."""
     from selfplay.run_record import conclusion, read_run
 
-    click.echo(conclusion(read_run(home)) or "not measured on held-out tasks")
-    click.echo(f"done: {home}; see it with `selfplay report {home} --html report.html`")
+    say(conclusion(read_run(home)) or "not measured on held-out tasks")
+    say(f"done: {home}; see it with:")
+    click.echo(f"  {program()} report {quote(home)} --html report.html")
 
 
 @main.command()
@@ -315,7 +317,7 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
     """Make all runs of PLAN, a YAML file or the name of a shipped plan; resume what is begun."""
     from selfplay.experiment import PLAN, open_plan, run_experiment
 
-    again = f"resume with `selfplay experiment {out / PLAN} --out {out}`"
+    again = f"resume with `{program()} experiment {quote(out / PLAN)} --out {quote(out)}`"
     try:
         chosen = open_plan(plan, assignments)
         failed = run_experiment(chosen, out, workers=workers)
@@ -327,7 +329,8 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
     if failed:
         click.echo(f"error: {len(failed)} runs failed; after mending them {again}", err=True)
         sys.exit(1)
-    click.echo(f"done: {out}; see it with `selfplay compare {out} --html page.html`")
+    say(f"done: {out}; see it with:")
+    click.echo(f"  {program()} compare {quote(out)} --html page.html")
 
 
 @main.command()

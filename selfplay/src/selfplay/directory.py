@@ -20,6 +20,7 @@ from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import read_yaml
+from selfplay.terminal import program, quote
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK, LINEAGE = "run.lock", "lineage.json"
@@ -44,7 +45,7 @@ def create(directory: Path, config: Config) -> None:
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise RunDirectoryError(
             f"{directory} exists and is not empty; choose another --out, or continue it with "
-            f"`selfplay resume {directory}`"
+            f"`{program()} resume {quote(directory)}`"
         )
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from lora_evo import EngineStopped
+from selfplay.terminal import program, quote
 
 
 class SelfplayError(ValueError):
@@ -49,7 +50,7 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
 def _stop(message: str, code: int, directory: Path | None = None) -> None:
     line = " ".join(part.strip() for part in message.splitlines())
     if directory is not None and (directory / "checkpoints").is_dir():
-        line += f"; nothing is lost: continue with `selfplay resume {directory}`"
+        line += f"; nothing is lost: continue with `{program()} resume {quote(directory)}`"
     click.echo(f"error: {line}", err=True)
     sys.exit(code)
 

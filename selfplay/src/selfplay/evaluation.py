@@ -38,8 +38,13 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
         names = (BASE,) if run.config.warm_start is None else (BASE, START)
         solvers = dict(zip(names, (None, *solvers), strict=False))
         teachers = dict(zip(names, (None, *teachers), strict=False))
-    solved = dict(zip(solvers, solve_held_out(run, list(solvers.values())), strict=True))
-    taught = dict(zip(teachers, teaching_rows(run, list(teachers.values())), strict=True))
+    e = run.config.eval
+    solving = len(solvers) * len(run.held_out) * e.samples
+    teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
+    attempts = solve_held_out(run, list(solvers.values()), later=teaching)
+    solved = dict(zip(solvers, attempts, strict=True))
+    rows = teaching_rows(run, list(teachers.values()), earlier=solving)
+    taught = dict(zip(teachers, rows, strict=True))
     if step == 0:
         run.before = {name: [_rate(tries) for tries in tasks] for name, tasks in solved.items()}
     start = run.before.get(START) if step > 0 else None
@@ -58,8 +63,13 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
     ]
 
 
-def solve_held_out(run: Run, members: Sequence[str | None]) -> list[list[list[Attempt]]]:
-    """Let members (None: the frozen base) attempt the held-out tasks; attempts task by task."""
+def solve_held_out(
+    run: Run, members: Sequence[str | None], *, later: int = 0
+) -> list[list[list[Attempt]]]:
+    """Let members (None: the frozen base) attempt the held-out tasks; attempts task by task.
+
+    later: pieces of work of the same phase that come after these, for the count that is shown.
+    """
     e = run.config.eval
     asked = [
         (member, held_out.task, run.seed("held-out", held_out.task.id, i))
@@ -68,7 +78,8 @@ def solve_held_out(run: Run, members: Sequence[str | None]) -> list[list[list[At
         for i in range(e.samples)
     ]
     attempts = [Attempt(number, *a, e.temperature) for number, a in enumerate(asked)]
-    done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
+    answers = run.counted(run.population.solve(attempts), len(attempts) + later)
+    done = iter(graded(answers, run.sandbox, run.population.prompts))
     return [[list(islice(done, e.samples)) for _ in run.held_out] for _ in members]
 
 
@@ -104,12 +115,14 @@ def solving_row(
     )
 
 
-def teaching_rows(run: Run, members: Sequence[str | None]) -> list[TeachingRow]:
+def teaching_rows(
+    run: Run, members: Sequence[str | None], *, earlier: int = 0
+) -> list[TeachingRow]:
     """Let members (None: the frozen base) write proposals, and the base attempt the valid ones.
 
     valid_share; base_solve_rate of the valid tasks; reward as if the base were the student, each
     proposal's in `rewards`; new_structures: program structures that the run has not seen; means of
-    structural measures.
+    structural measures. earlier: pieces of work of the same phase that are done, for the count.
     """
     e, r, kinds = run.config.eval, run.config.rollout, run.template.in_play
     drafts: list[Proposed] = []
@@ -117,14 +130,17 @@ def teaching_rows(run: Run, members: Sequence[str | None]) -> list[TeachingRow]:
         name, seed = f"{kind.name}-{i}", run.seed("yardstick", kind.name, i, "propose")
         shown = _drawn(run, kind, i)
         drafts.append(Proposed(len(drafts), name, member, None, kind.name, shown, seed))
-    written = validated(run.population.propose(drafts), run.sandbox, run.population.prompts)
+    total = earlier + len(drafts) * (1 + e.attempts)
+    proposals = run.counted(run.population.propose(drafts), total, earlier)
+    written = validated(proposals, run.sandbox, run.population.prompts)
     attempts: list[Attempt] = []
     for p in written:
         if p.task is not None:
             for i in range(e.attempts):
                 seed = run.seed("yardstick", p.kind, int(p.id.rpartition("-")[2]), i)
                 attempts.append(Attempt(len(attempts), None, p.task, seed, r.temperature))
-    done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
+    answers = run.counted(run.population.solve(attempts), total, total - len(attempts))
+    done = iter(graded(answers, run.sandbox, run.population.prompts))
     tried = [
         replace(p, attempts=tuple(islice(done, e.attempts if p.task is not None else 0)))
         for p in written

@@ -31,6 +31,7 @@ from selfplay.config import Config, config_text, read_config, set_by_mode
 from selfplay.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
+from selfplay.terminal import program, quote
 
 PLAN = "plan.yaml"
 POLL_S, GRACE_S = 0.5, 20.0
@@ -287,7 +288,7 @@ def open_home(plan: Plan, home: Path) -> Plan:
         if differ:
             raise RunDirectoryError(
                 f"{home} holds another plan (other {', '.join(differ)}); choose another --out, or "
-                f"resume it with `selfplay experiment {path} --out {home}`"
+                f"resume it with `{program()} experiment {quote(path)} --out {quote(home)}`"
             )
         return mine
     if home.exists() and (not home.is_dir() or any(p.name != LOCK for p in home.iterdir())):

@@ -39,6 +39,7 @@ async function draw() {
       theme: dark.matches ? "dark" : undefined,
       config: {
         background: "transparent", axis: { gridOpacity: 0.35 },
+        legend: { layout: { bottom: { anchor: "start", direction: "vertical" } } },
         text: { color: dark.matches ? "#e6e9ed" : "#1c2128" },
       },
     });

@@ -4,11 +4,11 @@ import gc
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -53,6 +53,9 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5, "float16": 0.1}
 """Largest difference of the log-probability of one token that arithmetic explains, by the base's
 number type: 5 to 100 times what was measured with vLLM on a CPU (float32 1e-5, bfloat16 0.1)."""
 _PROBE_TOKENS = 8
+T = TypeVar("T")
+Advance = Callable[[int, int], None]
+"""Hears how many pieces of a phase's work are done, and how many there are."""
 
 
 def role_of(member: str) -> str:
@@ -106,11 +109,14 @@ class Population:
             yield self.prompts.read_attempt(attempts[i], rollout, text)
 
     def update(
-        self, samples: Sequence[TrainingSample], lr_factor: float = 1.0
+        self,
+        samples: Sequence[TrainingSample],
+        lr_factor: float = 1.0,
+        advance: Advance | None = None,
     ) -> dict[str, UpdateStats]:
         """Let every member learn from its own samples; return statistics by member."""
         self.engine.release()
-        return self.learner.update(samples, lr_factor)
+        return self.learner.update(samples, lr_factor, advance)
 
     def sync(self, step: int) -> None:
         """Let members sample as they are after this step."""
@@ -306,6 +312,7 @@ class Run:
     - step: steps done.
     - hashes: of files, as far as they have been written.
     - extensions: rewards, operators and callbacks.
+    - advance: hears how far a phase is.
     """
 
     config: Config
@@ -324,6 +331,7 @@ class Run:
     trackers: Trackers = field(default_factory=Trackers)
     hashes: Hashes = field(default_factory=Hashes)
     extensions: Extensions = field(default_factory=Extensions)
+    advance: Advance = lambda done, total: None
 
     def __repr__(self) -> str:
         done, members = (
@@ -341,6 +349,15 @@ class Run:
         """Let the run start from these tasks."""
         r = self.config.rollout
         self.seeds, self.buffer = seeds, TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps)
+
+    def counted(self, pieces: Iterable[T], total: int, before: int = 0) -> Iterator[T]:
+        """Yield pieces of a phase's work as they are done, and let `advance` hear of each.
+
+        total: pieces of the phase, of which `before` are done.
+        """
+        for done, piece in enumerate(pieces, start=before + 1):
+            self.advance(done, total)
+            yield piece
 
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""

@@ -1,95 +1,226 @@
-"""What a person sees while a run trains: every fifth step a line, and on a terminal a bar below."""
+"""What a person sees while a run trains: a header, every fifth step a line, and a bar below.
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+The bar is on terminals only. Elsewhere a line comes also when a minute went by without one.
+"""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from selfplay.config import Config
 from selfplay.pages import duration
 from selfplay.rows import EvalRow, SolvingRow, StepRow, mean
 from selfplay.run_record import gain_text, mean_and_error, mean_gain, points
+from selfplay.terminal import program, quote, wrapped
 
-EVERY, WINDOW = 5, 10
-"""Steps between two lines, and steps over which a line averages."""
+EVERY, WINDOW, PATIENCE_S = 5, 10, 60.0
+"""Steps between two lines, steps over which a line averages, and the longest time without one."""
 
 
 class Progress:
-    """Says step, phase, gain over the frozen base, valid share, births and measurements."""
+    """Says step, phase, gain over the frozen base, valid share, births and measurements.
 
-    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+    console: standard error by default. clock: seconds that only go up.
+    """
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._console = console or Console(stderr=True, quiet=quiet)
+        self._clock = clock
         self.done = 0
         """Steps that are finished."""
-        self._measured: Sequence[EvalRow] = ()
-        self._before: Sequence[float | None] = ()
+        self._config: Config | None = None
+        self._gain: tuple[float, float] | None = None
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
-        self._total = 0
-        self._bar = Bar(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[phase]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=quiet or not self._console.is_terminal,
-        )
+        self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
+        """What each phase took in earlier steps."""
+        self._cost: dict[str, float] = {}
+        """Mean seconds of each phase."""
+        self._ahead: float | None = None
+        """Seconds of all steps that are not finished."""
+        self._phases: dict[str, float] = {"starting": clock()}
+        """The phases of this step that have begun, and when; the bar's thread reads it."""
+        self._work = (0, 0)
+        """What the phase has done of what it has to do."""
+        self._last_line = clock()
+        self._live: Live | None = None
 
     @contextmanager
     def showing(
-        self, config: Config, done: int, before: Sequence[float | None] = ()
+        self, config: Config, directory: Path, done: int = 0, earlier: Iterable[StepRow] = ()
     ) -> Iterator[None]:
-        """Show the run until the block ends.
+        """Say what run this is, and on a terminal from its first phase on show a bar.
 
-        done: steps that it has. before: what the frozen base solves of each held-out task.
+        done: steps that it has. earlier: their rows, whose seconds tell how long others take.
         """
-        self.done, self._total, self._before = done, config.steps, before
-        self._task = self._bar.add_task(
-            config.mode, total=config.steps, completed=done, phase="starting"
-        )
-        with self._bar:
+        self._config, self.done = config, done
+        for row in earlier:
+            self._learn(row)
+        self._estimate()
+        self._print(_header(config, directory, done))
+        self._print(f"  {program()} resume {quote(directory)}", whole=True)
+        if self._console.is_terminal and not self._console.quiet:
+            self._live = Live(get_renderable=self.bar, console=self._console, transient=True)
+        try:
             yield
+        finally:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
 
     def phase(self, phase: str) -> None:
-        """Say which phase of the next step begins."""
-        self._bar.update(self._task, phase=phase)
+        """Say which phase of the next step begins; the first one brings the bar.
 
-    def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
-        """Say what a finished step brought."""
+        Before it, what loads the base model writes to the terminal itself.
+        """
+        now, begun, config = self._clock(), dict(self._phases), self._config
+        if not self._recent and next(reversed(begun), "") == "eval" and config is not None:
+            # The base alone was measured: members take about as long, each of the larger role.
+            size = 1 if config.mode == "azr" else max(config.teachers, config.students)
+            self._seconds["eval"].append(size * (now - begun["eval"]))
+        begun.pop(phase, None)
+        self._phases, self._work = begun | {phase: now}, (0, 0)
+        if self._live is not None:
+            self._live.start(refresh=True)
+
+    def advance(self, done: int, total: int) -> None:
+        """Say how many pieces of its work the phase has done."""
+        self._work = done, total
+
+    def step(
+        self, row: StepRow, measured: Sequence[EvalRow] = (), before: Sequence[float | None] = ()
+    ) -> None:
+        """Say what a finished step brought. before: what the base solves of each held-out task."""
         self.done = row.step
-        self._recent.append(row)
-        self._measured = measured or self._measured
-        self._bar.update(self._task, completed=row.step)
-        lines = [] if row.step % EVERY and row.step != self._total else [self._line()]
+        self._learn(row)
+        self._estimate()
+        self._gain = _held_out(measured, before) or self._gain
+        self._phases, self._work = {}, (0, 0)
+        last = self._config is not None and row.step == self._config.steps
+        waited = self._clock() - self._last_line >= PATIENCE_S
+        lines = []
+        if last or waited or row.step % EVERY == 0:
+            lines, self._last_line = [self._line()], self._clock()
         for line in (*lines, *_births(row), *_eval_lines(measured)):
-            self._console.print(line, highlight=False, soft_wrap=True)
+            self._print(line)
+
+    def bar(self) -> Table:
+        """Return one line: steps, phase, what that has done, and the time left."""
+        steps = self._config.steps if self._config else 0
+        phases, (done, total), left = self._phases, self._work, self.seconds_left()
+        phase = next(reversed(phases), "").replace("_", " ")
+        since = self._clock() - next(iter(phases.values()), self._clock())
+        spent, word = (since, "so far") if left is None else (left, "left")
+        parts = [
+            f"{self.done}/{steps} steps",
+            f"{phase} {done}/{total}" if total else phase,
+            f"{timedelta(seconds=round(spent))} {word}",
+        ]
+        row = Table.grid(padding=(0, 1), expand=True)
+        row.add_column(no_wrap=True)
+        row.add_column(ratio=1)
+        row.add_column(no_wrap=True, overflow="ellipsis")
+        bar = ProgressBar(total=max(1, steps), completed=self.done)
+        mode = self._config.mode if self._config else ""
+        row.add_row(Text(mode, style="bold"), bar, " · ".join(filter(None, parts)))
+        return row
+
+    def seconds_left(self) -> float | None:
+        """Estimate what the rest takes, by the phases of earlier steps; None before the first.
+
+        The phase that runs counts with the share of its work that is left.
+        """
+        if self._ahead is None:
+            return None
+        cost, phases, (done, total) = self._cost, self._phases, self._work
+        left = self._ahead - sum(cost.get(phase, 0.0) for phase in phases)
+        phase, since = next(reversed(phases.items()), ("", 0.0))
+        if done:
+            left += cost.get(phase, 0.0) * (1 - done / total)
+        else:
+            left += max(0.0, cost.get(phase, 0.0) - (self._clock() - since))
+        return max(0.0, left)
+
+    def _estimate(self) -> None:
+        """Work out what each phase takes, and all of the steps ahead."""
+        config, cost = self._config, {p: mean(s) or 0.0 for p, s in self._seconds.items()}
+        if config is None or not self._recent:
+            return
+        ahead = range(self.done + 1, config.steps + 1)
+        times = {
+            "evolve": sum(map(config.evolves, ahead)),
+            "eval": sum(map(config.measures, ahead)),
+        }
+        self._cost = cost
+        self._ahead = sum(s * times.get(phase, len(ahead)) for phase, s in cost.items())
+
+    def _learn(self, row: StepRow) -> None:
+        self._recent.append(row)
+        for phase, seconds in row.seconds.items():
+            self._seconds[phase].append(seconds)
+
+    def _print(self, text: str, *, whole: bool = False) -> None:
+        """Print text, on a terminal in lines no wider than it, broken between words only.
+
+        whole: not broken, as a command that is to be copied.
+        """
+        if self._console.is_terminal and not whole:
+            text = wrapped(text, self._console.width)
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _line(self) -> str:
         """Say where the run is: means of the last steps, and the time that the rest may take."""
         recent = self._recent
         own = [100 * gain for r in recent if (gain := r.same_tasks.difference) is not None]
-        gains = {"held-out": self._held_out(), "the run's own tasks": mean_and_error(own)}
+        gains = {"held-out": self._gain, "the run's own tasks": mean_and_error(own)}
         told = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
-        seconds = mean(sum(r.seconds.values()) for r in recent) or 0.0
-        left = (self._total - self.done) * seconds
+        left = self.seconds_left()
         return (
-            f"step {self.done} of {self._total}: "
-            + (f"points above the base: {', '.join(told)}; " if told else "")
+            f"step {self.done}"
+            + (f" of {self._config.steps}" if self._config else "")
+            + (f": points above the base: {', '.join(told)}; " if told else ": ")
             + f"valid {_percent(mean(r.valid_share for r in recent))}, "
             f"solved {_percent(mean(r.solve_rate for r in recent))}, "
             f"structures {recent[-1].coverage.structures}"
             + (f"; about {duration(left)} left" if left else "")
         )
 
-    def _held_out(self) -> tuple[float, float] | None:
-        """Return the gain of the last measurement that this session made, with its error."""
-        base = np.array(self._before, float)
-        rates = [row.rate.rates for row in self._measured if row.rate and self._before]
-        return mean_gain([np.array(own, float) - base for own in rates])
+
+def _header(config: Config, directory: Path, done: int) -> str:
+    """Say base, members, steps and folder, and how to stop and resume."""
+    members = f"{config.teachers} teachers, {config.students} students"
+    if config.mode == "azr":
+        members = "one agent"
+    steps = f"{done} of {config.steps} steps done" if done else f"{config.steps} steps"
+    every = "step" if config.save_every == 1 else f"{config.save_every} steps"
+    return (
+        f"{config.mode} on {config.base}: {members}, {steps}, seed {config.seed}, in {directory}\n"
+        f"Ctrl-C stops it; from its last checkpoint (one every {every}) it goes on with:"
+    )
+
+
+def _held_out(
+    measured: Sequence[EvalRow], before: Sequence[float | None]
+) -> tuple[float, float] | None:
+    """Return the gain of a measurement over the base's rates, with its error."""
+    base = np.array(before, float)
+    rates = [np.array(row.rate.rates, float) for row in measured if row.rate and before]
+    return mean_gain([rate - base for rate in rates])
 
 
 def _births(row: StepRow) -> list[str]:

@@ -1,7 +1,7 @@
 """Charts of runs; a function returns None where there is nothing to show."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -12,23 +12,33 @@ from selfplay.rows import BASE, START
 from selfplay.run_record import Points, RunRecord, mean_and_error, smooth, thin
 
 MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
+FEW = 8
+"""Measurements up to which each is marked and has a tick of its own."""
 LETTER = 6.5
 """Pixels that a letter takes at most, on average: what does not fit its place is left out."""
+SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "student": ("students: points above the base", {"scheme": "viridis"}),
+    "agent": ("points above the base", {"scheme": "viridis"}),
+    "teacher": ("teachers: points harder for the base", {"range": ["#6b3a00", "#ffc46b"]}),
+}
+"""Title and colours of what is measured of each role: two different skills."""
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 
 
 def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.LayerChart | None:
     """Return a light raw line and a strong smoothed one for each named series; what: they are."""
     rows: list[dict[str, Any]] = []
-    for name, series in points.items():
+    drawn = {n: v for n, v in points.items() if any(value is not None for _, value in v)}
+    if not drawn:
+        return None
+    for name, series in drawn.items():
         short = thin(series, MOST_POINTS)
         means = dict(smooth(short))
         rows += [
             {what: name, "step": step, "value": value, "mean": means.get(step)}
+            | {"dot": len(means) == 1}
             for step, value in short
         ]
-    if all(row["value"] is None for row in rows):
-        return None
     share = unit.startswith("%")
     axis = alt.Axis(format="%" if share else alt.Undefined, tickCount=4)
     value, mean = (
@@ -36,34 +46,57 @@ def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.La
     )
     base, pick, shown = _switched(rows, what, list(points))
     numbers = [alt.Tooltip(f"{f}:Q", format=".1%" if share else ",.4~r") for f in ("value", "mean")]
-    alone = sum(row["value"] is not None for row in rows) <= len(points)
-    dots = base.mark_point(filled=True, size=35, opacity=float(alone))
+    dots = base.mark_point(filled=True, size=35)
     line = base.transform_filter("isValid(datum.mean)").mark_line(strokeWidth=2.2)
     layers = [
         base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value),
         line.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick),
-        dots.encode(y=value, tooltip=[f"{what}:N", "step:Q", *numbers]),
+        dots.encode(y=value, opacity=_dotted(pick), tooltip=[f"{what}:N", "step:Q", *numbers]),
     ]
     return alt.LayerChart(layer=layers).properties(width=340, height=165)
 
 
 def bands(
-    rows: Sequence[dict[str, Any]], name: str, names: Sequence[str], unit: str
+    rows: Sequence[dict[str, Any]],
+    name: str,
+    names: Sequence[str],
+    unit: str,
+    *,
+    level: tuple[float, str] | None = None,
 ) -> alt.LayerChart | None:
-    """Return lines with bands of rows with `step`, `low`, `middle` and `high`, one a `name`."""
+    """Return lines with bands of rows with `step`, `low`, `middle` and `high`, one a `name`.
+
+    Few points are marked, and so is one that is alone, with its band as a bar. level: a line
+    across, and what it is.
+    """
     if not rows:
         return None
-    base, pick, shown = _switched(rows, name, names)
+    counts, steps = Counter(row[name] for row in rows), sorted({row["step"] for row in rows})
+    few = len(steps) <= FEW
+    rows = [
+        row | {"dot": few or counts[row[name]] == 1, "alone": counts[row[name]] == 1}
+        for row in rows
+    ]
+    base, pick, shown = _switched(rows, name, names, steps if few else ())
     low, middle = (alt.Y(f"{f}:Q", title=unit).scale(zero=False) for f in ("low", "middle"))
     faint = alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0))
     tooltip = [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q")]
     tooltip += [alt.Tooltip(f"{f}:Q", format=",.4~r") for f in ("middle", "low", "high")]
     line = base.mark_line(strokeWidth=2.2).encode(y=middle, opacity=shown)
+    dots = base.mark_point(filled=True, size=40)
+    alone = alt.when(pick, alone=True).then(alt.value(0.5)).otherwise(alt.value(0.0))
     layers = [
+        base.mark_rule(strokeWidth=3).encode(y=low, y2=alt.Y2("high:Q"), opacity=alone),
         base.mark_area().encode(y=low, y2=alt.Y2("high:Q"), opacity=faint),
         line.properties(name="lines").add_params(pick),
-        base.mark_point(filled=True, size=40, opacity=0).encode(y=middle, tooltip=tooltip),
+        dots.encode(y=middle, opacity=_dotted(pick), tooltip=tooltip),
     ]
+    if level is not None:
+        across = alt.Chart(alt.InlineData(values=[{"middle": level[0], "title": level[1]}]))
+        across = across.encode(y=middle)
+        words = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
+        layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
+        layers.append(words.encode(x=alt.value("width"), text="title:N"))
     return alt.LayerChart(layer=layers).properties(width=480, height=230)
 
 
@@ -88,23 +121,34 @@ def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
 def held_out(run: RunRecord) -> alt.LayerChart | None:
     """Return the held-out gain of every student over the frozen base, with its standard error."""
     rows = []
-    if run.solvers() and not any(row.role == START for row in run.evals):
-        solvers = [life.name for life in run.lives() if not life.birth and life.role != "teacher"]
-        rows = [_band(0, name, 0.0, 0.0) for name in solvers]  # they begin as the frozen base
+    measured = {row.member for row in run.solvers()}
+    if not any(row.role == START for row in run.evals):
+        founders = [life.name for life in run.lives() if not life.birth and life.name in measured]
+        rows = [_band(0, name, 0.0, 0.0) for name in founders]  # they begin as the frozen base
     for row in run.solvers():
         if row.rate and row.rate.difference is not None:
             rows.append(_band(row.step, row.member, row.rate.difference, row.rate.standard_error))
-    return bands(rows, "member", list(dict.fromkeys(r["member"] for r in rows)), "points")
+    names = _names(run, rows, "student", "agent")
+    return bands(rows, "member", names, "points above the base", level=(0.0, "frozen base"))
 
 
 def taught(run: RunRecord) -> alt.LayerChart | None:
     """Return what the base solves of every teacher's tasks, with its standard error over tasks."""
-    rows = []
+    rows, level = [], None
     for row in run.evals:
         found = mean_and_error(row.taught.rates) if row.taught else None
-        if found and row.role not in (BASE, START):
+        if found and row.role == BASE:
+            level = 100 * found[0], "tasks that the frozen base wrote"
+        elif found and row.role != START:
             rows.append(_band(row.step, row.member, *found))
-    return bands(rows, "member", list(dict.fromkeys(r["member"] for r in rows)), "% of attempts")
+    names = _names(run, rows, "teacher", "agent")
+    return bands(rows, "member", names, "% of attempts", level=level)
+
+
+def _names(run: RunRecord, rows: Sequence[dict[str, Any]], *roles: str) -> list[str]:
+    """Return all members of these roles, and who else is in rows: a warm start."""
+    lives = [life.name for life in run.lives() if life.role in roles]
+    return list(dict.fromkeys([*lives, *(row["member"] for row in rows)]))
 
 
 def _band(step: int, member: str, share: float, error: float | None) -> dict[str, Any]:
@@ -166,20 +210,17 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
             if parent in lives
         ]
     scale = alt.Scale(domain=[0, run.last])
+    axis = _whole(*range(run.last + 1)) if run.last <= FEW else WHOLE_STEPS
     born, at, died_at = (
-        alt.X(f"{f}:Q", title="step", scale=scale, axis=WHOLE_STEPS)
-        for f in ("born", "step", "died")
+        alt.X(f"{f}:Q", title="step", scale=scale, axis=axis) for f in ("born", "step", "died")
     )
     place = alt.Y("place:O", title=None, axis=None)
     base, texts, children = (alt.Chart(alt.InlineData(values=r)) for r in (bars, names, joints))
-    legend = alt.Legend(title="points above the base", orient="bottom", gradientLength=160)
-    shade = alt.Color("skill:Q", scale=alt.Scale(scheme="viridis"), legend=legend)
-    colour = alt.when("isValid(datum.skill)").then(shade).otherwise(alt.value("#8888"))
     told_of = ("member", "role", "generation", "life", "parents", "operator")
     tips = [alt.Tooltip(f"{f}:N") for f in told_of] + [alt.Tooltip("skill:Q", format="+.1f")]
     made = ["parent:N", "child:N", "operator:N"]
     line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=made)
-    bar = base.mark_bar(height={"band": 0.28})
+    bar = base.mark_bar(height={"band": 0.28}).encode(x=born, x2="died:Q", y=place, tooltip=tips)
     room = f"{LETTER} * length({{}}) < (datum.died - datum.born) / {run.last} * width"
     fits = [f"{room.format(f'datum.{f}')} ? datum.{f} : " for f in ("title", "member")]
     label = texts.transform_calculate(shown="".join(fits) + "''")
@@ -187,37 +228,50 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
     layers = [
         line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
-        bar.encode(x=born, x2="died:Q", y=place, color=colour, tooltip=tips),
+        *(
+            bar.transform_filter(f"datum.role == '{role}'").encode(color=_skill_colour(*look))
+            for role, look in SKILLS.items()
+            if any(row["role"] == role for row in bars)
+        ),
         children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
         label.encode(x=born, y=place, text="shown:N"),
         gain.encode(x=died_at, y=place, text="gain:N"),
     ]
-    return alt.LayerChart(layer=layers).properties(width=1040, height=alt.Step(40))
+    chart: alt.LayerChart = alt.LayerChart(layer=layers).resolve_scale(color="independent")
+    return chart.properties(width=1040, height=alt.Step(40))
+
+
+def _skill_colour(title: str, scale: dict[str, Any]) -> Any:
+    """Return the colour of bars by skill; grey before a member is measured."""
+    legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
+    shade = alt.Color("skill:Q", scale=alt.Scale(**scale), legend=legend)
+    return alt.when("isValid(datum.skill)").then(shade).otherwise(alt.value("#8888"))
 
 
 def payoffs(run: RunRecord) -> alt.LayerChart | None:
-    """Return a matrix of teachers against students for each quarter: what share students solved."""
-    found: dict[tuple[str, str, str], list[float]] = {}
+    """Return a matrix of teachers, by quarter, against students: what share these solved."""
+    found: dict[tuple[str, str], list[float]] = {}
     size = -(-len(run.steps) // 4)
     for i, step in enumerate(run.steps):
         part = run.steps[i - i % size : i - i % size + size]
-        title = f"steps {part[0].step} to {part[-1].step}"
         for m in step.matches:
             if m.observed is not None and m.teacher != m.student:
-                found.setdefault((title, m.teacher, m.student), []).append(m.observed)
-    rows = [
-        {"steps": steps, "teacher": teacher, "student": student}
-        | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
-        for (steps, teacher, student), rates in found.items()
-    ]
-    if not rows:
+                last = f" to {part[-1].step}" if part[1:] else ""
+                row = f"step {part[0].step}{last}: {m.teacher}"
+                found.setdefault((row, m.student), []).append(m.observed)
+    if not found:
         return None
-    order = list(dict.fromkeys(steps for steps, _, _ in found))
-    students = [life.name for life in run.lives() if life.role == "student"]
+    rows = [
+        {"teacher": teacher, "student": student}
+        | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
+        for (teacher, student), rates in found.items()
+    ]
+    students = [life.name for life in run.lives() if any(life.name == s for _, s in found)]
+    order = list(dict.fromkeys(row for row, _ in found))
+    across = alt.Axis(orient="top", labelAngle=0)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("steps:O", sort=order, title=None, axis=alt.Axis(orient="top", labelAngle=0)),
-        xOffset=alt.XOffset("student:O", sort=students),
-        y=alt.Y("teacher:O", title=None),
+        x=alt.X("student:O", sort=students, title=None, axis=across),
+        y=alt.Y("teacher:O", sort=order, title=None),
         tooltip=["teacher:N", "student:N", alt.Tooltip("solved:Q", format=".0%"), "matches:Q"],
     )
     legend = alt.Legend(format="%", orient="bottom", gradientLength=160)
@@ -225,9 +279,8 @@ def payoffs(run: RunRecord) -> alt.LayerChart | None:
     ink = alt.when("datum.solved > 0.6").then(alt.value("black")).otherwise(alt.value("white"))
     layers = [base.mark_rect().encode(color=shade)]
     if len(students) <= MOST_LABELLED:
-        for dy, text in ((-6, "student:N"), (7, "label:N")):
-            layers.append(base.mark_text(dy=dy, fontSize=10).encode(text=text, color=ink))
-    return alt.LayerChart(layer=layers).properties(width=1040, height=alt.Step(34))
+        layers.append(base.mark_text(fontSize=10).encode(text="label:N", color=ink))
+    return alt.LayerChart(layer=layers).properties(width=480, height=alt.Step(20))
 
 
 def rejected(run: RunRecord) -> alt.LayerChart | None:
@@ -256,24 +309,43 @@ def solve_rates(run: RunRecord) -> alt.LayerChart | None:
 
 
 def _switched(
-    rows: Iterable[dict[str, Any]], name: str, names: Sequence[str]
+    rows: Sequence[dict[str, Any]], name: str, names: Sequence[str], ticks: Sequence[int] = ()
 ) -> tuple[alt.Chart, alt.Parameter, Any]:
-    """Return a chart of rows over steps, coloured by a field; its legend switches the series.
+    """Return a chart of rows over steps, coloured by a field; its legend switches what is drawn.
 
-    With it come the selection, which one layer has to add, and the opacity that follows it.
+    A name has the colour of its place in `names`; the legend holds those with rows.
+
+    With it come the selection, which one layer has to add, and the opacity that follows it. ticks:
+    the only steps that are named, from 0 on.
     """
+    drawn = [n for n in names if any(row[name] == n for row in rows)]
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
-    entry = 30 + LETTER * max(map(len, names), default=0)
+    entry = 30 + LETTER * max(map(len, drawn), default=0)
     legend = alt.Legend(
         title=None,
+        values=drawn,
         symbolType="stroke",
         symbolStrokeWidth=3,
         symbolOpacity=1,
         orient="bottom",
-        columns=alt.ExprRef(f"max(1, floor(width / {entry}))"),
+        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
+        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
     )
     scale = alt.Scale(domain=list(names))
-    colour = alt.Color(f"{name}:N", legend=legend if len(names) > 1 else None, scale=scale)
+    colour = alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
     step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
-    base = alt.Chart(alt.InlineData(values=list(rows))).encode(x=step, color=colour)
+    if ticks:
+        ends = alt.Scale(domain=[0, ticks[-1]])
+        step = alt.X("step:Q", title="step", axis=_whole(*ticks), scale=ends)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=colour)
     return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+
+
+def _whole(*steps: int) -> alt.Axis:
+    """Return an axis that names 0 and these steps."""
+    return alt.Axis(format="d", values=sorted({0, *steps}))
+
+
+def _dotted(pick: alt.Parameter) -> Any:
+    """Return the opacity of markers: those of rows with `dot` are seen, as far as they are on."""
+    return alt.when(pick, dot=True).then(alt.value(1.0)).otherwise(alt.value(0.0))

@@ -28,6 +28,7 @@ from selfplay.rows import (
     read_rows,
 )
 from selfplay.settings import read_yaml
+from selfplay.terminal import program, quote
 
 if TYPE_CHECKING:
     import pandas
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Points = Sequence[tuple[int, float | None]]
 """A value, or none, by step."""
+
+
+FALL = 5.0
+"""Points that a member loses between two evaluations before a report says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +243,7 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
         steps.append(structs.replace(row, memory_mb=used.memory_mb) if used else row)
     if not steps:
         raise RunDirectoryError(
-            f"{home} has no finished step yet; `selfplay resume {home}` continues it"
+            f"{home} has no finished step yet; `{program()} resume {quote(home)}` continues it"
         )
     return RunRecord(
         directory=home,
@@ -311,7 +316,7 @@ def conclusion(run: RunRecord) -> str:
     base = mean(row.rate.base_solve_rate for row in last if row.rate)
     if rate is None or base is None:
         return ""
-    who = "the agent" if last[0].role == "agent" else "students"
+    who = "the agent solves" if last[0].role == "agent" else "students solve"
     gains = [row.rate.over_start for row in last if row.rate]
     over = mean(gain for gain in gains if isinstance(gain, float))
     start = ""
@@ -320,10 +325,28 @@ def conclusion(run: RunRecord) -> str:
     found = held_out_gain(run)
     after = f" ± {found[1]:.1f}" if found else ""
     return (
-        f"Held-out tasks, never trained on: {who} solve {100 * rate:.1f} % after step "
+        f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
         f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
         f"({100 * (rate - base):+.1f}{after} points)"
     )
+
+
+def falls(run: RunRecord) -> list[str]:
+    """Return a line for each time a member's held-out solve rate fell by FALL points or more."""
+    before: dict[str, tuple[int, float]] = {}
+    lines = []
+    for row in run.solvers():
+        rate = None if row.rate is None else row.rate.solve_rate
+        if rate is None:
+            continue
+        step, earlier = before.get(row.member, (row.step, rate))
+        if 100 * (earlier - rate) >= FALL:
+            lines.append(
+                f"{row.member} fell by {100 * (earlier - rate):.1f} points on held-out tasks: "
+                f"{100 * earlier:.1f} % after step {step}, {100 * rate:.1f} % after step {row.step}"
+            )
+        before[row.member] = row.step, rate
+    return lines
 
 
 class Quarter(NamedTuple):

@@ -19,6 +19,7 @@ from selfplay.run_record import (
     Quarter,
     RunRecord,
     conclusion,
+    falls,
     flat,
     gain_text,
     held_out_gain,
@@ -172,6 +173,8 @@ def report(runs: Sequence[Path], page: Path) -> None:
             {
                 "name": run.name,
                 "conclusion": conclusion(run),
+                "falls": falls(run),
+                "agent": run.config.get("mode") == "azr",
                 "tiles": _tiles(run),
                 "chosen": _chosen(run),
                 "kinds": kind_words(run),
@@ -187,6 +190,7 @@ def report(runs: Sequence[Path], page: Path) -> None:
             for run in read
         ],
         hints={name: hint for name, (_, hint) in drawn.items()},
+        kinds={kind: words for run in read for kind, words in kind_words(run).items()},
         cards=cards,
         left_out=left_out,
         settings=[(key, [found.get(key, "") for found in settings]) for key in keys],
@@ -201,6 +205,8 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
         "health": HEALTH,
     }
     one = len(runs) == 1
+    alone = all(run.config.get("mode") == "azr" for run in runs)
+    solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")
     gains = (
         charts.held_out(runs[0])
         if one
@@ -210,15 +216,17 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
         charts.taught(runs[0]) if one else charts.curves({r.name: _taught(r) for r in runs}, _RATE)
     )
     found: dict[str, tuple[Any, str]] = {
-        "eval: Held-out gain of the students" if one else "eval: Held-out solve rate": (
+        f"eval: Held-out gain of the {solvers}" if one else "eval: Held-out solve rate": (
             gains,
-            "On tasks that never change, over the frozen base, ± one standard error over tasks."
+            "Solve rate on tasks that never change, minus the frozen base's. Band: ± one standard "
+            "error over tasks."
             if one
             else "Students on tasks that never change; at step 0 the frozen base.",
         ),
-        "eval: Teachers' tasks, solved by the base": (
+        f"eval: {teachers} tasks, solved by the base": (
             base,
-            "The frozen base on proposals after references that never change. Down: harder tasks.",
+            "How often the frozen base solves what is written after examples that never change. "
+            + ("Below the dashed line: harder than the base's own tasks." if one else ""),
         ),
     }
     for section, measures in sections.items():
@@ -226,9 +234,10 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
             points = {run.name: _points(run, m.path) for run in runs}
             found[f"{section}: {m.title}"] = charts.curves(points, m.unit), m.hint
     bar = (
-        "A bar is a member's life, lines lead from parents to their child. Colour: points above "
-        "the frozen base as last measured. A student's on held-out tasks; a teacher's, how much "
-        "less the base solves of its tasks than of its own."
+        "A bar is a member's life, lines lead from parents to their child. Colour and the number "
+        "at its end: the last measurement, in points. Of a student: its solve rate on held-out "
+        "tasks minus the frozen base's. Of a teacher: how much less the base solves of its tasks "
+        "than of those it writes itself. Grey: not measured."
     )
     for run in runs:
         for title, chart, hint in (
@@ -242,7 +251,7 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
             ),
             ("lineage: Family tree", charts.lineage(run), bar),
             (
-                "payoff: Teachers against students",
+                "population: Teachers against students",
                 charts.payoffs(run),
                 "The share of attempts at a teacher's tasks that a student solved, by quarter.",
             ),
@@ -256,7 +265,7 @@ def summary(directory: Path) -> str:
     run = read_run(directory)
     parts = [_sentences(run)]
     if run.evals:
-        parts.insert(0, [conclusion(run)])
+        parts.insert(0, [conclusion(run), *falls(run)])
     for head, rows in (_solving_table(run), _teaching_table(run)):
         if rows:
             parts.append([text_table(head, rows)])
@@ -270,14 +279,15 @@ def summary(directory: Path) -> str:
 
 
 def _solving_table(run: RunRecord) -> Table:
-    """Return the last evaluation of every solver, paired with the frozen base."""
+    """Return the last evaluation of every solver, below what the frozen base does."""
     last = {row.member: row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
+    base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
+    of_base = (base.kinds.get(kind) for kind in kinds) if base else ()
     rows = [
         (
             name,
-            _percent(rate.base_solve_rate),
             _percent(rate.solve_rate),
             gain_text(rate.difference, rate.standard_error),
             *([gain_text(rate.over_start, rate.over_start_error)] if started else []),
@@ -289,11 +299,16 @@ def _solving_table(run: RunRecord) -> Table:
         )
         for name, rate in last.items()
     ]
+    if base and rows:
+        shares = (_percent(rate.solve_rate) if rate else "" for rate in of_base)
+        gap = ("",) * (1 + started)
+        rows.insert(
+            0, ("frozen base", _percent(base.solve_rate), *gap, *shares, figure(base.tokens))
+        )
     tasks = max((len(rate.judged) for rate in last.values()), default=0)
     samples = max((max(rate.judged, default=0) for rate in last.values()), default=0)
-    title = f"{tasks} held-out tasks × {samples}"
     over = ("over the start",) if started else ()
-    head = (title, "base", "member", "gain in points", *over, *kinds, "tokens an answer")
+    head = (f"{tasks} tasks × {samples}", "solved", "gain", *over, *kinds, "tokens an answer")
     return head, rows
 
 

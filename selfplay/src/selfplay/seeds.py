@@ -113,7 +113,7 @@ def _written(
             shown = drawn_from(references, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
             drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
-        written = run.population.propose(drafts)
+        written = run.counted(run.population.propose(drafts), len(drafts))
         for p in validated(written, run.sandbox, run.population.prompts):
             if p.task is not None and _content(p.task) not in seen:
                 seen.add(_content(p.task))

@@ -39,7 +39,7 @@ T = TypeVar("T")
 def train_step(run: Run, progress: Progress) -> None:
     """Do one step of the run and write down what happened."""
     step, config = run.step + 1, run.config
-    clock = _Clock(progress)
+    clock, run.advance = _Clock(progress), progress.advance
 
     clock.phase("match")
     matches = match(run, step)
@@ -52,7 +52,7 @@ def train_step(run: Run, progress: Progress) -> None:
     own = run.extensions
     samples = training_samples(solved, config, replayed, own.teacher_reward, own.student_reward)
     factor = config.learner.schedule(step, config.steps)
-    stats = run.population.update(samples, factor)
+    stats = run.population.update(samples, factor, run.advance)
     record_outcomes(run, matches, solved)
     births = []
     if run.league is not None and config.evolves(step):
@@ -80,7 +80,7 @@ def train_step(run: Run, progress: Progress) -> None:
         run.step = step
         if step % config.save_every == 0 or step == config.steps:
             save_checkpoint(run)
-    progress.step(row, measured)
+    progress.step(row, measured, run.before.get(BASE, ()))
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
     for callback in own.callbacks:
         callback(run, msgspec.structs.replace(row, measured=tuple(measured)))
@@ -111,7 +111,7 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
                 drafts.append(
                     Proposed(len(drafts), name, m.teacher, m.student, kind.name, shown, seed)
                 )
-    return run.population.propose(drafts)
+    return run.counted(run.population.propose(drafts), len(drafts))
 
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
@@ -149,7 +149,8 @@ def solve(
                 for task in run.buffer.draw_newest(kind.name, r.proposals, step, drawn):
                     seed = run.seed(step, student or BASE, task.id, kind.name, "solve")
                     attempts.append(Attempt(len(attempts), student, task, seed, r.temperature))
-    done = iter(graded(run.population.solve(attempts), run.sandbox, run.population.prompts))
+    answers = run.counted(run.population.solve(attempts), len(attempts))
+    done = iter(graded(answers, run.sandbox, run.population.prompts))
     solved = []
     for p in verified:
         tries: dict[str, Any] = {
@@ -221,14 +222,16 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
     Each parent is kept as it was, under `ancestors/<id>@<step>` with its lineage, so that `lora-evo
     verify` can make the child again and `lora-evo lineage` knows who it was.
     """
-    births = []
-    for role in ("teacher", "student"):
-        size = len(league.members(role))
-        count = min(max(1, round(size * run.config.evolution.replaced_fraction)), size - 1)
+    births: list[BirthRow] = []
+    sizes = {role: len(league.members(role)) for role in ("teacher", "student")}
+    share = run.config.evolution.replaced_fraction
+    counts = {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
+    for role, count in counts.items():
         removed = league.select(role, count)
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
             births.append(_replace(run, league, role, member, parents, step))
+            run.advance(len(births), sum(counts.values()))
     return births
 
 

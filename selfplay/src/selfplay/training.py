@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -18,6 +19,7 @@ from selfplay.checkpoint import (
 from selfplay.config import Config, cut_by_member
 from selfplay.directory import (
     EVALS,
+    METRICS,
     SEEDS,
     clear,
     create,
@@ -33,7 +35,7 @@ from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template, template_of
 from selfplay.rewards import StudentReward, TeacherReward
 from selfplay.rollout import open_sandbox
-from selfplay.rows import BASE, EvalRow, append_rows, read_rows
+from selfplay.rows import EvalRow, StepRow, append_rows, read_rows
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
 from selfplay.step import train_step
 from selfplay.tasks import held_out_tasks, require_room
@@ -60,9 +62,11 @@ def train(
 
     progress: what shows it; nothing by default. The rest is as in `new_run`.
     """
+    progress = progress or Progress(quiet=True)
     with new_run(
         config,
         out,
+        progress=progress,
         teacher_reward=teacher_reward,
         student_reward=student_reward,
         operators=operators,
@@ -71,7 +75,7 @@ def train(
         workers=workers,
         ray=ray,
     ) as run:
-        _train_until_done(run, progress or Progress(quiet=True))
+        _train_until_done(run, progress)
 
 
 def resume(
@@ -82,14 +86,15 @@ def resume(
     What the run was given has to be handed over again where config.yaml names nothing that can be
     imported.
     """
-    with open_run(out, **own) as run:
-        _train_until_done(run, progress or Progress(quiet=True))
+    progress = progress or Progress(quiet=True)
+    with open_run(out, progress=progress, **own) as run:
+        _train_until_done(run, progress)
 
 
 def _train_until_done(run: Run, progress: Progress) -> None:
     run.population.end_step()  # what workers did before the first step belongs to none
     run.trackers.open(run.config, run.directory, run.step)
-    with closing(run.trackers), progress.showing(run.config, run.step, run.before.get(BASE, ())):
+    with closing(run.trackers):
         if run.step == 0 and run.config.report_to:
             before = read_rows(run.directory / EVALS, EvalRow)
             run.trackers.log(measured_metrics(list(before)), 0)
@@ -98,7 +103,13 @@ def _train_until_done(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def new_run(config: Config, out: str | PathLike[str], **own: Unpack[Own]) -> Iterator[Run]:
+def new_run(
+    config: Config,
+    out: str | PathLike[str],
+    *,
+    progress: Progress | None = None,
+    **own: Unpack[Own],
+) -> Iterator[Run]:
     """Start a run in a new directory; within the block it is open, before its first step.
 
     teacher_reward: reward of a `Proposed`; student_reward: of an `Attempt`; operators: mutations
@@ -106,9 +117,11 @@ def new_run(config: Config, out: str | PathLike[str], **own: Unpack[Own]) -> Ite
     those of `rollout.kinds`; callbacks: called after each step with the run and its `StepRow`.
     What is handed over wins over the configuration, and is named in config.yaml as
     `module:object`. workers: processes over which members are spread, 0 for as many as possible;
-    ray: address of a Ray cluster to use; without both everything is in this process.
+    ray: address of a Ray cluster to use; without both everything is in this process. progress:
+    shows the run as long as it is open.
     """
     given, directory = Given(**own), Path(out)
+    progress = progress or Progress(quiet=True)
     config = given.named_in(config)
     if given.workers is not None or given.ray is not None:
         config = cut_by_member(config)
@@ -118,15 +131,19 @@ def new_run(config: Config, out: str | PathLike[str], **own: Unpack[Own]) -> Ite
     template = template_of(config, given.task_kinds)
     create(directory, config)
     opened = _opened(config, template, directory, extensions, given)
-    with closing(lock(directory)), opened as run:
-        _found(run)
+    with closing(lock(directory)), progress.showing(config, directory), opened as run:
+        run.advance = progress.advance
+        _found(run, progress)
         yield run
 
 
 @contextmanager
-def open_run(out: str | PathLike[str], **own: Unpack[Own]) -> Iterator[Run]:
+def open_run(
+    out: str | PathLike[str], *, progress: Progress | None = None, **own: Unpack[Own]
+) -> Iterator[Run]:
     """Open a run at its newest checkpoint; one that died before its first starts again."""
     given, directory = Given(**own), Path(out)
+    progress = progress or Progress(quiet=True)
     config = open_config(directory)
     extensions = given.completed(config)
     require_trackers(config.report_to)
@@ -137,9 +154,15 @@ def open_run(out: str | PathLike[str], **own: Unpack[Own]) -> Iterator[Run]:
             refuse_damage(checkpoint)
         else:
             clear(directory)
-        with _opened(config, template, directory, extensions, given) as run:
+        done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
+        rows = islice(read_rows(directory / METRICS, StepRow), done)
+        with (
+            progress.showing(config, directory, done, rows),
+            _opened(config, template, directory, extensions, given) as run,
+        ):
+            run.advance = progress.advance
             if checkpoint is None:
-                _found(run)
+                _found(run, progress)
             else:
                 restore(run, checkpoint)
                 if config.mode == "populora":
@@ -148,7 +171,7 @@ def open_run(out: str | PathLike[str], **own: Unpack[Own]) -> Iterator[Run]:
             yield run
 
 
-def _found(run: Run) -> None:
+def _found(run: Run, progress: Progress) -> None:
     """Bring the run to the moment before its first step: members, league, evaluation."""
     config = run.config
     warm_start(run.population, config)
@@ -159,9 +182,11 @@ def _found(run: Run) -> None:
         run.league = League(home, teachers=teachers, students=students, config=config.league)
     run.population.sync(0)
     if config.rollout.self_seed:
+        progress.phase("seeds")
         run.start_from(self_made_seeds(run))
     write_seeds(run.directory / SEEDS, run.seeds)
     if config.measures(0):
+        progress.phase("eval")
         append_rows(run.directory / EVALS, evaluate_members(run, 0))
     save_checkpoint(run)
 

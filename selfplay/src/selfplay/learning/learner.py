@@ -8,7 +8,7 @@ again in smaller micro-batches; rows that do not fit alone are checkpointed from
 
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -122,6 +122,9 @@ class Learner:
         self._noise: list[dict[str, NoiseAverage]] = [{} for _ in members]
         self._batch: list[Row] = []
         """What is in the passes, or was last."""
+        self._rows = (0, 0)
+        """How many rows of this update are through the passes, and how many there are."""
+        self._advance: Callable[[int, int], None] | None = None
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -129,11 +132,15 @@ class Learner:
         return tuple(self.adapters.members)
 
     def update(
-        self, samples: Sequence[TrainingSample], lr_factor: float = 1.0
+        self,
+        samples: Sequence[TrainingSample],
+        lr_factor: float = 1.0,
+        advance: Callable[[int, int], None] | None = None,
     ) -> dict[str, UpdateStats]:
         """Take `num_iterations` steps for every member with a sample that says something.
 
-        lr_factor scales every member's learning rate. Samples without weight are left out of the
+        lr_factor scales every member's learning rate; advance hears after every micro-batch how
+        many rows of how many are done. Samples without weight are left out of the
         passes, and without beta and entropy_coef those without advantage; a member that has no
         other is left as it is. Returns the statistics of each member with samples: of the first
         iteration, the clip ratio of the last. Raises SelfplayError when a single row does not fit
@@ -149,6 +156,7 @@ class Learner:
         last = first
         outcomes: dict[int, tuple[float | None, bool]] = dict.fromkeys(first, (None, False))
         noise: dict[int, dict[str, float | None]] = {}
+        self._rows, self._advance = (0, self.config.num_iterations * len(teaching)), advance
         for iteration in range(self.config.num_iterations):
             last = {m: StatsSum() for m in first} if iteration else first
             self.optimizer.zero_grad()
@@ -168,7 +176,7 @@ class Learner:
         self, rows: Sequence[Row], sums: dict[int, StatsSum]
     ) -> dict[tuple[int, str], Groups]:
         """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
-        before, olds = deepcopy(sums), [row.old for row in rows]
+        before, olds, rows_before = deepcopy(sums), [row.old for row in rows], self._rows
         while True:
             try:
                 with self.adapters.unchanged():
@@ -179,6 +187,7 @@ class Learner:
             self.adapters.drop_gradients()
             torch.cuda.empty_cache()
             self._save_memory()
+            self._rows = rows_before
             sums |= deepcopy(before)
             for row, old in zip(rows, olds, strict=True):
                 row.old = old
@@ -238,6 +247,9 @@ class Learner:
         for batch in micro_batches(rows, self.micro_batch_tokens, self.config.micro_batch_members):
             self._batch = batch
             self.forward_pass.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
+            self._rows = self._rows[0] + len(batch), self._rows[1]
+            if self._advance is not None:
+                self._advance(*self._rows)
 
     def _measure_noise(
         self, rows: Sequence[Row], gradients: Mapping[tuple[int, str], Groups]

@@ -23,6 +23,7 @@ from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import MemberState, NamedState, joined, parted
 from selfplay.learning.statistics import UpdateStats
+from selfplay.population import Advance
 from selfplay.prompts.template import Template
 from selfplay.rollout import Attempt, Prompts, Proposed
 from selfplay.rows import WorkerRow
@@ -360,7 +361,10 @@ class RemotePopulation:
             yield from pickle.loads(packed)
 
     def update(
-        self, samples: Sequence[TrainingSample], lr_factor: float = 1.0
+        self,
+        samples: Sequence[TrainingSample],
+        lr_factor: float = 1.0,
+        advance: Advance | None = None,
     ) -> dict[str, UpdateStats]:
         def of(chosen: Sequence[int]) -> bytes:
             return pickle.dumps([samples[i] for i in chosen])
@@ -370,8 +374,12 @@ class RemotePopulation:
         answers = self._pool.scatter(
             owners, lambda share, mine: share.ask("update", of(mine), lr_factor)
         )
-        for _, stats in answers:
+        done = 0
+        for chosen, stats in answers:
             found |= stats
+            done += len(chosen)
+            if advance is not None:
+                advance(done, len(samples))
         return {member: found[member] for member in self.members if member in found}
 
     def sync(self, step: int) -> None:

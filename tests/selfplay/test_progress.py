@@ -1,0 +1,224 @@
+"""What a run shows while it trains, on a terminal of 80 columns and elsewhere; time is made up."""
+
+import re
+import shutil
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from selfplay.progress import PATIENCE_S, Progress
+from selfplay.rows import BirthRow, EvalRow, RateRow, SolvingRow, StepRow
+from selfplay.step import train_step
+from selfplay.terminal import wrapped
+from selfplay.training import new_run, resume, train
+
+HOME = Path("runs/a-run")
+SECONDS = {"match": 1.0, "propose": 300.0, "solve": 200.0, "update": 99.0}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def shown(clock, *, terminal=True, width=80):
+    """Return a progress, and what it prints to."""
+    said = StringIO()
+    console = Console(file=said, width=width, force_terminal=terminal, color_system=None)
+    return Progress(console, clock=clock), said
+
+
+def bar(progress, width=80):
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(progress.bar())
+    (line,) = captured.get().splitlines()
+    return line
+
+
+def rate(**values):
+    numbers = {
+        "solve_rate": 0.5,
+        "base_solve_rate": 0.25,
+        "difference": 0.25,
+        "standard_error": 0.1,
+    }
+    return SolvingRow(**numbers, kinds={"code_o": RateRow(**numbers)}, **values)
+
+
+def test_no_line_is_wider_than_the_terminal_and_none_breaks_a_word(runs, clock):
+    progress, said = shown(clock)
+    members = [f"s{i}" for i in range(8)]
+    births = [
+        BirthRow(f"s{i}", f"s{i + 8}", (f"s{i + 1}", f"s{i + 2}"), "slot_swap") for i in (0, 3)
+    ]
+    measured = [
+        EvalRow(
+            step=1,
+            member=m,
+            role="student",
+            solving=rate(solved=(1, 2), judged=(2, 2), over_start=0.1),
+        )
+        for m in members
+    ]
+    with progress.showing(runs.config("steps=1", "students=8"), HOME):
+        assert " steps · " not in said.getvalue()  # the base model loads
+        progress.phase("eval")
+        assert " steps · eval" in said.getvalue()
+        progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
+    plain, written = shown(clock, terminal=False)
+    with plain.showing(runs.config("steps=1", "students=8"), HOME):
+        plain.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue())
+    printed = [line for line in text.splitlines() if " steps · " not in line]
+    words = " ".join(printed).split()
+    assert max(map(len, printed)) <= 80
+    assert words == written.getvalue().split()
+    assert max(map(len, written.getvalue().splitlines())) > 160
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, clock, terminal):
+    progress, said = shown(clock, terminal=terminal)
+    with progress.showing(runs.config("steps=40", "save_every=2"), HOME):
+        pass
+    assert (
+        "populora on nano: 2 teachers, 2 students, 40 steps, seed 1, in runs/a-run\n"
+        in said.getvalue()
+    )
+    assert "Ctrl-C stops it; from its last checkpoint (one every 2 steps)" in said.getvalue()
+    assert f"selfplay resume {HOME}\n" in said.getvalue()
+
+
+def test_python_s_train_and_resume_say_what_the_command_says(runs, clock, tmp_path):
+    home = tmp_path / "a run"
+    progress, said = shown(clock, terminal=False)
+    train(runs.config("steps=2", "mode=azr"), home, progress=progress)
+    first, _, command, *_ = said.getvalue().splitlines()
+    assert first == f"azr on nano: one agent, 2 steps, seed 1, in {home}"
+    assert command.endswith(f"selfplay resume '{home}'")
+    shutil.rmtree(home / "checkpoints" / "step-2")
+    again, said = shown(clock, terminal=False)
+    resume(home, progress=again)
+    assert said.getvalue().startswith("azr on nano: one agent, 1 of 2 steps done, seed 1, in ")
+
+
+def test_the_bar_says_what_the_phase_has_done_and_fits_its_line(runs, clock):
+    progress, _ = shown(clock)
+    with progress.showing(runs.config("steps=40"), HOME):
+        progress.phase("propose")
+        progress.advance(12, 64)
+        clock.now = 540
+        assert bar(progress).startswith("populora ")
+        assert bar(progress).endswith("0/40 steps · propose 12/64 · 0:09:00 so far")
+        progress.phase("weight_sync")
+        assert bar(progress).endswith("· weight sync · 0:09:00 so far")
+        assert len(bar(progress)) == 80
+        assert len(bar(progress, 30)) <= 30
+
+
+def test_the_time_left_comes_from_phases_of_earlier_steps_and_the_share_done(runs, clock):
+    progress, _ = shown(clock)
+    with progress.showing(
+        runs.config("steps=4", "eval.eval_every=0", "evolution.evolve_every=0"), HOME
+    ):
+        assert progress.seconds_left() is None
+        progress.step(StepRow(step=1, seconds=SECONDS))
+        assert progress.seconds_left() == 3 * 600
+        progress.phase("match")
+        progress.phase("propose")
+        assert progress.seconds_left() == 3 * 600 - 1
+        clock.now += 100
+        assert progress.seconds_left() == 3 * 600 - 101
+        progress.advance(32, 64)
+        assert progress.seconds_left() == 3 * 600 - 151
+        progress.phase("solve")
+        clock.now += 1000  # longer than ever: the phase counts as nearly done, the rest as before
+        assert progress.seconds_left() == 2 * 600 + 99
+        assert bar(progress).endswith("1/4 steps · solve · 0:21:39 left")
+
+
+def test_evaluation_and_evolution_count_as_often_as_they_come(runs, clock):
+    progress, _ = shown(clock)
+    config = runs.config("steps=10", "eval.eval_every=5", "evolution.evolve_every=3")
+    with progress.showing(config, HOME):
+        progress.phase("eval")
+        clock.now += 50
+        progress.phase("match")  # the base alone took 50 s: two students take about twice as long
+        clock.now += 10
+        progress.phase("solve")
+        progress.step(StepRow(step=1, seconds={"solve": 10.0}))
+        assert progress.seconds_left() == 9 * 10 + 2 * 100
+        progress.step(StepRow(step=2, seconds={"solve": 10.0}))
+        progress.step(StepRow(step=3, seconds={"solve": 10.0, "evolve": 7.0}))
+        assert progress.seconds_left() == 7 * 10 + 2 * 7 + 2 * 100
+
+
+def test_a_resumed_run_knows_how_long_its_steps_take(runs, clock):
+    progress, _ = shown(clock)
+    rows = [StepRow(step=i, seconds=SECONDS) for i in (1, 2)]
+    config = runs.config("steps=4", "eval.eval_every=0", "evolution.evolve_every=0")
+    with progress.showing(config, HOME, 2, rows):
+        assert progress.seconds_left() == 2 * 600
+
+
+class Recording(Progress):
+    """Keeps what it hears of each phase of each step."""
+
+    def __init__(self):
+        super().__init__(quiet=True)
+        self.heard = {}
+
+    def phase(self, phase):
+        super().phase(phase)
+        self.now = self.heard.setdefault((self.done + 1, phase), [])
+
+    def advance(self, done, total):
+        super().advance(done, total)
+        self.now.append((done, total))
+
+
+def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
+    progress = Recording()
+    train(runs.config(), tmp_path / "run", progress=progress)
+    for phase in ("propose", "solve", "update", "eval", "evolve"):
+        heard = progress.heard[2, phase]
+        assert len(heard) > 1
+        assert heard == sorted(heard)
+        assert len({total for _, total in heard}) == 1
+        assert heard[-1][0] == heard[-1][1]
+    first = progress.heard[1, "eval"]  # before the first step, of the frozen base
+    assert first[-1][0] == first[-1][1]
+
+
+def test_a_quiet_progress_works_by_itself(runs, tmp_path, capsys):
+    progress = Progress(quiet=True)
+    with new_run(runs.config(), tmp_path / "run") as run:
+        train_step(run, progress)
+    assert progress.done == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs, clock):
+    progress, said = shown(clock, terminal=False)
+    with progress.showing(runs.config("steps=20"), HOME):
+        for step in range(1, 11):
+            clock.now += PATIENCE_S if step in (2, 3) else 0.0
+            progress.step(StepRow(step=step, seconds={"solve": 1.0}))
+    lines = [line.partition(":")[0] for line in said.getvalue().splitlines()[3:]]
+    assert lines == [f"step {step} of 20" for step in (2, 3, 5, 10)]
+    assert "\x1b" not in said.getvalue()
+
+
+def test_wrapping_keeps_indents_and_long_words():
+    path = "/a/very/long/path/to/a-run"
+    assert wrapped(f"  one two-three {path}\nfour", 12) == f"  one\n    two-three\n    {path}\nfour"
