@@ -306,6 +306,8 @@ class Run:
     - step: steps done.
     - hashes: of files, as far as they have been written.
     - extensions: rewards, operators and callbacks.
+    - changed_rewards: by role, what is to be said of rewards that hold something else than at the
+      start, and have no `state_dict`.
     """
 
     config: Config
@@ -324,6 +326,7 @@ class Run:
     trackers: Trackers = field(default_factory=Trackers)
     hashes: Hashes = field(default_factory=Hashes)
     extensions: Extensions = field(default_factory=Extensions)
+    changed_rewards: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         done, members = (

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from selfplay.config import Config
@@ -29,6 +29,8 @@ class Progress:
         self._before: Sequence[float | None] = ()
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._total = 0
+        """Steps of the run; 0 where nothing is shown around them."""
+        self._task: TaskID | None = None
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -56,14 +58,16 @@ class Progress:
 
     def phase(self, phase: str) -> None:
         """Say which phase of the next step begins."""
-        self._bar.update(self._task, phase=phase)
+        if self._task is not None:
+            self._bar.update(self._task, phase=phase)
 
     def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
         """Say what a finished step brought."""
         self.done = row.step
         self._recent.append(row)
         self._measured = measured or self._measured
-        self._bar.update(self._task, completed=row.step)
+        if self._task is not None:
+            self._bar.update(self._task, completed=row.step)
         lines = [] if row.step % EVERY and row.step != self._total else [self._line()]
         for line in (*lines, *_births(row), *_eval_lines(measured)):
             self._console.print(line, highlight=False, soft_wrap=True)
@@ -75,9 +79,9 @@ class Progress:
         gains = {"held-out": self._held_out(), "the run's own tasks": mean_and_error(own)}
         told = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
         seconds = mean(sum(r.seconds.values()) for r in recent) or 0.0
-        left = (self._total - self.done) * seconds
+        left = max(0, self._total - self.done) * seconds
         return (
-            f"step {self.done} of {self._total}: "
+            f"step {self.done}{f' of {self._total}' if self._total else ''}: "
             + (f"points above the base: {', '.join(told)}; " if told else "")
             + f"valid {_percent(mean(r.valid_share for r in recent))}, "
             f"solved {_percent(mean(r.solve_rate for r in recent))}, "
