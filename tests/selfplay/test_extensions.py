@@ -45,6 +45,20 @@ MINE = """
 def half(proposed):
     return -1.0 if proposed.task is None else 0.25
 """
+SCRIPT = """
+import sys
+from selfplay import SelfplayError, load_preset, new_run, resume
+if __name__ == "__main__":
+    todo, home, *settings = sys.argv[1:]
+    if todo == "begin":
+        with new_run(load_preset("nano", *settings), home, teacher_reward=half) as run:
+            print(run.config.reward.teacher)
+    for reward in (half, None) if todo == "resume" else ():
+        try:
+            resume(home, teacher_reward=reward)
+        except SelfplayError as error:
+            print(error)
+"""
 
 
 class Rising:
@@ -169,36 +183,20 @@ def test_regret_needs_two_students(runs, tmp_path):
 
 def test_a_scripts_own_function_is_handed_over_again_as_it_was(tmp_path):
     """By the script, by `python -m`, or by another that imports it; not one of the same name."""
-    home = tmp_path / "run"
-    text = (
-        MINE
-        + f"""
-import sys
-from selfplay import load_preset, new_run, resume, SelfplayError
-if __name__ == "__main__":
-    if sys.argv[1] == "begin":
-        with new_run(load_preset("nano", *{TINY!r}), {str(home)!r}, teacher_reward=half) as run:
-            print(run.config.reward.teacher)
-    for reward in (half, None) if sys.argv[1] == "resume" else ():
-        try:
-            resume({str(home)!r}, teacher_reward=reward)
-        except SelfplayError as error:
-            print(error)
-""",
-    )
+    home, text = str(tmp_path / "run"), MINE + SCRIPT
     (tmp_path / "begins.py").write_text(text)
     (tmp_path / "other.py").write_text(text.replace("0.25", "0.75"))
-    name = python(tmp_path / "begins.py", "begin").strip()
+    name = python(tmp_path / "begins.py", "begin", home, *TINY).strip()
     assert name.startswith(":half#")
-    differs, missing = python("-m", "other", "resume", cwd=tmp_path).splitlines()
+    differs, missing = python("-m", "other", "resume", home, cwd=tmp_path).splitlines()
     call = 'resume("RUN", teacher_reward=half)'
     assert f"began with {name[1:]}: its source is not the same" in differs
     assert call in differs
     assert "reward.teacher names half, which the program that began" in missing
     assert call in missing
-    done = python("-m", "begins", "resume", cwd=tmp_path).splitlines()
+    done = python("-m", "begins", "resume", home, cwd=tmp_path).splitlines()
     assert call in done[-1]
-    assert len((home / "metrics.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -369,3 +367,29 @@ def test_help_shows_every_parameter_with_its_type(function):
     assert "task_kinds: collections.abc.Sequence[selfplay.prompts.task_kind.TaskKind] = ()" in shown
     with pytest.raises(TypeError, match="techer"), new_run(None, "nowhere", techer=1):
         raise AssertionError
+
+
+def test_an_object_of_a_module_goes_on_as_it_was_or_from_its_state(runs, tmp_path, module, capsys):
+    counting = (
+        "class Count:\n    def __init__(self):\n        self.seen = 0\n"
+        "    def __call__(self, proposed):\n        self.seen += 1\n        return self.seen\n"
+    )
+    keeping = counting + (
+        "    def state_dict(self):\n        return vars(self)\n"
+        "    def load_state_dict(self, state):\n        vars(self).update(state)\n"
+    )
+    config = runs.config(*TINY, "steps=2", "reward.teacher=of_mine_rewards:COUNT")
+    for number, text in enumerate((counting, keeping)):
+        home = tmp_path / str(number)
+        first = module(f"{text}COUNT = Count()\n").COUNT
+        train_until(2, config, home)
+        said = capsys.readouterr().err
+        assert ("what Count holds has changed" in said) == (text is counting)
+        assert open_config(home).reward.teacher.startswith("of_mine_rewards:COUNT(seen=0)#")
+        with open_run(home) as run:  # in the same process
+            assert run.extensions.teacher_reward is first
+        assert not capsys.readouterr().err
+        fresh = module(f"{text}COUNT = Count()\n").COUNT
+        with open_run(home):
+            assert fresh.seen == (0 if text is counting else first.seen)
+        assert ("goes on with what it held before" in capsys.readouterr().err) == (fresh.seen == 0)

@@ -6,7 +6,8 @@ import sys
 import pytest
 from programs import python
 
-from selfplay.identity import mark_of, name_of
+from selfplay.identity import name_of
+from selfplay.source_hash import mark_of
 
 REWARD = """
 SCALE, NOTE = 2.0, "unused"

@@ -23,7 +23,7 @@ from torch import Tensor
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay import directory as files
 from selfplay.errors import RunDirectoryError
-from selfplay.identity import called, mark_of
+from selfplay.identity import called
 from selfplay.population import Run, role_of
 from selfplay.reward_state import (
     KeptRewards,
@@ -33,6 +33,7 @@ from selfplay.reward_state import (
     write_rewards,
 )
 from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
+from selfplay.source_hash import mark_of
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 

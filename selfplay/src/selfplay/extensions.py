@@ -29,7 +29,7 @@ from selfplay.settings import without_hash
 if TYPE_CHECKING:
     from selfplay.population import Run
 
-Callback: TypeAlias = Callable[["Run", StepRow], None]
+Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 _KNOWN: Mapping[str, Mapping[str, Any]] = {
     "teacher": TEACHER_REWARDS,
     "student": {verifier.__name__: None},

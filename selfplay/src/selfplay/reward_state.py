@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from selfplay.errors import SelfplayError, first_line
-from selfplay.identity import called, mark_of
+from selfplay.identity import called
 from selfplay.settings import without_hash
+from selfplay.source_hash import mark_of
 
 _FIRST, _NOW = "_reward.first.pt", "_reward.pt"
 

@@ -10,8 +10,9 @@ from typing import Protocol, runtime_checkable
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
 from selfplay.errors import ConfigError
-from selfplay.identity import mark_of, name_of, resolved
+from selfplay.identity import name_of, resolved
 from selfplay.settings import one_of, without_hash
+from selfplay.source_hash import mark_of
 
 CALLS = ("code_o", "code_i")
 """Kinds about one call of a program: what a teacher has seen of one serves the other."""
