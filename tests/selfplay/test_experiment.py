@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from selfplay import experiment
+from selfplay.directory import create
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiment import (
     open_home,
@@ -168,6 +170,17 @@ def test_only_what_never_had_a_step_is_cleared_away(tmp_path):
     (directory / "metrics.jsonl").write_text('{"step": 1}\n')
     with pytest.raises(RunDirectoryError, match="move it away"):
         prepare(run, tmp_path)
+
+
+def test_a_run_that_recorded_what_a_function_is_made_of_is_still_the_planned_one(tmp_path):
+    run = planned_runs(small(set={"reward.teacher": "of_mine:half"}))[0]
+    directory = tmp_path / run.folder
+    made = replace(run.config.reward, teacher="of_mine:half#3fa9c2d1")
+    create(directory, replace(run.config, reward=made))
+    (directory / "checkpoints" / "step-0").mkdir(parents=True)
+    assert prepare(run, tmp_path) is True
+    with pytest.raises(RunDirectoryError, match="other settings"):
+        prepare(replace(run, config=replace(run.config, steps=99)), tmp_path)
 
 
 def arguments(home, plan="nano-smoke"):

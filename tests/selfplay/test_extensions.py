@@ -1,14 +1,32 @@
 """Rewards, operators and callbacks of a user's own, handed over or named in the configuration."""
 
+import functools
+import importlib
+import inspect
+import io
+import pydoc
+import shutil
 import sys
 from dataclasses import replace
 
+import msgspec
+import numpy as np
 import pytest
+import torch
+from programs import python
+from rich.console import Console
 
 from lora_evo import OPERATORS
-from selfplay.errors import ConfigError
+from selfplay.comparison import open_trials
+from selfplay.directory import create, open_config
+from selfplay.errors import ConfigError, SelfplayError
+from selfplay.extensions import RunOptions
+from selfplay.progress import Progress
 from selfplay.rewards import TEACHER_REWARDS
-from selfplay.training import resume, train
+from selfplay.step import train_step
+from selfplay.training import new_run, open_run, resume, train
+from selfplay_command import command, train_until
+from selfplay_command import refused as refused_command
 
 TINY = (
     *("steps=2", "rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=2"),
@@ -17,21 +35,92 @@ TINY = (
 )
 
 
-def half(proposed):
-    """Pay for tasks that half of the attempts solve."""
-    return -1.0 if proposed.task is None else 0.25
-
-
 def learns_nothing(attempt):
     """Pay every answer the same."""
     return 0.125
 
 
 OWN = replace(OPERATORS["full_gaussian"], name="own_noise")
+MINE = """
+def half(proposed):
+    return -1.0 if proposed.task is None else 0.25
+"""
+SCRIPT = """
+import sys
+from selfplay import SelfplayError, load_preset, new_run, resume
+if __name__ == "__main__":
+    todo, home, *settings = sys.argv[1:]
+    if todo == "begin":
+        with new_run(load_preset("nano", *settings), home, teacher_reward=half) as run:
+            print(run.config.reward.teacher)
+    for reward in (half, None) if todo == "resume" else ():
+        try:
+            resume(home, teacher_reward=reward)
+        except SelfplayError as error:
+            print(error)
+"""
 
 
-def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_path, monkeypatch):
-    home, seen = tmp_path / "run", []
+class Rising:
+    """Pays more for every proposal; `load_state_dict` is where it may be missing."""
+
+    def __init__(self, step):
+        self.step, self.paid = step, 0
+
+    def __call__(self, proposed):
+        self.paid += 1
+        return self.step * self.paid
+
+
+class Kept(Rising):
+    """The same, and a checkpoint keeps how much; the name in the state is not the attribute's."""
+
+    def state_dict(self):
+        return {"proposals": torch.tensor(self.paid), "text": "kept"}
+
+    def load_state_dict(self, state):
+        self.paid = int(state["proposals"])
+
+
+def of_share(share):
+    def reward(proposed):
+        return -1.0 if proposed.task is None else share
+
+    return reward
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Import a text as a module of the working directory, which is another one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def imported(text):
+        (tmp_path / "of_mine_rewards.py").write_text(text)
+        sys.modules.pop("of_mine_rewards", None)
+        importlib.invalidate_caches()
+        return importlib.import_module("of_mine_rewards")
+
+    yield imported
+    sys.modules.pop("of_mine_rewards", None)
+
+
+def begun(config, home, **options):
+    """A run with its first checkpoint and no step."""
+    with new_run(config, home, **options):
+        return home
+
+
+def refused(home, **options):
+    """What a resume answers, in one line."""
+    with pytest.raises(SelfplayError) as error:
+        resume(home, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_path, module):
+    home, seen, half = tmp_path / "run", [], module(MINE).half
     given = {"teacher_reward": half, "student_reward": learns_nothing, "operators": [OWN]}
     config = runs.config(*TINY, "evolution.crossover_share=0")
 
@@ -42,8 +131,9 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
     with pytest.raises(KeyboardInterrupt):
         train(config, home, **given, callbacks=[stop])
     assert seen == [(1, 1)]
-    assert f"{__name__}:half" in (home / "config.yaml").read_text()
-    resume(home, callbacks=[lambda run, row: seen.append((run.step, row.step))])
+    assert "of_mine_rewards:half#" in (home / "config.yaml").read_text()
+    given = {"student_reward": learns_nothing, "operators": [replace(OWN)]}
+    resume(home, **given, callbacks=[lambda run, row: seen.append((run.step, row.step))])
     assert seen == [(1, 1), (2, 2)]
     rewards = {row["teacher_reward"] for row in runs.rows(home / "metrics.jsonl")}
     assert rewards <= {-1.0, -0.375, 0.25}
@@ -89,3 +179,217 @@ def test_what_cannot_be_used_is_named_before_the_run_begins(
 def test_regret_needs_two_students(runs, tmp_path):
     with pytest.raises(ConfigError, match="students of at least 2"):
         train(runs.config(*TINY, "students=1", "reward.teacher=regret"), tmp_path / "run")
+
+
+def test_a_scripts_own_function_is_handed_over_again_as_it_was(tmp_path):
+    """By the script, by `python -m`, or by another that imports it; not one of the same name."""
+    home, text = str(tmp_path / "run"), MINE + SCRIPT
+    (tmp_path / "begins.py").write_text(text)
+    (tmp_path / "other.py").write_text(text.replace("0.25", "0.75"))
+    name = python(tmp_path / "begins.py", "begin", home, *TINY).strip()
+    assert name.startswith(":half#")
+    differs, missing = python("-m", "other", "resume", home, cwd=tmp_path).splitlines()
+    call = 'resume("RUN", teacher_reward=half)'
+    assert f"began with {name[1:]}: its source is not the same" in differs
+    assert call in differs
+    assert "reward.teacher names half, which the program that began" in missing
+    assert call in missing
+    done = python("-m", "begins", "resume", home, cwd=tmp_path).splitlines()
+    assert call in done[-1]
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("reward", "same", "other", "difference"),
+    [
+        (of_share(0.5), of_share(0.5), of_share(0.25), r"held (share=0.5) and holds (share=0.25)"),
+        (of_share("a"), of_share("a"), of_share("b"), "what it captures"),
+        (lambda p: 0.5, None, lambda p: 0.25, "its source is not the same"),
+        (
+            functools.partial(of_share, share=1),
+            None,
+            functools.partial(of_share, share=2),
+            "(share",
+        ),
+        (Kept(0.5), Kept(0.5), Kept(0.25), "what it"),
+        (Rising(1).__call__, Rising(1).__call__, Rising(2).__call__, "holds (paid=0, step=2)"),
+        (np.mean, np.mean, np.median, "its source is not the same"),
+    ],
+)
+def test_what_a_function_holds_is_part_of_what_it_is(
+    reward, same, other, difference, runs, tmp_path
+):
+    home = begun(runs.config(*TINY), tmp_path / "run", teacher_reward=reward)
+    assert difference in refused(home, teacher_reward=other)
+    with open_run(home, teacher_reward=same or reward) as run:
+        assert run.extensions.teacher_reward is (same or reward)
+
+
+def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_path):
+    config = runs.config(*TINY)
+    home = begun(config, tmp_path / "run", operators=[OWN], student_reward=learns_nothing)
+    given = {"student_reward": learns_nothing}
+    assert 'resume("RUN", operators=[own_noise])' in refused(home, **given)
+    other = replace(OWN, default_strength=0.5)
+    line = refused(home, **given, operators=[other])
+    assert "operators is own_noise(default_strength=0.5)#" in line
+    line = refused(home, **given, operators=[OWN], teacher_reward=of_share(0.5))
+    assert "teacher_reward holds :reward, and reward.teacher of this run names populora" in line
+    resume(home, **given, operators=[replace(OWN)])
+
+
+def test_a_function_of_a_module_that_changes_is_refused(runs, tmp_path, module):
+    module(MINE)
+    config = runs.config(*TINY, "reward.teacher=of_mine_rewards:half")
+    home = begun(config, tmp_path / "run")
+    recorded = open_config(home).reward.teacher
+    assert recorded.startswith("of_mine_rewards:half#")
+    module(MINE.replace("0.25", "0.5  "))
+    line = refused(home)
+    assert f"reward.teacher is {recorded}, and of_mine_rewards:half is now" in line
+    assert "its source is not the same; put it back as it was" in line
+    assert command("resume", home).stderr.splitlines()[-1].startswith("error: reward.teacher is")
+    module(MINE.replace("def half", "# paid\ndef half"))
+    resume(home)
+
+
+def test_a_run_without_hashes_takes_what_has_the_name(runs, tmp_path, module):
+    half = module(MINE).half
+    for number, name in enumerate(("of_mine_rewards:half", ":half", "__mp_main__:half")):
+        home = tmp_path / str(number)
+        create(home, runs.config(*TINY, "steps=1", f"reward.teacher='{name}'"))
+        if number:
+            assert 'hand it over again, from Python: resume("RUN", teacher' in refused(home)
+        assert "it has another name" in refused(home, teacher_reward=of_share(0.5))
+        resume(home, **({"teacher_reward": half} if number else {}))
+        assert open_config(home).reward.teacher == name
+
+
+def test_two_closures_of_one_name_are_two_arms(runs, tmp_path):
+    homes = []
+    for number, (share, seed) in enumerate([(0.5, 1), (0.25, 2), (0.5, 2)]):
+        homes.append(tmp_path / str(number))
+        config = runs.config(*TINY, "steps=1", f"seed={seed}")
+        train(config, homes[-1], teacher_reward=of_share(share))
+    plan, trials = open_trials(homes)
+    first, second, third = (trial.group.arm for trial in trials)
+    assert first == third != second
+    assert len(plan.arms) == 2
+
+
+def test_a_reward_keeps_its_state_in_checkpoints(runs, tmp_path, capsys):
+    config = runs.config(*TINY, "steps=3")
+    rewards = {
+        name: {"teacher_reward": Kept(0.5), "student_reward": Kept(0.25).__call__}
+        for name in ("whole", "again")
+    }
+    train(config, tmp_path / "whole", **rewards["whole"])
+    train_until(3, config, tmp_path / "half", **rewards["again"], phase="save")
+    fresh = {"teacher_reward": Kept(0.5), "student_reward": Kept(0.25).__call__}
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "half", copy)
+    resume(tmp_path / "half", **fresh)
+    resume(copy, **rewards["again"])  # which has moved on after the checkpoint
+    assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
+    assert runs.outcome(copy) == runs.outcome(tmp_path / "whole")
+    assert fresh["teacher_reward"].paid == rewards["whole"]["teacher_reward"].paid > 0
+    assert not capsys.readouterr().err
+
+
+def test_a_reward_that_changes_and_keeps_no_state_is_named(runs, tmp_path, capsys):
+    config, home, reward = runs.config(*TINY), tmp_path / "run", Rising(0.5)
+    train_until(2, config, home, teacher_reward=reward)
+    line = "teacher_reward: what Rising holds has changed in the run, and no checkpoint keeps it"
+    assert capsys.readouterr().err.count(line) == 1
+    with open_run(home, teacher_reward=reward):  # it is as the checkpoint had it
+        assert not capsys.readouterr().err
+    with open_run(home, teacher_reward=Rising(0.5)):
+        assert "Rising goes on with what it held before the first" in capsys.readouterr().err
+    reward.paid += 1
+    assert "teacher_reward is Rising(paid=" in refused(home, teacher_reward=reward)
+
+
+class Halfway(Rising):
+    def state_dict(self):
+        return {}
+
+
+class Unsaved(Kept):
+    def state_dict(self):
+        return {"reward": self}
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        (Halfway(1), "Halfway has state_dict and no load_state_dict"),
+        (Unsaved(1), "what state_dict of Unsaved returns cannot be saved and read again"),
+    ],
+)
+def test_a_state_that_cannot_be_kept_is_refused_before_the_run(reward, expected, runs, tmp_path):
+    with pytest.raises(SelfplayError, match=expected):
+        train(runs.config(*TINY), tmp_path / "run", teacher_reward=reward)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_ends_with_one_line_for_a_reward_that_fails(runs, tmp_path, module):
+    module("def text(p):\n    return 'good'\ndef fails(p):\n    return {}['rate']\n")
+    arguments = runs.arguments(tmp_path / "run", *TINY, "reward.teacher=of_mine_rewards:text")
+    refused_command(command(*arguments), "teacher_reward: text returns 'good' for proposal 1-t")
+    arguments = runs.arguments(tmp_path / "2", *TINY, "reward.student=of_mine_rewards:fails")
+    refused_command(command(*arguments), "fails fails at", "KeyError: 'rate'", "rewards.py, line 4")
+
+
+def test_a_step_of_a_loop_of_ones_own_needs_nothing_around_its_progress(runs, tmp_path):
+    written, rows = io.StringIO(), []
+    shown = Progress(Console(file=written, force_terminal=True, width=200))
+    given = {"callbacks": [lambda run, row: rows.append(row)]}
+    with new_run(runs.config(*TINY, "steps=3"), tmp_path / "run", **given) as run:
+        train_step(run, Progress(quiet=True))
+        train_step(run, shown)
+    shown.step(msgspec.structs.replace(rows[-1], step=5))
+    assert " replaces " in written.getvalue()
+    assert "step 5: " in written.getvalue()
+
+
+@pytest.mark.parametrize("function", [train, resume, new_run, open_run])
+def test_help_shows_every_parameter_with_its_type(function):
+    parameters = inspect.signature(function).parameters
+    names = [*RunOptions.__annotations__]
+    assert names[0] == "teacher_reward"
+    assert len(names) == 7
+    assert list(parameters)[-7:] == names
+    assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in names)
+    assert [parameters[n].default for n in names] == [None, None, (), (), (), None, None]
+    shown = pydoc.plain(pydoc.render_doc(function))
+    assert "workers: int | None = None" in shown
+    assert "**" not in shown
+    assert "task_kinds: collections.abc.Sequence[selfplay.prompts.task_kind.TaskKind] = ()" in shown
+    with pytest.raises(TypeError, match="techer"), new_run(None, "nowhere", techer=1):
+        raise AssertionError
+
+
+def test_an_object_of_a_module_goes_on_as_it_was_or_from_its_state(runs, tmp_path, module, capsys):
+    counting = (
+        "class Count:\n    def __init__(self):\n        self.seen = 0\n"
+        "    def __call__(self, proposed):\n        self.seen += 1\n        return self.seen\n"
+    )
+    keeping = counting + (
+        "    def state_dict(self):\n        return vars(self)\n"
+        "    def load_state_dict(self, state):\n        vars(self).update(state)\n"
+    )
+    config = runs.config(*TINY, "steps=2", "reward.teacher=of_mine_rewards:COUNT")
+    for number, text in enumerate((counting, keeping)):
+        home = tmp_path / str(number)
+        first = module(f"{text}COUNT = Count()\n").COUNT
+        train_until(2, config, home)
+        said = capsys.readouterr().err
+        assert ("what Count holds has changed" in said) == (text is counting)
+        assert open_config(home).reward.teacher.startswith("of_mine_rewards:COUNT(seen=0)#")
+        with open_run(home) as run:  # in the same process
+            assert run.extensions.teacher_reward is first
+        assert not capsys.readouterr().err
+        fresh = module(f"{text}COUNT = Count()\n").COUNT
+        with open_run(home):
+            assert fresh.seen == (0 if text is counting else first.seen)
+        assert ("goes on with what it held before" in capsys.readouterr().err) == (fresh.seen == 0)

@@ -1,16 +1,20 @@
 """Rewards and advantages of a step made by hand, and whom it trains on what."""
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 from math import sqrt
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from code_verifier import Proposal, Task
 from lora_evo.model import Rollout
 from selfplay.config import Config, read_config
+from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
 from selfplay.recording import frac_reward_zero_std, task_rows
 from selfplay.rewards import (
@@ -238,3 +242,51 @@ def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewa
     if values.any():
         assert values.mean() == pytest.approx(0.0, abs=1e-12)
         assert values.std(ddof=1) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (math.nan, "returns nan for"),
+        (-math.inf, "returns -inf for"),
+        ("0.5", "returns '0.5' for"),
+        (None, "returns None for"),
+        (1j, "returns 1j for"),
+        (np.array([0.5]), "returns array.* for"),
+        (torch.ones(2), "returns tensor.* for"),
+        (10**200 * 10**200, r"returns 10+\.\.\. for"),
+        ("two\nlines", r"returns 'two\\nlines' for"),
+    ],
+)
+def test_a_reward_that_is_no_finite_number_is_named(value, shown):
+    def odd(sample):
+        return value
+
+    config = read_config({})
+    for option, sample in (
+        ("teacher_reward", "proposal p0 of t0"),
+        ("student_reward", "an attempt of s0 at "),
+    ):
+        line = f"^{option}: odd {shown} {sample}.*; expected a finite number$"
+        with pytest.raises(SelfplayError, match=line):
+            training_samples(STEP, config, **{option: odd})
+
+
+def test_what_a_reward_raises_is_one_line_that_says_where():
+    def fails(sample):
+        raise KeyError("first\nsecond")
+
+    with pytest.raises(
+        SelfplayError, match=r"fails fails at .*KeyError.*test_rewards.py, line"
+    ) as e:
+        training_samples(STEP, read_config({}), teacher_reward=fails)
+    assert "\n" not in str(e.value)
+    assert isinstance(e.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("value", [1, True, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)])
+def test_any_real_number_is_a_reward(value):
+    samples = training_samples(STEP, read_config({}), teacher_reward=lambda p: value)
+    rewards = {sample.reward for sample in samples if sample.role == "propose"}
+    assert rewards == {float(value)}
+    assert {type(reward) for reward in rewards} == {float}

@@ -9,6 +9,7 @@ from json_lines import write_rows
 from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
+from selfplay.identity import name_of
 from selfplay.prompts.task_kind import CodeO
 from selfplay.prompts.template import template_named
 from selfplay.rollout import Proposed, open_sandbox, validated
@@ -44,7 +45,9 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
     )
     train(config, tmp_path / "whole", task_kinds=[example.CODE_E])
     train_until(2, config, tmp_path / "half", task_kinds=[example.CODE_E])
-    assert read_run(tmp_path / "half").config["rollout"]["kinds"] == ["code_o", CODE_E]
+    recorded = ["code_o", name_of(example.CODE_E)]
+    assert recorded[1].startswith(f"{CODE_E}#")
+    assert read_run(tmp_path / "half").config["rollout"]["kinds"] == recorded
     resume(tmp_path / "half")  # config.yaml says where the kind is
     assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
 
@@ -81,10 +84,13 @@ def test_a_kind_that_no_import_finds_is_handed_over_again(runs, tmp_path, exampl
     kind = example.RaisedException()
     config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
     with new_run(config, tmp_path / "run", task_kinds=[kind]) as run:
-        assert run.config.rollout.kinds == ("code_o", ":code_e")
+        assert run.config.rollout.kinds == ("code_o", name_of(kind))
     with pytest.raises(ConfigError, match=r"code_e, which the program .* hand it over again"):
         resume(tmp_path / "run")
-    resume(tmp_path / "run", task_kinds=[kind])
+    other = type("Other", (example.RaisedException,), {"words": "guess"})()
+    with pytest.raises(ConfigError, match=r"task_kinds is code_e#.* resume\(.*\[code_e\]"):
+        resume(tmp_path / "run", task_kinds=[other])
+    resume(tmp_path / "run", task_kinds=[example.RaisedException()])
     assert len(read_run(tmp_path / "run").steps) == 1
 
 

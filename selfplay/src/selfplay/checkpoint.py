@@ -1,9 +1,9 @@
 """Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
 
 `checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
-files, the members' counters, the lengths that the run's row files had, and the hashes of all files
-that a resume starts from. It is written under a temporary name and renamed, so what has the final
-name is whole.
+files, the members' counters, the states of rewards that keep one, the lengths that the run's row
+files had, and the hashes of all files that a resume starts from. It is written under a temporary
+name and renamed, so what has the final name is whole.
 """
 
 import json
@@ -13,6 +13,7 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
+import click
 import msgspec
 from msgspec import Struct
 from safetensors import SafetensorError
@@ -22,9 +23,18 @@ from torch import Tensor
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay import directory as files
 from selfplay.errors import RunDirectoryError
+from selfplay.identity import called
 from selfplay.population import Run, role_of
+from selfplay.reward_state import (
+    KeptRewards,
+    changed_marks,
+    load_state,
+    read_rewards,
+    write_rewards,
+)
 from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
 from selfplay.terminal import program, quote
+from selfplay.source_hash import mark_of
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 
@@ -40,17 +50,20 @@ def save_checkpoint(run: Run) -> None:
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
     tensors, values = run.population.state_dict()
+    _look_at_rewards(run)
     state = {
         "format": 2,
         "step": run.step,
         "born": run.born,
         "learner": values,
+        "changed_rewards": run.changed_rewards,
         "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
     with appearing(target) as draft:
         draft.mkdir()
         _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
         (draft / _STATE).write_text(json.dumps(state, indent=1))
+        write_rewards(draft, run.extensions.rewards(), run.extensions.first_states)
         if run.league is not None:
             run.league.copy_to(draft / "league")
         for member in run.population.members:
@@ -58,6 +71,21 @@ def save_checkpoint(run: Run) -> None:
         run.hashes.write(run.directory, draft, run.population.members, _kept(run))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
+
+
+def _look_at_rewards(run: Run) -> None:
+    """Say once which rewards have come to hold something that no checkpoint keeps."""
+    names = {"teacher": run.config.reward.teacher, "student": run.config.reward.student}
+    marks = changed_marks(run.extensions.rewards(), names)
+    for role, reward in run.extensions.rewards():
+        if role in marks and role not in run.changed_rewards:
+            click.echo(
+                f"{role}_reward: what {called(reward)} holds has changed in the run, and no "
+                "checkpoint keeps it; if rewards depend on it, give it state_dict and "
+                "load_state_dict",
+                err=True,
+            )
+    run.changed_rewards = marks
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
@@ -102,6 +130,11 @@ def _damaged(newest: Path) -> list[files.Damage]:
     return [*files.damaged_checkpoint(newest, remedy), *files.damaged_run(newest)]
 
 
+def kept_rewards(checkpoint: Path) -> KeptRewards:
+    """Return what a checkpoint says of rewards."""
+    return read_rewards(checkpoint, _read_state(checkpoint).changed_rewards)
+
+
 def restore(run: Run, checkpoint: Path) -> None:
     """Bring the open run and its files back to the checkpoint's moment.
 
@@ -116,7 +149,18 @@ def restore(run: Run, checkpoint: Path) -> None:
             f"{checkpoint / _LEARNER} is damaged or of another run ({error}); remove {checkpoint} "
             "to continue from the one before it"
         ) from error
-    run.step, run.born = state.step, state.born
+    run.step, run.born, run.changed_rewards = state.step, state.born, state.changed_rewards
+    kept = kept_rewards(checkpoint)
+    for role, reward in run.extensions.rewards():
+        if role in kept.states:
+            load_state(reward, kept.states[role], f"{role}_reward")
+        elif role in kept.marks and mark_of(reward) != kept.marks[role]:
+            click.echo(
+                f"{role}_reward: {called(reward)} goes on with what it held before the first step, "
+                f"as it has no state_dict and load_state_dict: if rewards depend on what it kept, "
+                "they are not those of a run that was not stopped",
+                err=True,
+            )
     for member in run.population.members:
         if not files.is_as_recorded(checkpoint, member):
             write_member(run, member)
@@ -165,6 +209,8 @@ class _State(Struct):
     """The plain part of the population's state."""
     lengths: dict[str, int]
     """Bytes of the row files."""
+    changed_rewards: dict[str, str] = {}
+    """Of `Run`."""
 
 
 def _read_state(checkpoint: Path) -> _State:

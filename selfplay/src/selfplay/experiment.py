@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lora_evo import write_text
-from selfplay.config import Config, config_text, read_config, set_by_mode
+from selfplay.config import Config, config_text, read_config, set_by_mode, without_hashes
 from selfplay.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
@@ -384,7 +384,7 @@ def prepare(run: PlannedRun, home: Path) -> bool:
     if not directory.is_dir() or not any(directory.iterdir()):
         return False
     if any((directory / "checkpoints").glob("step-*[0-9]")):
-        if open_config(directory) != run.config:
+        if without_hashes(open_config(directory)) != without_hashes(run.config):
             raise RunDirectoryError(f"{directory / CONFIG} has other settings than the plan")
         return True
     if size(directory / METRICS):

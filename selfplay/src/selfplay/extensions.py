@@ -1,17 +1,20 @@
-"""What users give a run of their own: rewards, operators and callbacks.
+"""What users give a run of their own: rewards, operators, task kinds and callbacks.
 
 Objects are handed to `train` and its like, or named `module:object` in the configuration. What is
-handed over wins; config.yaml names it, so that a resume imports it again where that is possible.
+handed over wins; config.yaml says what it was (see `identity`), so that a resume imports it again
+where that is possible, and refuses what is something else by then.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from lora_evo import OPERATORS, Operator
 from selfplay.config import Config
 from selfplay.errors import ConfigError
+from selfplay.identity import called, name_of, resolved
 from selfplay.prompts.task_kind import TaskKind, named_kinds
+from selfplay.reward_state import KeptRewards, load_state, state_of
 from selfplay.rewards import (
     TEACHER_REWARDS,
     StudentReward,
@@ -21,18 +24,21 @@ from selfplay.rewards import (
     verifier,
 )
 from selfplay.rows import StepRow
-from selfplay.settings import load_object, name_of, one_of
+from selfplay.settings import without_hash
 
 if TYPE_CHECKING:
     from selfplay.population import Run
 
-Callback: TypeAlias = Callable[["Run", StepRow], None]
-_STUDENT_REWARDS = {verifier.__name__: None}
+Callback: TypeAlias = "Callable[[Run, StepRow], None]"
+_KNOWN: Mapping[str, Mapping[str, Any]] = {
+    "teacher": TEACHER_REWARDS,
+    "student": {verifier.__name__: None},
+}
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """What a run does in a user's way."""
+    """Rewards, operators and callbacks of a run."""
 
     teacher_reward: TeacherReward = populora
     student_reward: StudentReward | None = None
@@ -41,10 +47,19 @@ class Extensions:
     """All mutations and crossovers that children are made with."""
     callbacks: Sequence[Callback] = ()
     """Called after every step with the run and the step's row."""
+    first_states: Mapping[str, bytes] = field(default_factory=dict)
+    """By role, what a reward that keeps a state began the run with."""
+
+    def rewards(self) -> Iterator[tuple[str, TeacherReward | StudentReward]]:
+        """Yield role and reward where the reward is not ours."""
+        if self.teacher_reward not in TEACHER_REWARDS.values():
+            yield "teacher", self.teacher_reward
+        if self.student_reward is not None:
+            yield "student", self.student_reward
 
 
-class Own(TypedDict, total=False):
-    """What `train`, `resume`, `new_run` and `open_run` take by name, as `Given` has it."""
+class RunOptions(TypedDict, total=False):
+    """What `train`, `resume`, `new_run` and `open_run` take by name."""
 
     teacher_reward: TeacherReward | None
     student_reward: StudentReward | None
@@ -55,89 +70,96 @@ class Own(TypedDict, total=False):
     ray: str | None
 
 
-@dataclass(frozen=True)
-class Given:
-    """What a caller hands over; None and empty where the configuration says it."""
+def with_names(config: Config, options: RunOptions) -> Config:
+    """Return the configuration with the names of what is handed over."""
+    rewards: dict[str, Any] = {
+        role: _name(reward, _KNOWN[role])
+        for role in ("teacher", "student")
+        if (reward := options.get(f"{role}_reward")) is not None
+    }
+    pools: dict[str, Any] = {}
+    for operator in options.get("operators", ()):
+        pools[operator.kind] = (*pools.get(operator.kind, ()), _name(operator, OPERATORS))
+    kinds = named_kinds(config.rollout.kinds, options.get("task_kinds", ()))
+    return replace(
+        config,
+        rollout=replace(config.rollout, kinds=kinds),
+        reward=replace(config.reward, **rewards),
+        evolution=replace(config.evolution, **pools),
+    )
 
-    teacher_reward: TeacherReward | None = None
-    student_reward: StudentReward | None = None
-    operators: Sequence[Operator] = ()
-    task_kinds: Sequence[TaskKind] = ()
-    callbacks: Sequence[Callback] = ()
-    workers: int | None = None
-    ray: str | None = None
 
-    def named_in(self, config: Config) -> Config:
-        """Return the configuration with the names of what was handed over."""
-        named: dict[str, Any] = {}
-        if self.teacher_reward is not None:
-            named["teacher"] = _name(self.teacher_reward, TEACHER_REWARDS)
-        if self.student_reward is not None:
-            named["student"] = _name(self.student_reward, {})
-        pools: dict[str, Any] = {}
-        for operator in self.operators:
-            pools[operator.kind] = (*pools.get(operator.kind, ()), _name(operator, OPERATORS))
-        return replace(
-            config,
-            rollout=replace(
-                config.rollout, kinds=named_kinds(config.rollout.kinds, self.task_kinds)
-            ),
-            reward=replace(config.reward, **named),
-            evolution=replace(config.evolution, **pools),
+def open_extensions(
+    config: Config, options: RunOptions, kept: KeptRewards | None = None
+) -> tuple[Extensions, Config]:
+    """Return what the configuration names, and the configuration with what it was recorded of.
+
+    kept: what a checkpoint says of rewards. Raises ConfigError for what cannot be imported, for
+    what is not what the run began with, and for a reward that takes more members than the run has.
+    """
+    kept = kept or KeptRewards()
+    rewards: dict[str, Any] = {}
+    names: dict[str, Any] = {}
+    states: dict[str, bytes] = {}
+    for role in ("teacher", "student"):
+        first, reward = kept.first_states.get(role), options.get(f"{role}_reward")
+
+        def ready(thing: Any, first: bytes | None = first, option: str = f"{role}_reward") -> None:
+            if first is not None:
+                load_state(thing, first, option)
+
+        ((names[role], rewards[role]),) = resolved(
+            f"reward.{role}",
+            [getattr(config.reward, role)],
+            f"{role}_reward",
+            [] if reward is None else [reward],
+            _KNOWN[role],
+            ready,
+            kept.marks.get(role),
         )
-
-    def completed(self, config: Config) -> Extensions:
-        """Return it with what else the configuration names.
-
-        Raises ConfigError for what cannot be imported, and for a reward that takes more members
-        than the run has.
-        """
-        teacher = self.teacher_reward or _reward("teacher", config, TEACHER_REWARDS)
-        if "rival" in needed_by(teacher) and (config.mode == "azr" or config.students < 2):
+        if rewards[role] is not None and not callable(rewards[role]):
             raise ConfigError(
-                f"reward.teacher is {config.reward.teacher!r}, which compares two students; "
-                "expected mode populora and students of at least 2"
+                f"reward.{role} is {without_hash(names[role])!r}, which is no function"
             )
-        operators = list(self.operators)
-        for kind in ("mutation", "crossover"):
-            if all(operator.kind != kind for operator in self.operators):
-                operators += _operators(kind, config)
-        return Extensions(
-            teacher,
-            self.student_reward or _reward("student", config, _STUDENT_REWARDS),
-            operators,
-            self.callbacks,
+        if (state := state_of(rewards[role], f"{role}_reward")) is not None:
+            states[role] = state
+    if "rival" in needed_by(rewards["teacher"]) and (config.mode == "azr" or config.students < 2):
+        raise ConfigError(
+            f"reward.teacher is {config.reward.teacher!r}, which compares two students; "
+            "expected mode populora and students of at least 2"
         )
+    operators: list[Operator] = []
+    pools: dict[str, tuple[str, ...]] = {}
+    for kind in ("mutation", "crossover"):
+        pool = _pool(kind, config, options)
+        operators += [operator for _, operator in pool]
+        if (recorded := tuple(name for name, _ in pool)) != config.evolution.pool(kind):
+            pools[kind] = recorded
+    extensions = Extensions(
+        rewards["teacher"], rewards["student"], operators, options.get("callbacks", ()), states
+    )
+    evolution: dict[str, Any] = {**pools}
+    return extensions, replace(
+        config,
+        reward=replace(config.reward, **names),
+        evolution=replace(config.evolution, **evolution),
+    )
 
 
-def _reward(role: str, config: Config, known: Any) -> Any:
-    key, name = f"reward.{role}", getattr(config.reward, role)
-    if name in known:
-        return known[name]
-    found = _imported(key, name, known)
-    if not callable(found):
-        raise ConfigError(f"{key} is {name!r}, which is no function")
-    return found
-
-
-def _operators(kind: str, config: Config) -> list[Operator]:
-    found = []
-    for name in config.evolution.pool(kind):
-        key = f"evolution.{kind}"
-        operator = OPERATORS.get(name) or _imported(key, name, OPERATORS)
+def _pool(kind: str, config: Config, options: RunOptions) -> list[tuple[str, Operator]]:
+    """Return the operators of a kind, with the names to record."""
+    key, names = f"evolution.{kind}", config.evolution.pool(kind)
+    handed = [operator for operator in options.get("operators", ()) if operator.kind == kind]
+    pool = resolved(key, names, "operators", handed, OPERATORS)
+    for name, operator in pool:
         if not isinstance(operator, Operator) or operator.kind != kind:
-            raise ConfigError(f"{key} is {name!r}; expected a lora_evo.Operator of this kind")
-        found.append(operator)
-    return found
+            raise ConfigError(
+                f"{key} is {without_hash(name)!r}; expected a lora_evo.Operator of this kind"
+            )
+    return pool
 
 
-def _imported(key: str, name: str, known: Iterable[str]) -> Any:
-    if ":" not in name:
-        raise ConfigError(f"{key} is {name!r}; {one_of(name, [*known, 'module:object'])}")
-    return load_object(name, key)
-
-
-def _name(found: Any, known: Mapping[str, Any]) -> str:
-    """Return the short name of what is ours, `module:object` of what is not."""
-    own = getattr(found, "name", getattr(found, "__name__", type(found).__name__))
-    return own if known.get(own) is found else name_of(found, own)
+def _name(thing: Any, known: Mapping[str, Any]) -> str:
+    """Return the short name of what is ours, and what was recorded of anything else."""
+    short = called(thing)
+    return short if known.get(short) is thing else name_of(thing)

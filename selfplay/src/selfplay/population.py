@@ -313,6 +313,8 @@ class Run:
     - hashes: of files, as far as they have been written.
     - extensions: rewards, operators and callbacks.
     - advance: hears how far a phase is.
+    - changed_rewards: by role, what is to be said of rewards that hold something else than at the
+      start, and have no `state_dict`.
     """
 
     config: Config
@@ -332,6 +334,7 @@ class Run:
     hashes: Hashes = field(default_factory=Hashes)
     extensions: Extensions = field(default_factory=Extensions)
     advance: Advance = lambda done, total: None
+    changed_rewards: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         done, members = (

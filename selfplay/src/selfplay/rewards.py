@@ -11,16 +11,20 @@ fewer than two samples, or without variance, says nothing about better and worse
 exactly 0, never NaN.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from traceback import extract_tb
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from selfplay.config import Config, RewardConfig
-from selfplay.errors import SelfplayError
+from selfplay.errors import SelfplayError, first_line
+from selfplay.identity import called
 from selfplay.learning.batch import TrainingSample
 from selfplay.rollout import Attempt, Proposed
 
@@ -135,11 +139,11 @@ def training_samples(
     The attempts that give a proposal its solve rate also train the student, unless those at
     earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
     proposals first, then of all attempts, task by task. What got no verdict because the sandbox
-    failed is left out.
+    failed is left out. Raises SelfplayError for a reward that is no finite number.
     """
     counted = [p for p in solved if not p.infra_error]
     teaching = [
-        _sample(p.teacher, "propose", p, p.id, p.kind, teacher_reward(p))
+        _sample(p.teacher, "propose", p, p.id, p.kind, _earned(teacher_reward, p))
         for p in counted
         if p.task is None or all(_judged(p, who) for who in needed_by(teacher_reward))
     ]
@@ -149,7 +153,7 @@ def training_samples(
     solving = [
         _sample(
             *(a.member, "solve", a, task, a.task.kind),
-            student_reward(a) if student_reward else verifier(a, config.reward),
+            _earned(student_reward, a) if student_reward else verifier(a, config.reward),
         )
         for task, a in tried
     ]
@@ -158,6 +162,35 @@ def training_samples(
     advantages += student_advantages(solving, token_weighted=by_tokens)
     samples = teaching + solving
     return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
+
+
+def _earned(reward: Callable[[Any], float], written: Proposed | Attempt) -> float:
+    """Return what a reward gives, as a float. Raises SelfplayError for no finite number."""
+    if isinstance(written, Proposed):
+        option, sample = "teacher_reward", f"proposal {written.id} of {written.teacher}"
+    else:
+        option, sample = "student_reward", f"an attempt of {written.member} at {written.task.id}"
+    try:
+        value: Any = reward(written)
+    except SelfplayError:
+        raise
+    except Exception as error:  # the user's function may raise what it likes
+        last = extract_tb(error.__traceback__)[-1]
+        raise SelfplayError(
+            f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
+            f"{first_line(error)} ({last.filename}, line {last.lineno}); expected a finite number"
+        ) from error
+    number = math.nan
+    if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
+        with suppress(TypeError, ValueError, OverflowError, RuntimeError):
+            number = float(value)
+    if not math.isfinite(number):
+        shown = " ".join(repr(value).split())
+        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+        raise SelfplayError(
+            f"{option}: {called(reward)} returns {shown} for {sample}; expected a finite number"
+        )
+    return number
 
 
 def _judged(p: Proposed, witness: Witness) -> bool:
@@ -223,8 +256,11 @@ def whiten(values: Floats, weights: Floats | None = None) -> Floats:
 
 def _rewards(samples: Sequence[TrainingSample]) -> Floats:
     rewards = np.array([s.reward for s in samples], dtype=np.float64)
-    if not np.isfinite(rewards).all():
-        raise SelfplayError("a reward is no finite number")
+    for s in samples:
+        if not math.isfinite(s.reward):
+            raise SelfplayError(
+                f"the reward of {s.member} for {s.task}, {s.reward}, is no finite number"
+            )
     return rewards
 
 

@@ -1,8 +1,8 @@
 """Settings from YAML: presets, files and `--set`, typed by msgspec, refused in words that help.
 
 A preset, or a user's file, may begin with `extends: PRESET`: it then holds only what differs.
-Functions and objects of a user's own modules are named `module:object`. What a program hands over
-and no import finds again is named `:object`: a resume needs it handed over, too.
+Functions and objects of a user's own modules are named `module:object`; a run records them with
+hashes of what they are made of (see `identity`).
 """
 
 import math
@@ -204,44 +204,33 @@ def _literals(kind: Any) -> Iterator[Any]:
         yield from _literals(part)
 
 
+def without_hash(named: str) -> str:
+    """Return `module:object` of a name that also says what it was recorded of."""
+    return re.split(r"[(#]", named, maxsplit=1)[0]
+
+
 def load_object(named: str, setting: str) -> Any:
     """Import what `module:object` names, from the working directory too.
 
-    setting: the configuration key that errors name. Raises ConfigError where there is no such
-    module or object, or where the module fails.
+    setting: the configuration key that errors name; what a name says of hashes is not compared.
+    Raises ConfigError where there is no such module or object, or where the module fails.
     """
-    module, colon, attribute = named.partition(":")
-    if not colon or not attribute:
+    module, colon, path = without_hash(named).partition(":")
+    if not colon or not path or not module:
         raise ConfigError(f"{setting} is {named!r}; expected MODULE:OBJECT, such as mine:REWARD")
-    if not module:
-        raise ConfigError(
-            f"{setting} names {attribute}, which the program that began the run handed over and no "
-            "import finds; resume from Python and hand it over again"
-        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
     try:
-        found = import_module(module)
+        thing: Any = import_module(module)
     except Exception as error:  # the user's module may raise what it likes
         raise ConfigError(
             f"{setting}: cannot import {module}: {type(error).__name__}: {first_line(error)}; "
             f"expected a module in {here} or installed"
         ) from error
-    if not hasattr(found, attribute):
-        raise ConfigError(f"{setting}: {module} ({found.__file__}) has no {attribute}")
-    return getattr(found, attribute)
-
-
-def name_of(thing: Any, name: str) -> str:
-    """Return `module:object` for what `load_object` would find again; `:name` for all else.
-
-    thing: a function or an object that a module holds, its own before any other; name: what it is
-    called.
-    """
-    for module in (getattr(thing, "__module__", ""), *sys.modules):
-        if module != "__main__":
-            for attribute, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
-                if value is thing:
-                    return f"{module}:{attribute}"
-    return f":{name}"
+    place = f"{module} ({thing.__file__})" if getattr(thing, "__file__", None) else module
+    for attribute in path.split("."):
+        if not hasattr(thing, attribute):
+            raise ConfigError(f"{setting}: {place} has no {path}")
+        thing = getattr(thing, attribute)
+    return thing

@@ -1,15 +1,19 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import wraps
+from inspect import Parameter, signature
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args, get_type_hints
 
 from league import League
-from lora_evo import Operator
 from selfplay.checkpoint import (
+    kept_rewards,
     newest_checkpoint,
     refuse_damage,
     restore,
@@ -28,12 +32,11 @@ from selfplay.directory import (
     removed_unless_checkpointed,
 )
 from selfplay.evaluation import evaluate_members
-from selfplay.extensions import Callback, Extensions, Given, Own
+from selfplay.extensions import Extensions, RunOptions, open_extensions, with_names
 from selfplay.population import Population, Run, founders, open_population, warm_start
 from selfplay.progress import Progress
-from selfplay.prompts.task_kind import TaskKind
+from selfplay.prompts.task_kind import recorded_kinds
 from selfplay.prompts.template import Template, template_of
-from selfplay.rewards import StudentReward, TeacherReward
 from selfplay.rollout import open_sandbox
 from selfplay.rows import EvalRow, StepRow, append_rows, read_rows
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
@@ -44,50 +47,58 @@ from selfplay.tracking import measured_metrics, require_trackers
 if TYPE_CHECKING:  # Ray is optional
     from selfplay.workers.pool import RemotePopulation
 
+F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _with_options(function: F) -> F:
+    """Give a function what `RunOptions` holds as parameters that `help` shows and calls check."""
+    plain = signature(function)
+    parameters = [p for p in plain.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+    for name, kind in get_type_hints(RunOptions, localns={"Run": Run}).items():
+        default = None if NoneType in get_args(kind) else ()
+        option = Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        parameters.append(option)
+    full = plain.replace(parameters=parameters)
+
+    @wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        full.bind(*arguments, **options)
+        return function(*arguments, **options)
+
+    checked.__signature__ = full  # type: ignore[attr-defined]
+    return cast(F, checked)
+
+
+@_with_options
 def train(
     config: Config,
     out: str | PathLike[str],
     *,
     progress: Progress | None = None,
-    teacher_reward: TeacherReward | None = None,
-    student_reward: StudentReward | None = None,
-    operators: Sequence[Operator] = (),
-    task_kinds: Sequence[TaskKind] = (),
-    callbacks: Sequence[Callback] = (),
-    workers: int | None = None,
-    ray: str | None = None,
+    **options: Unpack[RunOptions],
 ) -> None:
     """Start a run in a new directory and carry it through.
 
     progress: what shows it; nothing by default. The rest is as in `new_run`.
     """
     progress = progress or Progress(quiet=True)
-    with new_run(
-        config,
-        out,
-        progress=progress,
-        teacher_reward=teacher_reward,
-        student_reward=student_reward,
-        operators=operators,
-        task_kinds=task_kinds,
-        callbacks=callbacks,
-        workers=workers,
-        ray=ray,
-    ) as run:
+    with new_run(config, out, progress=progress, **options) as run:
         _train_until_done(run, progress)
 
 
+@_with_options
 def resume(
-    out: str | PathLike[str], *, progress: Progress | None = None, **own: Unpack[Own]
+    out: str | PathLike[str],
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> None:
-    """Continue a run from its newest checkpoint, on any number of workers; the rest as in `train`.
+    """Continue a run from its newest checkpoint, on any number of workers.
 
-    What the run was given has to be handed over again where config.yaml names nothing that can be
-    imported.
+    progress: what shows it; nothing by default. The rest is as in `open_run`.
     """
     progress = progress or Progress(quiet=True)
-    with open_run(out, progress=progress, **own) as run:
+    with open_run(out, progress=progress, **options) as run:
         _train_until_done(run, progress)
 
 
@@ -102,63 +113,79 @@ def _train_until_done(run: Run, progress: Progress) -> None:
             train_step(run, progress)
 
 
+@_with_options
 @contextmanager
 def new_run(
     config: Config,
     out: str | PathLike[str],
     *,
     progress: Progress | None = None,
-    **own: Unpack[Own],
+    **options: Unpack[RunOptions],
 ) -> Iterator[Run]:
     """Start a run in a new directory; within the block it is open, before its first step.
 
-    teacher_reward: reward of a `Proposed`; student_reward: of an `Attempt`; operators: mutations
-    and crossovers to use instead of the configured ones of their kind; task_kinds: in play with
-    those of `rollout.kinds`; callbacks: called after each step with the run and its `StepRow`.
-    What is handed over wins over the configuration, and is named in config.yaml as
-    `module:object`. workers: processes over which members are spread, 0 for as many as possible;
-    ray: address of a Ray cluster to use; without both everything is in this process. progress:
-    shows the run as long as it is open.
+    What is handed over wins over the configuration, and config.yaml says what it was: `module:name`
+    or `:name`, and hashes of what it is made of. Raises ConfigError for what cannot be used.
+
+    teacher_reward: reward of a `Proposed`; student_reward: of an `Attempt`: finite numbers. An
+    object with `state_dict` and `load_state_dict` has its state kept in checkpoints.
+    operators: mutations and crossovers to use instead of the configured ones of their kind.
+    task_kinds: in play with those of `rollout.kinds`.
+    callbacks: called after each step with the run and its `StepRow`.
+    workers: processes over which members are spread, 0 for as many as possible; ray: address of a
+    Ray cluster to use; without both everything is in this process.
+    progress: shows the run as long as it is open; nothing by default.
     """
-    given, directory = Given(**own), Path(out)
-    progress = progress or Progress(quiet=True)
-    config = given.named_in(config)
-    if given.workers is not None or given.ray is not None:
+    directory, progress = Path(out), progress or Progress(quiet=True)
+    config = with_names(config, options)
+    if _has_workers(options):
         config = cut_by_member(config)
-    extensions = given.completed(config)
+    extensions, config = open_extensions(config, options)
     require_trackers(config.report_to)
     require_seeds(config)
-    template = template_of(config, given.task_kinds)
+    template = template_of(config, options.get("task_kinds", ()))
+    kinds = recorded_kinds(config.rollout.kinds, template.in_play)
+    config = replace(config, rollout=replace(config.rollout, kinds=kinds))
     create(directory, config)
-    opened = _opened(config, template, directory, extensions, given)
+    opened = _opened(config, template, directory, extensions, options)
     with closing(lock(directory)), progress.showing(config, directory), opened as run:
         run.advance = progress.advance
         _found(run, progress)
         yield run
 
 
+@_with_options
 @contextmanager
 def open_run(
-    out: str | PathLike[str], *, progress: Progress | None = None, **own: Unpack[Own]
+    out: str | PathLike[str],
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> Iterator[Run]:
-    """Open a run at its newest checkpoint; one that died before its first starts again."""
-    given, directory = Given(**own), Path(out)
-    progress = progress or Progress(quiet=True)
+    """Open a run at its newest checkpoint; one that died before its first starts again.
+
+    A reward, an operator or a task kind that no import finds again, such as a script's own
+    function, is handed over again, as it was: `teacher_reward=half_solved`. Callbacks are not
+    recorded, and workers may be other ones. The parameters are those of `new_run`. Raises
+    ConfigError for what is missing, and for what is not what the run began with.
+    """
+    directory, progress = Path(out), progress or Progress(quiet=True)
     config = open_config(directory)
-    extensions = given.completed(config)
     require_trackers(config.report_to)
-    template = template_of(config, given.task_kinds)
+    template = template_of(config, options.get("task_kinds", ()))
     with closing(lock(directory)):
         checkpoint = newest_checkpoint(directory)
-        if checkpoint is not None:
-            refuse_damage(checkpoint)
-        else:
+        if checkpoint is None:
+            extensions, _ = open_extensions(config, options)
             clear(directory)
+        else:
+            refuse_damage(checkpoint)
+            extensions, _ = open_extensions(config, options, kept_rewards(checkpoint))
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
         with (
             progress.showing(config, directory, done, rows),
-            _opened(config, template, directory, extensions, given) as run,
+            _opened(config, template, directory, extensions, options) as run,
         ):
             run.advance = progress.advance
             if checkpoint is None:
@@ -169,6 +196,10 @@ def open_run(
                     run.league = League(directory / "league")
                 run.population.sync(run.step)
             yield run
+
+
+def _has_workers(options: RunOptions) -> bool:
+    return options.get("workers") is not None or options.get("ray") is not None
 
 
 def _found(run: Run, progress: Progress) -> None:
@@ -197,19 +228,20 @@ def _opened(
     template: Template,
     directory: Path,
     extensions: Extensions,
-    given: Given,
+    options: RunOptions,
 ) -> Iterator[Run]:
     """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
         stack.enter_context(removed_unless_checkpointed(directory))
         sandbox = stack.enter_context(open_sandbox(config))
         population: Population | RemotePopulation
-        if given.ray is None and given.workers in (None, 1):
+        workers, ray = options.get("workers"), options.get("ray")
+        if ray is None and workers in (None, 1):
             population = stack.enter_context(open_population(config, template))
         else:
             from selfplay.workers.session import open_workers
 
-            opened = open_workers(config, template, given.workers or 0, given.ray)
+            opened = open_workers(config, template, workers or 0, ray)
             population = stack.enter_context(opened)
         e = config.eval
         seeds = written_seeds(directory / SEEDS)

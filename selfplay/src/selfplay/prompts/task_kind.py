@@ -10,7 +10,9 @@ from typing import Protocol, runtime_checkable
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
 from selfplay.errors import ConfigError
-from selfplay.settings import load_object, name_of, one_of
+from selfplay.identity import name_of, resolved
+from selfplay.settings import one_of, without_hash
+from selfplay.source_hash import mark_of
 
 CALLS = ("code_o", "code_i")
 """Kinds about one call of a program: what a teacher has seen of one serves the other."""
@@ -120,8 +122,14 @@ def require_known(names: Sequence[str]) -> None:
 
 
 def named_kinds(names: Sequence[str], kinds: Sequence[TaskKind]) -> tuple[str, ...]:
-    """Return `rollout.kinds` with those that a program hands over, as `module:object`."""
-    return tuple(dict.fromkeys((*names, *(name_of(kind, kind.name) for kind in kinds))))
+    """Return `rollout.kinds` with what is recorded of those that a program hands over."""
+    return tuple(dict.fromkeys((*names, *map(name_of, kinds))))
+
+
+def recorded_kinds(names: Sequence[str], kinds: Sequence[TaskKind]) -> tuple[str, ...]:
+    """Return `rollout.kinds` with what is recorded of each that is none of ours."""
+    pairs = zip(names, kinds, strict=True)
+    return tuple(without_hash(name) + mark_of(k) if ":" in name else name for name, k in pairs)
 
 
 def kinds_in_play(
@@ -130,24 +138,20 @@ def kinds_in_play(
     """Return the kinds that `rollout.kinds` names.
 
     handed: what a program gave; the rest is a template's own, or imported. Raises ConfigError for a
-    name that is none of them, for what is no kind, and for two of one name.
+    name that is none of them, for what is no kind or not what the name was recorded of, and for two
+    of one name.
     """
     known = {kind.name: kind for kind in built_in}
-    known |= {name_of(kind, kind.name): kind for kind in handed}
-    found: dict[str, TaskKind] = {}
-    for name in names:
-        kind = known.get(name) or load_object(name, "rollout.kinds")
+    kinds: dict[str, TaskKind] = {}
+    for name, kind in resolved("rollout.kinds", names, "task_kinds", handed, known):
         if not isinstance(kind, TaskKind):
             raise ConfigError(
-                f"rollout.kinds: {name} is of type {type(kind).__name__}; expected an object of a "
-                "subclass of selfplay.TaskKind"
+                f"rollout.kinds: {without_hash(name)} is of type {type(kind).__name__}; expected "
+                "an object of a subclass of selfplay.TaskKind"
             )
-        if kind.name in found or (kind.name in BUILT_IN and kind not in built_in):
-            raise ConfigError(f"rollout.kinds: {name} has the name of another kind, {kind.name}")
-        found[kind.name] = kind
-    if unknown := [name for name in named_kinds((), handed) if name not in names]:
-        raise ConfigError(
-            f"task_kinds holds {', '.join(unknown)}, and rollout.kinds of this run names "
-            f"{', '.join(names)}"
-        )
-    return tuple(found.values())
+        if kind.name in kinds or (kind.name in BUILT_IN and kind not in built_in):
+            raise ConfigError(
+                f"rollout.kinds: {without_hash(name)} has the name of another kind, {kind.name}"
+            )
+        kinds[kind.name] = kind
+    return tuple(kinds.values())
