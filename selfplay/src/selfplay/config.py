@@ -10,6 +10,7 @@ import yaml
 from msgspec import Meta
 
 from league import LeagueConfig
+from selfplay.aliases import ALIASES
 from selfplay.errors import ConfigError
 from selfplay.prompts.task_kind import BUILT_IN, require_known
 from selfplay.settings import (
@@ -419,7 +420,7 @@ def read_config(data: object) -> Config:
     """
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)
-    return read_settings(data, Config)
+    return read_settings(data, Config, ALIASES)
 
 
 def set_by_mode(config: Config) -> dict[str, Any]:

@@ -30,7 +30,15 @@ from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config, set_by_mode
 from selfplay.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.errors import ConfigError, RunDirectoryError
-from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
+from selfplay.settings import (
+    Count,
+    assignment,
+    one_of,
+    put,
+    read_preset,
+    read_settings,
+    read_yaml,
+)
 
 PLAN = "plan.yaml"
 POLL_S, GRACE_S = 0.5, 20.0
@@ -113,7 +121,7 @@ class Plan:
         try:
             for settings in changes:
                 for key, value in settings.items():
-                    override(data, f"{key}={json.dumps(value)}")
+                    put(data, key, value)
             return read_config(data | {"seed": seed})
         except ConfigError as error:
             where = f"arm {arm!r}" + (f" with control {control!r}" if control else "")
@@ -168,14 +176,13 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
         expected = one_of(place, plan_names())
         raise ConfigError(f"{place} is neither a file nor a shipped plan; {expected}")
     plan = read_plan(data, place)
-    for assignment in assignments:
-        key, _, value = assignment.partition("=")
+    for key, value in map(assignment, assignments):
         if key == "seeds":
-            data |= {"seeds": yaml.safe_load(value), "arm_seeds": {}, "control_seeds": []}
+            data |= {"seeds": value, "arm_seeds": {}, "control_seeds": []}
             continue
         if all(key in own or (key in _SIZES and "mode" in own) for own in plan.arms.values()):
             raise ConfigError(f"--set {key}: all arms of {place} set it; change it in a copy")
-        data["set"] = {**(data.get("set") or {}), key: yaml.safe_load(value)}
+        data["set"] = {**(data.get("set") or {}), key: value}
         data |= {"expected": {}, "phases": None}
     return read_plan(data, place) if assignments else plan
 
@@ -290,7 +297,9 @@ def open_home(plan: Plan, home: Path) -> Plan:
                 f"resume it with `selfplay experiment {path} --out {home}`"
             )
         return mine
-    if home.exists() and (not home.is_dir() or any(p.name != LOCK for p in home.iterdir())):
+    if home.exists() and not home.is_dir():
+        raise RunDirectoryError(f"{home} is a file; choose another --out, a new directory")
+    if home.exists() and any(p.name != LOCK for p in home.iterdir()):
         raise RunDirectoryError(f"{home} is not empty and holds no {PLAN}; choose another --out")
     home.mkdir(parents=True, exist_ok=True)
     plain = json.loads(json.dumps(asdict(mine)))

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,9 +220,12 @@ def choose_device(device: str) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError:
-        raise LoraEvoError(f"unknown device {device!r}; expected auto, cpu or cuda") from None
+        raise LoraEvoError(f"device is {device!r}; expected auto, cpu or cuda") from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise LoraEvoError("device cuda: torch finds no GPU here; use --device cpu")
+        raise LoraEvoError(
+            f"device is {device!r}, and torch finds no GPU here; expected cpu, or auto, which "
+            "takes a GPU where there is one"
+        )
     return chosen
 
 
@@ -233,7 +237,8 @@ def _built_in_folder(name: str) -> Path:
             return folder
     raise LoraEvoError(
         f"the model `{name}` is part of selfplay, which is not installed here with its weights; "
-        "type: pip install populab-selfplay (or name a model folder)"
+        f"in a checkout of PopuLab type: {sys.executable} -m pip install ./selfplay (it needs "
+        "./code_verifier, ./league and ./lora_evo too), or name a model folder"
     )
 
 
