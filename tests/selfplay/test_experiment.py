@@ -93,7 +93,7 @@ def test_one_seed_of_everything_comes_first():
         ({"seeds": "five"}, "seeds[0] is 'five'; expected a whole number"),
         ({"seds": 5}, "unknown key seds; did you mean seeds?"),
         ({"set": {"lr": 1.0}}, "unknown key lr; did you mean learner.learning_rate?"),
-        ({"findings": [CLAIM | {"measure": "seconds"}]}, "did you mean findings[0].measures?"),
+        ({"findings": [CLAIM, CLAIM | {"net_": 1}]}, "did you mean findings[1].net?"),
         ({"findings": [CLAIM | {"predicted": "abov"}]}, "did you mean above?"),
         ({"phases": PHASES | {"rows": {"r": [1, "b"]}}}, "expected a number"),
         ({"contrasts": [["one", "tow two"]]}, "did you mean two two?"),

@@ -202,10 +202,9 @@ class _Reader:
         # Of sections with the same key the first counts.
         keys = {f.name: f"{at}{f.name}" for at, kind in reversed(places) for f in fields(kind)}
         own = {field.name: f"{before}{field.name}" for field in fields(section)}
-        known = {
-            n: key for n, key in (keys | dict(self.aliases) | own).items() if n not in sections
-        }
-        meant = closest(names[-1], known, 0.8) or closest(names[-1], keys.keys() & known.keys())
+        keys = {n: key for n, key in (keys | own).items() if n not in sections}
+        known = keys | {n: key for n, key in self.aliases.items() if n not in own}
+        meant = closest(names[-1], known, 0.8) or closest(names[-1], keys)
         meant = known[meant] if meant else closest(name, sections, 0.8)
         hint = f"did you mean {meant}?" if meant else f"known: {', '.join(own)}"
         return ConfigError(f"unknown key {before}{'.'.join(names)}; {hint}")
